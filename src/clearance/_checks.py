@@ -1,0 +1,40 @@
+"""Every check of an argument, in one wording: what, expected, got, what to do."""
+
+import difflib
+import math
+from collections.abc import Iterable
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise ValueError unless `value` is a finite number above zero."""
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"`{name}` must be a finite number above 0; got {value}.")
+
+
+def check_non_negative(name: str, value: float) -> None:
+    """Raise ValueError unless `value` is a finite number of at least zero."""
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"`{name}` must be a finite number of at least 0; got {value}.")
+
+
+def check_fraction(name: str, value: float, *, open_below: bool = False, open_above: bool = False) -> None:
+    """Raise ValueError unless `value` lies in [0, 1], without the ends that are open."""
+    inside = (value > 0 if open_below else value >= 0) and (value < 1 if open_above else value <= 1)
+    if not inside:
+        interval = f"{'(' if open_below else '['}0, 1{')' if open_above else ']'}"
+        raise ValueError(f"`{name}` must lie in {interval}; got {value}.")
+
+
+def check_count(name: str, value: int, *, minimum: int = 1) -> None:
+    """Raise ValueError unless `value` is a whole number of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ValueError(f"`{name}` must be a whole number of at least {minimum}; got {value!r}.")
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raise ValueError unless `value` is one of `choices`; the message offers the nearest."""
+    known = list(choices)
+    if value not in known:
+        near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, known))}; got {value!r}.{hint}")

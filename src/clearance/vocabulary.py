@@ -1,0 +1,120 @@
+"""The words that measurements, runs and reports share. Frozen dataclasses; no torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+Better = Literal["lower", "higher", "neither"]
+Scalar = str | int | float | bool
+ExhibitKind = Literal["curve", "histogram", "scatter", "heatmap", "images"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The closed range that image values live in.
+
+    >>> Bounds()
+    Bounds(lower=0.0, upper=1.0)
+    """
+
+    lower: float = 0.0
+    upper: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.lower < self.upper:
+            raise ValueError(f"`lower` must be below `upper`; got {self.lower} and {self.upper}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One number that an audit found, with everything needed to read it.
+
+    Args:
+        audit: Name of the audit that measured it.
+        name: What was measured, for example ``"error"``.
+        value: The number.
+        unit: ``"fraction"``, ``"ratio"``, ``"seconds"``, ``"count"``, ``"nats"`` ...
+        n: How many things `value` was taken over (images, heads, class pairs; `context` says which).
+        spread: Standard deviation over what `n` counts, or None.
+        low: Lower end of a 95 % interval, or None; ``context["interval"]`` names its kind.
+        high: Upper end of the same interval.
+        better: Which direction is better.
+        context: The settings that identify this number (never results).
+
+    >>> Measurement("accuracy", "error", 0.02, "fraction", n=500, better="lower").value
+    0.02
+    """
+
+    audit: str
+    name: str
+    value: float
+    unit: str
+    n: int
+    spread: float | None = None
+    low: float | None = None
+    high: float | None = None
+    better: Better = "neither"
+    context: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """Something to look at, as columns of plain numbers; drawing it is the report's business.
+
+    Args:
+        audit: Name of the audit that made it.
+        name: What it shows, unique within the audit and context.
+        kind: How it wants to be drawn.
+        columns: Equally long columns by name.
+        caption: One sentence: what is shown.
+        context: The settings that identify it.
+
+    >>> Exhibit("accuracy", "line", "curve", {"x": [0, 1], "y": [0.5, 0.2]}, "Error.").columns["y"]
+    [0.5, 0.2]
+    """
+
+    audit: str
+    name: str
+    kind: ExhibitKind
+    columns: Mapping[str, Sequence[Any]]
+    caption: str
+    context: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(column) for name, column in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"`columns` must be equally long; got lengths {lengths}.")
+
+
+class Outcome(StrEnum):
+    """How a training run ended; each value is the beginning of the sentence shown to the user."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    DIVERGED = "diverged"
+    COLLAPSED = "collapsed"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a training run ended, when, and why.
+
+    >>> str(Status(Outcome.DIVERGED, step=12, reason="term cross_entropy is not finite"))
+    'diverged at step 12: term cross_entropy is not finite'
+    >>> Status(Outcome.FINISHED, step=40).good
+    True
+    """
+
+    outcome: Outcome
+    step: int
+    reason: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether the trained model is what was asked for."""
+        return self.outcome is Outcome.FINISHED
+
+    def __str__(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{self.outcome} at step {self.step}{reason}"
