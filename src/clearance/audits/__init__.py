@@ -1,0 +1,31 @@
+"""Audits: one question about a trained classifier per file.
+
+| audit | question |
+|---|---|
+| Accuracy | How often is the classifier wrong? |
+| CoAdaptation | How much do the features depend on the head they grew up with? |
+| ClassScatterAudit | How point-like are the classes in feature space? |
+
+An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
+
+>>> import torch
+>>> from clearance.data import gaussian_images
+>>> from clearance.models import Classifier
+>>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=50, seed=1)
+>>> model = Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))      # pixels as features
+>>> findings = CoAdaptation(per_class=(1, 5), repetitions=(10, 5))(model, train, test)
+>>> errors = {(m.context["head"], m.context["samples"]): m.value for m in findings.measurements
+...           if m.name == "error"}
+>>> errors["class mean", 15] < errors["class mean", 3]
+True
+"""
+
+from clearance.audits._audit import Audit as Audit
+from clearance.audits._audit import Findings as Findings
+from clearance.audits._audit import Subject as Subject
+from clearance.audits.accuracy import Accuracy as Accuracy
+from clearance.audits.accuracy import wilson_interval as wilson_interval
+from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
+from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
+
+__all__ = ["Accuracy", "Audit", "ClassScatterAudit", "CoAdaptation", "Findings", "Subject", "wilson_interval"]

@@ -1,0 +1,82 @@
+"""The contract of an audit, and what several audits of one classifier share."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from clearance.data import ImageSet, as_image_set
+from clearance.models.classifier import Classifier
+from clearance.models.features import extract_features
+from clearance.vocabulary import Exhibit, Measurement
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an audit found."""
+
+    measurements: tuple[Measurement, ...]
+    exhibits: tuple[Exhibit, ...] = ()
+
+
+class Subject:
+    """A trained classifier with the images that it is audited on; features are extracted once.
+
+    Args:
+        model: Audited in evaluation mode; not changed.
+        train: The images that the model was trained on (fresh heads learn from these).
+        test: Held-out images with the same classes.
+        seed: Decides partial sets and first weights; equal seeds give different models the same ones.
+
+    Raises:
+        ValueError: If the two sets have different classes or image shapes.
+    """
+
+    def __init__(self, model: Classifier, train: Any, test: Any, seed: int = 0) -> None:
+        device = next(model.parameters()).device
+        self.model = model
+        self.train: ImageSet = as_image_set(train).to(device)
+        self.test: ImageSet = as_image_set(test).to(device)
+        self.seed = seed
+        if self.train.class_count != self.test.class_count or self.train.shape != self.test.shape:
+            raise ValueError(
+                f"`train` and `test` must have the same classes and image shape; got {self.train.class_count} "
+                f"classes of {self.train.shape} and {self.test.class_count} of {self.test.shape}."
+            )
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return self.train.class_count
+
+    @cached_property
+    def train_features(self) -> Tensor:
+        """Features of the training images, shape (N, D)."""
+        return extract_features(self.model, self.train)
+
+    @cached_property
+    def test_features(self) -> Tensor:
+        """Features of the held-out images, shape (N, D)."""
+        return extract_features(self.model, self.test)
+
+
+class Audit(ABC):
+    """One question about a trained classifier. Final: call it; subclasses implement ``examine``.
+
+    Attributes:
+        name: The audit's name in records.
+        question: The question in plain words.
+    """
+
+    name: ClassVar[str]
+    question: ClassVar[str]
+
+    def __call__(self, model: Classifier, train: Any, test: Any, seed: int = 0) -> Findings:
+        """Audit `model` alone; see :class:`Subject` for the arguments."""
+        return self.examine(Subject(model, train, test, seed))
+
+    @abstractmethod
+    def examine(self, subject: Subject) -> Findings:
+        """Measure; print nothing, store nothing."""

@@ -1,0 +1,94 @@
+"""How point-like are the classes in feature space?"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from clearance.audits._audit import Audit, Findings, Subject
+from clearance.data import ImageSet
+from clearance.geometry import class_distance_normalised_variances, class_scatter, nc1, within_between_ratio
+from clearance.vocabulary import Exhibit, Measurement
+
+PICTURED_IMAGES = 500
+
+
+@dataclass(frozen=True)
+class ClassScatterAudit(Audit):
+    """How tightly the features of a class sit together, compared with how far classes are apart.
+
+    ``within_between``: tr S_W / tr S_B. ``cdnv``: mean over class pairs of (Var_c + Var_c') / (2 d^2).
+    ``nc1``: tr(S_W S_B^+) / C. All three are 0 where every class is a point, do not change when features are
+    shifted, rotated or scaled, and are given for training and held-out images.
+
+    The exhibit ``features`` is the projection of held-out features on their first two principal axes.
+
+    Misleads in the picture: two of many axes are shown, and classes that overlap there may be far apart.
+    """
+
+    name: ClassVar[str] = "class_scatter"
+    question: ClassVar[str] = "How point-like are the classes in feature space?"
+
+    def examine(self, subject: Subject) -> Findings:
+        """Ratios on both sets and the picture of the held-out one."""
+        splits = {
+            "test": (subject.test_features, subject.test),
+            "train": (subject.train_features, subject.train),
+        }
+        found = [m for split, (features, data) in splits.items() for m in _ratios(features, data, split)]
+        return Findings(tuple(found), (_picture(subject.test_features, subject.test),))
+
+
+def _ratios(features: Tensor, data: ImageSet, split: str) -> list[Measurement]:
+    classes, labels = data.class_count, data.labels
+    if bool(features.isfinite().all()):
+        cloud = class_scatter(features, labels, classes)
+        pairs = class_distance_normalised_variances(cloud)
+        values = {
+            "within_between": within_between_ratio(cloud),
+            "cdnv": float(pairs.mean()),
+            "nc1": nc1(features, labels, classes),
+        }
+        spread = float(pairs.std()) if len(pairs) > 1 else None
+    else:
+        values, spread = dict.fromkeys(("within_between", "cdnv", "nc1"), float("inf")), None
+    return [
+        Measurement(
+            audit=ClassScatterAudit.name,
+            name=name,
+            value=value,
+            unit="ratio",
+            n=classes * (classes - 1) // 2 if name == "cdnv" else len(data),
+            spread=spread if name == "cdnv" else None,
+            better="lower",
+            context={"split": split},
+        )
+        for name, value in values.items()
+    ]
+
+
+def _picture(features: Tensor, data: ImageSet) -> Exhibit:
+    rows = torch.linspace(0, len(data) - 1, min(PICTURED_IMAGES, len(data))).long().to(features.device)
+    places = _first_two_axes(features[rows].nan_to_num(0.0, 0.0, 0.0)).cpu()
+    return Exhibit(
+        audit=ClassScatterAudit.name,
+        name="features",
+        kind="scatter",
+        columns={
+            "x": places[:, 0].tolist(),
+            "y": places[:, 1].tolist(),
+            "label": [data.classes[k] for k in data.labels[rows].tolist()],
+        },
+        caption="Held-out features on their first two principal axes, each point an image.",
+        context={"split": "test"},
+    )
+
+
+def _first_two_axes(features: Tensor) -> Tensor:
+    """Projection on the first two principal axes, shape (N, 2); signs make the largest entry positive."""
+    centred = (features - features.mean(dim=0)).double()
+    _, _, axes = torch.linalg.svd(centred, full_matrices=False)
+    axes = torch.nn.functional.pad(axes[:2], (0, 0, 0, max(0, 2 - len(axes))))
+    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
+    return centred @ (axes * torch.where(largest < 0, -1.0, 1.0)).T

@@ -1,0 +1,182 @@
+"""How much do the features depend on the head they grew up with?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from clearance._checks import check_count
+from clearance._rng import generator
+from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._partial_sets import PartialSets, partial_sets
+from clearance.geometry import class_means, nearest_class_mean, nearest_neighbour
+from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
+from clearance.heads.scale import feature_unit
+from clearance.models.features import predictions
+from clearance.vocabulary import Measurement
+
+FITTED_UP_TO = 10  # images of a class up to which a head must fit its own images, or is counted
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """Test errors of the r heads of one kind and size; how many failed, and in which way."""
+
+    head: str
+    samples: int
+    errors: Tensor
+    diverged: int = 0
+    unfitted: int | None = None
+
+
+@dataclass(frozen=True)
+class CoAdaptation(Audit):
+    """The error of fresh heads trained on the frozen features of a few training images.
+
+    The extractor is frozen, its head thrown away, and a new one is trained from random weights on n
+    class-balanced training images; the test error is averaged over r(n) draws of them. Features that are
+    good only for the head they grew up with need many images; class clouds that are nearly points need one
+    of each class.
+
+    Source: Sato et al. (2019), section 4.1 and Fig. 2 (r = 150, 50, 15, 5, 1 there).
+
+    Heads, all on the same images: ``retrained`` (ReLU layers of `hidden` widths, the paper's), ``linear``,
+    ``class mean`` and ``class mean, unit length`` (nothing trained), and on raw pixels, whatever the model,
+    ``nearest pixel``. Trained heads read features in units of :func:`clearance.heads.scale.feature_unit`, so
+    features times a constant give the same numbers.
+
+    Measurements, for each head and n: ``error`` (mean over draws, with their standard deviation), ``gap``
+    (that error minus the error of the model's own head) and, for trained heads, ``diverged_heads`` (each
+    counted as chance-level error, so that nothing gains by breaking) and ``unfitted_heads`` (trained on at
+    most 10 images of a class, and wrong on one of them).
+
+    Args:
+        per_class: Images of every class in a partial set, ascending; sizes that the training set does not
+            allow are left out, and all images are always the last size.
+        repetitions: r, draws for each of `per_class`; those of the paper.
+        hidden: Hidden widths of the retrained head; the paper's secondary head.
+        lr: Step size of fresh heads, above 0; momentum is 0.9 with Nesterov's look-ahead.
+        pixel_limit: Largest n for which the nearest neighbour on pixels is computed.
+
+    Misleads: heads on one image of a class are for classes that the extractor has seen; they promise nothing
+    for new ones.
+    """
+
+    name: ClassVar[str] = "co_adaptation"
+    question: ClassVar[str] = "How much do the features depend on the head they grew up with?"
+    per_class: tuple[int, ...] = (1, 10, 100, 1000)
+    repetitions: tuple[int, ...] = (150, 50, 15, 5)
+    hidden: tuple[int, ...] = (128, 128)
+    lr: float = 0.03
+    pixel_limit: int = 2000
+
+    def __post_init__(self) -> None:
+        if len(self.per_class) != len(self.repetitions):
+            raise ValueError(
+                f"`repetitions` must name a number of draws for each of `per_class`; got {self.repetitions} for "
+                f"{self.per_class}."
+            )
+        for count in (*self.per_class, *self.repetitions):
+            check_count("per_class and repetitions", count)
+
+    def examine(self, subject: Subject) -> Findings:
+        """Every head on every partial set."""
+        wrong = predictions(subject.model, subject.test) != subject.test.labels
+        own_error = float(wrong.double().mean())
+        measured: list[Measurement] = []
+        for sets in partial_sets(subject.train, self.per_class, self.repetitions, subject.seed):
+            for errors in self._errors(subject, sets):
+                measured.extend(_measurements(errors, own_error))
+        return Findings(tuple(measured))
+
+    def _errors(self, subject: Subject, sets: PartialSets) -> Iterator[_Errors]:
+        width = subject.train_features.shape[1]
+        architectures = {
+            "retrained": MLP((width, *self.hidden, subject.classes)),
+            "linear": nn.Linear(width, subject.classes),
+        }
+        for head, architecture in architectures.items():
+            yield self._trained(subject, sets, head, architecture)
+        for head, unit_length in (("class mean", False), ("class mean, unit length", True)):
+            yield _class_mean(subject, sets, head, unit_length=unit_length)
+        if sets.samples <= self.pixel_limit:
+            yield _nearest_pixel(subject, sets)
+
+    def _trained(self, subject: Subject, sets: PartialSets, head: str, architecture: nn.Module) -> _Errors:
+        unit = feature_unit(subject.train_features)
+        train, test = subject.train_features / unit, subject.test_features / unit
+        architecture = architecture.to(train)
+        first = generator(subject.seed, "fresh heads", head, sets.samples)
+        trained = train_heads(
+            HeadStack.initialised(architecture, len(sets.rows), first),
+            train,
+            subject.train.labels,
+            head_training(sets.samples, self.lr),
+            rows=sets.rows,
+            generator=generator(subject.seed, "head batches", head, sets.samples),
+        )
+        errors = (trained.stack.predictions(test) != subject.test.labels).double().mean(dim=1)
+        errors[trained.diverged] = 1 - 1 / subject.classes
+        unfitted = None
+        if sets.samples <= FITTED_UP_TO * subject.classes:
+            unfitted = _unfitted(trained.stack, train, subject.train.labels, sets.rows)
+        return _Errors(head, sets.samples, errors, int(trained.diverged.sum()), unfitted)
+
+
+def head_training(samples: int, lr: float) -> HeadTraining:
+    """The one rule by which every fresh head is trained: all images a step up to 128, then batches of 128.
+
+    300 steps, or 20 passes where that is more, at most 3,000. Chosen on a split of the digits' training set.
+    """
+    steps = min(max(300, 20 * samples // 128), 3000)
+    return HeadTraining(steps=steps, lr=lr, momentum=0.9, nesterov=True, batch_size=128)
+
+
+def _unfitted(stack: HeadStack, features: Tensor, labels: Tensor, rows: Tensor) -> int:
+    """How many heads are wrong on one of the images that they were trained on."""
+    own = [stack.select(torch.tensor([k])).predictions(features[rows[k]])[0] for k in range(len(stack))]
+    return int((torch.stack(own) != labels[rows]).any(dim=1).sum())
+
+
+def _class_mean(subject: Subject, sets: PartialSets, head: str, *, unit_length: bool) -> _Errors:
+    train, test = subject.train_features, subject.test_features
+    if not bool(train.isfinite().all() and test.isfinite().all()):
+        chance = torch.full((len(sets.rows),), 1 - 1 / subject.classes, dtype=torch.float64)
+        return _Errors(head, sets.samples, chance)
+    if unit_length:
+        train, test = nn.functional.normalize(train), nn.functional.normalize(test)
+    labels = subject.train.labels
+    means = torch.cat([class_means(train[r][None], labels[r][None], subject.classes) for r in sets.rows])
+    wrong = torch.stack([nearest_class_mean(m, test) for m in means]) != subject.test.labels
+    return _Errors(head, sets.samples, wrong.double().mean(dim=1))
+
+
+def _nearest_pixel(subject: Subject, sets: PartialSets) -> _Errors:
+    train, test = subject.train.images.flatten(1), subject.test.images.flatten(1)
+    labels = subject.train.labels
+    named = torch.stack([nearest_neighbour(train[r], labels[r], test) for r in sets.rows])
+    errors = (named != subject.test.labels).double().mean(dim=1)
+    return _Errors("nearest pixel", sets.samples, errors)
+
+
+def _measurements(found: _Errors, own_error: float) -> list[Measurement]:
+    context = {"head": found.head, "samples": found.samples}
+    repetitions = len(found.errors)
+    error = float(found.errors.mean())
+    spread = float(found.errors.std()) if repetitions > 1 else None
+
+    def measured(name: str, value: float, unit: str, spread: float | None = None) -> Measurement:
+        return Measurement(
+            CoAdaptation.name, name, value, unit, repetitions, spread, better="lower", context=context
+        )
+
+    measurements = [measured("error", error, "fraction", spread)]
+    if found.head != "nearest pixel":
+        measurements.append(measured("gap", error - own_error, "fraction", spread))
+    if found.head in ("retrained", "linear"):
+        measurements.append(measured("diverged_heads", found.diverged, "count"))
+    if found.unfitted is not None:
+        measurements.append(measured("unfitted_heads", found.unfitted, "count"))
+    return measurements

@@ -1,0 +1,51 @@
+"""Images with labels: the form they take here, the readers that bring them, and the sets drawn from them.
+
+Images are one float32 tensor (N, C, H, W) within [0, 1]; normalisation belongs to the model. A set never
+changes: subsets, label noise and augmentation give new sets, and a seed says which.
+
+>>> import torch
+>>> from clearance.data import Augmentation, read_digits
+>>> train, test = read_digits("train"), read_digits("test")
+>>> train
+ImageSet('digits', 1300 images of shape (1, 8, 8), 10 classes)
+>>> small = train.per_class(20, seed=0).with_label_noise(0.1, seed=0)
+>>> len(small), len(test)
+(200, 497)
+>>> shifted = small.augmented(Augmentation(pad=1))
+>>> images, labels = shifted.batch(torch.arange(32), generator=torch.Generator().manual_seed(0))
+>>> images.shape, labels.shape
+(torch.Size([32, 1, 8, 8]), torch.Size([32]))
+
+Readers: `read_digits` (inside scikit-learn), `read_idx` (MNIST, Fashion-MNIST), `read_cifar10`,
+`read_cifar100`, `read_npz`, `read_folder`; `as_image_set` takes tensors, arrays and other people's
+Datasets. `GaussianClasses` makes images whose Bayes error is known.
+"""
+
+from clearance.data.augmentation import Augmentation, cutout, flip, pad_crop
+from clearance.data.cifar import read_cifar10, read_cifar100
+from clearance.data.conversion import as_image_set
+from clearance.data.digits import read_digits
+from clearance.data.folder import read_folder
+from clearance.data.idx import read_idx
+from clearance.data.image_set import ImageSet
+from clearance.data.label_noise import symmetric_label_noise
+from clearance.data.npz import read_npz
+from clearance.data.synthetic import GaussianClasses, gaussian_images
+
+__all__ = [
+    "Augmentation",
+    "GaussianClasses",
+    "ImageSet",
+    "as_image_set",
+    "cutout",
+    "flip",
+    "gaussian_images",
+    "pad_crop",
+    "read_cifar10",
+    "read_cifar100",
+    "read_digits",
+    "read_folder",
+    "read_idx",
+    "read_npz",
+    "symmetric_label_noise",
+]

@@ -1,0 +1,106 @@
+"""CIFAR-10 and CIFAR-100 in their binary version: label bytes, then the red, green and blue planes."""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance._checks import check_choice
+from clearance.data._cifar_names import CIFAR10, CIFAR100_COARSE, CIFAR100_FINE
+from clearance.data._pixels import as_labels, as_pixels
+from clearance.data.image_set import ImageSet
+
+SIDE = 32
+PIXELS = 3 * SIDE * SIDE
+CIFAR10_FILES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
+CIFAR100_FILES = {"train": ("train.bin",), "test": ("test.bin",)}
+
+
+def read_cifar10(root: str | PathLike[str], split: str) -> ImageSet:
+    """CIFAR-10 from ``data_batch_1.bin`` to ``data_batch_5.bin``, or ``test_batch.bin``.
+
+    Source: Krizhevsky 2009, *Learning multiple layers of features from tiny images*; the "binary version".
+    The pickled version is not read: unpickling runs whatever a file says.
+
+    Args:
+        root: Folder of the files, or the one that holds ``cifar-10-batches-bin``.
+        split: ``"train"`` or ``"test"``.
+
+    Shapes:
+        images (50000 or 10000, 3, 32, 32), bytes divided by 255.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If `split` is another word, or a file is not a whole number of images long.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     records = b"".join(bytes([label]) + bytes(PIXELS) for label in range(10))
+    ...     _ = Path(folder, "test_batch.bin").write_bytes(records)
+    ...     read_cifar10(folder, "test")
+    ImageSet('cifar10', 10 images of shape (3, 32, 32), 10 classes)
+    """
+    check_choice("split", split, CIFAR10_FILES)
+    images, labels = _read(Path(root), "cifar-10-batches-bin", CIFAR10_FILES[split], label_bytes=1)
+    return ImageSet(as_pixels(images), as_labels(labels[:, 0]), CIFAR10, name="cifar10")
+
+
+def read_cifar100(root: str | PathLike[str], split: str, labels: str = "fine") -> ImageSet:
+    """CIFAR-100 from ``train.bin`` or ``test.bin``, with its 100 fine or 20 coarse classes.
+
+    Source: as CIFAR-10. Each record holds the coarse label, the fine label, then the pixels.
+
+    Args:
+        root: Folder of the files, or the one that holds ``cifar-100-binary``.
+        split: ``"train"`` or ``"test"``.
+        labels: ``"fine"`` (100 classes, what papers mean by CIFAR-100) or ``"coarse"`` (20).
+
+    Shapes:
+        images (50000 or 10000, 3, 32, 32), bytes divided by 255.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If `split` or `labels` is another word, or a file is not a whole number of images long.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     records = b"".join(bytes([fine // 5, fine]) + bytes(PIXELS) for fine in range(100))
+    ...     _ = Path(folder, "test.bin").write_bytes(records)
+    ...     read_cifar100(folder, "test")
+    ImageSet('cifar100', 100 images of shape (3, 32, 32), 100 classes)
+    """
+    check_choice("split", split, CIFAR100_FILES)
+    check_choice("labels", labels, ("fine", "coarse"))
+    images, both = _read(Path(root), "cifar-100-binary", CIFAR100_FILES[split], label_bytes=2)
+    if labels == "coarse":
+        return ImageSet(as_pixels(images), as_labels(both[:, 0]), CIFAR100_COARSE, name="cifar100-coarse")
+    return ImageSet(as_pixels(images), as_labels(both[:, 1]), CIFAR100_FINE, name="cifar100")
+
+
+def _read(root: Path, inner: str, files: Sequence[str], label_bytes: int) -> tuple[NDArray, NDArray]:
+    """Images (N, 32, 32, 3) and labels (N, label_bytes), uint8, file after file."""
+    records = np.concatenate([_records(_found(root, inner, file), label_bytes) for file in files])
+    images = records[:, label_bytes:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+    return images, records[:, :label_bytes]
+
+
+def _found(root: Path, inner: str, name: str) -> Path:
+    for folder in (root, root / inner):
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(
+        f"no file {name}; looked in {root}, {root / inner}; download the binary version, or correct `root`."
+    )
+
+
+def _records(file: Path, label_bytes: int) -> NDArray:
+    content = np.fromfile(file, dtype=np.uint8)
+    length = label_bytes + PIXELS
+    if len(content) == 0 or len(content) % length:
+        raise ValueError(
+            f"{file} must be a whole number of {length}-byte images long; got {len(content)} bytes; "
+            "download it again."
+        )
+    return content.reshape(-1, length)

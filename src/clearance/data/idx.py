@@ -1,0 +1,114 @@
+"""MNIST's file format, IDX: a magic number, the sizes, then one byte a pixel or label."""
+
+import gzip
+import math
+import struct
+import zlib
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance._checks import check_choice
+from clearance.data._pixels import as_labels, as_pixels, numbered_classes
+from clearance.data.image_set import ImageSet
+
+PREFIXES = {"train": "train", "test": "t10k"}
+IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # unsigned bytes in 3 axes and in 1
+FOLDERS = {"mnist": ("MNIST",), "fashion-mnist": ("FashionMNIST",)}
+FASHION = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+
+
+def read_idx(root: str | PathLike[str], split: str, name: str = "mnist") -> ImageSet:
+    """MNIST, Fashion-MNIST, or any set in files named and laid out like theirs.
+
+    Source: the format as given with MNIST by LeCun, Cortes and Burges. Read are
+    ``train-images-idx3-ubyte.gz`` and ``train-labels-idx1-ubyte.gz`` (``t10k-...`` for the test part), or
+    the same unpacked without ``.gz``, from `root`, ``root/raw``, ``root/MNIST/raw`` or
+    ``root/FashionMNIST/raw``; for the names "mnist" and "fashion-mnist" the other set's folder is left out.
+
+    Args:
+        root: Folder to look in.
+        split: ``"train"`` or ``"test"``.
+        name: Name of the set; ``"fashion-mnist"`` has its garments as class names, others are numbered.
+
+    Shapes:
+        images (N, 1, H, W), bytes divided by 255.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If `split` is another word, or a file is no IDX file, too short or too long.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     images = Path(folder, "t10k-images-idx3-ubyte")
+    ...     _ = images.write_bytes(struct.pack(">4I", IMAGES_MAGIC, 2, 3, 3) + bytes(18))
+    ...     labels = Path(folder, "t10k-labels-idx1-ubyte")
+    ...     _ = labels.write_bytes(struct.pack(">2I", LABELS_MAGIC, 2) + bytes([0, 1]))
+    ...     read_idx(folder, "test")
+    ImageSet('mnist', 2 images of shape (1, 3, 3), 2 classes)
+    """
+    check_choice("split", split, PREFIXES)
+    images = _array(_found(Path(root), f"{PREFIXES[split]}-images-idx3-ubyte", name), IMAGES_MAGIC, axes=3)
+    labels = as_labels(
+        _array(_found(Path(root), f"{PREFIXES[split]}-labels-idx1-ubyte", name), LABELS_MAGIC, axes=1)
+    )
+    classes = FASHION if name == "fashion-mnist" else numbered_classes(labels)
+    return ImageSet(as_pixels(images), labels, classes, name=name)
+
+
+def _found(root: Path, stem: str, name: str) -> Path:
+    inner = FOLDERS.get(name, ("MNIST", "FashionMNIST"))
+    folders = [root, root / "raw", *(root / folder / "raw" for folder in inner)]
+    for folder in folders:
+        for file in (folder / f"{stem}.gz", folder / stem):
+            if file.is_file():
+                return file
+    looked = ", ".join(str(folder) for folder in folders)
+    raise FileNotFoundError(
+        f"no file {stem}.gz or {stem}; looked in {looked}; download it, or correct `root`."
+    )
+
+
+def _array(file: Path, magic: int, axes: int) -> NDArray:
+    content = _content(file)
+    header = 4 * (1 + axes)
+    if len(content) < header:
+        raise ValueError(
+            f"{file} is truncated: a header has {header} bytes; got {len(content)}; download it again."
+        )
+    found, *sizes = struct.unpack(f">{1 + axes}I", content[:header])
+    if found != magic:
+        raise ValueError(
+            f"{file} must begin with the magic number {magic} (unsigned bytes, {axes} axes); got {found}; "
+            "this is another kind of file."
+        )
+    expected, got = header + math.prod(sizes), len(content)
+    if got != expected:
+        wrong = "is truncated" if got < expected else "has trailing bytes"
+        raise ValueError(
+            f"{file} {wrong}: sizes {sizes} make {expected} bytes; got {got}; download it again."
+        )
+    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(sizes)
+
+
+def _content(file: Path) -> bytes:
+    raw = file.read_bytes()
+    if file.suffix != ".gz":
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{file} is truncated or no gzip file ({error}); download it again.") from error

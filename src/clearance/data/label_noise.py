@@ -1,0 +1,42 @@
+"""Symmetric label noise: some labels replaced by other ones, with nothing to learn from the replacement."""
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_count, check_fraction
+
+
+def symmetric_label_noise(
+    labels: Tensor, class_count: int, rate: float, generator: torch.Generator
+) -> Tensor:
+    """A copy of `labels` in which exactly ``round(rate * N)`` are wrong, uniform over the other classes.
+
+    The images hit are drawn without replacement, and a replaced label is never the old one: `rate` is the
+    fraction of wrong labels itself. Papers that draw the new label from all K classes call the same noise
+    ``rate * K / (K - 1)``.
+
+    Args:
+        labels: True classes, on the CPU.
+        class_count: K, at least 2.
+        rate: Fraction of labels to replace, in [0, 1].
+        generator: CPU generator.
+
+    Shapes:
+        labels (N,) int64; returns (N,) int64.
+
+    Raises:
+        ValueError: If `rate` is outside [0, 1] or `class_count` is below 2.
+
+    >>> labels = torch.zeros(10, dtype=torch.int64)
+    >>> noisy = symmetric_label_noise(labels, 3, rate=0.4, generator=torch.Generator().manual_seed(0))
+    >>> int((noisy != labels).sum())
+    4
+    """
+    check_fraction("rate", rate)
+    check_count("class_count", class_count, minimum=2)
+    count = round(rate * len(labels))
+    hit = torch.randperm(len(labels), generator=generator)[:count]
+    shift = torch.randint(1, class_count, (count,), generator=generator)
+    noisy = labels.clone()
+    noisy[hit] = (labels[hit] + shift) % class_count
+    return noisy

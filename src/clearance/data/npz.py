@@ -1,0 +1,69 @@
+"""A NumPy archive as an ImageSet."""
+
+import zipfile
+import zlib
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.data._pixels import as_labels, as_pixels, numbered_classes
+from clearance.data.image_set import ImageSet
+
+NAMES = {"images": ("images", "x"), "labels": ("labels", "y")}
+
+
+def read_npz(path: str | PathLike[str]) -> ImageSet:
+    """Images and labels from a ``.npz`` file, as numpy.savez writes it.
+
+    The arrays are `images` (or `x`) and `labels` (or `y`), and optionally `classes`, the names as strings.
+    The type of `images` decides their layout: uint8 is (N, H, W, C) with 1 or 3 channels and is divided by
+    255; floats are (N, C, H, W) and must lie in [0, 1]; three axes are grey (N, H, W) in either type.
+    Nothing is unpickled.
+
+    Args:
+        path: The file; its name without ``.npz`` becomes the name of the set.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no archive, lacks an array, or holds what an ImageSet does not take.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "toy.npz")
+    ...     np.savez(file, images=np.zeros((4, 8, 8, 3), dtype=np.uint8), labels=[0, 1, 0, 1])
+    ...     read_npz(file)
+    ImageSet('toy', 4 images of shape (3, 8, 8), 2 classes)
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; correct the path of the .npz file.")
+    arrays = _arrays(path)
+    images, labels = (_named(arrays, kind, path) for kind in NAMES)
+    found = as_labels(labels)
+    classes = tuple(str(name) for name in arrays["classes"].ravel()) if "classes" in arrays else ()
+    return ImageSet(as_pixels(images), found, classes or numbered_classes(found), name=path.stem)
+
+
+def _arrays(path: Path) -> dict[str, NDArray]:
+    wanted = {name for names in NAMES.values() for name in names} | {"classes"}
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} must be an archive that numpy.savez wrote; got a file of another kind.")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files if name in wanted}
+    except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} cannot be read as plain arrays ({error}); write it again with savez."
+        ) from error
+
+
+def _named(arrays: dict[str, NDArray], kind: str, path: Path) -> NDArray:
+    for name in NAMES[kind]:
+        if name in arrays:
+            return arrays[name]
+    raise ValueError(
+        f"{path} must hold an array {' or '.join(map(repr, NAMES[kind]))}; "
+        f"got {', '.join(map(repr, sorted(arrays))) or 'none of the known names'}; name it so in numpy.savez."
+    )

@@ -1,0 +1,54 @@
+"""Draws that keep the proportions of the classes, as pure functions on labels."""
+
+import torch
+from torch import Tensor
+
+
+def stratified_quota(sizes: Tensor, total: int) -> Tensor:
+    """How many of each class to draw so that `total` are drawn in proportion to the sizes of the classes.
+
+    Largest-remainder rule in whole numbers: each class gets its share rounded down, and what is left goes one
+    each to the largest remainders (to the earlier class where they are equal).
+
+    Args:
+        sizes: Images of each class.
+        total: How many to draw in all, from 0 to the sum of `sizes`.
+
+    Shapes:
+        sizes (K,) int64; returns (K,) int64.
+
+    >>> stratified_quota(torch.tensor([50, 30, 21]), 10)
+    tensor([5, 3, 2])
+    """
+    scaled, count = sizes * total, int(sizes.sum())
+    quota, remainder = scaled // count, scaled % count
+    left = total - int(quota.sum())
+    quota[remainder.argsort(descending=True, stable=True)[:left]] += 1
+    return quota
+
+
+def draw_quota(labels: Tensor, quota: Tensor, generator: torch.Generator) -> Tensor:
+    """A random mask that is true for exactly ``quota[k]`` of the labels k, uniform without replacement.
+
+    Args:
+        labels: Class of each image, on the CPU.
+        quota: How many to draw of each class, none above the class's size.
+        generator: CPU generator; one permutation of all labels is drawn, whatever the quota, so that a larger
+            quota of the same seed contains a smaller one.
+
+    Shapes:
+        labels (N,) int64; quota (K,) int64; returns (N,) bool.
+
+    >>> labels = torch.tensor([0, 0, 0, 1, 1])
+    >>> chosen = draw_quota(labels, torch.tensor([2, 1]), torch.Generator().manual_seed(0))
+    >>> torch.bincount(labels[chosen])
+    tensor([2, 1])
+    """
+    order = torch.randperm(len(labels), generator=generator)
+    by_class = order[labels[order].argsort(stable=True)]  # class after class, shuffled inside each
+    sizes = torch.bincount(labels, minlength=len(quota))
+    start = sizes.cumsum(0) - sizes
+    place = torch.arange(len(labels)) - start[labels[by_class]]
+    chosen = torch.zeros(len(labels), dtype=torch.bool)
+    chosen[by_class] = place < quota[labels[by_class]]
+    return chosen

@@ -1,0 +1,122 @@
+"""Gaussian classes with known means: images and features whose every statistic has an exact answer."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_count, check_positive
+from clearance._rng import generator
+from clearance.data.image_set import ImageSet
+
+
+@dataclass(frozen=True)
+class GaussianClasses:
+    r"""K classes of isotropic Gaussian images, their means pairwise equally far apart.
+
+    Images of class k are drawn from N(mean_k, noise^2 I), mean_k = 1/2 + separation * noise / sqrt(2) * u_k.
+    The u_k are orthonormal: u_k is constant on the pixels whose number is k modulo K and 0 elsewhere, so no
+    random numbers and no linear algebra stand between the settings and the truth.
+
+    Args:
+        class_count: K, from 2 to the number of pixels.
+        shape: (C, H, W) of one image.
+        separation: Distance between any two means, in standard deviations; above 0.
+        noise: Standard deviation of every pixel, in [0, 1] units; above 0.
+
+    Raises:
+        ValueError: If a setting is out of range, or values 5 standard deviations out would leave [0, 1].
+
+    >>> world = GaussianClasses(class_count=2, separation=2.0)
+    >>> round(world.bayes_error(), 4)
+    0.1587
+    >>> world.images(per_class=10, seed=0)
+    ImageSet('gaussian', 20 images of shape (1, 8, 8), 2 classes)
+    """
+
+    class_count: int = 3
+    shape: tuple[int, int, int] = (1, 8, 8)
+    separation: float = 6.0
+    noise: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_count("class_count", self.class_count, minimum=2)
+        check_positive("separation", self.separation)
+        check_positive("noise", self.noise)
+        if self.class_count > math.prod(self.shape):
+            raise ValueError(
+                f"`class_count` must not exceed the {math.prod(self.shape)} pixels of an image because the "
+                f"means are orthogonal; got {self.class_count}; ask for fewer classes or larger images."
+            )
+        reach = float((self.means() - 0.5).max()) + 5 * self.noise
+        if reach > 0.5:
+            raise ValueError(
+                f"`noise` must keep 5 standard deviations around the means within [0, 1]; got {self.noise} "
+                f"with `separation` {self.separation}, which reach {0.5 + reach:.3g}; lower one of them."
+            )
+
+    def means(self) -> Tensor:
+        """The class means, shape (K, C, H, W), float64."""
+        pixels = math.prod(self.shape)
+        owner = torch.arange(pixels) % self.class_count
+        pattern = (owner == torch.arange(self.class_count)[:, None]).double()
+        directions = pattern / pattern.norm(dim=1, keepdim=True)
+        means = 0.5 + self.separation * self.noise / math.sqrt(2) * directions
+        return means.view(self.class_count, *self.shape)
+
+    def features(self, per_class: int, seed: int) -> tuple[Tensor, Tensor]:
+        """Exact draws as rows, (N, D) float32 with D = C H W, and their labels (N,), class after class.
+
+        >>> features, labels = GaussianClasses().features(per_class=5, seed=0)
+        >>> features.shape, labels.shape
+        (torch.Size([15, 64]), torch.Size([15]))
+        """
+        check_count("per_class", per_class)
+        labels = torch.arange(self.class_count).repeat_interleave(per_class)
+        stream = generator(seed, "data", "gaussian")
+        drawn = torch.randn(len(labels), math.prod(self.shape), generator=stream)
+        return self.means().float().flatten(1)[labels] + self.noise * drawn, labels
+
+    def images(self, per_class: int, seed: int) -> ImageSet:
+        """The same draws as an ImageSet, clipped to [0, 1] (which moves fewer than one in a million)."""
+        features, labels = self.features(per_class, seed)
+        images = features.clamp_(0, 1).view(-1, *self.shape)
+        return ImageSet(images, labels, tuple(str(k) for k in range(self.class_count)), name="gaussian")
+
+    def log_posterior(self, images: Tensor) -> Tensor:
+        """Logarithm of the true class probabilities, shape (B, K), float64.
+
+        Takes images (B, C, H, W) or rows (B, D); classes are equally frequent. The largest entry is the Bayes
+        classifier, which is linear.
+        """
+        rows, means = images.double().flatten(1), self.means().flatten(1)
+        squared = (rows[:, None] - means).square().sum(2)
+        return torch.log_softmax(-squared / (2 * self.noise**2), dim=1)
+
+    def bayes_error(self) -> float:
+        """The smallest error that any classifier can have, a fraction.
+
+        With a = separation / sqrt(2), 1 - error = integral of phi(z - a) Phi(z)^(K - 1) dz, because the K
+        scores are independent; for two classes it is Phi(-separation / 2).
+        """
+        from scipy.integrate import quad  # slow to import, and only this method needs it
+        from scipy.stats import norm
+
+        shift = self.separation / math.sqrt(2)
+        others = self.class_count - 1
+        error, _ = quad(
+            lambda z: norm.pdf(z - shift) * -math.expm1(others * norm.logcdf(z)), shift - 12, shift + 12
+        )
+        return float(error)
+
+
+def gaussian_images(
+    class_count: int = 3, per_class: int = 20, shape: tuple[int, int, int] = (1, 8, 8), seed: int = 0
+) -> ImageSet:
+    """A small easy ImageSet for examples, smoke runs and tests: GaussianClasses, otherwise at its defaults.
+
+    >>> gaussian_images(class_count=2, per_class=4)
+    ImageSet('gaussian', 8 images of shape (1, 8, 8), 2 classes)
+    """
+    return GaussianClasses(class_count, shape).images(per_class, seed)

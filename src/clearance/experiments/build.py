@@ -1,0 +1,117 @@
+"""From a recipe's numbers to objects: data, model, regime and optimiser of one run."""
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
+
+from clearance._rng import derived_seed
+from clearance.data import Augmentation, ImageSet
+from clearance.experiments.catalogue import MODELS, OBJECTIVES, resolve
+from clearance.experiments.datasets import SPLIT_SEED, load_dataset
+from clearance.experiments.recipe import Method, Recipe
+from clearance.heads import MLP, GradientHeads, HeadTraining
+from clearance.models import Classifier
+from clearance.objectives import Objective
+from clearance.regimes import FOCA, EndToEnd, Regime
+
+DATA_SEED = 0  # label noise and subsets are part of the data, the same for every seed of a comparison
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The images of a comparison: what is trained on, and what everything is measured on."""
+
+    train: ImageSet
+    test: ImageSet
+
+
+def build_data(recipe: Recipe) -> RunData:
+    """Load, split, thin, spoil and augment as the recipe says.
+
+    With ``held_out`` above 0 the test set is never read: a part of the training set stands in for it.
+    """
+    train = load_dataset(recipe.dataset, "train", recipe.root, recipe.size)
+    if recipe.held_out > 0:
+        train, test = train.split(recipe.held_out, SPLIT_SEED)
+    else:
+        test = load_dataset(recipe.dataset, "test", recipe.root, recipe.size)
+    if recipe.train_fraction < 1:
+        train = train.fraction(recipe.train_fraction, DATA_SEED)
+    if recipe.label_noise > 0:
+        train = train.with_label_noise(recipe.label_noise, DATA_SEED)
+    augmentation = Augmentation(recipe.augment_flip, recipe.augment_pad, recipe.augment_cutout)
+    if augmentation != Augmentation():
+        train = train.augmented(augmentation)
+    return RunData(train, test)
+
+
+def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Classifier:
+    """A fresh classifier whose first weights depend on `seed` alone; normalised by the training set.
+
+    Raises:
+        ValueError: If the images are not square.
+    """
+    with torch.random.fork_rng(devices=[]):
+        fresh = empty_model(model, method, train.shape, train.class_count, seed)
+    fresh.mean.copy_(train.images.mean(dim=(0, 2, 3)).view_as(fresh.mean))
+    fresh.std.copy_(train.images.std(dim=(0, 2, 3)).clamp(min=1e-3).view_as(fresh.std))
+    return fresh
+
+
+def empty_model(
+    model: str, method: Method, shape: tuple[int, int, int], class_count: int, seed: int = 0
+) -> Classifier:
+    """The same without data: the classifier's form, to load weights into."""
+    channels, height, width = shape
+    if height != width:
+        raise ValueError(
+            f"model {model!r} takes square images; got {height} x {width}. Use a folder with --size."
+        )
+    torch.manual_seed(derived_seed(seed, "extractor"))
+    extractor: nn.Module = resolve("model", model, MODELS)(channels, height, method.norm)
+    with torch.no_grad():
+        features = extractor.eval()(torch.zeros(1, *shape)).shape[1]
+    torch.manual_seed(derived_seed(seed, "head"))
+    head = MLP((features, *method.hidden, class_count), method.dropout, method.norm)
+    return Classifier(extractor.train(), head, [0.0] * channels, [1.0] * channels)
+
+
+def build_regime(method: Method, objective: Objective | None = None) -> Regime:
+    """The regime of a method; `objective` takes the place of the one it names (a copy of it is used)."""
+    loss = (
+        copy.deepcopy(objective)
+        if objective is not None
+        else resolve("objective", method.objective, OBJECTIVES)()
+    )
+    if method.regime == "end_to_end":
+        return EndToEnd(loss, method.head_noise)
+    heads = HeadTraining(method.head_steps, method.head_lr, 0.9, weight_decay=method.head_decay)
+    return FOCA(
+        loss,
+        GradientHeads(heads),
+        per_class=method.per_class,
+        heads=method.heads,
+        reuse=method.reuse,
+    )
+
+
+def build_optimizer(method: Method) -> Callable[..., Optimizer]:
+    """SGD with momentum 0.9."""
+    return partial(torch.optim.SGD, lr=method.lr, momentum=0.9, weight_decay=method.weight_decay)
+
+
+def build_schedule(recipe: Recipe) -> Callable[[Optimizer], LRScheduler]:
+    """Cosine decay to 0 over the run."""
+    return partial(CosineAnnealingLR, T_max=recipe.epochs)
+
+
+def fewer_epochs(recipe: Recipe, epochs: int | None) -> Recipe:
+    """The recipe with another training budget; as it is for None."""
+    return recipe if epochs is None else dataclasses.replace(recipe, epochs=epochs)

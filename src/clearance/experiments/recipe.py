@@ -1,0 +1,218 @@
+"""Recipes: everything that can change a number, as data."""
+
+import dataclasses
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from clearance._checks import (
+    check_choice,
+    check_count,
+    check_fraction,
+    check_non_negative,
+    check_positive,
+)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named change to plain training, in numbers; the defaults are plain training.
+
+    Args:
+        regime: ``"end_to_end"`` or ``"foca"``.
+        objective: Name of the loss in the catalogue.
+        lr: Step size of the extractor's SGD, above 0.
+        weight_decay: Of the same, at least 0.
+        hidden: Hidden widths of the head that the model is trained with.
+        dropout: In that head, in [0, 1).
+        norm: ``"batch"`` puts batch normalisation into extractor and head.
+        head_noise: Standard deviation of noise on the head's parameters (end_to_end).
+        clip_norm: Bound on the norm of the gradient, or None.
+        max_norm: Bound on the norm of every unit's incoming weights, or None.
+        per_class: Images of every class that a weak head is trained on (foca).
+        heads: Weak heads drawn at once (foca).
+        reuse: Steps that use the same weak heads (foca).
+        head_steps: Steps of a weak head (foca).
+        head_lr: Step size of a weak head (foca).
+        head_decay: Weight decay of a weak head (foca).
+    """
+
+    regime: Literal["end_to_end", "foca"] = "end_to_end"
+    objective: str = "cross-entropy"
+    lr: float = 0.05
+    weight_decay: float = 5e-4
+    hidden: tuple[int, ...] = (128, 128)
+    dropout: float = 0.0
+    norm: Literal["none", "batch"] = "none"
+    head_noise: float = 0.0
+    clip_norm: float | None = None
+    max_norm: float | None = None
+    per_class: int = 10
+    heads: int = 1
+    reuse: int = 1
+    head_steps: int = 32
+    head_lr: float = 0.03
+    head_decay: float = 1e-2
+
+    def __post_init__(self) -> None:
+        check_choice("regime", self.regime, ("end_to_end", "foca"))
+        check_choice("norm", self.norm, ("none", "batch"))
+        check_positive("lr", self.lr)
+        check_positive("head_lr", self.head_lr)
+        for name in ("weight_decay", "head_noise", "head_decay"):
+            check_non_negative(name, getattr(self, name))
+        for name in ("per_class", "heads", "reuse", "head_steps"):
+            check_count(name, getattr(self, name))
+        check_fraction("dropout", self.dropout, open_above=True)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A comparison: data, model, training budget, methods and audits.
+
+    Args:
+        dataset: A name in the catalogue, ``folder:PATH`` or ``npz:PATH``.
+        root: Where the dataset's files are, if it needs any.
+        size: Side in pixels to which an image folder is resized, or None.
+        model: Name of the extractor in the catalogue.
+        epochs: Passes over the training set, at least 1.
+        batch_size: Images a step, at least 1.
+        label_noise: Share of training labels replaced by another class, in [0, 1).
+        train_fraction: Share of the training set that is used, in (0, 1].
+        held_out: 0: audit on the test set. Above 0: this share of the training set is split off (its seed is
+            fixed) and everything is measured on it instead: for choices.
+        augment_flip: Random horizontal flips while training.
+        augment_pad: Pixels of zero padding before a random crop.
+        augment_cutout: Side in pixels of a square set to 0 at a random place.
+        seeds: How many seeds; they are 0, 1, 2 ...
+        audits: Names of audits in the catalogue.
+        methods: The methods to compare, by name; the first is the one the others are compared with.
+    """
+
+    dataset: str = "digits"
+    root: str | None = None
+    size: int | None = None
+    model: str = "small-cnn"
+    epochs: int = 60
+    batch_size: int = 64
+    label_noise: float = 0.0
+    train_fraction: float = 1.0
+    held_out: float = 0.0
+    augment_flip: bool = False
+    augment_pad: int = 0
+    augment_cutout: int = 0
+    seeds: int = 3
+    audits: tuple[str, ...] = ("accuracy", "co_adaptation", "class_scatter")
+    methods: Mapping[str, Method] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "seeds"):
+            check_count(name, getattr(self, name))
+        check_fraction("label_noise", self.label_noise, open_above=True)
+        check_fraction("train_fraction", self.train_fraction, open_below=True)
+        check_fraction("held_out", self.held_out, open_above=True)
+
+
+def to_tree(recipe: Recipe | Method) -> dict[str, Any]:
+    """The recipe as plain dictionaries, lists and numbers: what YAML and JSON files hold."""
+    return json.loads(json.dumps(dataclasses.asdict(recipe)))
+
+
+def identifier(tree: Any) -> str:
+    """Eight hexadecimal digits that change when anything in a tree of plain values changes."""
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def tuned_recipe(dataset: str) -> Recipe:
+    """The recipe that was tuned for a dataset on a split of its training set, or the nearest there is.
+
+    Digits and MNIST have their own; every other dataset starts from MNIST's settings, untuned.
+    """
+    name = dataset if dataset in ("digits", "mnist") else "mnist"
+    text = resources.files("clearance.experiments").joinpath(f"recipes/{name}.yaml").read_text("utf-8")
+    return dataclasses.replace(from_tree(yaml.safe_load(text), f"recipes/{name}.yaml"), dataset=dataset)
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """A recipe from a YAML file: what it does not say is taken from the dataset's tuned recipe.
+
+    A method may be a name of the catalogue (``plain: {}``), a change to one (``mine: {base: plain, lr: 0.1}``),
+    or stand alone with ``base: none``.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is not YAML of this form; the message names the key.
+    """
+    try:
+        tree = yaml.safe_load(Path(path).read_text("utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} must be YAML; got: {error}") from error
+    if not isinstance(tree, dict):
+        raise ValueError(f"{path} must hold a mapping of settings; got {type(tree).__name__}.")  # noqa: TRY004
+    start = tuned_recipe(str(tree.get("dataset", "digits")))
+    return from_tree({**_without_methods(start), **tree}, str(path), start.methods)
+
+
+def from_tree(tree: Mapping[str, Any], source: str, known: Mapping[str, Method] | None = None) -> Recipe:
+    """A recipe from plain values; `known` are the methods that ``base`` may name.
+
+    Raises:
+        ValueError: If a key is unknown or a value has the wrong type.
+    """
+    values = dict(tree)
+    methods = {
+        name: _method(name, change or {}, source, known or {})
+        for name, change in (values.pop("methods", None) or dict(known or {})).items()
+    }
+    return _filled(Recipe, {**values, "methods": methods}, source)
+
+
+def _method(name: str, change: Any, source: str, known: Mapping[str, Method]) -> Method:
+    if isinstance(change, Method):
+        return change
+    if not isinstance(change, dict):
+        raise ValueError(f"{source}: method {name!r} must be a mapping of settings; got {change!r}.")  # noqa: TRY004
+    settings = dict(change)
+    base = settings.pop("base", name if name in known else "none")
+    if base != "none":
+        check_choice(f"{source}: base of method {name!r}", base, [*known, "none"])
+        settings = {**dataclasses.asdict(known[base]), **settings}
+    return _filled(Method, settings, f"{source}: method {name!r}")
+
+
+def _filled(kind: Any, values: Mapping[str, Any], source: str) -> Any:
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    for key in values:
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1, cutoff=0.5)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{source}: no setting {key!r}; known are {', '.join(fields)}.{hint}")
+    try:
+        return kind(**{k: _typed(v, fields[k].default, f"{source}: {k}") for k, v in values.items()})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{source}: {error}") from error
+
+
+def _typed(value: Any, default: Any, source: str) -> Any:
+    """A YAML value as the field wants it: lists become tuples, whole numbers floats where one is meant."""
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(default, bool) or value is None or isinstance(value, Mapping | bool):
+        return value
+    if isinstance(default, float) and isinstance(value, int | str):
+        try:
+            return float(value)  # YAML 1.1 reads 5e-4 as a string
+        except ValueError:
+            raise ValueError(f"{source} must be a number; got {value!r}.") from None
+    return value
+
+
+def _without_methods(recipe: Recipe) -> dict[str, Any]:
+    return {f.name: getattr(recipe, f.name) for f in dataclasses.fields(recipe) if f.name != "methods"}

@@ -1,0 +1,204 @@
+"""One method, one seed: train, audit, and turn what was found into records."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clearance.audits import Audit, Findings, Subject
+from clearance.experiments.build import RunData, build_model, build_optimizer, build_regime, build_schedule
+from clearance.experiments.catalogue import AUDITS, resolve
+from clearance.experiments.recipe import Method, Recipe, identifier, to_tree
+from clearance.models import Classifier
+from clearance.records import ExhibitRecord, Record, RunNote
+from clearance.regimes import FitResult, Regime, fit
+from clearance.regimes.describe import describe
+from clearance.regimes.fit import Progress
+from clearance.runs import write_json
+from clearance.vocabulary import Exhibit, Measurement, Outcome
+
+FINDINGS = "findings.json"
+MODEL = "model.json"
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What one run is: a method of a recipe under one seed.
+
+    Args:
+        recipe: The whole comparison; only what concerns this run identifies it.
+        method: Name of the method.
+        seed: Decides first weights, batch order, partial sets.
+        regime: Takes the place of the method's regime (for losses and regimes written by users).
+        model: Builds a fresh classifier in place of the recipe's; called under the run's seed.
+    """
+
+    recipe: Recipe
+    method: str
+    seed: int
+    regime: Regime | None = None
+    model: Callable[[], Classifier] | None = None
+
+    @property
+    def settings(self) -> Method:
+        """The method's numbers."""
+        return self.recipe.methods[self.method]
+
+    @property
+    def folder(self) -> str:
+        """Name of the run's directory: it changes when anything changes that can move the run's numbers."""
+        shared = to_tree(self.recipe)
+        for name in ("methods", "seeds", "audits"):
+            del shared[name]
+        told = {"recipe": shared, "method": to_tree(self.settings), "regime": describe(self.regime)}
+        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)
+        return f"{safe}-seed{self.seed}-{identifier(told)}"
+
+
+@dataclass(frozen=True)
+class RunFindings:
+    """What one run left behind."""
+
+    note: RunNote
+    records: tuple[Record, ...]
+    exhibits: tuple[ExhibitRecord, ...]
+
+
+def run_method(
+    plan: RunPlan,
+    data: RunData,
+    directory: Path | None = None,
+    on_step: Callable[[Progress], object] | None = None,
+    on_audit: Callable[[str], object] | None = None,
+) -> RunFindings:
+    """Train and audit; what is finished in `directory` already is read back, not done again.
+
+    Args:
+        plan: What to run.
+        data: Its images.
+        directory: Where runs are kept, each in a folder of its own; None keeps nothing.
+        on_step: Told of the progress of training.
+        on_audit: Told the name of each audit before it starts.
+    """
+    folder = None if directory is None else directory / plan.folder
+    audits = chosen_audits(plan.recipe.audits)
+    identity = {"audits": describe(audits), "test": data.test.digest()}
+    if folder is not None and (kept := _kept_findings(folder, identity)) is not None:
+        return _from_tree(kept)
+    model = plan.model() if plan.model is not None else build_model(
+        plan.recipe.model, plan.settings, data.train, plan.seed
+    )  # fmt: skip
+    result = fit(
+        model,
+        plan.regime if plan.regime is not None else build_regime(plan.settings),
+        data.train,
+        epochs=plan.recipe.epochs,
+        batch_size=plan.recipe.batch_size,
+        optimizer=build_optimizer(plan.settings),
+        schedule=build_schedule(plan.recipe),
+        clip_norm=plan.settings.clip_norm,
+        max_norm=plan.settings.max_norm,
+        seed=plan.seed,
+        run_dir=folder,
+        on_step=on_step,
+    )
+    findings = audit_model(model, data, audits, plan.seed, on_audit)
+    training = _training(result)
+    found = _as_records(plan, data, result, [training, *findings])
+    if folder is not None:
+        if plan.model is None:
+            write_json(folder / MODEL, _model_facts(plan, data))
+        write_json(folder / FINDINGS, {"identity": identity, **_to_tree(found)})
+    return found
+
+
+def chosen_audits(names: Sequence[str]) -> list[Audit]:
+    """The audits of these names with their defaults."""
+    return [resolve("audit", name, AUDITS)() for name in names]
+
+
+def audit_model(
+    model: Classifier,
+    data: RunData,
+    audits: Sequence[Audit],
+    seed: int,
+    on_audit: Callable[[str], object] | None = None,
+) -> list[Findings]:
+    """Every audit on one classifier; features are extracted once."""
+    subject = Subject(model, data.train, data.test, seed)
+    found = []
+    for audit in audits:
+        if on_audit is not None:
+            on_audit(audit.name)
+        found.append(audit.examine(subject))
+    return found
+
+
+def _training(result: FitResult) -> Findings:
+    steps = result.status.step
+    measurements = (
+        Measurement("training", "seconds", result.seconds, "seconds", max(steps, 1), better="lower"),
+        Measurement("training", "steps", steps, "count", 1),
+    )
+    if not result.history:
+        return Findings(measurements)
+    terms = [k for k in result.history[0] if k not in ("epoch", "step", "lr", "validation_error")]
+    columns = {
+        "step": [row["step"] for row in result.history],
+        "loss": [sum(row[term] for term in terms) for row in result.history],
+    }
+    caption = "Training loss, averaged over each pass through the training images."
+    return Findings(measurements, (Exhibit("training", "curve", "curve", columns, caption),))
+
+
+def _as_records(plan: RunPlan, data: RunData, result: FitResult, findings: Sequence[Findings]) -> RunFindings:
+    where = (data.train.name, plan.method, plan.seed)
+    return RunFindings(
+        RunNote(plan.method, plan.seed, result.status.outcome, str(result.status)),
+        tuple(Record(*where, m) for f in findings for m in f.measurements),
+        tuple(ExhibitRecord(*where, e) for f in findings for e in f.exhibits),
+    )
+
+
+def _model_facts(plan: RunPlan, data: RunData) -> dict[str, Any]:
+    """What it takes to build the trained model again without its data."""
+    return {
+        "model": plan.recipe.model,
+        "method": to_tree(plan.settings),
+        "shape": list(data.train.shape),
+        "classes": list(data.train.classes),
+        "recipe": to_tree(plan.recipe),
+        "seed": plan.seed,
+        "name": plan.method,
+    }
+
+
+def _kept_findings(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+    path = folder / FINDINGS
+    if not path.exists():
+        return None
+    kept = json.loads(path.read_text("utf-8"))
+    # Through JSON, because tuples come back as lists.
+    return kept if kept["identity"] == json.loads(json.dumps(identity)) else None
+
+
+def _to_tree(found: RunFindings) -> dict[str, Any]:
+    return {
+        "note": found.note.to_json(),
+        "records": [record.to_json() for record in found.records],
+        "exhibits": [exhibit.to_json() for exhibit in found.exhibits],
+    }
+
+
+def _from_tree(tree: Mapping[str, Any]) -> RunFindings:
+    return RunFindings(
+        RunNote.from_json(tree["note"]),
+        tuple(Record.from_json(row) for row in tree["records"]),
+        tuple(ExhibitRecord.from_json(row) for row in tree["exhibits"]),
+    )
+
+
+def failed(plan: RunPlan, reason: str) -> RunFindings:
+    """What is recorded of a run that broke down before it could be measured."""
+    return RunFindings(RunNote(plan.method, plan.seed, Outcome.STOPPED, f"failed: {reason}"), (), ())

@@ -1,0 +1,106 @@
+"""How a labelled cloud of features spreads within its classes and between them."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class ClassScatter:
+    """Class means and spreads of a labelled cloud, float64.
+
+    Args:
+        means: Class means, shape (C, D).
+        variances: Mean squared distance of a class's samples from its mean, shape (C,).
+        counts: Samples of each class, shape (C,).
+    """
+
+    means: Tensor
+    variances: Tensor
+    counts: Tensor
+
+    @property
+    def centred_means(self) -> Tensor:
+        """Class means minus their own mean, shape (C, D); classes count alike."""
+        return self.means - self.means.mean(dim=0)
+
+
+def class_scatter(features: Tensor, labels: Tensor, classes: int) -> ClassScatter:
+    """Means and variances class by class.
+
+    Args:
+        features: (N, D).
+        labels: (N,), in 0 .. classes - 1.
+        classes: C.
+
+    Raises:
+        ValueError: If a class has no sample.
+
+    >>> cloud = class_scatter(torch.tensor([[0.0], [2.0], [10.0]]), torch.tensor([0, 0, 1]), 2)
+    >>> cloud.means.flatten().tolist(), cloud.variances.tolist()
+    ([1.0, 10.0], [1.0, 0.0])
+    """
+    kept = features.double()
+    counts = torch.bincount(labels, minlength=classes)
+    if not bool((counts > 0).all()):
+        raise ValueError(
+            f"every class needs a sample; got none of {(counts == 0).nonzero().flatten().tolist()}."
+        )
+    means = kept.new_zeros(classes, kept.shape[1]).index_add_(0, labels, kept) / counts[:, None]
+    squared = (kept - means[labels]).square().sum(dim=1)
+    variances = kept.new_zeros(classes).index_add_(0, labels, squared) / counts
+    return ClassScatter(means, variances, counts)
+
+
+def within_between_ratio(cloud: ClassScatter) -> float:
+    r"""tr S_W / tr S_B, both averaged over classes: 0 where every class is one point.
+
+    Unchanged by rotation, shift and scale. Infinite where all class means coincide.
+
+    >>> within_between_ratio(class_scatter(torch.tensor([[0.0], [2.0], [9.0], [11.0]]), torch.tensor([0, 0, 1, 1]), 2))
+    0.04938271604938271
+    """
+    between = cloud.centred_means.square().sum(dim=1).mean()
+    return _ratio(float(cloud.variances.mean()), float(between))
+
+
+def class_distance_normalised_variances(cloud: ClassScatter) -> Tensor:
+    r"""CDNV of every pair of classes: (Var_c + Var_c') / (2 ||mu_c - mu_c'||^2), shape (C (C - 1) / 2,).
+
+    Source: Galanti, György, Hutter, "On the role of neural collapse in transfer learning", ICLR 2022, Eq. 2.
+
+    >>> class_distance_normalised_variances(class_scatter(torch.tensor([[0.0], [2.0], [10.0]]),
+    ...     torch.tensor([0, 0, 1]), 2))
+    tensor([0.0062], dtype=torch.float64)
+    """
+    first, second = torch.triu_indices(len(cloud.means), len(cloud.means), offset=1)
+    squared = (cloud.means[first] - cloud.means[second]).square().sum(dim=1)
+    return (cloud.variances[first] + cloud.variances[second]) / (2 * squared)
+
+
+def nc1(features: Tensor, labels: Tensor, classes: int) -> float:
+    r"""NC1 = tr(S_W S_B^+) / C: spread within classes, seen along the directions in which means differ.
+
+    Source: Papyan, Han, Donoho, "Prevalence of neural collapse", PNAS 2020. S_B has rank C - 1 at most, so
+    its pseudo-inverse comes from the C centred means and no D x D matrix is formed.
+
+    Args:
+        features: (N, D).
+        labels: (N,).
+        classes: C.
+    """
+    cloud = class_scatter(features, labels, classes)
+    _, sizes, directions = torch.linalg.svd(cloud.centred_means, full_matrices=False)
+    kept = sizes > sizes.max() * max(cloud.means.shape) * torch.finfo(torch.float64).eps
+    if not bool(kept.any()):
+        return float("inf")
+    deviations = (features.double() - cloud.means[labels]) @ directions[kept].T
+    # S_B = M^T M / C, so its pseudo-inverse is C V diag(1 / s^2) V^T; S_W counts samples alike.
+    return float((deviations / sizes[kept]).square().sum(dim=1).mean())
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    if denominator > 0:
+        return numerator / denominator
+    return float("inf") if numerator > 0 else 0.0

@@ -1,0 +1,23 @@
+"""Heads: what turns features into logits, one at a time or K at once.
+
+FOCA and the audits ask the same question of frozen features many times: *what does a fresh head make of
+them?* Here twenty heads learn from ten images each, in one loop of batched products:
+
+>>> import torch
+>>> centres = torch.eye(10, 64)
+>>> features = torch.stack([centres + 0.1 * torch.randn(10, 64) for _ in range(20)])   # (K, n, D)
+>>> labels = torch.arange(10)
+>>> stack = HeadStack.initialised(MLP((64, 32, 10)), 20, torch.Generator().manual_seed(0))
+>>> trained = train_heads(stack, features, labels, HeadTraining(steps=200, lr=0.3))
+>>> int((trained.stack.predictions(centres) == labels).sum()) > 190
+True
+"""
+
+from clearance.heads.mlp import MLP as MLP
+from clearance.heads.stack import HeadStack as HeadStack
+from clearance.heads.train import HeadTraining as HeadTraining
+from clearance.heads.train import TrainedHeads as TrainedHeads
+from clearance.heads.train import train_heads as train_heads
+from clearance.heads.weak import GradientHeads as GradientHeads
+
+__all__ = ["MLP", "GradientHeads", "HeadStack", "HeadTraining", "TrainedHeads", "train_heads"]

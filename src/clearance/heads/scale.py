@@ -1,0 +1,28 @@
+"""The unit in which heads read features, so that no head depends on their scale or width."""
+
+import math
+
+from torch import Tensor
+
+REFERENCE_WIDTH = 128
+
+
+def feature_unit(features: Tensor) -> Tensor:
+    """What features are divided by before a fresh head is trained on them: 0-dim, in the features' unit.
+
+    unit = rms(features) * sqrt(D / 128)
+
+    Dividing by the overall root mean square makes features x c the same features. The constant factor
+    makes the mean squared norm of a sample 128 at every width D: the curvature of a linear softmax layer
+    grows with that norm, so one step size and one size of first weights serve every width. (128 is the
+    width for which the step sizes in use with FOCA's heads were published.)
+
+    Args:
+        features: (..., D).
+
+    >>> import torch
+    >>> features = torch.full((3, 512), 4.0)
+    >>> float((features / feature_unit(features)).square().sum(dim=1)[0])
+    128.0
+    """
+    return features.detach().square().mean().sqrt() * math.sqrt(features.shape[-1] / REFERENCE_WIDTH)

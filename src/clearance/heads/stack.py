@@ -1,0 +1,141 @@
+"""K heads of one architecture, as stacked tensors."""
+
+import copy
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from clearance._checks import check_count, check_non_negative
+from clearance.heads._relu_layers import first_linear_weight, linear_layers, relu_forward
+
+
+class HeadStack:
+    """K heads of one architecture whose parameters are stacked along a first axis.
+
+    Args:
+        architecture: A head, shape (B, D) to (B, C); its own parameters are never changed.
+        parameters: For each parameter name of `architecture` a tensor of shape (K, *its shape).
+
+    Shapes:
+        ``stack(features)`` is (K, B, C), for features (B, D) that all heads read, or (K, B, D), where
+        head k reads ``features[k]``. It can be differentiated with respect to features.
+
+    Raises:
+        ValueError: If a parameter is missing, its shape does not fit, or the head holds buffers (batch
+            normalisation): K heads cannot share running statistics.
+
+    >>> stack = HeadStack.initialised(nn.Linear(4, 3), count=5, generator=torch.Generator().manual_seed(0))
+    >>> len(stack), stack(torch.zeros(2, 4)).shape
+    (5, torch.Size([5, 2, 3]))
+    """
+
+    def __init__(self, architecture: nn.Module, parameters: Mapping[str, Tensor]) -> None:
+        _refuse_buffers(architecture)
+        shapes = {name: tuple(value.shape) for name, value in architecture.named_parameters()}
+        if set(shapes) != set(parameters):
+            raise ValueError(f"`parameters` must name {sorted(shapes)}; got {sorted(parameters)}.")
+        for name, shape in shapes.items():
+            if tuple(parameters[name].shape[1:]) != shape:
+                raise ValueError(
+                    f"parameter {name!r} must have shape (K, {', '.join(map(str, shape))}); "
+                    f"got {tuple(parameters[name].shape)}."
+                )
+        self.architecture = architecture
+        self.parameters = {name: parameters[name].detach() for name in shapes}
+
+    @classmethod
+    def initialised(
+        cls, architecture: nn.Module, count: int, generator: torch.Generator, std: float = 0.1
+    ) -> "HeadStack":
+        """K fresh heads: weights of linear and convolutional layers N(0, std^2), their biases 0.
+
+        Args:
+            architecture: Gives shapes, dtype and device; parameters of other layers keep its values.
+            count: K.
+            generator: On the CPU, so that a seed means the same heads on every device.
+            std: Standard deviation of the weights; 0.1 is that of Sato et al. (2019), section 4.
+        """
+        check_count("count", count)
+        check_non_negative("std", std)
+        drawn = {}
+        for prefix, module in architecture.named_modules():
+            for name, value in module.named_parameters(prefix, recurse=False):
+                stacked = value.detach().expand(count, *value.shape).clone()
+                if isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
+                    stacked = torch.zeros(stacked.shape, dtype=value.dtype)
+                    if value.ndim > 1:
+                        stacked.normal_(0.0, std, generator=generator)
+                    stacked = stacked.to(value.device)
+                drawn[name] = stacked
+        return cls(architecture, drawn)
+
+    @classmethod
+    def of(cls, head: nn.Module) -> "HeadStack":
+        """A stack of one: a copy of `head` as it is."""
+        return cls(head, {name: value.detach()[None].clone() for name, value in head.named_parameters()})
+
+    def __len__(self) -> int:
+        return len(next(iter(self.parameters.values())))
+
+    def __call__(self, features: Tensor) -> Tensor:
+        layers = linear_layers(self.architecture)
+        if layers is not None:
+            weights = [(self.parameters[w], self.parameters[b] if b else None) for w, b in layers]
+            return relu_forward(weights, features)
+        own = 0 if features.ndim == 3 else None
+        forward = vmap(self._call_one, in_dims=(0, own), randomness="different")
+        return forward(self.parameters, features)
+
+    def _call_one(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
+        return functional_call(self.architecture, parameters, (features,))
+
+    def __getitem__(self, k: int) -> nn.Module:
+        """Head k as an ordinary module with frozen parameters."""
+        head = copy.deepcopy(self.architecture)
+        with torch.no_grad():
+            for name, value in head.named_parameters():
+                value.copy_(self.parameters[name][k])
+        return head.requires_grad_(requires_grad=False)
+
+    def absorbing_scale(self, scale: Tensor) -> "HeadStack | None":
+        """Heads that give on features what these give on features / scale; None where that is not exact.
+
+        It is exact where features enter a linear layer first: its weight is divided by the scale.
+        """
+        name = first_linear_weight(self.architecture)
+        if name is None:
+            return None
+        return HeadStack(self.architecture, {**self.parameters, name: self.parameters[name] / scale})
+
+    def select(self, chosen: Tensor) -> "HeadStack":
+        """The heads that a boolean mask or an index tensor names."""
+        return HeadStack(self.architecture, {name: value[chosen] for name, value in self.parameters.items()})
+
+    @torch.no_grad()
+    def predictions(self, features: Tensor, chunk_elements: int = 2**24) -> Tensor:
+        """The class that each head gives each sample, shape (K, B); -1 where its logits are not finite.
+
+        Args:
+            features: (B, D), read by every head.
+            chunk_elements: Samples are taken in chunks so that no hidden layer of all heads together has
+                more elements than this; bounds memory, changes no result.
+        """
+        widest = max(value.shape[1] for value in self.parameters.values() if value.ndim > 1)
+        rows = max(1, chunk_elements // (len(self) * widest))
+        chunks = []
+        for part in features.split(rows):
+            logits = self(part)
+            best = logits.argmax(dim=-1)
+            chunks.append(torch.where(logits.isfinite().all(dim=-1), best, -1))
+        return torch.cat(chunks, dim=1)
+
+
+def _refuse_buffers(architecture: nn.Module) -> None:
+    buffers = [name for name, _ in architecture.named_buffers()]
+    if buffers:
+        raise ValueError(
+            f"a head in a stack must not hold buffers; got {buffers}. Batch normalisation mixes samples and "
+            "keeps running statistics, which K heads cannot share: use norm='none' or nn.LayerNorm."
+        )

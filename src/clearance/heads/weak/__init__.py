@@ -1,0 +1,22 @@
+"""How FOCA draws its weak heads: one way per file, all with the same ``draw``."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from clearance.heads.train import TrainedHeads
+from clearance.heads.weak.gradient import GradientHeads as GradientHeads
+
+
+class WeakHeads(Protocol):
+    """What FOCA asks of a way to draw heads."""
+
+    def draw(
+        self, architecture: nn.Module, features: Tensor, labels: Tensor, generator: torch.Generator
+    ) -> TrainedHeads:
+        """K heads for features (K, n, D) and labels (K, n), reading raw features."""
+        ...
+
+
+__all__ = ["GradientHeads", "WeakHeads"]

@@ -1,0 +1,84 @@
+"""Weak heads by a few steps of gradient descent: Algorithm 1 of Sato et al. (2019)."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from clearance._checks import check_positive
+from clearance.heads.scale import feature_unit
+from clearance.heads.stack import HeadStack
+from clearance.heads.train import HeadTraining, SampleLoss, TrainedHeads, train_heads
+
+
+@dataclass(frozen=True)
+class GradientHeads:
+    r"""Heads trained from fresh random weights on a small batch of frozen features.
+
+    theta_b = argmin_theta  mean_{i in b} loss(C_theta(f_i / s), t_i) + (w / 2) ||theta||^2,
+    approached by `training.steps` full-batch steps, where s is the root mean square of the features in b.
+
+    Source: Sato et al. (2019), Eq. 4 and Algorithm 1, line 5. The paper writes the penalty as
+    lambda ||theta||^2 beside a mean (Eq. 4) or a sum (Algorithm 1); w here is torch's weight decay, so
+    w = 2 lambda of Eq. 4. Dividing by s makes step and penalty follow the scale of the features: features
+    times c, with c in the next layer, are the same model and get the same heads.
+
+    Args:
+        training: Steps, step size, momentum and penalty. The paper takes 32 steps on CIFAR-10 and leaves
+            the rest open; the defaults were chosen on a split of the digits' training set.
+        init_std: Standard deviation of fresh weights, above 0; 0.1 in the paper, biases 0.
+        loss: A loss for each sample, as in :func:`clearance.heads.train_heads`; None is cross-entropy.
+
+    Misleads when heads are too strong (many samples, few features) or too weak (few steps): look at their
+    accuracy on the whole training set.
+
+    >>> features, labels = torch.eye(3).expand(2, 3, 3), torch.arange(3).expand(2, 3)
+    >>> drawn = GradientHeads().draw(nn.Linear(3, 3), features, labels, torch.Generator().manual_seed(0))
+    >>> len(drawn.stack)
+    2
+    """
+
+    training: HeadTraining = field(
+        default_factory=lambda: HeadTraining(steps=32, lr=0.1, momentum=0.9, weight_decay=1e-3)
+    )
+    init_std: float = 0.1
+    loss: SampleLoss | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("init_std", self.init_std)
+
+    def draw(
+        self, architecture: nn.Module, features: Tensor, labels: Tensor, generator: torch.Generator
+    ) -> TrainedHeads:
+        """K heads, one for each batch of features.
+
+        Args:
+            architecture: Gives the shape of a head.
+            features: (K, n, D); head k is trained on ``features[k]``.
+            labels: (K, n).
+            generator: Draws the fresh weights.
+        """
+        stack = HeadStack.initialised(architecture, len(features), generator, self.init_std)
+        return train_on_unit_scale(stack, features, labels, self.training, loss=self.loss)
+
+
+def train_on_unit_scale(
+    stack: HeadStack,
+    features: Tensor,
+    labels: Tensor,
+    training: HeadTraining,
+    *,
+    loss: SampleLoss | None = None,
+    generator: torch.Generator | None = None,
+) -> TrainedHeads:
+    """Train heads on features divided by their root mean square; what returns reads raw features.
+
+    Heads whose first layer is not linear cannot absorb the scale and are trained on features as they are.
+    """
+    scale = feature_unit(features)
+    if stack.absorbing_scale(scale) is None or not bool(scale > 0):
+        return train_heads(stack, features, labels, training, loss=loss, generator=generator)
+    trained = train_heads(stack, features / scale, labels, training, loss=loss, generator=generator)
+    absorbed = trained.stack.absorbing_scale(scale)
+    assert absorbed is not None
+    return TrainedHeads(absorbed, trained.diverged)

@@ -1,0 +1,17 @@
+"""Models: every classifier is an extractor and a head, with normalisation inside.
+
+>>> import torch
+>>> from clearance.heads import MLP
+>>> model = Classifier(small_cnn(1, 8), MLP((1024, 128, 128, 10)), mean=0.3, std=0.4)
+>>> images = torch.rand(5, 1, 8, 8)                  # in [0, 1]
+>>> model(images).shape, model.features(images).shape
+(torch.Size([5, 10]), torch.Size([5, 1024]))
+"""
+
+from clearance.models.classifier import Classifier as Classifier
+from clearance.models.extractors import small_cnn as small_cnn
+from clearance.models.features import extract_features as extract_features
+from clearance.models.features import predictions as predictions
+from clearance.models.wrap import wrap as wrap
+
+__all__ = ["Classifier", "extract_features", "predictions", "small_cnn", "wrap"]

@@ -1,0 +1,52 @@
+"""Hidden activations of a module by layer name, refused where their gradient would be wrong."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from clearance._checks import check_choice
+
+
+@contextmanager
+def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+    """Record the outputs of `layers` while the block runs; check them when it ends."""
+    recorded: dict[str, Tensor] = {}
+    versions: dict[str, int] = {}
+    modules = dict(module.named_modules())
+
+    def hook_for(name: str) -> Any:
+        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            if name in recorded:
+                raise ValueError(
+                    f"layer {name!r} ran twice in one forward pass, so it has no one activation."
+                )
+            if not isinstance(output, Tensor):
+                raise ValueError(f"layer {name!r} must return a tensor; got {type(output).__name__}.")  # noqa: TRY004
+            recorded[name] = output
+            versions[name] = output._version
+
+        return hook
+
+    handles = []
+    try:
+        for name in layers:
+            check_choice("layers", name, [known for known in modules if known])
+            handles.append(modules[name].register_forward_hook(hook_for(name)))
+        yield recorded
+    finally:
+        for handle in handles:
+            handle.remove()
+    _check_intact(layers, recorded, versions)
+
+
+def _check_intact(layers: Sequence[str], recorded: dict[str, Tensor], versions: dict[str, int]) -> None:
+    for name in layers:
+        if name not in recorded:
+            raise ValueError(f"layer {name!r} did not run in the forward pass; name a layer that does.")
+        if recorded[name]._version != versions[name]:
+            raise ValueError(
+                f"the output of layer {name!r} was changed in place by what follows (nn.ReLU(inplace=True), "
+                "for example); name the following layer, or make that operation out of place."
+            )

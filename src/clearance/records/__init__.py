@@ -1,0 +1,41 @@
+"""Measurements on disk: what was found, by which method, with which seed, and what it adds up to.
+
+A *record* is a measurement with its provenance (dataset, method, seed). A *report* is every record of a
+comparison with the recipe and the versions that made them; it is one folder that machines can read. A
+*summary* is what follows from the records over several seeds; it is computed, never stored by hand.
+
+>>> from clearance.vocabulary import Measurement
+>>> error = Measurement("accuracy", "error", 0.02, "fraction", n=500, better="lower")
+>>> Record("digits", "plain", 0, error).to_json()["value"]
+0.02
+"""
+
+from clearance.records.derived import SummaryRow, derive
+from clearance.records.record import ExhibitRecord, Record, RunNote
+from clearance.records.store import Report, load_report
+from clearance.records.summary import (
+    BestOfAll,
+    Comparison,
+    SeedSummary,
+    best_of_all,
+    compare,
+    holm,
+    summarise,
+)
+
+__all__ = [
+    "BestOfAll",
+    "Comparison",
+    "ExhibitRecord",
+    "Record",
+    "Report",
+    "RunNote",
+    "SeedSummary",
+    "SummaryRow",
+    "best_of_all",
+    "compare",
+    "derive",
+    "holm",
+    "load_report",
+    "summarise",
+]

@@ -1,0 +1,253 @@
+"""Everything that follows from the records: means, differences and ratios, rivals.
+
+A page or a table that shows a number which was not measured takes it from here, so that every such number is
+also in ``report.json`` under ``"summary"`` and changes when a record changes.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from clearance.records.encoding import encode
+from clearance.records.record import Record
+from clearance.records.summary import Comparison, best_of_all, compare, holm, summarise
+from clearance.vocabulary import Better, Scalar
+
+Kind = Literal["mean", "difference", "ratio", "rival"]
+RATIO_UNITS = frozenset({"fraction", "seconds"})
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRow:
+    """One derived number and what it was derived from.
+
+    Args:
+        kind: ``"mean"`` over seeds; ``"difference"`` and ``"ratio"`` to the first method, paired over seeds;
+            ``"rival"``: the difference of the method that looks best to each other one.
+        dataset: Name of the dataset.
+        method: The method that it is about.
+        audit: Name of the audit.
+        name: What was measured.
+        context: The settings that identify the quantity.
+        unit: Unit of `value`; a ratio's is ``"factor"``.
+        better: Which direction is better.
+        value: The number.
+        spread: Standard deviation over seeds (of a mean).
+        within: Root mean square, over seeds, of the spread that each measurement has over its own `n`.
+        low: Lower end of the 95 % interval that `interval` names, or None.
+        high: Upper end of it.
+        interval: ``"t over seeds"``; with one seed, the kind that the measurement itself brought.
+        seeds: How many seeds it was taken over.
+        n: What each seed's value was taken over, where all seeds agree.
+        against: The other method of a difference, ratio or rival.
+        p: Two-sided p value of the paired t test.
+        adjusted: The same after Holm's adjustment over all methods that were compared with the same one.
+        verdict: Better, worse or not told apart, by the 95 % interval alone (unadjusted).
+        dropped: Seeds that only one of the two has; they were not compared.
+    """
+
+    kind: Kind
+    dataset: str
+    method: str
+    audit: str
+    name: str
+    context: Mapping[str, Scalar]
+    unit: str
+    better: Better
+    value: float
+    spread: float | None = None
+    within: float | None = None
+    low: float | None = None
+    high: float | None = None
+    interval: str | None = None
+    seeds: int = 0
+    n: int | None = None
+    against: str | None = None
+    p: float | None = None
+    adjusted: float | None = None
+    verdict: str | None = None
+    dropped: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of ``report.json``, without the fields that say nothing."""
+        row = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return encode({name: value for name, value in row.items() if value is not None})
+
+
+@dataclass
+class _Quantity:
+    """Every record of one quantity, by method."""
+
+    first: Record
+    methods: dict[str, dict[int, Record]] = field(default_factory=dict)
+
+    def values(self, method: str) -> dict[int, float]:
+        return {seed: record.measurement.value for seed, record in self.methods[method].items()}
+
+    def row(self, kind: Kind, method: str, value: float, **rest: Any) -> SummaryRow:
+        found = self.first.measurement
+        context = {key: entry for key, entry in found.context.items() if key != "interval"}
+        given = {"unit": found.unit, **rest}
+        return SummaryRow(
+            kind=kind,
+            dataset=self.first.dataset,
+            method=method,
+            audit=found.audit,
+            name=found.name,
+            context=context,
+            better=found.better,
+            value=value,
+            **given,
+        )
+
+
+def derive(records: Iterable[Record], baseline: str | None = None) -> tuple[SummaryRow, ...]:
+    """Every derived number of a comparison, in a stable order.
+
+    Args:
+        records: The measurements of all methods and seeds.
+        baseline: What differences and ratios are taken to; the method of the first record by default.
+
+    An error's ratio is taken of log errors, where an error below half a test image (0.5 / n of the same
+    dataset's test accuracy) is raised to that.
+
+    >>> from clearance.vocabulary import Measurement
+    >>> def seconds(value):
+    ...     return Measurement("training", "seconds", value, "seconds", n=1, better="lower")
+    >>> found = {("plain", 0): 10.0, ("plain", 1): 11.0, ("foca", 0): 20.0, ("foca", 1): 22.0}
+    >>> rows = derive(Record("digits", *key, seconds(value)) for key, value in found.items())
+    >>> [(row.kind, row.method, round(row.value, 3)) for row in rows if row.kind != "rival"]
+    [('mean', 'plain', 10.5), ('mean', 'foca', 21.0), ('difference', 'foca', 10.5), ('ratio', 'foca', 2.0)]
+    """
+    known = list(records)
+    if not known:
+        return ()
+    first = known[0].method if baseline is None else baseline
+    floors = _half_images(known)
+    rows: list[SummaryRow] = []
+    for quantity in _quantities(known):
+        rows += [_mean(quantity, method) for method in quantity.methods]
+        if first in quantity.methods:
+            rows += _differences(quantity, first)
+            rows += _ratios(quantity, first, floors.get(quantity.first.dataset))
+        rows += _rivals(quantity)
+    return tuple(rows)
+
+
+def _quantities(records: Sequence[Record]) -> list[_Quantity]:
+    found: dict[Any, _Quantity] = {}
+    for record in records:
+        quantity = found.setdefault(record.quantity, _Quantity(record))
+        quantity.methods.setdefault(record.method, {})[record.seed] = record
+    return list(found.values())
+
+
+def _half_images(records: Iterable[Record]) -> dict[str, float]:
+    """Half a test image, as a fraction, for each dataset whose own-head accuracy was measured."""
+    return {
+        record.dataset: 0.5 / record.measurement.n
+        for record in records
+        if record.measurement.audit == "accuracy" and record.measurement.context.get("split") == "test"
+    }
+
+
+def _mean(quantity: _Quantity, method: str) -> SummaryRow:
+    over = summarise(quantity.values(method))
+    found = [record.measurement for record in quantity.methods[method].values()]
+    spreads = [one.spread for one in found if one.spread is not None]
+    counts = {one.n for one in found}
+    single = found[0] if len(found) == 1 and found[0].low is not None else None
+    return quantity.row(
+        "mean",
+        method,
+        over.mean,
+        spread=over.spread,
+        within=math.sqrt(math.fsum(s * s for s in spreads) / len(spreads)) if spreads else None,
+        low=single.low if single else over.low,
+        high=single.high if single else over.high,
+        interval=_interval(single.context if single else None, over.low),
+        seeds=over.seeds,
+        n=counts.pop() if len(counts) == 1 else None,
+    )
+
+
+def _interval(context: Mapping[str, Scalar] | None, low: float | None) -> str | None:
+    if context is not None:
+        return str(context.get("interval", "as measured"))
+    return None if low is None else "t over seeds"
+
+
+def _differences(quantity: _Quantity, baseline: str) -> list[SummaryRow]:
+    better = quantity.first.measurement.better
+    if better == "neither":
+        return []
+    found = {
+        method: compare(quantity.values(method), quantity.values(baseline), better=better)
+        for method in quantity.methods
+        if method != baseline
+    }
+    adjusted = holm({method: 1.0 if one.p is None else one.p for method, one in found.items()})
+    return [
+        _compared(quantity, "difference", method, one, against=baseline, adjusted=adjusted[method])
+        for method, one in found.items()
+        if one.difference is not None
+    ]
+
+
+def _ratios(quantity: _Quantity, baseline: str, floor: float | None) -> list[SummaryRow]:
+    found = quantity.first.measurement
+    if found.better == "neither" or found.unit not in RATIO_UNITS:
+        return []
+    least = floor if found.unit == "fraction" else None
+    numbers = [value for method in quantity.methods for value in quantity.values(method).values()]
+    if least is None and any(value <= 0 for value in numbers):
+        return []  # no logarithm, and nothing says how small is small
+    rows = []
+    for method in quantity.methods:
+        if method == baseline:
+            continue
+        one = compare(
+            quantity.values(method), quantity.values(baseline), better=found.better, log=True, floor=least
+        )
+        if one.difference is not None:
+            rows.append(_compared(quantity, "ratio", method, one, against=baseline, unit="factor"))
+    return rows
+
+
+def _rivals(quantity: _Quantity) -> list[SummaryRow]:
+    """The method that looks best against every other one; only where there are rivals to correct for."""
+    better = quantity.first.measurement.better
+    means = {method: summarise(quantity.values(method)).mean for method in quantity.methods}
+    finite = {method: mean for method, mean in means.items() if math.isfinite(mean)}
+    if better == "neither" or len(quantity.methods) < 3 or not finite:
+        return []
+    choose = min if better == "lower" else max
+    best = choose(finite, key=lambda method: finite[method])
+    values = {method: quantity.values(method) for method in quantity.methods}
+    tested = best_of_all(best, values, better=better)
+    rows = []
+    for rival in tested.p:
+        one = compare(values[best], values[rival], better=better)
+        if one.difference is not None:
+            rows.append(_compared(quantity, "rival", best, one, against=rival, adjusted=tested.p[rival]))
+    return rows
+
+
+def _compared(quantity: _Quantity, kind: Kind, method: str, one: Comparison, **rest: Any) -> SummaryRow:
+    """A comparison as a row; what was compared as logarithms comes back as a factor."""
+    back = math.exp if one.log else float
+    assert one.difference is not None
+    return quantity.row(
+        kind,
+        method,
+        back(one.difference),
+        low=None if one.low is None else back(one.low),
+        high=None if one.high is None else back(one.high),
+        interval=None if one.low is None else "t over seeds",
+        seeds=one.seeds,
+        p=one.p,
+        verdict=one.verdict,
+        dropped=one.dropped,
+        **rest,
+    )

@@ -1,0 +1,67 @@
+"""Numbers that JSON has no word for, written so that they come back as they were.
+
+JSON knows neither NaN nor the infinities, and ``null`` says "nothing was measured", which is another
+thing. A number that is not finite is therefore written as an object with one key::
+
+    {"float": "NaN"}    {"float": "Infinity"}    {"float": "-Infinity"}
+
+A text "NaN" stays a text (a class may be called that). The text inside is one that ``float`` of Python
+and ``Number`` of JavaScript both read.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def encode(value: Any) -> Any:
+    """`value` with everything in it turned into what strict JSON can hold.
+
+    Args:
+        value: None, text, numbers (NumPy's too), and sequences, arrays or mappings of such.
+
+    Raises:
+        TypeError: Something in it is of another type.
+
+    >>> encode({"accuracy": [1.0, float("nan")], "norm": float("inf")})
+    {'accuracy': [1.0, {'float': 'NaN'}], 'norm': {'float': 'Infinity'}}
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"float": _name(value)}
+    if isinstance(value, Mapping):
+        return {str(key): encode(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode(entry) for entry in value]
+    raise TypeError(
+        f"A report holds text, numbers, None, lists and mappings; got {type(value).__name__}. "
+        "Convert it before it is recorded."
+    )
+
+
+def decode(value: Any) -> Any:
+    """What `encode` was given, with lists for sequences.
+
+    >>> decode([{"float": "-Infinity"}, "NaN", None])
+    [-inf, 'NaN', None]
+    """
+    if isinstance(value, dict):
+        if set(value) == {"float"} and value["float"] in NON_FINITE:
+            return NON_FINITE[value["float"]]
+        return {key: decode(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [decode(entry) for entry in value]
+    return value
+
+
+def _name(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"

@@ -1,0 +1,158 @@
+"""A measurement, an exhibit or a run's ending, with its provenance: dataset, method, seed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clearance.records.encoding import decode, encode
+from clearance.vocabulary import Exhibit, Measurement, Outcome
+
+# Settings that describe how an interval was made; two numbers that differ only there are the same quantity.
+DESCRIPTIVE = frozenset({"interval"})
+
+
+def settings(context: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """The part of a context that identifies a quantity, in a stable order.
+
+    >>> settings({"split": "test", "interval": "wilson 95 %"})
+    (('split', 'test'),)
+    """
+    return tuple(sorted((key, value) for key, value in context.items() if key not in DESCRIPTIVE))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One measurement of one trained model.
+
+    Args:
+        dataset: Name of the dataset, for example ``"digits"``.
+        method: Name of the method; any text.
+        seed: The seed that the model was trained with.
+        measurement: What was found.
+
+    >>> found = Measurement("accuracy", "error", 0.02, "fraction", n=500, better="lower")
+    >>> record = Record("digits", "plain", 0, found)
+    >>> Record.from_json(record.to_json()) == record
+    True
+    """
+
+    dataset: str
+    method: str
+    seed: int
+    measurement: Measurement
+
+    @property
+    def quantity(self) -> tuple[Any, ...]:
+        """What was measured, whatever the method and the seed: (dataset, audit, name, settings)."""
+        found = self.measurement
+        return (self.dataset, found.audit, found.name, settings(found.context))
+
+    def to_json(self) -> dict[str, Any]:
+        """The flat row of ``report.json``; numbers that are not finite as `encoding` says."""
+        found = self.measurement
+        row = {"dataset": self.dataset, "method": self.method, "seed": self.seed}
+        fields = ("audit", "name", "value", "unit", "n", "spread", "low", "high", "better", "context")
+        return encode(row | {name: getattr(found, name) for name in fields})
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "Record":
+        """The record that `to_json` wrote.
+
+        Raises:
+            ValueError: A field is missing or unknown.
+        """
+        known = decode(dict(row))
+        try:
+            place = {name: known.pop(name) for name in ("dataset", "method", "seed")}
+            return cls(**place, measurement=Measurement(**known))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"A measurement row must have the fields of a record; {error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ExhibitRecord:
+    """One exhibit of one trained model, or of a whole comparison.
+
+    Args:
+        dataset: Name of the dataset.
+        method: Name of the method; ``"summary"`` where it is drawn from all of them.
+        seed: The seed that the model was trained with; None where it is drawn over all seeds.
+        exhibit: What there is to look at.
+
+    >>> shown = Exhibit("training", "curve", "curve", {"step": [0], "loss": [2.3]}, "Training.")
+    >>> record = ExhibitRecord("digits", "plain", 0, shown)
+    >>> ExhibitRecord.from_json(record.to_json()) == record
+    True
+    """
+
+    dataset: str
+    method: str
+    seed: int | None
+    exhibit: Exhibit
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of an exhibit's file."""
+        shown = self.exhibit
+        row = {"dataset": self.dataset, "method": self.method, "seed": self.seed}
+        fields = ("audit", "name", "kind", "caption", "context", "columns")
+        return encode(row | {name: getattr(shown, name) for name in fields})
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "ExhibitRecord":
+        """The record that `to_json` wrote, with lists for columns.
+
+        Raises:
+            ValueError: A field is missing or unknown, or the columns are not equally long.
+        """
+        known = decode(dict(row))
+        try:
+            place = {name: known.pop(name) for name in ("dataset", "method", "seed")}
+            return cls(**place, exhibit=Exhibit(**known))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"An exhibit must have the fields of an exhibit record; {error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RunNote:
+    """How the training of one model ended.
+
+    Args:
+        method: Name of the method.
+        seed: The seed.
+        outcome: How it ended.
+        status: The sentence about it, for example ``"diverged at step 12: the loss is not finite"``.
+
+    >>> RunNote("foca", 0, Outcome.FINISHED, "finished at step 900").good
+    True
+    """
+
+    method: str
+    seed: int
+    outcome: Outcome
+    status: str
+
+    @property
+    def good(self) -> bool:
+        """Whether the trained model is what was asked for."""
+        return self.outcome is Outcome.FINISHED
+
+    def to_json(self) -> dict[str, Any]:
+        """The row of ``report.json``."""
+        return {
+            "method": self.method,
+            "seed": self.seed,
+            "outcome": self.outcome.value,
+            "status": self.status,
+        }
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "RunNote":
+        """The note that `to_json` wrote.
+
+        Raises:
+            ValueError: A field is missing, or the outcome is unknown.
+        """
+        try:
+            return cls(row["method"], row["seed"], Outcome(row["outcome"]), row["status"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"A run must have method, seed, outcome and status; {error}.") from error

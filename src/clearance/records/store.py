@@ -1,0 +1,229 @@
+"""A report on disk: one ``report.json`` that machines read, and one file per exhibit beside it.
+
+::
+
+    clearance-report/
+      report.json        {"schema": 1, "recipe", "versions", "command", "created", "runs", "measurements",
+                          "exhibits": [file names], "summary": [...]}
+      exhibits/*.json    one exhibit each: dataset, method, seed, audit, name, kind, caption, context, columns
+
+Every file is written beside its place and then moved there, ``report.json`` last: whoever reads it finds the
+old text or the new one, never half of one.
+"""
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from clearance.records.derived import SummaryRow, derive
+from clearance.records.encoding import decode, encode
+from clearance.records.record import ExhibitRecord, Record, RunNote, settings
+
+SCHEMA = 1
+FILE = "report.json"
+FOLDER = "exhibits"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a comparison or an audit found, and how it came about.
+
+    Args:
+        recipe: The resolved settings of the experiment, as plain values.
+        versions: Version of each library that took part, by name.
+        command: The command line (or call) that makes it again.
+        created: When, as ISO 8601 text.
+        records: Every measurement.
+        exhibits: Everything to look at.
+        runs: How each training ended.
+
+    Raises:
+        ValueError: One quantity was recorded twice for the same dataset, method and seed.
+
+    >>> Report({}, {}, "clearance compare", "2026-01-01T00:00:00+00:00").methods
+    ()
+    """
+
+    recipe: Mapping[str, Any]
+    versions: Mapping[str, str]
+    command: str
+    created: str
+    records: tuple[Record, ...] = ()
+    exhibits: tuple[ExhibitRecord, ...] = ()
+    runs: tuple[RunNote, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        _check_once("measurement", ((record.method, record.seed, record.quantity) for record in self.records))
+        _check_once("exhibit", (_identity(record) for record in self.exhibits))
+
+    @cached_property
+    def summary(self) -> tuple[SummaryRow, ...]:
+        """Every derived number, computed from the records (see `derive`)."""
+        return derive(self.records)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Names of the methods, in the order in which they first appear; the first is the baseline."""
+        named = [record.method for record in self.records] + [note.method for note in self.runs]
+        return tuple(dict.fromkeys(named))
+
+    def to_json(self) -> str:
+        """The text of ``report.json``."""
+        rows = {
+            "schema": SCHEMA,
+            "recipe": encode(self.recipe),
+            "versions": encode(self.versions),
+            "command": self.command,
+            "created": self.created,
+            "runs": [note.to_json() for note in self.runs],
+            "measurements": [record.to_json() for record in self.records],
+            "exhibits": [exhibit_file(record) for record in self.exhibits],
+            "summary": [row.to_json() for row in self.summary],
+        }
+        return json.dumps(rows, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+    def save(self, directory: str | os.PathLike[str]) -> Path:
+        """Write the report into `directory` and return the path of its ``report.json``.
+
+        A report that was there is replaced; exhibits that only the old one names are removed.
+        """
+        folder = Path(directory)
+        named_before = _named_in(folder / FILE)
+        (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        kept = set()
+        for record in self.exhibits:
+            name = exhibit_file(record)
+            text = json.dumps(record.to_json(), allow_nan=False, ensure_ascii=False) + "\n"
+            write_atomically(folder / name, text)
+            kept.add(name)
+        write_atomically(folder / FILE, self.to_json())
+        for name in named_before - kept:
+            (folder / name).unlink(missing_ok=True)
+        return folder / FILE
+
+
+def load_report(directory: str | os.PathLike[str]) -> Report:
+    """The report that `Report.save` wrote into `directory`; its summary is computed afresh, not read.
+
+    Raises:
+        FileNotFoundError: There is no report, or an exhibit that it names is missing.
+        ValueError: A file is damaged or of another schema.
+    """
+    folder = Path(directory)
+    path = folder / FILE
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"`directory` must hold a {FILE}; got {folder}. Write one with `Report.save`."
+        )
+    rows = _parsed(path)
+    if rows.get("schema") != SCHEMA:
+        raise ValueError(
+            f"{path} must be of schema {SCHEMA}; got {rows.get('schema')!r}. "
+            "Read it with the version of Clearance that wrote it."
+        )
+    try:
+        return Report(
+            recipe=decode(rows["recipe"]),
+            versions=decode(rows["versions"]),
+            command=rows["command"],
+            created=rows["created"],
+            records=tuple(Record.from_json(row) for row in rows["measurements"]),
+            exhibits=tuple(_exhibit(folder, name) for name in rows["exhibits"]),
+            runs=tuple(RunNote.from_json(row) for row in rows["runs"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error} Make the report again.") from error
+
+
+def exhibit_file(record: ExhibitRecord) -> str:
+    """Where an exhibit lies in the report's folder: readable, stable, the same on every file system.
+
+    >>> from clearance.vocabulary import Exhibit
+    >>> shown = Exhibit("training", "curve", "curve", {}, "Training.")
+    >>> exhibit_file(ExhibitRecord("digits", "plain", 0, shown))
+    'exhibits/digits.plain.seed0.training.curve.json'
+    """
+    shown = record.exhibit
+    seed = [] if record.seed is None else [f"seed{record.seed}"]
+    options = [f"{key}-{value}" for key, value in settings(shown.context)]
+    parts = [record.dataset, record.method, *seed, shown.audit, shown.name, *options]
+    readable = [_slug(part) for part in parts]
+    if readable != parts:  # something was lost: tell such names apart
+        digest = hashlib.sha256(repr(_identity(record)).encode()).hexdigest()
+        readable.append(digest[:8])
+    return f"{FOLDER}/{'.'.join(part for part in readable if part)}.json"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` to `path` so that a reader finds the old content or the new, never a part."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)  # mkstemp's files are private; a report is to be passed on
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _slug(part: str) -> str:
+    return re.sub(r"[^a-z0-9_-]+", "-", part.lower()).strip("-")[:40]
+
+
+def _identity(record: ExhibitRecord) -> tuple[Any, ...]:
+    shown = record.exhibit
+    return (record.dataset, record.method, record.seed, shown.audit, shown.name, settings(shown.context))
+
+
+def _check_once(what: str, identities: Iterable[Any]) -> None:
+    often = [identity for identity, count in Counter(identities).items() if count > 1]
+    if often:
+        raise ValueError(f"A report must hold each {what} once; got {often[0]} more than once.")
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} must hold JSON; {error}. Make the report again.") from error
+    if not isinstance(rows, dict):
+        kind = type(rows).__name__
+        raise ValueError(f"{path} must hold a JSON object; got {kind}. Make the report again.")  # noqa: TRY004
+    return rows
+
+
+def _exhibit(folder: Path, name: str) -> ExhibitRecord:
+    if not _is_ours(name):
+        raise ValueError(f"an exhibit must lie in {FOLDER}/; got {name!r}.")
+    if not (folder / name).is_file():
+        raise FileNotFoundError(f"{folder} must hold {name}, which its {FILE} names; it is missing.")
+    return ExhibitRecord.from_json(_parsed(folder / name))
+
+
+def _is_ours(name: Any) -> bool:
+    """Whether `name` is a plain file of the exhibits' folder; a report must not reach outside."""
+    if not isinstance(name, str) or "\\" in name:
+        return False
+    path = PurePosixPath(name)
+    return len(path.parts) == 2 and path.parts[0] == FOLDER and path.suffix == ".json"
+
+
+def _named_in(path: Path) -> set[str]:
+    """The exhibits that an earlier report names; nothing where it cannot be read."""
+    try:
+        rows = _parsed(path)
+    except (OSError, ValueError):
+        return set()
+    names = rows.get("exhibits")
+    return {name for name in names if _is_ours(name)} if isinstance(names, list) else set()

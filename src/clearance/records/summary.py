@@ -1,0 +1,230 @@
+"""Over seeds: a mean and its interval, a paired comparison of two methods, and one method against all rivals.
+
+A seed is one training run. What is repeated inside a seed (heads drawn, images looked at) is averaged before
+it comes here and is never counted: ten thousand images seen by one network are still one network.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from clearance._checks import check_choice, check_positive
+
+Verdict = Literal["better", "worse", "not told apart"]
+LEVEL = 0.05  # 95 % intervals everywhere: decision 9
+
+
+@dataclass(frozen=True, slots=True)
+class SeedSummary:
+    """A mean over seeds with its 95 % t interval; `spread` is the standard deviation over seeds."""
+
+    mean: float
+    spread: float | None
+    low: float | None
+    high: float | None
+    seeds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A method against another, paired over seeds.
+
+    `difference` is a - b, or log a - log b where `log` is true; `low` and `high` are its 95 % t interval and
+    `p` the two-sided p value, None where fewer than two seeds are common. `dropped` counts seeds for which
+    only one of the two has a finite number: they were not compared, which may flatter the one that lost them.
+    """
+
+    difference: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    seeds: int
+    dropped: int
+    log: bool
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class BestOfAll:
+    """One method against every rival: `p` holds the Holm-adjusted p values, None where it cannot be tested.
+
+    `best` is true where every rival is told apart and worse; `tied` names the rivals that are not told apart,
+    `beaten_by` those that are better.
+    """
+
+    method: str
+    best: bool
+    p: Mapping[str, float | None]
+    tied: tuple[str, ...]
+    beaten_by: tuple[str, ...]
+
+
+def summarise(values: Mapping[int, float]) -> SeedSummary:
+    """Mean, spread and 95 % t interval over seeds: mean ± t(0.975, k - 1) · sd / √k.
+
+    Args:
+        values: One number per seed. One that is not finite makes the mean so too.
+
+    Raises:
+        ValueError: There is no seed.
+
+    With one seed there is a mean and nothing else; with two the interval is honest and very wide.
+
+    >>> summarise({0: 1.0, 1: 2.0, 2: 3.0})
+    SeedSummary(mean=2.0, spread=1.0, low=-0.484..., high=4.484..., seeds=3)
+    """
+    numbers = np.array(list(values.values()), dtype=np.float64)
+    if numbers.size == 0:
+        raise ValueError("`values` must hold at least one seed; got none.")
+    mean = math.fsum(numbers) / numbers.size if np.isfinite(numbers).all() else float(numbers.sum())
+    if numbers.size < 2 or not math.isfinite(mean):
+        return SeedSummary(mean, None, None, None, numbers.size)
+    spread = float(numbers.std(ddof=1))
+    half = float(stats.t.ppf(1 - LEVEL / 2, numbers.size - 1)) * spread / math.sqrt(numbers.size)
+    return SeedSummary(mean, spread, mean - half, mean + half, numbers.size)
+
+
+def compare(
+    a: Mapping[int, float],
+    b: Mapping[int, float],
+    *,
+    better: Literal["lower", "higher"] = "lower",
+    log: bool = False,
+    floor: float | None = None,
+) -> Comparison:
+    """Whether `a` is better than `b`, from the differences of the seeds that both have.
+
+    Args:
+        a: One number per seed: the method in question.
+        b: One number per seed: what it is held against.
+        better: Which direction is better.
+        log: Compare logarithms, for a claim about a ratio.
+        floor: Smaller numbers are raised to it before a logarithm is taken. An error of zero has no
+            logarithm; half an image (0.5 / number of test images) is the usual choice.
+
+    Raises:
+        ValueError: `better` is unknown, or a logarithm is asked of a number that is not positive.
+
+    A verdict needs two common seeds. Where all differences are equal the interval has no width and any
+    difference is told apart, however small: deterministic quantities (steps) want that, coarse ones
+    (an error over a few images) may not.
+
+    >>> compare({0: 0.03, 1: 0.04, 2: 0.03}, {0: 0.18, 1: 0.20, 2: 0.19}).verdict
+    'better'
+    >>> compare({0: 0.03}, {0: 0.18}).verdict
+    'not told apart'
+    """
+    check_choice("better", better, ("lower", "higher"))
+    common = [seed for seed in a if seed in b and math.isfinite(a[seed]) and math.isfinite(b[seed])]
+    dropped = len({*a, *b}) - len(common)
+    differences = [_scaled(a[seed], log, floor) - _scaled(b[seed], log, floor) for seed in common]
+    if len(common) < 2:
+        single = differences[0] if differences else None
+        return Comparison(single, None, None, None, len(common), dropped, log, "not told apart")
+    over = summarise(dict(enumerate(differences)))
+    assert over.spread is not None
+    assert over.low is not None
+    assert over.high is not None
+    return Comparison(
+        difference=over.mean,
+        low=over.low,
+        high=over.high,
+        p=_paired_p(over.mean, over.spread, over.seeds),
+        seeds=over.seeds,
+        dropped=dropped,
+        log=log,
+        verdict=_verdict(over.low, over.high, better),
+    )
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's step-down adjustment of several p values.
+
+    The i-th smallest of m becomes the largest of (m - j + 1) · p_j over j ≤ i, and at most 1.
+
+    Source: Holm, "A simple sequentially rejective multiple test procedure", 1979.
+
+    >>> {name: round(p, 3) for name, p in holm({"a": 0.01, "b": 0.04, "c": 0.03}).items()}
+    {'a': 0.03, 'b': 0.06, 'c': 0.06}
+    """
+    adjusted: dict[str, float] = {}
+    running = 0.0
+    for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        running = max(running, min(1.0, (len(p_values) - rank) * p_values[name]))
+        adjusted[name] = running
+    return {name: adjusted[name] for name in p_values}
+
+
+def best_of_all(
+    method: str,
+    values: Mapping[str, Mapping[int, float]],
+    *,
+    better: Literal["lower", "higher"] = "lower",
+    log: bool = False,
+    floor: float | None = None,
+) -> BestOfAll:
+    """Whether `method` is better than each of its rivals, every p value Holm-adjusted at 5 %.
+
+    Args:
+        method: The method to test.
+        values: For every method, `method` too, one number per seed.
+        better: Which direction is better.
+        log: Compare logarithms (see `compare`).
+        floor: See `compare`.
+
+    Raises:
+        ValueError: `method` is not among `values`.
+
+    The adjustment pays for the number of rivals, not for choosing `method` by looking at the numbers first.
+
+    >>> errors = {"a": {0: 0.03, 1: 0.04, 2: 0.03}, "b": {0: 0.18, 1: 0.20, 2: 0.19}}
+    >>> best_of_all("a", errors | {"c": {0: 0.03, 1: 0.05, 2: 0.02}}).tied
+    ('c',)
+    """
+    check_choice("method", method, values)
+    results = {
+        rival: compare(values[method], numbers, better=better, log=log, floor=floor)
+        for rival, numbers in values.items()
+        if rival != method
+    }
+    # A rival that cannot be tested still counts in the number of tests.
+    adjusted = holm({rival: 1.0 if found.p is None else found.p for rival, found in results.items()})
+    told = {rival: found.verdict for rival, found in results.items() if adjusted[rival] < LEVEL}
+    return BestOfAll(
+        method=method,
+        best=bool(results) and all(told.get(rival) == "better" for rival in results),
+        p={rival: None if results[rival].p is None else adjusted[rival] for rival in results},
+        tied=tuple(rival for rival in results if rival not in told or told[rival] == "not told apart"),
+        beaten_by=tuple(rival for rival in results if told.get(rival) == "worse"),
+    )
+
+
+def _scaled(value: float, log: bool, floor: float | None) -> float:
+    """The number that differences are taken of."""
+    if not log:
+        return value
+    if floor is not None:
+        check_positive("floor", floor)
+        value = max(value, floor)
+    if value <= 0:
+        raise ValueError(
+            f"A ratio needs numbers above 0; got {value}. Give `floor`, or compare without `log`."
+        )
+    return math.log(value)
+
+
+def _paired_p(mean: float, spread: float, count: int) -> float:
+    """Two-sided p value of the paired t test; equal differences leave nothing to chance."""
+    if spread == 0:
+        return 1.0 if mean == 0 else 0.0
+    return float(2 * stats.t.sf(abs(mean) / (spread / math.sqrt(count)), count - 1))
+
+
+def _verdict(low: float, high: float, better: str) -> Verdict:
+    if low <= 0 <= high:
+        return "not told apart"
+    return "better" if (high < 0) == (better == "lower") else "worse"

@@ -1,0 +1,34 @@
+"""Regimes: which parameters a loss may move, and which head is in use.
+
+| regime | moves | head in use |
+|---|---|---|
+| EndToEnd | extractor and head | the model's own, in every step |
+| FOCA | the extractor | fresh weak heads, drawn anew; the model's own is trained last |
+
+``fit`` runs any of them; anybody's own loop calls the same two methods:
+
+>>> import torch
+>>> from clearance.data import gaussian_images
+>>> from clearance.heads import MLP
+>>> from clearance.models import Classifier
+>>> data = gaussian_images(per_class=10, shape=(1, 4, 4))
+>>> model = Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 8)), MLP((8, 8, 3)))
+>>> regime = FOCA(per_class=2)
+>>> optimizer = torch.optim.SGD(regime.trainable(model), lr=0.05)
+>>> training = regime.start(model, data, optimizer, regime.generators(seed=0))
+>>> for rows in torch.randperm(len(data)).split(10):
+...     loss = training.step(*data.batch(rows))
+>>> training.finish()
+>>> model(data.images).shape
+torch.Size([30, 3])
+"""
+
+from clearance.regimes._regime import Regime as Regime
+from clearance.regimes._regime import Training as Training
+from clearance.regimes.end_to_end import EndToEnd as EndToEnd
+from clearance.regimes.fit import FitResult as FitResult
+from clearance.regimes.fit import Progress as Progress
+from clearance.regimes.fit import fit as fit
+from clearance.regimes.foca import FOCA as FOCA
+
+__all__ = ["FOCA", "EndToEnd", "FitResult", "Progress", "Regime", "Training", "fit"]

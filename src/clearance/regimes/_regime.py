@@ -1,0 +1,63 @@
+"""The contract of a regime: which parameters a step may move, and which head is in use."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearance._rng import generator
+from clearance.data.image_set import ImageSet
+from clearance.models.classifier import Classifier
+from clearance.objectives._objective import Objective
+from clearance.tensors import LossTerms
+
+Generators = Mapping[str, torch.Generator]
+
+
+class Training(ABC):
+    """A regime at work on one model: what ``fit``, or anybody's own loop, calls step by step."""
+
+    @abstractmethod
+    def step(self, images: Tensor, labels: Tensor) -> LossTerms:
+        """Move the parameters once on a batch; images (B, C, H, W) in [0, 1], labels (B,)."""
+
+    def finish(self) -> None:
+        """Leave the model complete; nothing to do where its head was trained all along."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must hold besides model, objective, optimiser and generators."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what ``state_dict`` gave."""
+        del state
+
+
+class Regime(ABC):
+    """Settings of a way to train. Frozen; ``start`` puts it to work.
+
+    Attributes:
+        objective: The loss.
+        streams: Names of the random generators that ``start`` expects.
+        trains_head: Whether the model's own head is usable before ``finish``.
+    """
+
+    objective: Objective
+    streams: tuple[str, ...] = ()
+    trains_head: bool = True
+
+    @abstractmethod
+    def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
+        """The parameters that the optimiser may move, the objective's included."""
+
+    @abstractmethod
+    def start(
+        self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
+    ) -> Training:
+        """Begin training `model` on `data`; `optimizer` holds ``trainable(model)``."""
+
+    def generators(self, seed: int) -> dict[str, torch.Generator]:
+        """One independent generator for each of ``streams``."""
+        return {name: generator(seed, name) for name in self.streams}

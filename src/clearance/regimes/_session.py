@@ -1,0 +1,151 @@
+"""A training run's moving parts, and all of their state as one tree."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from clearance._rng import generator
+from clearance.data.image_set import ImageSet
+from clearance.models.classifier import Classifier
+from clearance.models.features import predictions
+from clearance.objectives._objective import Objective
+from clearance.regimes._regime import Regime, Training
+
+
+@dataclass
+class Session:
+    """Everything that moves while a classifier is trained; `step` counts the updates made so far."""
+
+    model: Classifier
+    objective: Objective
+    optimizer: Optimizer
+    schedule: LRScheduler | None
+    generators: dict[str, torch.Generator]
+    data: ImageSet
+    validation: ImageSet | None
+    regime: Regime
+    seed: int
+    epochs: int
+    batch_size: int
+    step: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.training: Training = self.regime.start(self.model, self.data, self.optimizer, self.generators)
+        self._sums: dict[str, float] = {}
+        self._order: tuple[int, list[Tensor]] = (-1, [])
+        if self.steps_per_epoch == 0:
+            raise ValueError(f"`train` must hold at least 2 images; got {len(self.data)}.")
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in an epoch; a last batch of one image is left out (batch statistics need two)."""
+        full, rest = divmod(len(self.data), self.batch_size)
+        return full + (1 if rest > 1 or (rest == 1 and self.batch_size == 1) else 0)
+
+    @property
+    def total_steps(self) -> int:
+        """Updates in the whole run."""
+        return self.epochs * self.steps_per_epoch
+
+    @property
+    def at_epoch_end(self) -> bool:
+        """Whether the last update was the last of its epoch."""
+        return self.step % self.steps_per_epoch == 0
+
+    def advance(self) -> str | None:
+        """One update; the reason in words if a loss term is not finite."""
+        self.model.train()
+        images, labels = self.data.batch(self._rows(), self.generators["augmentation"])
+        loss = self.training.step(images, labels)
+        self.step += 1
+        for name, term in loss.terms.items():
+            value = float(term.detach())
+            if not math.isfinite(value):
+                return f"term {name} is not finite"
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        return None
+
+    def end_epoch(self) -> dict[str, float]:
+        """Close the epoch: its mean terms, learning rate and validation error, as a row of the history."""
+        rate = float(self.optimizer.param_groups[0]["lr"])
+        row: dict[str, float] = {
+            "epoch": self.step // self.steps_per_epoch,
+            "step": self.step,
+            "lr": rate,
+            **{name: total / self.steps_per_epoch for name, total in self._sums.items()},
+        }
+        if self.validation is not None and self.regime.trains_head:
+            wrong = predictions(self.model, self.validation) != self.validation.labels
+            row["validation_error"] = float(wrong.double().mean())
+        if self.schedule is not None:
+            self.schedule.step()
+        self._sums = {}
+        self.history.append(row)
+        return row
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that decides how the run goes on."""
+        return {
+            "model": dict(self.model.state_dict()),
+            "objective": dict(self.objective.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "regime": self.training.state_dict(),
+            "generators": {name: stream.get_state() for name, stream in self.generators.items()},
+            "forward": torch.get_rng_state(),
+            "forward_cuda": torch.cuda.get_rng_state() if self._on_cuda else None,
+            "step": self.step,
+            "seconds": self.seconds,
+            "sums": self._sums,
+            "history": self.history,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on exactly where `state` was taken."""
+        self.model.load_state_dict(state["model"])
+        self.objective.load_state_dict(state["objective"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.schedule is not None:
+            self.schedule.load_state_dict(state["schedule"])
+        self.training.load_state_dict(state["regime"])
+        for name, stream in self.generators.items():
+            stream.set_state(state["generators"][name])
+        torch.set_rng_state(state["forward"])
+        if self._on_cuda and state["forward_cuda"] is not None:
+            torch.cuda.set_rng_state(state["forward_cuda"])
+        self.step, self.seconds = state["step"], state["seconds"]
+        self._sums, self.history = dict(state["sums"]), list(state["history"])
+
+    @property
+    def _on_cuda(self) -> bool:
+        return self.data.images.is_cuda
+
+    def _rows(self) -> Tensor:
+        """The next batch's rows. An epoch's order depends on seed and epoch alone, so resuming is free."""
+        epoch, place = divmod(self.step, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            order = torch.randperm(len(self.data), generator=generator(self.seed, "batches", epoch))
+            self._order = (epoch, list(order.split(self.batch_size)))
+        return self._order[1][place].to(self.data.images.device)
+
+
+def final_state(session: Session) -> dict[str, Tensor]:
+    """Model and objective as one dictionary of tensors, to be kept as safetensors."""
+    parts = {"model": session.model, "objective": session.objective}
+    return {f"{part}.{name}": v for part, module in parts.items() for name, v in module.state_dict().items()}
+
+
+def load_final_state(session: Session, weights: dict[str, Tensor]) -> None:
+    """The inverse of :func:`final_state`."""
+    for part, module in (("model", session.model), ("objective", session.objective)):
+        prefix = f"{part}."
+        module.load_state_dict(
+            {n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)}
+        )

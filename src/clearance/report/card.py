@@ -1,0 +1,76 @@
+"""What an audit or a comparison hands back: the numbers, the pictures, and a page that shows itself."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import escape
+
+from clearance.records.record import Record
+from clearance.records.store import Report, write_atomically
+from clearance.report.page import render_page, write_page
+from clearance.report.table import comparison_table
+from clearance.vocabulary import Exhibit, Measurement
+
+
+@dataclass(frozen=True, repr=False)
+class Card:
+    """The result of an audit of one network, or of a comparison of several methods.
+
+    Args:
+        report: Everything that was found.
+
+    In a notebook it shows its page; in a terminal, a small table.
+
+    >>> found = Measurement("accuracy", "error", 0.02, "fraction", n=500, context={"split": "test"})
+    >>> card = Card(Report({}, {}, "", "", records=(Record("digits", "plain", 0, found),)))
+    >>> card.measurements[0].value
+    0.02
+    """
+
+    report: Report
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Every measurement with its dataset, method and seed."""
+        return self.report.records
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Every measurement; `records` says whose each is."""
+        return tuple(record.measurement for record in self.report.records)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """Everything to look at; ``report.exhibits`` says whose each is."""
+        return tuple(record.exhibit for record in self.report.exhibits)
+
+    def to_json(self) -> str:
+        """The text of ``report.json``: settings, measurements and what follows from them."""
+        return self.report.to_json()
+
+    def to_html(self) -> str:
+        """The page, complete in itself."""
+        return render_page(self.report)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page as one HTML file that needs nothing beside it, and return its path.
+
+        The points of its pictures are in the exhibits; `save_folder` writes those too.
+        """
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, self.to_html())
+        return target
+
+    def save_folder(self, directory: str | os.PathLike[str]) -> Path:
+        """Write page, ``report.json`` and exhibits into a folder, and return the page's path."""
+        return write_page(self.report, directory)
+
+    def __repr__(self) -> str:
+        return str(comparison_table(self.report))
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, so that its style and the notebook's do not meet."""
+        style = "width:100%;height:660px;border:1px solid #8886;border-radius:6px"
+        return f'<iframe srcdoc="{escape(self.to_html())}" style="{style}" title="Clearance report"></iframe>'

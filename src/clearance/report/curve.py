@@ -1,0 +1,84 @@
+"""The partial-data curve as an exhibit: test error over how many images rebuilt the last layers.
+
+It is drawn from the summary over seeds, so the summary itself becomes an exhibit (method ``"summary"``, no seed),
+made afresh from the measurements whenever a page is built.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from clearance.records.derived import SummaryRow
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import Report
+from clearance.report.findings import FEW, Findings, datasets
+from clearance.report.names import PIXELS
+from clearance.vocabulary import Exhibit
+
+SUMMARY = "summary"
+NAME = "partial_data"
+OWN = "own"  # the last layers that the network was trained with
+COLUMNS = ("method", "head", "samples", "error", "low", "high", "seeds")
+
+
+def with_curves(report: Report) -> Report:
+    """`report` with the curve of each dataset recomputed from its measurements.
+
+    >>> with_curves(Report({}, {}, "", "")).exhibits
+    ()
+    """
+    kept = [record for record in report.exhibits if not _is_curve(record)]
+    curves = [curve(Findings(report, dataset)) for dataset in datasets(report)]
+    found = [record for record in curves if record.exhibit.columns["method"]]
+    return replace(report, exhibits=(*kept, *found))
+
+
+def curve(findings: Findings) -> ExhibitRecord:
+    """The curve of one dataset: a row per method, stand-in and number of images, and one per own error.
+
+    `low` and `high` are the 95 % t interval over seeds; with a single seed, one standard deviation over the
+    repetitions either side; ``context["bars"]`` says which.
+
+    >>> curve(Findings(Report({}, {}, "", ""), "digits")).exhibit.columns["error"]
+    []
+    """
+    rows = [_point(row, str(row.context.get("head"))) for row in findings.rows("mean", FEW, "error")]
+    rows += [_point(row, OWN) for row in findings.rows("mean", "accuracy", "error", split="test")]
+    if not any(row["head"] != OWN for row in rows):
+        rows = []
+    columns = {name: [row[name] for row in rows] for name in COLUMNS}
+    several = findings.seeds > 1
+    bars = "95 % t interval over seeds" if several else "standard deviation over repetitions"
+    caption = "Test error after the last layers were rebuilt from few images, averaged over seeds."
+    exhibit = Exhibit(FEW, NAME, "curve", columns, caption, {"bars": bars})
+    return ExhibitRecord(findings.dataset, SUMMARY, None, exhibit)
+
+
+def curve_of(report: Report, dataset: str) -> ExhibitRecord | None:
+    """The stored curve of a dataset, if it has one.
+
+    >>> curve_of(Report({}, {}, "", ""), "digits") is None
+    True
+    """
+    found = (record for record in report.exhibits if _is_curve(record) and record.dataset == dataset)
+    return next(found, None)
+
+
+def _point(row: SummaryRow, head: str) -> dict[str, Any]:
+    low, high = row.low, row.high
+    if row.seeds == 1 and row.within is not None:
+        low, high = row.value - row.within, row.value + row.within
+    return {
+        "method": "" if head == PIXELS else row.method,
+        "head": head,
+        "samples": row.context.get("samples"),
+        "error": row.value,
+        "low": low,
+        "high": high,
+        "seeds": row.seeds,
+    }
+
+
+def _is_curve(record: ExhibitRecord) -> bool:
+    exhibit = record.exhibit
+    ours = (record.method, record.seed) == (SUMMARY, None)
+    return ours and (exhibit.audit, exhibit.name) == (FEW, NAME)

@@ -1,0 +1,225 @@
+"""The three pictures that every page has: error over images used, features in two dimensions, training.
+
+Each function sees the columns of an exhibit and nothing else, and returns a figure; `svg` makes it part of a page.
+No pyplot: its figures are global state.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from clearance.report.curve import OWN
+from clearance.report.names import PIXELS, method_name
+from clearance.report.svg import GRID, INK, MUTED, PAPER, marker, series
+
+Columns = Mapping[str, Sequence[Any]]
+MOST_POINTS = 800  # per picture: more make a page heavy and show no more
+MOST_STEPS = 250
+PERCENTS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+
+
+def partial_data(columns: Columns, head: str, methods: Sequence[str], size: tuple[float, float]) -> Figure:
+    """Test error over the number of images that rebuilt the last layers, both on logarithmic axes.
+
+    Args:
+        columns: Of the summary's ``partial_data`` exhibit.
+        head: What stands in for the last layers.
+        methods: In the page's order, which gives colours and markers.
+        size: Width and height, inches.
+
+    An error of zero has no place on a logarithmic axis; then the axis is linear.
+    """
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    figure, axes = _empty(size)
+    for index, method in enumerate(methods):
+        points = _line(rows, head, method)
+        _errorbars(axes, points, index, method_name(method))
+        for row in rows:
+            if row["head"] == OWN and row["method"] == method and _finite(row["error"]):
+                axes.axhline(100 * row["error"], color=series(index), linewidth=1.1, dashes=(5, 3), zorder=1)
+    pixels = _line(rows, PIXELS, "")
+    if pixels:
+        x, y = zip(*((row["samples"], 100 * row["error"]) for row in pixels), strict=True)
+        axes.plot(x, y, color=MUTED, linewidth=1.2, zorder=1, label="nearest image, no network")
+    _partial_data_axes(axes, sorted({row["samples"] for row in rows if row["samples"]}))
+    return figure
+
+
+def features(columns: Columns, classes: Sequence[str], size: tuple[float, float] = (3.2, 3.0)) -> Figure:
+    """Features in two dimensions, a colour per class and each class's name at the point nearest its middle.
+
+    Args:
+        columns: ``x``, ``y`` and ``label``.
+        classes: Every class, in the order that gives colours.
+        size: Width and height, inches.
+    """
+    figure, axes = _empty(size)
+    step = -(-len(columns["x"]) // MOST_POINTS) or 1
+    points = np.array([columns["x"][::step], columns["y"][::step]], dtype=float).T.reshape(-1, 2)
+    labels = [str(label) for label in columns["label"][::step]]
+    for index, name in enumerate(classes):
+        mine = points[[label == name for label in labels]]
+        if not len(mine):
+            continue
+        axes.scatter(mine[:, 0], mine[:, 1], s=9, color=series(index), marker=marker(index), linewidths=0)
+        middle = mine[np.argmin(((mine - np.median(mine, axis=0)) ** 2).sum(axis=1))]
+        box = {"boxstyle": "round,pad=0.18", "facecolor": PAPER, "edgecolor": series(index), "linewidth": 0.8}
+        text = axes.text(*middle, _short(name), fontsize=9, color=INK, ha="center", va="center", bbox=box)
+        text.set_parse_math(False)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_aspect("equal", adjustable="datalim")
+    for side in axes.spines.values():
+        side.set(visible=True, color=GRID)
+    return figure
+
+
+def training(
+    runs: Sequence[tuple[str, Columns]], methods: Sequence[str], size: tuple[float, float]
+) -> Figure:
+    """Loss and training-batch error over steps, a thin line per run.
+
+    Args:
+        runs: (method, columns ``step``, ``loss``, ``error``) per run; what is None or not finite is a gap.
+        methods: In the page's order.
+        size: Width and height, inches.
+    """
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, (name, factor, label) in zip(
+        panels, (("loss", 1, "loss"), ("error", 100, "error, %")), strict=True
+    ):
+        _styled(axes)
+        named: set[str] = set()
+        for method, columns in runs:
+            x, y = _thinned(columns, name)
+            shown = method_name(method) if method not in named and np.isfinite(y).any() else "_"
+            named |= {method} if shown != "_" else set()
+            index = methods.index(method)
+            axes.plot(x, factor * y, color=series(index), linewidth=1.0, alpha=0.8, label=shown)
+        axes.set_xlabel("training step", color=INK)
+        axes.set_ylabel(f"{label} on the training batch", color=INK)
+        _logarithmic_if_it_helps(axes)
+        if not named:
+            axes.text(0.5, 0.5, "not recorded", transform=axes.transAxes, ha="center", color=MUTED)
+    _legend(panels[0])
+    return figure
+
+
+def empty(size: tuple[float, float]) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes in the page's style."""
+    return _empty(size)
+
+
+def _empty(size: tuple[float, float]) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    _styled(axes)
+    return figure, axes
+
+
+def _styled(axes: Axes) -> None:
+    for side, spine in axes.spines.items():
+        spine.set(visible=side in ("left", "bottom"), color=MUTED)
+    axes.tick_params(colors=INK, which="both", labelsize=9.5, color=MUTED)
+    axes.xaxis.label.set_size(10)
+    axes.yaxis.label.set_size(10)
+
+
+def _line(rows: Iterable[Mapping[str, Any]], head: str, method: str) -> list[Mapping[str, Any]]:
+    """The rows of one line in order of images; of several that stand at one place, the first."""
+    found: dict[Any, Mapping[str, Any]] = {}
+    for row in rows:
+        if (row["head"], row["method"]) == (head, method) and row["samples"] and _finite(row["error"]):
+            found.setdefault(row["samples"], row)
+    return [found[samples] for samples in sorted(found)]
+
+
+def _errorbars(axes: Axes, points: Sequence[Mapping[str, Any]], index: int, label: str) -> None:
+    if not points:
+        return
+    x = [row["samples"] for row in points]
+    y = np.array([100 * row["error"] for row in points])
+    ends = [(row["low"], row["high"]) for row in points]
+    bars = [
+        (100 * low, 100 * high) if None not in (low, high) else (at, at)
+        for (low, high), at in zip(ends, y, strict=True)
+    ]
+    low, high = np.array(bars).T
+    axes.errorbar(
+        x,
+        y,
+        yerr=np.abs(np.array([y - low, high - y])),
+        color=series(index),
+        marker=marker(index),
+        markersize=5.5,
+        linewidth=1.8,
+        elinewidth=1.1,
+        capsize=2.5,
+        label=label,
+        zorder=3,
+    )
+
+
+def _partial_data_axes(axes: Axes, samples: Sequence[float]) -> None:
+    drawn = [value for line in axes.lines for value in np.ravel(line.get_ydata()) if np.isfinite(value)]
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(list(samples)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    centres = [value for container in axes.containers for value in np.ravel(container[0].get_ydata())]
+    if centres and min(centres) > 0 and min(drawn) > 0 or centres and min(centres) > 0:
+        axes.set_yscale("log")
+        axes.set_ylim(max(0.05, 0.6 * min(centres)), min(100.0, 1.5 * max(centres)))
+        low, high = axes.get_ylim()
+        axes.yaxis.set_major_locator(FixedLocator([tick for tick in PERCENTS if low <= tick <= high]))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    axes.grid(axis="y", color=GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("images used to retrain the last layers", color=INK)
+    axes.set_ylabel("wrong on test images", color=INK)
+    _legend(axes)
+
+
+def _legend(axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if not handles:
+        return
+    legend = axes.legend(frameon=False, fontsize=9.5, labelcolor=INK)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def _thinned(columns: Columns, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Every k-th point of a training curve; None and what is not finite become gaps."""
+    numbers = [np.nan if value is None else float(value) for value in columns.get(name, ())]
+    step = -(-len(numbers) // MOST_STEPS) or 1
+    y = np.array(numbers[::step], dtype=float)
+    return np.array(columns["step"][::step], dtype=float)[: len(y)], np.where(np.isfinite(y), y, np.nan)
+
+
+def _logarithmic_if_it_helps(axes: Axes) -> None:
+    values = np.concatenate([np.ravel(line.get_ydata()) for line in axes.lines] or [np.zeros(0)])
+    values = values[np.isfinite(values)]
+    if len(values) and values.min() > 0 and values.max() > 30 * values.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    elif len(values) and values.min() >= 0:
+        axes.set_ylim(bottom=0)
+
+
+def _finite(value: Any) -> bool:
+    return value is not None and bool(np.isfinite(value))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 12 else name[:11] + "…"

@@ -1,0 +1,113 @@
+"""The pictures of a page, each with its caption and the names of the exhibits that its points come from."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import exhibit_file
+from clearance.report import figures, kinds
+from clearance.report.curve import curve_of
+from clearance.report.findings import Findings
+from clearance.report.names import head_name, method_name
+from clearance.report.svg import as_svg
+
+CURVE_SIZE = (6.2, 3.75)
+SMALL_SIZE = (4.6, 3.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawing, what it shows, and the files that hold its points."""
+
+    svg: Markup
+    caption: str
+    files: tuple[str, ...]
+
+
+def main_curve(findings: Findings) -> Picture | None:
+    """Error over images used, with the last layers that the first screen is about."""
+    return None if findings.head is None else _curve(findings, findings.head, CURVE_SIZE)
+
+
+def other_curves(findings: Findings) -> list[Picture]:
+    """The same for every other stand-in for the last layers."""
+    heads = [head for head in findings.heads if head != findings.head]
+    return [picture for head in heads if (picture := _curve(findings, head, SMALL_SIZE))]
+
+
+def feature_pictures(findings: Findings) -> list[Picture]:
+    """One picture per method, all of the first seed that most methods have."""
+    records = [one for one in findings.exhibits("class_scatter", "features") if one.exhibit.kind == "scatter"]
+    seeds = [record.seed for record in records]
+    seed = max(dict.fromkeys(seeds), key=seeds.count, default=None)
+    shown = {record.method: record for record in reversed(records) if record.seed == seed}
+    classes = _classes(shown.values())
+    pictures = []
+    for method in findings.methods:
+        if method not in shown:
+            continue
+        drawn = figures.features(shown[method].exhibit.columns, classes)
+        caption = f"{method_name(method)}, seed {seed}"
+        svg = as_svg(drawn, _salt(findings, "features", method), f"Features of {caption}, a colour per class")
+        pictures.append(Picture(svg, caption, (exhibit_file(shown[method]),)))
+    return pictures
+
+
+def training_picture(findings: Findings) -> Picture | None:
+    """Loss and error while training, a line per run."""
+    records = [one for one in findings.exhibits("training", "curve") if "step" in one.exhibit.columns]
+    records = [record for record in records if record.method in findings.methods]
+    if not records:
+        return None
+    runs = [(record.method, record.exhibit.columns) for record in records]
+    drawn = figures.training(runs, findings.methods, (9.6, 3.3))
+    svg = as_svg(drawn, _salt(findings, "training"), "Loss and error over training steps, a line per run")
+    caption = "Loss and error on the batches that the network was being trained on, a thin line per run."
+    return Picture(svg, caption, tuple(exhibit_file(record) for record in records))
+
+
+def further_pictures(findings: Findings) -> list[Picture]:
+    """Every other exhibit, drawn by its kind; of several seeds, the first."""
+    known = {("class_scatter", "features"), ("training", "curve"), ("co_adaptation", "partial_data")}
+    seen: set[Any] = set()
+    pictures = []
+    for record in findings.exhibits():
+        shown = record.exhibit
+        what = (record.method, shown.audit, shown.name, tuple(sorted(shown.context.items())))
+        if (shown.audit, shown.name) in known or what in seen or not shown.columns:
+            continue
+        seen.add(what)
+        seed = "" if record.seed is None else f", seed {record.seed}"
+        caption = f"{method_name(record.method)}{seed}: {shown.caption}"
+        svg = as_svg(kinds.draw(shown), _salt(findings, exhibit_file(record)), caption)
+        pictures.append(Picture(svg, caption, (exhibit_file(record),)))
+    return pictures
+
+
+def _curve(findings: Findings, head: str, size: tuple[float, float]) -> Picture | None:
+    record = curve_of(findings.report, findings.dataset)
+    if record is None:
+        return None
+    shown = record.exhibit
+    drawn = figures.partial_data(shown.columns, head, findings.methods, size)
+    what = f"With {head_name(head)}"
+    caption = f"{what}. Bars: {shown.context['bars']}. Dashed: with its own last layers."
+    alternative = (
+        f"{what}: share of test images that are wrong, over the number of images used, a line per method"
+    )
+    return Picture(
+        as_svg(drawn, _salt(findings, "curve", head), alternative), caption, (exhibit_file(record),)
+    )
+
+
+def _classes(records: Iterable[ExhibitRecord]) -> Sequence[str]:
+    """Every class of several pictures, numbers in order of size."""
+    names = {str(label) for record in records for label in record.exhibit.columns["label"]}
+    return sorted(names, key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name))
+
+
+def _salt(findings: Findings, *parts: str) -> str:
+    return "/".join((findings.dataset, *parts))

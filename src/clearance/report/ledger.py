@@ -1,0 +1,112 @@
+"""The full table of numbers: a line per quantity, a cell per method, grouped by audit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from clearance.records.derived import SummaryRow
+from clearance.report.findings import Findings
+from clearance.report.glossary import title
+from clearance.report.names import PIXELS, head_name
+
+DIRECTIONS = {"lower": "lower is better", "higher": "higher is better", "neither": "–"}
+AUDITS = {
+    "accuracy": "As trained",
+    "co_adaptation": "With rebuilt last layers",
+    "class_scatter": "How the features lie",
+    "training": "Training",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A mean of one method, and its comparison with the first method where there is one."""
+
+    mean: SummaryRow
+    difference: SummaryRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One quantity: what it is, where measured, and a cell per method (None where not measured)."""
+
+    title: str
+    place: str
+    samples: int | None
+    unit: str
+    direction: str
+    n: Sequence[int]
+    seeds: int
+    cells: Sequence[Cell | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The quantities of one audit."""
+
+    title: str
+    entries: Sequence[Entry]
+
+
+def ledger(findings: Findings) -> list[Group]:
+    """Every mean of a dataset, with its comparison.
+
+    >>> from clearance.records import Report
+    >>> ledger(Findings(Report({}, {}, "", ""), "digits"))
+    []
+    """
+    groups: dict[str, dict[object, dict[str, SummaryRow]]] = {}
+    differences: dict[tuple[object, str], SummaryRow] = {}
+    for row in findings.report.summary:
+        if row.dataset != findings.dataset:
+            continue
+        quantity = (row.audit, row.name, tuple(sorted(row.context.items())))
+        if row.kind == "mean":
+            groups.setdefault(row.audit, {}).setdefault(quantity, {})[row.method] = row
+        elif row.kind == "difference":
+            differences[quantity, row.method] = row
+    return [
+        Group(
+            AUDITS.get(audit, audit.replace("_", " ").capitalize()),
+            [_entry(findings, means, differences, quantity) for quantity, means in quantities.items()],
+        )
+        for audit, quantities in groups.items()
+    ]
+
+
+def _entry(
+    findings: Findings,
+    means: Mapping[str, SummaryRow],
+    differences: Mapping[tuple[object, str], SummaryRow],
+    quantity: object,
+) -> Entry:
+    first = next(iter(means.values()))
+    cells = [
+        Cell(means[method], differences.get((quantity, method))) if method in means else None
+        for method in findings.methods
+    ]
+    if first.context.get("head") == PIXELS:  # the same for every method: shown once, compared with nothing
+        cells = [Cell(first, None), *(None for _ in findings.methods[1:])]
+    samples = first.context.get("samples")
+    return Entry(
+        title=title(first.audit, first.name),
+        place=_place(first.context),
+        samples=samples if isinstance(samples, int) else None,
+        unit={"fraction": "%", "seconds": "s"}.get(first.unit, first.unit),
+        direction=DIRECTIONS[first.better],
+        n=sorted({row.n for row in means.values() if row.n is not None}),
+        seeds=max(row.seeds for row in means.values()),
+        cells=cells,
+    )
+
+
+def _place(context: Mapping[str, object]) -> str:
+    """The settings of a quantity as words; the number of images has its own column."""
+    words = []
+    for key, value in context.items():
+        if key == "split":
+            words.append("test images" if value == "test" else "training images")
+        elif key == "head":
+            words.append(head_name(str(value)))
+        elif key != "samples":
+            words.append(f"{key.replace('_', ' ')} {value}")
+    return ", ".join(words)

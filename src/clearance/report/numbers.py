@@ -1,0 +1,79 @@
+"""How a number is printed: rounded for the eye, with the full number underneath.
+
+Every measured or derived number on a page goes through `data`, which keeps it in the page unrounded; that is
+what lets a test hold each printed number against ``report.json``.
+"""
+
+import math
+
+from markupsafe import Markup
+
+THIN = "\u202f"  # a narrow space that does not break: between a number and its unit
+
+
+def printed(value: float | None, unit: str) -> str:
+    """`value` as text with its unit.
+
+    Args:
+        value: The number; None prints as a dash.
+        unit: ``"fraction"`` prints as percent, ``"factor"`` as times, ``"count"`` as a whole number where it is
+            one; of any other unit three digits are printed, and a ratio has no unit to print.
+
+    >>> printed(0.0333, "fraction"), printed(2.44, "factor"), printed(None, "ratio")
+    ('3.3\\u202f%', '2.4×', '–')
+    """
+    if value is None:
+        return "–"
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+    if unit == "fraction":
+        return f"{_percent(value * 100)}{THIN}%"
+    if unit == "factor":
+        return f"{_digits(value, 2)}×"
+    if unit == "count":
+        return _minus(f"{value:.0f}" if value == round(value) else f"{value:.1f}")
+    if unit == "seconds":
+        return f"{_digits(value, 3)}{THIN}s"
+    return _digits(value, 3) + ("" if unit in ("ratio", "") else f"{THIN}{unit}")
+
+
+def data(value: float | None, unit: str) -> Markup:
+    """`value` as `printed`, in an element that carries the full number.
+
+    >>> data(0.0333, "fraction")
+    Markup('<data value="0.0333">3.3\\u202f%</data>')
+    """
+    if value is None:
+        return Markup("–")
+    full = repr(float(value)) if isinstance(value, float) else str(value)
+    return Markup('<data value="{}">{}</data>').format(full, printed(value, unit))
+
+
+def interval(low: float | None, high: float | None, unit: str) -> Markup:
+    """Both ends of an interval; nothing where there is none.
+
+    >>> interval(0.025, 0.05, "fraction").striptags()
+    '2.5 % to 5.0 %'
+    """
+    if low is None or high is None:
+        return Markup("")
+    return Markup("{} to {}").format(data(low, unit), data(high, unit))
+
+
+def _percent(value: float) -> str:
+    """One decimal is a tenth of a percent: finer than a test set of a thousand images can say."""
+    return _minus(f"{value:.2f}" if 0 < abs(value) < 0.1 else f"{value:.1f}")
+
+
+def _digits(value: float, count: int) -> str:
+    """`count` significant digits, without an exponent between a thousandth and a million."""
+    if value == 0:
+        return "0"
+    if not 1e-3 <= abs(value) < 1e6:
+        return _minus(f"{value:.{count - 1}e}")
+    before = math.floor(math.log10(abs(value))) + 1
+    return _minus(f"{value:.{max(0, count - before)}f}")
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−", 1) if text.startswith("-") else text

@@ -1,0 +1,91 @@
+"""The page: one HTML file that can be mailed, made from a report and from nothing else."""
+
+import json
+import os
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from clearance.records.encoding import encode
+from clearance.records.store import Report, write_atomically
+from clearance.report import gallery
+from clearance.report.curve import with_curves
+from clearance.report.findings import Findings, datasets
+from clearance.report.glossary import entries
+from clearance.report.ledger import ledger
+from clearance.report.names import method_name
+from clearance.report.numbers import data, interval
+from clearance.report.overview import overview, pixels_error, stand_ins
+from clearance.report.svg import glyph, marker
+from clearance.report.verdict import verdict
+
+FILE = "index.html"
+
+
+def render_page(report: Report) -> str:
+    """The page as text: of a comparison, or of one network where the report has a single method.
+
+    >>> "<script" in render_page(Report({}, {}, "clearance compare", "2026-01-01T00:00:00+00:00"))
+    False
+    """
+    report = with_curves(report)
+    worlds = [_world(Findings(report, dataset)) for dataset in datasets(report) or ("no dataset",)]
+    name = "card.html.j2" if len(worlds[0]["findings"].methods) == 1 else "comparison.html.j2"
+    return (
+        _templates()
+        .get_template(name)
+        .render(
+            report=report,
+            worlds=worlds,
+            names=[method_name(method) for method in report.methods],
+            recipe=json.dumps(encode(report.recipe), indent=1, ensure_ascii=False),
+            glossary=entries((row.audit, row.name) for row in report.summary),
+            style=resources.files("clearance.report").joinpath("page.css").read_text(encoding="utf-8"),
+        )
+    )
+
+
+def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
+    """Write ``index.html``, ``report.json`` and ``exhibits/`` into `directory`; return the page's path.
+
+    The summary and the curve over seeds are computed afresh from the measurements first.
+    """
+    folder = Path(directory)
+    with_curves(report).save(folder)
+    write_atomically(folder / FILE, render_page(report))
+    return folder / FILE
+
+
+def _world(findings: Findings) -> dict[str, Any]:
+    """Everything that the templates show about one dataset."""
+    return {
+        "findings": findings,
+        "verdict": verdict(findings),
+        "lines": overview(findings),
+        "stand_ins": stand_ins(findings, findings.methods[0]) if findings.methods else [],
+        "pixels": pixels_error(findings),
+        "curve": gallery.main_curve(findings),
+        "features": gallery.feature_pictures(findings),
+        "other_curves": gallery.other_curves(findings),
+        "training": gallery.training_picture(findings),
+        "further": gallery.further_pictures(findings),
+        "ledger": ledger(findings),
+    }
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    files = resources.files("clearance.report")
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: files.joinpath(name).read_text(encoding="utf-8")),
+        autoescape=True,  # names come from users
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["data"] = data
+    environment.globals.update(interval=interval, glyph=lambda index: glyph(index, marker(index)))
+    return environment

@@ -1,0 +1,68 @@
+"""The first screen's table as plain rows, for the end of a command in a terminal."""
+
+from dataclasses import dataclass
+
+from clearance.records.derived import SummaryRow
+from clearance.records.store import Report
+from clearance.report.findings import Findings, datasets
+from clearance.report.numbers import printed
+from clearance.report.overview import Line, overview
+from clearance.report.verdict import plain_text, verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Texts only: a title (the verdict), the columns' names, a row per method, and a line below."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    foot: str
+
+    def __str__(self) -> str:
+        """The table in columns of spaces."""
+        lines = [self.columns, *self.rows]
+        widths = [max(len(line[index]) for line in lines) for index in range(len(self.columns))]
+        padded = [
+            "  ".join(
+                cell.ljust(width) if index == 0 else cell.rjust(width) for index, (cell, width) in pairs
+            )
+            for pairs in (list(enumerate(zip(line, widths, strict=True))) for line in lines)
+        ]
+        return "\n".join(text for text in (self.title, *padded, self.foot) if text)
+
+
+def comparison_table(report: Report, dataset: str | None = None) -> Table:
+    """What the first screen says, as text.
+
+    Args:
+        report: The report.
+        dataset: Which of its datasets; the first by default.
+
+    >>> print(comparison_table(Report({}, {}, "", "")))
+    Nothing was measured.
+    method
+    """
+    findings = Findings(report, dataset or next(iter(datasets(report)), "no dataset"))
+    lines = overview(findings)
+    columns = [
+        ("wrong, own last layers", [_cell(line.own) for line in lines]),
+        (f"wrong, from {findings.few}", [_cell(line.few) for line in lines]),
+        ("training time", [_cell(line.time) for line in lines]),
+    ]
+    shown = [(name, cells) for name, cells in columns if any(cell != "–" for cell in cells)]
+    words = verdict(findings)
+    return Table(
+        title=plain_text(words.sentence),
+        columns=("method", *(name for name, _ in shown)),
+        rows=tuple((_name(line), *(cells[at] for _, cells in shown)) for at, line in enumerate(lines)),
+        foot="\n".join(plain_text(text) for text in (words.also, *words.failures) if text),
+    )
+
+
+def _name(line: Line) -> str:
+    return f"{line.name} ({line.failed} failed)" if line.failed else line.name
+
+
+def _cell(row: SummaryRow | None) -> str:
+    return "–" if row is None else printed(row.value, row.unit)

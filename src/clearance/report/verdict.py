@@ -1,0 +1,200 @@
+"""The sentences of the first screen: what was found, in words that need no training in the field.
+
+A sentence claims a difference only where the paired comparison over seeds carries it after Holm's adjustment for
+the number of methods; otherwise it says that the seeds cannot tell.
+"""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from clearance.records.derived import SummaryRow
+from clearance.report.findings import Findings, told
+from clearance.report.names import head_name, listed, method_name, strong
+from clearance.report.numbers import data
+
+WHAT_WE_DID = (
+    "We froze each trained network, threw its last layers away and retrained them from a few images. "
+    "Lower is better."
+)
+NOT_SAID = (
+    "What this does not say: that a network is better in use (there it keeps its own last layers; see the table), "
+    "or that it can learn classes it has never seen."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The words of the first screen: the sentence, what was done, how far it goes, what it does not say."""
+
+    sentence: Markup
+    paragraph: Markup
+    also: Markup
+    failures: tuple[Markup, ...]
+    foot: str
+
+
+def verdict(findings: Findings) -> Verdict:
+    """What a report says about one dataset, in plain words.
+
+    >>> from clearance.records import Report
+    >>> str(verdict(Findings(Report({}, {}, "", ""), "digits")).sentence)
+    'Nothing was measured.'
+    """
+    few = findings.head is not None and findings.fewest is not None
+    return Verdict(
+        sentence=_few_sentence(findings) if few else _own_sentence(findings),
+        paragraph=_paragraph(findings, few),
+        also=Markup(" ").join([*_rivals(findings), *_other_heads(findings)]) if few else Markup(""),
+        failures=_failures(findings),
+        foot=NOT_SAID if few else "",
+    )
+
+
+def _few_sentence(findings: Findings) -> Markup:
+    """ "Retrained from one image per digit, A is wrong on x, B on y." with the lower number first."""
+    start = Markup("Retrained from {}, ").format(findings.few)
+    errors = {method: findings.few_error(method) for method in findings.methods}
+    found = {method: row for method, row in errors.items() if row and math.isfinite(row.value)}
+    if len(found) < 2 or findings.baseline not in found:
+        return start + _alone(findings, found)
+    baseline = findings.baseline
+    best = min((method for method in found if method != baseline), key=lambda method: found[method].value)
+    order = sorted((best, baseline), key=lambda method: found[method].value)
+    both = Markup("{} is wrong on {}, {} on {}").format(*_pairs(found, order))
+    return start + both + _doubt(findings.compared(best))
+
+
+def _alone(findings: Findings, found: dict[str, SummaryRow]) -> Markup:
+    """The end of the sentence where there is nothing to hold a network against but itself."""
+    if not found:
+        return Markup("no network gave a number.")
+    method = min(found, key=lambda name: found[name].value)
+    name = strong(method) if len(findings.methods) > 1 else Markup("this network")
+    text = Markup("{} is wrong on {}").format(name, data(found[method].value, "fraction"))
+    own = findings.own_error(method)
+    if own is None:
+        return text + Markup(".")
+    return text + Markup("; with its own last layers, on {}.").format(data(own.value, "fraction"))
+
+
+def _own_sentence(findings: Findings) -> Markup:
+    errors = {method: findings.own_error(method) for method in findings.methods}
+    found = {method: row for method, row in errors.items() if row and math.isfinite(row.value)}
+    if not found:
+        return Markup("Nothing was measured.")
+    parts = [
+        Markup("{} is wrong on {}").format(strong(method), data(row.value, "fraction"))
+        for method, row in found.items()
+    ]
+    return Markup("Of the test images, ") + listed(parts) + Markup(".")
+
+
+def _pairs(found: dict[str, SummaryRow], order: list[str]) -> list[Markup]:
+    return [part for method in order for part in (strong(method), data(found[method].value, "fraction"))]
+
+
+def _doubt(row: SummaryRow | None) -> Markup:
+    """A full stop where the difference is told apart, else the confession."""
+    if told(row) != "not told apart":
+        return Markup(".")
+    seeds = row.seeds if row else 0
+    if seeds < 2:
+        return Markup("; a single seed cannot tell them apart.")
+    return Markup("; {} seeds cannot tell them apart.").format(data(seeds, "count"))
+
+
+def _rivals(findings: Findings) -> list[Markup]:
+    """How the lowest method stands against the ones that the sentence did not name."""
+    rows = [row for row in findings.rivals() if findings.baseline not in (row.method, row.against)]
+    if not rows:
+        return []
+    best = strong(rows[0].method)
+    ahead = [strong(str(row.against)) for row in rows if told(row) == "better"]
+    tied = [strong(str(row.against)) for row in rows if told(row) != "better"]
+    if not tied:
+        return [Markup("{} is also ahead of {}.").format(best, listed(ahead))]
+    unsure = Markup("the seeds cannot tell {} from {}.").format(best, listed(tied))
+    if not ahead:
+        return [Markup("But ") + unsure]
+    return [Markup("{} is also ahead of {}; ").format(best, listed(ahead)) + unsure]
+
+
+def _other_heads(findings: Findings) -> list[Markup]:
+    """Whether the sentence is also true for other stand-ins for the last layers."""
+    means = [(findings.few_error(method), method) for method in findings.methods[1:]]
+    seen = [(row.value, method) for row, method in means if row and math.isfinite(row.value)]
+    if not seen or len(findings.heads) < 2:
+        return []
+    method = min(seen)[1]
+    first = told(findings.compared(method))
+    groups: dict[str, list[str]] = defaultdict(list)
+    for head in findings.heads:
+        if head != findings.head:
+            groups[told(findings.compared(method, head))].append(head_name(head))
+    pair = listed([strong(method), strong(findings.baseline)])
+    sentences = []
+    for outcome in ("better", "worse", "not told apart"):
+        if groups[outcome]:
+            sentences.append(_holds(outcome, first, pair, groups[outcome], method))
+    return sentences
+
+
+def _holds(outcome: str, first: str, pair: Markup, heads: list[str], method: str) -> Markup:
+    """One sentence about the stand-ins that agree on an outcome."""
+    with_them = Markup("With {} instead, ").format(listed(heads))
+    if outcome == first:
+        ending = (
+            "they cannot be told apart either." if first == "not told apart" else "the order is the same."
+        )
+        return with_them + Markup(ending)
+    if outcome == "not told apart":
+        return with_them + Markup("the seeds cannot tell {} apart.").format(pair)
+    word = "lower" if outcome == "better" else "higher"
+    return with_them + Markup("{} has the {} error.").format(strong(method), word)
+
+
+def _paragraph(findings: Findings, few: bool) -> Markup:
+    """What was done and on how much."""
+    did = escape(WHAT_WE_DID) if few else Markup("Lower is better.")
+    counts = []
+    if findings.images is not None:
+        counts.append(Markup("{} test images").format(data(findings.images, "count")))
+    if findings.seeds:
+        runs = "training run" if findings.seeds == 1 else "training runs"
+        counts.append(Markup("{} {} of each method").format(data(findings.seeds, "count"), runs))
+    if not counts:
+        return did
+    bars = Markup(" (seeds); small print: 95 % intervals over them.") if findings.seeds > 1 else Markup(".")
+    return did + Markup(" Measured on ") + listed(counts) + bars
+
+
+def _failures(findings: Findings) -> tuple[Markup, ...]:
+    """Runs that did not end as asked, one line per method and status."""
+    lines = [
+        Markup("{}, seed {}: {}").format(strong(note.method), note.seed, note.status)
+        for note in findings.failures
+    ]
+    for row in findings.report.summary:
+        bad_heads = row.name == "diverged_heads" and row.kind == "mean" and row.value > 0
+        if bad_heads and row.context.get("head") == findings.head and row.dataset == findings.dataset:
+            text = Markup(
+                "{}: of {} rebuilt last layers per network (from {} images), {} got no answer and count as guessing."
+            )
+            few = data(row.context.get("samples"), "count")  # type: ignore[arg-type]
+            lines.append(text.format(strong(row.method), data(row.n, "count"), few, data(row.value, "count")))
+    return tuple(lines)
+
+
+def plain_text(markup: Markup) -> str:
+    """A sentence without its markup, for a terminal.
+
+    >>> plain_text(Markup("<b>FOCA</b> &amp; co"))
+    'FOCA & co'
+    """
+    return markup.striptags()
+
+
+__all__ = ["Verdict", "method_name", "plain_text", "verdict"]

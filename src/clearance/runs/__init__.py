@@ -1,0 +1,58 @@
+"""A run's directory: killed at any moment, the same command continues to the same bits.
+
+A run is opened with a *fingerprint* of everything that can move its numbers. The directory then belongs
+to that fingerprint and, while it is open, to one process. Steps are logged and now and then the state is
+saved; after a kill, opening again puts the metrics back to where the newest checkpoint was taken, so that
+steps which are done twice are logged once::
+
+    run.json                    the fingerprint; written first
+    lock                        held by the process that works here
+    metrics.jsonl               one line for every logged step
+    checkpoints/00000120/       tensors.safetensors and state.json, in place by one rename
+    model.safetensors           the trained weights
+    result.json                 written last; its presence is what "finished" means
+
+>>> import tempfile, torch
+>>> from clearance.runs import RunDirectory
+>>> def train(path, until):
+...     with RunDirectory.open(path, {"seed": 0}) as run:
+...         found = run.latest()
+...         step, weight = (found.step, found.state["weight"]) if found else (0, torch.zeros(2))
+...         while step < until:
+...             step, weight = step + 1, weight + 0.5
+...             run.log({"step": step, "weight": weight[0].item()})
+...             if step % 2 == 0:
+...                 run.save(step, {"weight": weight})
+...         return step, weight, run.metrics()
+>>> with tempfile.TemporaryDirectory() as folder:
+...     _ = train(folder, until=3)  # step 3 is lost: the newest checkpoint is that of step 2
+...     step, weight, metrics = train(folder, until=5)
+>>> step, weight
+(5, tensor([2.5000, 2.5000]))
+>>> [row["step"] for row in metrics]
+[1, 2, 3, 4, 5]
+
+Files are JSON and safetensors; nothing is pickled. Where a float is not finite, JSON files hold ``NaN``,
+``Infinity`` and ``-Infinity``, as Python's ``json`` reads and writes them.
+"""
+
+from clearance.runs._checkpoints import Checkpoint
+from clearance.runs._claim import read_fingerprint
+from clearance.runs.atomic import write_bytes, write_json
+from clearance.runs.directory import RunDirectory
+from clearance.runs.fingerprint import differences, digest
+from clearance.runs.result import read_result
+from clearance.runs.tree import flatten, unflatten
+
+__all__ = [
+    "Checkpoint",
+    "RunDirectory",
+    "differences",
+    "digest",
+    "flatten",
+    "read_fingerprint",
+    "read_result",
+    "unflatten",
+    "write_bytes",
+    "write_json",
+]

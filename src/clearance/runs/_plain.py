@@ -1,0 +1,33 @@
+"""What JSON can hold, checked before a byte is written, with the place of what it cannot."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def plain(value: Any, name: str) -> Any:
+    """`value` as JSON gives it back: tuples become lists, subclasses of str, int and float their base.
+
+    Raises:
+        ValueError: Something else stands in `value`, or a key that is no str.
+
+    >>> plain({"widths": (64, 32)}, "fingerprint")
+    {'widths': [64, 32]}
+    """
+    if isinstance(value, str | int | float | None):
+        return json.loads(json.dumps(value))
+    if isinstance(value, list | tuple):
+        return [plain(item, f"{name}[{index}]") for index, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        _check_keys(value, name)
+        return {str.__str__(key): plain(item, f"{name}[{key!r}]") for key, item in value.items()}
+    raise ValueError(
+        f"`{name}` must be something that JSON can hold (None, bool, int, float, str, or a list or mapping "
+        f"of these); got {type(value).__name__}. Convert it first, for example with `str()` or `.item()`."
+    )
+
+
+def _check_keys(value: Mapping, name: str) -> None:
+    others = [key for key in value if not isinstance(key, str)]
+    if others:
+        raise ValueError(f"the keys of `{name}` must be str; got {others[0]!r}. Convert it with `str()`.")

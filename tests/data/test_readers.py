@@ -1,0 +1,243 @@
+"""Readers on small files made here byte by byte, and on the digits that scikit-learn carries."""
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from clearance.data import (
+    ImageSet,
+    read_cifar10,
+    read_cifar100,
+    read_digits,
+    read_folder,
+    read_idx,
+    read_npz,
+)
+
+BYTES = np.arange(24, dtype=np.uint8).reshape(3, 4, 2) * 10  # three images, 4 high and 2 wide
+LABELS = np.array([1, 0, 1], dtype=np.uint8)
+
+
+def write_idx(folder, prefix, images=BYTES, labels=LABELS, packed=True):
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, magic, array in (("images-idx3", 2051, images), ("labels-idx1", 2049, labels)):
+        content = struct.pack(f">{1 + array.ndim}I", magic, *array.shape) + array.tobytes()
+        path = folder / f"{prefix}-{stem}-ubyte"
+        if packed:
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(content))
+        else:
+            path.write_bytes(content)
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["gz", "plain"])
+@pytest.mark.parametrize("inner", [".", "raw", "MNIST/raw", "FashionMNIST/raw"])
+def test_idx(tmp_path, inner, packed):
+    write_idx(tmp_path / inner, "t10k", packed=packed)
+    data = read_idx(tmp_path, "test", "letters")
+    torch.testing.assert_close(
+        data.images, torch.from_numpy(BYTES).float().unsqueeze(1) / 255, atol=0, rtol=0
+    )
+    assert data.labels.tolist() == [1, 0, 1]
+    assert (data.classes, data.name) == (("0", "1"), "letters")
+
+
+def test_idx_tells_the_two_mnists_of_one_root_apart(tmp_path):
+    tens = np.arange(10, dtype=np.uint8)
+    write_idx(tmp_path / "MNIST" / "raw", "train")
+    write_idx(tmp_path / "FashionMNIST" / "raw", "train", np.zeros((10, 2, 2), np.uint8), tens)
+    assert len(read_idx(tmp_path, "train", "mnist")) == 3
+    fashion = read_idx(tmp_path, "train", "fashion-mnist")
+    assert len(fashion) == 10
+    assert (fashion.classes[0], fashion.classes[9]) == ("T-shirt/top", "Ankle boot")
+
+
+def cifar_record(labels, index):
+    """Planes of one colour each, and the image's index in the pixel at row 2, column 5 of the green one."""
+    planes = np.array([10, 20, 30], np.uint8).reshape(3, 1, 1) * np.ones((1, 32, 32), np.uint8)
+    planes[1, 2, 5] = index
+    return bytes(labels) + planes.tobytes()
+
+
+@pytest.mark.parametrize("inner", [".", "cifar-10-batches-bin"])
+def test_cifar10(tmp_path, inner):
+    folder = tmp_path / inner
+    folder.mkdir(exist_ok=True)
+    for batch in range(5):
+        records = [cifar_record([9 - 2 * batch - i], 2 * batch + i) for i in range(2)]
+        (folder / f"data_batch_{batch + 1}.bin").write_bytes(b"".join(records))
+    data = read_cifar10(tmp_path, "train")
+    assert data.shape == (3, 32, 32)
+    assert data.labels.tolist() == list(range(9, -1, -1))
+    assert (data.images[:, 1, 2, 5] * 255).round().tolist() == list(range(10))
+    assert (data.images[:, :, 0, 0] * 255).round().unique(dim=0).tolist() == [[10, 20, 30]]
+    assert (data.classes[0], data.classes[9]) == ("airplane", "truck")
+
+
+def test_cifar10_test_is_its_own_file(tmp_path):
+    (tmp_path / "test_batch.bin").write_bytes(b"".join(cifar_record([k], k) for k in range(10)))
+    assert len(read_cifar10(tmp_path, "test")) == 10
+
+
+@pytest.mark.parametrize("inner", [".", "cifar-100-binary"])
+def test_cifar100_fine_and_coarse(tmp_path, inner):
+    folder = tmp_path / inner
+    folder.mkdir(exist_ok=True)
+    records = b"".join(cifar_record([(k * 7) % 20, k], k) for k in range(100))
+    (folder / "test.bin").write_bytes(records)
+    fine, coarse = read_cifar100(tmp_path, "test"), read_cifar100(tmp_path, "test", labels="coarse")
+    assert fine.labels.tolist() == list(range(100))
+    assert coarse.labels.tolist() == [(k * 7) % 20 for k in range(100)]
+    assert (fine.class_count, coarse.class_count) == (100, 20)
+    assert (fine.classes[0], fine.classes[99], coarse.classes[19]) == ("apple", "worm", "vehicles_2")
+    assert torch.equal(fine.images, coarse.images)
+    assert (fine.images[:, 1, 2, 5] * 255).round().tolist() == list(range(100))
+
+
+def test_digits_are_all_there_once():
+    train, test = read_digits("train"), read_digits("test")
+    assert (len(train), len(test)) == (1300, 497)
+    everything = load_digits()
+    known = sorted((*pixels, label) for pixels, label in zip(everything.data, everything.target, strict=True))
+    both = [(data.images.flatten(1) * 16, data.labels) for data in (train, test)]
+    found = sorted(
+        (*p.tolist(), int(y)) for pixels, labels in both for p, y in zip(pixels, labels, strict=True)
+    )
+    assert found == known
+    assert torch.bincount(test.labels).min() >= 48
+
+
+def test_digits_split_is_the_same_everywhere():
+    digests = [read_digits(split).digest()[:16] for split in ("train", "test")]
+    assert digests == PINNED_DIGITS
+
+
+PINNED_DIGITS = ["48cadc5f554220e1", "803c53ce7826d668"]
+
+
+NPZ = {
+    "uint8 colour": (np.full((2, 4, 5, 3), 51, np.uint8), (3, 4, 5)),
+    "uint8 one channel": (np.full((2, 4, 5, 1), 51, np.uint8), (1, 4, 5)),
+    "uint8 grey": (np.full((2, 4, 5), 51, np.uint8), (1, 4, 5)),
+    "float32": (np.full((2, 3, 4, 5), 0.2, np.float32), (3, 4, 5)),
+    "float64 grey": (np.full((2, 4, 5), 0.2), (1, 4, 5)),
+    "big-endian": (np.full((2, 3, 4, 5), 0.2, ">f4"), (3, 4, 5)),
+}
+
+
+@pytest.mark.parametrize(("images", "shape"), NPZ.values(), ids=NPZ.keys())
+@pytest.mark.parametrize("names", [("images", "labels"), ("x", "y")], ids="-".join)
+def test_npz(tmp_path, images, shape, names):
+    path = tmp_path / "toy.npz"
+    np.savez(path, **{names[0]: images, names[1]: np.array([1, 0], np.int32)})
+    data = read_npz(path)
+    assert (data.shape, data.name, data.classes) == (shape, "toy", ("0", "1"))
+    torch.testing.assert_close(data.images, torch.full((2, *shape), 0.2))
+    assert data.labels.tolist() == [1, 0]
+    assert ImageSet.from_npz(path).digest() == data.digest()
+
+
+def test_npz_channels_go_where_they_belong(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 4, 5, 3), dtype=np.uint8)
+    np.savez_compressed(tmp_path / "toy.npz", images=pixels, labels=[0, 1], classes=np.array(["ape", "bee"]))
+    data = read_npz(tmp_path / "toy.npz")
+    assert data.classes == ("ape", "bee")
+    for c in range(3):
+        np.testing.assert_array_equal(data.images[:, c].numpy(), pixels[..., c] / np.float32(255))
+
+
+def save(path, pixels, mode=None, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture = Image.fromarray(pixels)
+    (picture.convert(mode) if mode else picture).save(path, **options)
+
+
+def gradient(height, width):
+    """A colour picture in which every pixel differs."""
+    rows, columns = np.mgrid[:height, :width]
+    return np.stack([rows * 20, columns * 20, np.full_like(rows, 100)], 2).astype(np.uint8)
+
+
+def test_folder_is_sorted_and_passes_over_other_files(tmp_path):
+    for name, value in (("b/2.png", 40), ("b/1.PNG", 30), ("a/9.bmp", 10), ("a/a.ppm", 20)):
+        save(tmp_path / "pets" / name, np.full((4, 6, 3), value, np.uint8))
+    (tmp_path / "pets" / "b" / "notes.txt").write_text("not a picture")
+    (tmp_path / "pets" / "b" / ".hidden.png").write_text("not a picture")
+    (tmp_path / "pets" / ".cache").mkdir()
+    (tmp_path / "pets" / "readme.png").write_text("beside the classes")
+    data = read_folder(tmp_path / "pets")
+    assert (data.classes, data.name, data.shape) == (("a", "b"), "pets", (3, 4, 6))
+    assert data.labels.tolist() == [0, 0, 1, 1]
+    assert (data.images[:, 0, 0, 0] * 255).round().tolist() == [10, 20, 30, 40]
+    assert ImageSet.from_folder(tmp_path / "pets", size=2).shape == (3, 2, 2)
+
+
+def two_classes(tmp_path, pixels, suffix="png", mode=None, **options):
+    for name in "ab":
+        save(tmp_path / name / f"one.{suffix}", pixels, mode, **options)
+    return read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "ppm", "gif"])
+def test_folder_reads_pixels_exactly(tmp_path, suffix):
+    pixels = gradient(4, 6)
+    data = two_classes(tmp_path, pixels, suffix)
+    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), pixels / np.float32(255))
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "P", "RGBA", "LA"])
+def test_folder_makes_everything_rgb(tmp_path, mode):
+    data = two_classes(tmp_path, np.full((4, 6, 3), 255, np.uint8), mode=mode)
+    assert torch.equal(data.images, torch.ones(2, 3, 4, 6))
+
+
+def test_folder_drops_transparency(tmp_path):
+    pixels = np.dstack([gradient(4, 6), np.full((4, 6), 7, np.uint8)])
+    data = two_classes(tmp_path, pixels)
+    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), pixels[..., :3] / np.float32(255))
+
+
+def test_folder_reads_a_palette_with_transparency(tmp_path):
+    palette = Image.fromarray(gradient(4, 6)).quantize(24)
+    expected = np.array(palette.convert("RGB"))
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        palette.save(tmp_path / name / "one.png", transparency=bytes(range(24)))
+    data = read_folder(tmp_path)  # Pillow warns of such palettes, and warnings are errors here
+    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), expected / np.float32(255))
+
+
+def test_folder_obeys_the_orientation_mark(tmp_path):
+    pixels, exif = gradient(4, 6), Image.Exif()
+    exif[0x0112] = 6  # "rotate by 90 degrees clockwise to see it upright"
+    data = two_classes(tmp_path, pixels, exif=exif)
+    upright = np.rot90(pixels, k=-1)
+    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), upright / np.float32(255))
+
+
+@pytest.mark.parametrize(("long", "short"), [(40, 12), (10, 3), (12, 12)])
+@pytest.mark.parametrize("tall", [False, True])
+def test_folder_size_resizes_the_short_side_and_keeps_the_middle(tmp_path, long, short, tall):
+    ramp = np.tile(np.arange(long, dtype=np.uint8) * 6, (short, 1))  # bilinear resizing keeps a ramp a ramp
+    for name in "ab":
+        save(tmp_path / name / "one.png", ramp.T.copy() if tall else ramp)
+    data = read_folder(tmp_path, size=6)
+    scale, left = short / 6, (long * 6 // short - 6) // 2
+    expected = 6 * ((torch.arange(6) + left + 0.5) * scale - 0.5)
+    found = data.images[0, 0] * 255
+    found = found.T if tall else found
+    assert data.shape == (3, 6, 6)
+    inside = slice(1, -1) if long == short else slice(None)  # a ramp ends at the border of its picture
+    assert (found - expected)[:, inside].abs().max() <= 1
+
+
+def test_folder_resizing_averages_what_it_merges(tmp_path):
+    checks = (np.indices((32, 32)).sum(0) % 2 * 255).astype(np.uint8)
+    for name in "ab":
+        save(tmp_path / name / "one.png", checks)
+    data = read_folder(tmp_path, size=8)
+    assert (data.images - 0.5).abs().max() < 0.05  # without antialiasing, black or white

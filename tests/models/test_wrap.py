@@ -1,0 +1,602 @@
+"""Trained modules of many shapes become classifiers; what cannot be cut is refused with the reason."""
+
+import copy
+import gc
+import warnings
+import weakref
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearance.models._cut import UntilHead
+from clearance.models.wrap import wrap
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def images():
+    return torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(width)
+
+    def forward(self, x):
+        return F.relu(x + self.bn(self.conv(x)))
+
+
+class ResNet(nn.Module):
+    def __init__(self, classes=5):
+        super().__init__()
+        self.fc = nn.Linear(4, classes)  # registered first, runs last
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.layers = nn.Sequential(Block(4), Block(4))
+        self.projection = nn.Linear(4, 4)  # registered last, runs before
+        self.register_buffer("offset", torch.ones(4))
+
+    def forward(self, x):
+        x = self.layers(self.stem(x)).mean((2, 3)) + self.offset
+        return self.fc(F.relu(self.projection(x), inplace=True))
+
+
+class VGG(nn.Module):
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(4))
+        self.classifier = nn.Sequential(
+            nn.Dropout(inplace=inplace),
+            nn.Linear(16, 12),
+            nn.ReLU(inplace=True),
+            nn.Dropout(),
+            nn.Linear(12, 8),
+            nn.BatchNorm1d(8),
+            nn.Linear(8, 5),
+        )
+
+    def forward(self, x):
+        return self.classifier(F.dropout(self.features(x), training=self.training).flatten(1))
+
+
+class Nested(nn.Module):
+    """The head sits two modules deep and its size is read on the way."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = nn.ModuleDict({"body": nn.Flatten(), "top": nn.ModuleList([nn.Linear(192, 5)])})
+
+    def forward(self, x):
+        head = self.model["top"].get_submodule("0")
+        try:
+            return head(self.model["body"](x).view(-1, head.in_features))
+        except Exception as error:
+            raise AssertionError("the module's own safety net must not meet the cut") from error
+
+
+def cnn():
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 5)
+    )
+
+
+class Around(nn.Module):
+    """A linear head with something around it."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(192, 5), nn.ReLU())
+        self.fc = nn.Linear(5, 5)
+        self.unused = nn.Linear(5, 5)
+        self.way = forward
+
+    def forward(self, x):
+        return self.way(self, self.body(x))
+
+
+CASES = {
+    "cnn": (cnn, None, "4", 16),
+    "resnet": (ResNet, None, "fc", 4),
+    "vgg": (VGG, None, "classifier.6", 8),
+    "vgg, MLP head": (VGG, "classifier", "classifier", 16),
+    "nested": (Nested, None, "model.top.0", 192),
+    "nested in Sequential": (lambda: nn.Sequential(nn.Identity(), ResNet()), None, "1.fc", 4),
+    "in-place before the head": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 7), nn.ReLU(inplace=True), nn.Linear(7, 5)),
+        "3",
+        "3",
+        7,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("training", [False, True])
+def test_the_cut_is_exact_and_leaves_the_module_alone(case, training, images, capsys):
+    make, head, name, width = CASES[case]
+    module = make().train(training)
+    next(part for part in module.modules() if part is not module).training = False  # a mode of its own
+    modes = {known: part.training for known, part in module.named_modules()}
+    state = copy.deepcopy(module.state_dict())
+    expected = copy.deepcopy(module).eval()(images)
+    model = wrap(module, head, example=images[:4])
+
+    part = module.get_submodule(name)
+    assert model.head is part
+    sizes = f" {part.in_features} -> {part.out_features}" if isinstance(part, nn.Linear) else ""
+    line = f"wrap: head '{name}' ({type(part).__name__}{sizes}), {width} features; "
+    assert capsys.readouterr().out == line + "head(features(x)) equals module(x): yes (4 images)\n"
+
+    assert {known: part.training for known, part in module.named_modules()} == modes
+    assert model.training is model.extractor.training is training
+    assert all(torch.equal(value, state[known]) for known, value in module.state_dict().items())
+    assert not any(part._forward_pre_hooks for part in module.modules())
+
+    module.eval()
+    assert torch.equal(module(images), expected)
+    model.eval()
+    assert torch.equal(model(images), expected)
+    assert model.features(images).shape == (6, width)
+
+
+def test_quiet(images, capsys):
+    wrap(cnn(), example=images, verbose=False)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("make", "head"), [(ResNet, None), (VGG, "classifier")])
+def test_every_parameter_once_and_the_heads_only_in_the_head(make, head, images):
+    module = make()
+    model = wrap(module, head, example=images, verbose=False)
+    ids = [id(parameter) for parameter in model.parameters()]
+    assert sorted(ids) == sorted(id(parameter) for parameter in module.parameters())  # shared, not copied
+    assert len(model.state_dict()) == len(module.state_dict()) + 2  # mean and std
+    heads = {id(parameter) for parameter in model.head.parameters()}
+    assert heads
+    assert heads.isdisjoint(id(parameter) for parameter in model.extractor.parameters())
+
+
+def test_gradients_are_those_of_the_module(images):
+    module = ResNet()
+    reference = copy.deepcopy(module)
+    model = wrap(module, example=images, verbose=False).train()
+    model(images).square().sum().backward()
+    reference.train()(images).square().sum().backward()
+    grads = [[parameter.grad for parameter in part.parameters()] for part in (module, reference)]
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*grads, strict=True))
+    # In training mode the batch statistics moved, once, and in the shared buffers.
+    ours, theirs = module.state_dict(), reference.state_dict()
+    assert torch.equal(ours["layers.0.bn.running_mean"], theirs["layers.0.bn.running_mean"])
+
+
+def test_outputs_and_layers(images):
+    module = ResNet()
+    outputs = wrap(module, example=images, verbose=False).eval().outputs(images, ("extractor.module.layers",))
+    assert torch.equal(outputs.activations["extractor.module.layers"], module.layers(module.stem(images)))
+    assert outputs.head is module.fc
+
+
+def test_deepcopy_is_a_classifier_of_its_own(images):
+    module = ResNet().eval()
+    model = wrap(module, example=images, verbose=False)
+    twin = copy.deepcopy(model)
+    expected = model(images)
+    assert torch.equal(twin(images), expected)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert torch.equal(twin(images), expected)
+    assert not torch.equal(module(images), expected)
+
+
+def test_state_dict_round_trip(images):
+    first = wrap(ResNet().eval(), example=images, verbose=False)
+    second = wrap(ResNet().eval(), example=images, verbose=False)
+    assert not torch.equal(first(images), second(images))
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(images), second(images))
+
+
+def test_to_train_and_eval_reach_every_part(images):
+    module = ResNet()
+    model = wrap(module, example=images, verbose=False).double()
+    assert {value.dtype for value in model.state_dict().values() if value.is_floating_point()} == {
+        torch.float64
+    }
+    module.eval()
+    model.eval()
+    assert not any(part.training for part in model.modules())
+    assert torch.equal(model(images.double()), module(images.double()))
+    assert (
+        module.get_buffer("offset").dtype == torch.float64
+    )  # the buffers of the replaced module are shared too
+    model.train()
+    assert all(part.training for part in model.modules())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_dtypes_of_the_module(images, dtype):
+    module, images = ResNet().to(dtype).eval(), images.to(dtype)
+    model = wrap(module, example=images, mean=[0.4, 0.5, 0.6], std=0.25, verbose=False)
+    assert model(images).dtype == dtype
+
+
+def test_a_cut_module_can_be_cut_again(images):
+    inner = wrap(VGG().eval(), "classifier.6", example=images, verbose=False)
+    again = wrap(inner, example=images, verbose=False)
+    assert torch.equal(again(images), inner(images))
+    whole = wrap(nn.Sequential(inner, nn.Linear(5, 2)).eval(), example=images, verbose=False)
+    assert torch.equal(whole.features(images), inner(images))
+
+
+def test_the_signal_of_an_inner_cut_is_not_mistaken(images):
+    """The head to cut runs inside an extractor that is itself cut further on."""
+    inner = wrap(VGG().eval(), example=images, verbose=False)
+    with pytest.raises(ValueError, match="something follows the head"):
+        wrap(inner, "extractor.module.classifier.4", example=images)
+
+
+def test_nothing_of_a_forward_pass_stays_alive(images):
+    model = wrap(ResNet().eval(), example=images, verbose=False)
+    kept = []
+    model.get_submodule("extractor.module.stem").register_forward_hook(
+        lambda _m, _i, output: kept.append(weakref.ref(output))
+    )
+    gc.disable()
+    try:
+        with torch.no_grad():
+            model(images)
+        assert len(kept) == 1
+        assert kept[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_user_hooks_still_run(images):
+    module = ResNet().eval()
+    module.fc.register_forward_pre_hook(lambda _module, args: (2 * args[0],))
+    module.layers.register_forward_hook(lambda _module, _args, output: output + 1)
+    model = wrap(module, example=images, verbose=False)
+    assert torch.equal(model(images), module(images))
+    assert torch.equal(F.linear(2 * model.features(images), module.fc.weight, module.fc.bias), module(images))
+
+
+def test_alias_of_the_head_is_cut_as_well(images):
+    module = ResNet().eval()
+    module.alias = module.fc
+    model = wrap(module, "alias", example=images, verbose=False)
+    assert model.head is module.fc
+    assert not {"extractor.module.fc.weight", "extractor.module.alias.weight"} & set(model.state_dict())
+
+
+def test_container_under_two_names_stays_one(images):
+    inner = ResNet().eval()
+    module = nn.ModuleDict({"a": inner, "b": inner})
+    cut = UntilHead(module, inner.fc)
+    assert cut.get_submodule("module.a") is cut.get_submodule("module.b")
+    assert cut.get_submodule("module.a") is not inner
+
+
+def test_layers_shared_inside_the_extractor_are_fine(images):
+    conv = nn.Conv2d(3, 3, 3, padding=1)
+    module = nn.Sequential(conv, nn.ReLU(), conv, nn.Flatten(), nn.Linear(192, 5)).eval()
+    assert torch.equal(wrap(module, example=images, verbose=False)(images), module(images))
+
+
+def test_traced_and_scripted_parts(images):
+    traced = torch.fx.symbolic_trace(ResNet().eval())
+    model = wrap(traced, example=images, verbose=False)
+    assert torch.equal(model(images), traced(images))
+    assert torch.equal(copy.deepcopy(model)(images), traced(images))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_scripted_child_is_fine_but_a_scripted_module_is_refused(images):
+    module = nn.Sequential(torch.jit.script(nn.Flatten()), nn.Linear(192, 5)).eval()
+    assert torch.equal(wrap(module, example=images, verbose=False)(images), module(images))
+    with pytest.raises(ValueError, match="scripted and cannot be cut"):
+        wrap(torch.jit.script(cnn()), example=images)
+
+
+def test_the_extractor_compiles(images):
+    extractor = wrap(ResNet().eval(), example=images, verbose=False).extractor
+    # Older releases may break the graph at the signal and go on in plain Python.
+    compiled = torch.compile(extractor, backend="eager", fullgraph=torch.__version__ >= "2.13")
+    assert torch.equal(compiled(images), extractor(images))
+
+
+def test_works_on_the_way_through_checkpointing_and_function_transforms(images):
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = ResNet()
+
+        def forward(self, x):
+            return torch.utils.checkpoint.checkpoint(self.net, x, use_reentrant=False)
+
+    module = Checkpointed().eval()
+    model = wrap(module, example=images, verbose=False)
+    model(images).sum().backward()
+    grads: list = [parameter.grad for parameter in model.parameters()]
+    plain = wrap(module.net, example=images, verbose=False)
+    expected = torch.autograd.grad(plain(images).sum(), list(plain.parameters()))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(grads, expected, strict=True))
+    jacobian = torch.func.vmap(torch.func.jacrev(lambda image: plain(image[None])[0]))(images)
+    assert jacobian.shape == (6, 5, 3, 8, 8)
+
+
+def test_module_that_works_on_its_input_in_place(images):
+    class Shifting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(192, 5)
+
+        def forward(self, x):
+            return self.fc(x.sub_(0.5).flatten(1))
+
+    before = images.clone()
+    module = Shifting()
+    model = wrap(module, example=images, verbose=False)
+    assert torch.equal(images, before)
+    assert torch.equal(model(images), module(images.clone()))
+
+
+def test_normalisation_inside(images):
+    module = ResNet().eval()
+    mean, std = [0.4, 0.5, 0.6], [0.2, 0.25, 0.3]
+    model = wrap(module, example=images, mean=mean, std=std, verbose=False)
+    normalised = torch.stack([(images[:, c] - mean[c]) / std[c] for c in range(3)], dim=1)
+    torch.testing.assert_close(model(images), module(normalised))
+
+
+class NormalizeLayer(nn.Module):
+    def forward(self, x):
+        return (x - 0.5) / 0.5
+
+
+class Remembering(ResNet):
+    """Keeps a mean and a std that are no normalisation."""
+
+    def __init__(self, mean, std):
+        super().__init__()
+        self.mean, self.std = mean, std
+
+
+class Whitened(ResNet):
+    def __init__(self, mean, std):
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).reshape(-1, 1, 1))
+        self.std = std
+
+    def forward(self, x):
+        return super().forward((x - self.mean) / torch.as_tensor(self.std).reshape(-1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: nn.Sequential(NormalizeLayer(), cnn()), "its first layer is a NormalizeLayer"),
+        (lambda: Whitened([0.5, 0.4, 0.3], 0.25), "it keeps mean"),
+        (lambda: nn.Sequential(Whitened([0.0], [0.2, 0.2, 0.3])), "submodule '0' keeps mean"),
+    ],
+)
+def test_normalising_twice_is_warned_of(make, words, images):
+    with pytest.warns(UserWarning, match=f"seems to normalise by itself .{words}") as caught:
+        wrap(make(), example=images, mean=0.5, std=0.5, verbose=False)
+    assert caught[0].filename == __file__
+    wrap(make(), example=images, verbose=False)  # without mean and std: no warning, which would be an error
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        ResNet,
+        lambda: Whitened([0.0], [1.0]),
+        lambda: Remembering(0.5, 0.0),  # no scale of a normalisation
+        lambda: Remembering(0.5, [0.5, 0.5]),  # neither one value nor one a channel
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 4), NormalizeLayer(), nn.Linear(4, 5)),
+    ],
+)
+def test_no_false_alarm_about_normalising_twice(make, images):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wrap(make(), example=images, mean=0.5, std=0.5, verbose=False)
+
+
+def test_typo_gets_the_nearest_name(images):
+    with pytest.raises(
+        ValueError, match=r"submodule of the VGG; got 'clasifier'\. Did you mean 'classifier'"
+    ):
+        wrap(VGG(), "clasifier", example=images)
+    with pytest.raises(ValueError, match="outermost submodules: 'features', 'classifier'"):
+        wrap(VGG(), "zzz", example=images)
+
+
+class Conv(nn.Module):
+    def __init__(self, pool=True):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 5, 3)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+
+    def forward(self, x):
+        return self.pool(self.conv(x)).flatten(1)
+
+
+REFUSED = {
+    "softmax": (
+        lambda m, f: m.fc(f).softmax(1),
+        None,
+        "^softmax after the head 'fc': audit logits, not prob",
+    ),
+    "log-softmax": (lambda m, f: F.log_softmax(m.fc(f), 1), None, "^log-softmax after the head 'fc'"),
+    "temperature": (lambda m, f: m.fc(f) / 3, None, "differ by up to .* something follows the head"),
+    "temperature in place": (lambda m, f: m.fc(f).div_(3), None, "something follows the head"),
+    "pooling": (
+        lambda m, f: F.avg_pool1d(m.fc(f), 5),
+        None,
+        r"head 'fc' returns \(6, 5\) but the module returns \(6, 1\)",
+    ),
+    "not the last linear": (lambda m, f: F.relu(m.fc(f)), None, "something follows the head"),
+    "an earlier linear by name": (lambda m, f: m.fc(f), "body.1", "something follows the head"),
+    "head twice": (lambda m, f: m.fc(m.fc(f)), None, "head 'fc' runs 2 times"),
+    "dict": (lambda m, f: {"logits": m.fc(f), "aux": f}, None, r"got dict with keys \['aux', 'logits'\]"),
+    "tuple": (lambda m, f: (m.fc(f), f), None, "one tensor of logits; got tuple"),
+    "nan": (lambda m, f: m.fc(f) * float("nan"), None, "finite logits"),
+    "keyword": (lambda m, f: m.fc(input=f), None, "'fc' must receive one tensor as its only argument"),
+    "never runs": (lambda m, f: m.fc(f), "unused", "head 'unused' is never called"),
+    "weights used directly": (lambda m, f: F.linear(f, m.fc.weight), "fc", "head 'fc' is never called"),
+    "weights used besides": (
+        lambda m, f: m.fc(f * m.fc.weight.mean()),
+        None,
+        "not up to it, with AttributeError.* has no attribute 'weight'",
+    ),
+    "noise": (lambda m, f: m.fc(F.dropout(f, 0.5, training=True)), None, "two runs on the example differ"),
+    "tokens": (
+        lambda m, f: m.fc(f[:, None].expand(-1, 2, -1)).mean(1),
+        None,
+        r"head 'fc' must receive features of shape \(B, D\); it receives \(6, 2, 5\) for 6 images",
+    ),
+    "crops in the batch": (
+        lambda m, f: m.fc(f.repeat(2, 1))[:6],
+        None,
+        r"receives \(12, 5\) for 6 images",
+    ),
+    "failing": (
+        lambda m, f: m.fc(f @ f),
+        None,
+        r"must take the example .*shape \(6, 3, 8, 8\).*RuntimeError",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_the_reason(case, images):
+    way, head, reason = REFUSED[case]
+    module = Around(way)
+    module.fc.training = False
+    with pytest.raises(ValueError, match=reason):
+        wrap(module, head, example=images)
+    assert module.training
+    assert not module.fc.training
+    assert not any(part._forward_pre_hooks for part in module.modules())
+
+
+def test_head_reached_past_its_attribute_is_refused(images):
+    module = Around(lambda m, f: m.hidden[0](f))
+    module.hidden = [module.fc]  # type: ignore[assignment] # a plain list, which torch does not register
+    with pytest.raises(ValueError, match=r"ended without calling the head.* reach the head by its attribute"):
+        wrap(module, example=images)
+
+
+def test_head_with_an_argument_of_its_own_is_refused(images):
+    class Scaled(nn.Linear):
+        def forward(self, x, scale=1.0):
+            return scale * super().forward(x)
+
+    module = Around(lambda m, f: m.fc(f, scale=2.0))
+    module.fc = Scaled(5, 5)
+    with pytest.raises(ValueError, match="'fc' must receive one tensor as its only argument"):
+        wrap(module, example=images)
+
+
+def test_what_arrives_counts_not_what_a_hook_makes_of_it(images):
+    module = Around(lambda m, f: m.fc(f[:, :, None, None]))
+    module.fc.register_forward_pre_hook(lambda _module, args: (args[0].flatten(1),))
+    with pytest.raises(ValueError, match=r"it receives \(6, 5, 1, 1\)"):
+        wrap(module, example=images)
+
+
+def test_head_returning_a_tuple_is_refused(images):
+    class Pair(nn.Linear):
+        def forward(self, x):
+            return super().forward(x), x
+
+    module = Around(lambda m, f: m.fc(f)[0])
+    module.fc = Pair(5, 5)
+    with pytest.raises(ValueError, match="head 'fc' must return one tensor; got tuple"):
+        wrap(module, example=images)
+
+
+def test_convolutional_head_is_refused(images):
+    with pytest.raises(ValueError, match=r"head 'conv' must receive .* it receives \(6, 3, 8, 8\)"):
+        wrap(Conv(), "conv", example=images)
+    with pytest.raises(ValueError, match=r"no nn\.Linear runs in the Conv; name the submodule"):
+        wrap(Conv(), example=images)
+
+
+def test_tied_weights_are_refused(images):
+    module = Around(lambda m, f: m.fc(f))
+    module.body.append(nn.Linear(5, 5))
+    module.body[3].weight = module.fc.weight
+    with pytest.raises(ValueError, match=r"share 'module\.body\.3\.weight'"):
+        wrap(module, example=images)
+
+
+class FunctionalInPlace(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.mul_(2))
+
+
+def test_head_that_changes_its_features_is_refused(images):
+    with pytest.raises(ValueError, match=r"changes its features in place \(Dropout with inplace=True\)"):
+        wrap(VGG(inplace=True), "classifier", example=images)
+    wrap(VGG(inplace=True), example=images, verbose=False)  # the last layer alone is a good head
+    with pytest.raises(ValueError, match="head '1' changes its features in place,"):
+        wrap(nn.Sequential(nn.Flatten(), FunctionalInPlace(192, 5)), example=images)
+
+
+@pytest.mark.parametrize(
+    ("example", "reason"),
+    [
+        (
+            torch.randn(4, 3, 8, 8) * 9,
+            r"images in \[0, 1\]; got values from -.* give wrap `mean` and `std`",
+        ),
+        (torch.full((4, 3, 8, 8), float("nan")), "got values from nan"),
+        (torch.zeros(4, 3, 8, 8, dtype=torch.uint8), r"got torch\.uint8\. Divide by 255"),
+        (torch.zeros(3, 8, 8), r"shape \(B, C, H, W\); got \(3, 8, 8\)"),
+        (torch.zeros(0, 3, 8, 8), r"got \(0, 3, 8, 8\)"),
+        ([[0.0]], "got list"),
+    ],
+)
+def test_example_is_a_batch_of_images(example, reason):
+    with pytest.raises(ValueError, match=reason):
+        wrap(cnn(), example=example)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"mean": [0.5, 0.5]}, r"`mean` must be one value or one a channel \(3 in the example\)"),
+        ({"std": [0.5, 0.5]}, "`std` must be one value"),
+        ({"std": 0.0}, "`std` must be above 0"),
+    ],
+)
+def test_normalisation_must_fit_the_images(options, reason, images):
+    with pytest.raises(ValueError, match=reason):
+        wrap(cnn(), example=images, **options)
+    with pytest.raises(ValueError, match="`std` must be above 0"):
+        wrap(cnn(), example=images, std=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: F.relu, "must be a torch.nn.Module; got function"),
+        (lambda: nn.DataParallel(cnn()), r"DataParallel; wrap its `\.module`"),
+        (
+            lambda: torch.compile(cnn(), backend="eager"),
+            r"compiled and cannot be cut; wrap its `\._orig_mod`",
+        ),
+    ],
+)
+def test_modules_with_a_forward_of_their_own_are_refused(make, reason, images):
+    with pytest.raises(ValueError, match=reason):
+        wrap(make(), example=images)

@@ -1,0 +1,103 @@
+"""Derived rows against numbers worked out by hand."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from clearance.records.derived import derive
+from clearance.records.record import Record
+from clearance.vocabulary import Measurement
+
+
+def record(method, seed, value, audit="accuracy", unit="fraction", better="lower", **rest):
+    found = Measurement(audit, "error", value, unit, n=100, better=better, context={"split": "test"}, **rest)
+    return Record("digits", method, seed, found)
+
+
+def only(rows, kind, method):
+    (row,) = [row for row in rows if row.kind == kind and row.method == method]
+    return row
+
+
+def test_mean_keeps_within_apart_from_over_seeds():
+    rows = derive([record("a", 0, 0.1, spread=0.03), record("a", 1, 0.3, spread=0.04)])
+    mean = only(rows, "mean", "a")
+    assert mean.value == pytest.approx(0.2)
+    assert mean.spread == pytest.approx(math.sqrt(0.02))
+    assert mean.within == pytest.approx(math.sqrt((0.0009 + 0.0016) / 2))
+    assert (mean.seeds, mean.n, mean.interval) == (2, 100, "t over seeds")
+
+
+def test_one_seed_keeps_the_interval_that_was_measured():
+    found = Measurement(
+        "accuracy", "error", 0.1, "fraction", 100, None, 0.05, 0.17, "lower", {"interval": "wilson 95 %"}
+    )
+    (mean,) = derive([Record("digits", "a", 0, found)])
+    assert (mean.low, mean.high, mean.interval) == (0.05, 0.17, "wilson 95 %")
+    assert "interval" not in mean.context
+
+
+def test_difference_and_ratio_are_to_the_first_method_and_paired():
+    rows = derive([record("a", 0, 0.2), record("a", 1, 0.4), record("b", 1, 0.2), record("b", 0, 0.05)])
+    assert only(rows, "difference", "b").value == pytest.approx((-0.2 - 0.15) / 2)
+    ratio = only(rows, "ratio", "b")
+    assert ratio.value == pytest.approx(math.sqrt(0.5 * 0.25))
+    assert (ratio.unit, ratio.against) == ("factor", "a")
+    assert ratio.low < ratio.value < ratio.high
+
+
+def test_zero_error_counts_as_half_a_test_image_in_a_ratio_only():
+    rows = derive([record("a", 0, 0.2), record("b", 0, 0.0)])
+    assert only(rows, "ratio", "b").value == pytest.approx(0.005 / 0.2)
+    assert only(rows, "mean", "b").value == 0.0
+
+
+def test_no_ratio_where_nothing_says_how_small_a_zero_is():
+    rows = derive([record("a", 0, 0.2, audit="other"), record("b", 0, 0.0, audit="other")])
+    assert {row.kind for row in rows} == {"mean", "difference"}
+
+
+def test_quantities_without_a_direction_get_no_comparison():
+    rows = derive([record("a", 0, 1.0, better="neither"), record("b", 0, 2.0, better="neither")])
+    assert [row.kind for row in rows] == ["mean", "mean"]
+
+
+def test_adjusted_p_values_are_holm_over_the_methods():
+    a, b, c = (0.2, 0.25, 0.22), (0.1, 0.12, 0.13), (0.19, 0.26, 0.2)
+    rows = derive(
+        [
+            record(name, seed, value)
+            for name, numbers in (("a", a), ("b", b), ("c", c))
+            for seed, value in enumerate(numbers)
+        ]
+    )
+    raw = stats.ttest_rel(b, a).pvalue
+    found = only(rows, "difference", "b")
+    assert found.p == pytest.approx(raw)
+    assert found.adjusted == pytest.approx(2 * raw)
+    assert found.verdict == "better"
+    rivals = [row for row in rows if row.kind == "rival"]
+    assert {(row.method, row.against) for row in rivals} == {("b", "a"), ("b", "c")}
+
+
+def test_a_lost_seed_is_counted():
+    rows = derive(
+        [
+            record("a", 0, 0.2),
+            record("a", 1, 0.2),
+            record("a", 2, 0.3),
+            record("b", 0, 0.1),
+            record("b", 1, 0.1),
+        ]
+    )
+    found = only(rows, "difference", "b")
+    assert (found.seeds, found.dropped) == (2, 1)
+
+
+def test_rows_leave_out_what_they_do_not_say():
+    (row,) = derive([record("a", 0, math.nan)])
+    written = row.to_json()
+    assert written["value"] == {"float": "NaN"}
+    assert "verdict" not in written
+    assert "low" not in written
