@@ -1,8 +1,104 @@
 """Clearance: how clearly an image classifier separates what it sees.
 
-An objective turns a batch's outputs and labels into a loss; a regime decides which parameters that
-loss may move, and which head is in use. An audit turns a trained classifier into measurements and
-exhibits; a report shows only what is stored.
+An objective turns a batch's outputs and labels into a loss; a regime decides which parameters that loss may
+move, and which head is in use. An audit turns a trained classifier into measurements and exhibits; a report
+shows only what is stored.
+
+The map; an import goes down only::
+
+    cli/            one command per file
+    experiments/    recipe, catalogue, run, grid, and the faces load_dataset, audit, compare
+    audits/         one question per file          report/   the page, from records only
+    regimes/        EndToEnd, FOCA, fit: the only training loop
+    objectives/     one published loss per file
+    models/         Classifier, wrap, extractors   heads/    MLP, HeadStack, train_heads, weak heads
+    data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
+    geometry/       a labelled cloud of features, as pure functions
+    _checks _rng    every argument check; one seed, many streams
+    tensors         Outputs, LossTerms
+    vocabulary      Measurement, Exhibit, Bounds, Status
+
+Importing this package imports nothing else; names are looked up when they are first used.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearance import audits as audits
+    from clearance import data as data
+    from clearance import geometry as geometry
+    from clearance import heads as heads
+    from clearance import models as models
+    from clearance import objectives as objectives
+    from clearance import regimes as regimes
+    from clearance.data import ImageSet as ImageSet
+    from clearance.experiments.audit import audit as audit
+    from clearance.experiments.compare import compare as compare
+    from clearance.experiments.datasets import load_dataset as load_dataset
+    from clearance.experiments.recipe import Method as Method
+    from clearance.experiments.saved import load_model as load_model
+    from clearance.models import Classifier as Classifier
+    from clearance.models import wrap as wrap
+    from clearance.regimes import fit as fit
+    from clearance.report import Card as Card
+    from clearance.tensors import LossTerms as LossTerms
+    from clearance.tensors import Outputs as Outputs
+    from clearance.vocabulary import Exhibit as Exhibit
+    from clearance.vocabulary import Measurement as Measurement
+
 __version__ = "0.1.0"
+
+_PLACES = {
+    "Card": "clearance.report",
+    "Classifier": "clearance.models",
+    "Exhibit": "clearance.vocabulary",
+    "ImageSet": "clearance.data",
+    "LossTerms": "clearance.tensors",
+    "Measurement": "clearance.vocabulary",
+    "Method": "clearance.experiments.recipe",
+    "Outputs": "clearance.tensors",
+    "audit": "clearance.experiments.audit",
+    "compare": "clearance.experiments.compare",
+    "fit": "clearance.regimes",
+    "load_dataset": "clearance.experiments.datasets",
+    "load_model": "clearance.experiments.saved",
+    "wrap": "clearance.models",
+}
+_ROOMS = ("audits", "data", "geometry", "heads", "models", "objectives", "regimes")
+
+__all__ = [
+    "Card",
+    "Classifier",
+    "Exhibit",
+    "ImageSet",
+    "LossTerms",
+    "Measurement",
+    "Method",
+    "Outputs",
+    "audit",
+    "audits",
+    "compare",
+    "data",
+    "fit",
+    "geometry",
+    "heads",
+    "load_dataset",
+    "load_model",
+    "models",
+    "objectives",
+    "regimes",
+    "wrap",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"clearance.{name}")
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'clearance' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

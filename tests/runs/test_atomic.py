@@ -5,7 +5,6 @@ import math
 import os
 import stat
 from enum import IntEnum, StrEnum
-from pathlib import Path
 
 import numpy as np
 import pytest

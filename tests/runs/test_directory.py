@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from clearance.runs import RunDirectory, read_fingerprint, read_result
 
@@ -152,6 +153,26 @@ def test_everything_is_synced_before_a_checkpoint_gets_its_name(tmp_path, monkey
     assert synced[-1] == (tmp_path / "checkpoints").stat().st_ino
 
 
+def test_metrics_are_synced_before_the_run_counts_as_finished(tmp_path, monkeypatch):
+    synced, replaced = set(), []
+    sync, replace = os.fsync, os.replace
+
+    def record(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    def check(source, target):
+        replaced.append(target.name)
+        assert (tmp_path / "metrics.jsonl").stat().st_ino in synced
+        replace(source, target)
+
+    with RunDirectory.open(tmp_path, SEED) as run:
+        monkeypatch.setattr(os, "fsync", record)
+        monkeypatch.setattr(os, "replace", check)
+        run.finish({}, {})
+    assert replaced == ["model.safetensors", "result.json"]
+
+
 @pytest.mark.parametrize("step", [2, 1])
 def test_steps_must_grow(tmp_path, step):
     begin(tmp_path)
@@ -234,6 +255,20 @@ def test_another_fingerprint_is_refused(tmp_path):
         RunDirectory.open(tmp_path, other)
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
     RunDirectory.open(tmp_path, SEED).close()
+
+
+def test_a_process_that_came_first_keeps_the_directory(tmp_path, monkeypatch):
+    class SlowLock(FileLock):
+        def acquire(self, *arguments, **options):
+            (tmp_path / "run.json").write_text('{"schema": 1, "fingerprint": {"seed": 9}}')
+            return super().acquire(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("clearance.runs._claim.FileLock", SlowLock)
+        with pytest.raises(ValueError, match="seed: 9 there, 0 here"):
+            RunDirectory.open(tmp_path, SEED)
+    assert read_fingerprint(tmp_path) == {"seed": 9}
+    RunDirectory.open(tmp_path, {"seed": 9}, wait=False).close()
 
 
 def test_tuples_and_key_order_do_not_change_a_fingerprint(tmp_path):

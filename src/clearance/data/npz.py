@@ -51,9 +51,9 @@ def _arrays(path: Path) -> dict[str, NDArray]:
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} must be an archive that numpy.savez wrote; got a file of another kind.")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files if name in wanted}
-    except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} cannot be read as plain arrays ({error}); write it again with savez."
         ) from error

@@ -58,9 +58,9 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class RunFindings:
-    """What one run left behind."""
+    """What one run left behind; `note` is None for a model that was not trained here."""
 
-    note: RunNote
+    note: RunNote | None
     records: tuple[Record, ...]
     exhibits: tuple[ExhibitRecord, ...]
 
@@ -81,11 +81,9 @@ def run_method(
         on_step: Told of the progress of training.
         on_audit: Told the name of each audit before it starts.
     """
+    if directory is not None and (kept := kept_findings(plan, data, directory)) is not None:
+        return kept
     folder = None if directory is None else directory / plan.folder
-    audits = chosen_audits(plan.recipe.audits)
-    identity = {"audits": describe(audits), "test": data.test.digest()}
-    if folder is not None and (kept := _kept_findings(folder, identity)) is not None:
-        return _from_tree(kept)
     model = plan.model() if plan.model is not None else build_model(
         plan.recipe.model, plan.settings, data.train, plan.seed
     )  # fmt: skip
@@ -103,13 +101,13 @@ def run_method(
         run_dir=folder,
         on_step=on_step,
     )
-    findings = audit_model(model, data, audits, plan.seed, on_audit)
+    findings = audit_model(model, data, chosen_audits(plan.recipe.audits), plan.seed, on_audit)
     training = _training(result)
     found = _as_records(plan, data, result, [training, *findings])
     if folder is not None:
         if plan.model is None:
             write_json(folder / MODEL, _model_facts(plan, data))
-        write_json(folder / FINDINGS, {"identity": identity, **_to_tree(found)})
+        write_json(folder / FINDINGS, {"identity": _identity(plan, data), **_to_tree(found)})
     return found
 
 
@@ -174,18 +172,24 @@ def _model_facts(plan: RunPlan, data: RunData) -> dict[str, Any]:
     }
 
 
-def _kept_findings(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-    path = folder / FINDINGS
+def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
+    """What a finished run left in `directory`, if it was audited in the same way on the same images."""
+    path = directory / plan.folder / FINDINGS
     if not path.exists():
         return None
     kept = json.loads(path.read_text("utf-8"))
-    # Through JSON, because tuples come back as lists.
-    return kept if kept["identity"] == json.loads(json.dumps(identity)) else None
+    return _from_tree(kept) if kept["identity"] == _identity(plan, data) else None
+
+
+def _identity(plan: RunPlan, data: RunData) -> Any:
+    """What findings depend on besides the run itself, as JSON gives it back (lists for tuples)."""
+    audits = describe(chosen_audits(plan.recipe.audits))
+    return json.loads(json.dumps({"audits": audits, "test": data.test.digest(), "train": data.train.digest()}))
 
 
 def _to_tree(found: RunFindings) -> dict[str, Any]:
     return {
-        "note": found.note.to_json(),
+        "note": None if found.note is None else found.note.to_json(),
         "records": [record.to_json() for record in found.records],
         "exhibits": [exhibit.to_json() for exhibit in found.exhibits],
     }
@@ -193,7 +197,7 @@ def _to_tree(found: RunFindings) -> dict[str, Any]:
 
 def _from_tree(tree: Mapping[str, Any]) -> RunFindings:
     return RunFindings(
-        RunNote.from_json(tree["note"]),
+        None if tree["note"] is None else RunNote.from_json(tree["note"]),
         tuple(Record.from_json(row) for row in tree["records"]),
         tuple(ExhibitRecord.from_json(row) for row in tree["exhibits"]),
     )

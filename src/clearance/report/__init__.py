@@ -1,8 +1,8 @@
 """From records to something that people read: a page, a card, a table.
 
-Nothing here measures, trains or remembers: a report is a function of what is stored. Every number that a page
-prints is in ``report.json``, as a measurement or in its summary, and every point that it draws is in an exhibit
-that it names.
+Nothing here measures, trains or remembers: a report is a function of what is stored. Every number that a
+page prints is in ``report.json``, as a measurement or in its summary, and every point that it draws is in an
+exhibit that it names.
 
 >>> from clearance.records import Report
 >>> page = render_page(Report({}, {}, "clearance compare", "2026-01-01T00:00:00+00:00"))

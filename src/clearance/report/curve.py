@@ -1,7 +1,7 @@
 """The partial-data curve as an exhibit: test error over how many images rebuilt the last layers.
 
-It is drawn from the summary over seeds, so the summary itself becomes an exhibit (method ``"summary"``, no seed),
-made afresh from the measurements whenever a page is built.
+It is drawn from the summary over seeds, so the summary itself becomes an exhibit (method ``"summary"``, no
+seed), made afresh from the measurements whenever a page is built.
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ def curve(findings: Findings) -> ExhibitRecord:
     """The curve of one dataset: a row per method, stand-in and number of images, and one per own error.
 
     `low` and `high` are the 95 % t interval over seeds; with a single seed, one standard deviation over the
-    repetitions either side; ``context["bars"]`` says which.
+    repetitions either side. The caption says which.
 
     >>> curve(Findings(Report({}, {}, "", ""), "digits")).exhibit.columns["error"]
     []
@@ -46,10 +46,8 @@ def curve(findings: Findings) -> ExhibitRecord:
     if not any(row["head"] != OWN for row in rows):
         rows = []
     columns = {name: [row[name] for row in rows] for name in COLUMNS}
-    several = findings.seeds > 1
-    bars = "95 % t interval over seeds" if several else "standard deviation over repetitions"
-    caption = "Test error after the last layers were rebuilt from few images, averaged over seeds."
-    exhibit = Exhibit(FEW, NAME, "curve", columns, caption, {"bars": bars})
+    bars = "95 % interval over seeds" if findings.seeds > 1 else "standard deviation over repetitions"
+    exhibit = Exhibit(FEW, NAME, "curve", columns, f"Bars: {bars}. Dashed: with its own last layers.")
     return ExhibitRecord(findings.dataset, SUMMARY, None, exhibit)
 
 

@@ -1,7 +1,7 @@
 """The three pictures that every page has: error over images used, features in two dimensions, training.
 
-Each function sees the columns of an exhibit and nothing else, and returns a figure; `svg` makes it part of a page.
-No pyplot: its figures are global state.
+Each function sees the columns of an exhibit and nothing else, and returns a figure; `svg` makes it part of a
+page. No pyplot: its figures are global state.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,17 +35,19 @@ def partial_data(columns: Columns, head: str, methods: Sequence[str], size: tupl
     """
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     figure, axes = _empty(size)
+    pixels = _line(rows, PIXELS, "")
+    if pixels:
+        x, y = [row["samples"] for row in pixels], [100 * row["error"] for row in pixels]
+        axes.plot(x, y, color=MUTED, linewidth=1.2, zorder=1, label="nearest image, no network")
     for index, method in enumerate(methods):
-        points = _line(rows, head, method)
-        _errorbars(axes, points, index, method_name(method))
+        if points := _line(rows, head, method):
+            _with_bars(axes, points, index, method_name(method))
         for row in rows:
             if row["head"] == OWN and row["method"] == method and _finite(row["error"]):
                 axes.axhline(100 * row["error"], color=series(index), linewidth=1.1, dashes=(5, 3), zorder=1)
-    pixels = _line(rows, PIXELS, "")
-    if pixels:
-        x, y = zip(*((row["samples"], 100 * row["error"]) for row in pixels), strict=True)
-        axes.plot(x, y, color=MUTED, linewidth=1.2, zorder=1, label="nearest image, no network")
-    _partial_data_axes(axes, sorted({row["samples"] for row in rows if row["samples"]}))
+    wanted = [row for row in rows if row["head"] in (head, OWN, PIXELS) and _finite(row["error"])]
+    samples = sorted({row["samples"] for row in wanted if row["samples"]})
+    _partial_data_axes(axes, samples, [100 * row["error"] for row in wanted])
     return figure
 
 
@@ -68,7 +70,16 @@ def features(columns: Columns, classes: Sequence[str], size: tuple[float, float]
         axes.scatter(mine[:, 0], mine[:, 1], s=9, color=series(index), marker=marker(index), linewidths=0)
         middle = mine[np.argmin(((mine - np.median(mine, axis=0)) ** 2).sum(axis=1))]
         box = {"boxstyle": "round,pad=0.18", "facecolor": PAPER, "edgecolor": series(index), "linewidth": 0.8}
-        text = axes.text(*middle, _short(name), fontsize=9, color=INK, ha="center", va="center", bbox=box)
+        text = axes.text(
+            float(middle[0]),
+            float(middle[1]),
+            _short(name),
+            fontsize=9,
+            color=INK,
+            ha="center",
+            va="center",
+            bbox=box,
+        )
         text.set_parse_math(False)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -79,35 +90,39 @@ def features(columns: Columns, classes: Sequence[str], size: tuple[float, float]
 
 
 def training(
-    runs: Sequence[tuple[str, Columns]], methods: Sequence[str], size: tuple[float, float]
+    runs: Sequence[tuple[str, Columns]], name: str, methods: Sequence[str], size: tuple[float, float]
 ) -> Figure:
-    """Loss and training-batch error over steps, a thin line per run.
+    """Loss or training-batch error over steps, a thin line per run.
 
     Args:
-        runs: (method, columns ``step``, ``loss``, ``error``) per run; what is None or not finite is a gap.
+        runs: (method, columns ``step`` and `name`) per run; what is None or not finite is a gap.
+        name: ``"loss"`` or ``"error"``, a fraction.
         methods: In the page's order.
         size: Width and height, inches.
     """
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(1, 2)
-    for axes, (name, factor, label) in zip(
-        panels, (("loss", 1, "loss"), ("error", 100, "error, %")), strict=True
-    ):
-        _styled(axes)
-        named: set[str] = set()
-        for method, columns in runs:
-            x, y = _thinned(columns, name)
-            shown = method_name(method) if method not in named and np.isfinite(y).any() else "_"
-            named |= {method} if shown != "_" else set()
-            index = methods.index(method)
-            axes.plot(x, factor * y, color=series(index), linewidth=1.0, alpha=0.8, label=shown)
-        axes.set_xlabel("training step", color=INK)
-        axes.set_ylabel(f"{label} on the training batch", color=INK)
-        _logarithmic_if_it_helps(axes)
-        if not named:
-            axes.text(0.5, 0.5, "not recorded", transform=axes.transAxes, ha="center", color=MUTED)
-    _legend(panels[0])
+    figure, axes = _empty(size)
+    named: set[str] = set()
+    for method, columns in runs:
+        x, y = _thinned(columns, name)
+        label = "_" if method in named else method_name(method)
+        named.add(method)
+        y = 100 * y if name == "error" else y
+        axes.plot(x, y, color=series(methods.index(method)), linewidth=1.1, alpha=0.8, label=label)
+    axes.set_xlabel("training step", color=INK)
+    axes.set_ylabel(f"{name} on the training batch", color=INK)
+    axes.grid(axis="y", color=GRID, linewidth=0.7)
+    _logarithmic_if_it_helps(axes, " %" if name == "error" else "")
+    legend(axes)
     return figure
+
+
+def recorded(columns: Columns, name: str) -> bool:
+    """Whether a training curve has any finite number in a column.
+
+    >>> recorded({"step": [0, 1], "error": [None, float("nan")]}, "error")
+    False
+    """
+    return any(_finite(value) for value in columns.get(name, ()))
 
 
 def empty(size: tuple[float, float]) -> tuple[Figure, Axes]:
@@ -126,8 +141,8 @@ def _styled(axes: Axes) -> None:
     for side, spine in axes.spines.items():
         spine.set(visible=side in ("left", "bottom"), color=MUTED)
     axes.tick_params(colors=INK, which="both", labelsize=9.5, color=MUTED)
-    axes.xaxis.label.set_size(10)
-    axes.yaxis.label.set_size(10)
+    axes.xaxis.label.set_fontsize(10)
+    axes.yaxis.label.set_fontsize(10)
 
 
 def _line(rows: Iterable[Mapping[str, Any]], head: str, method: str) -> list[Mapping[str, Any]]:
@@ -139,43 +154,33 @@ def _line(rows: Iterable[Mapping[str, Any]], head: str, method: str) -> list[Map
     return [found[samples] for samples in sorted(found)]
 
 
-def _errorbars(axes: Axes, points: Sequence[Mapping[str, Any]], index: int, label: str) -> None:
-    if not points:
-        return
-    x = [row["samples"] for row in points]
-    y = np.array([100 * row["error"] for row in points])
-    ends = [(row["low"], row["high"]) for row in points]
-    bars = [
-        (100 * low, 100 * high) if None not in (low, high) else (at, at)
-        for (low, high), at in zip(ends, y, strict=True)
-    ]
-    low, high = np.array(bars).T
-    axes.errorbar(
-        x,
-        y,
-        yerr=np.abs(np.array([y - low, high - y])),
-        color=series(index),
-        marker=marker(index),
-        markersize=5.5,
-        linewidth=1.8,
-        elinewidth=1.1,
-        capsize=2.5,
-        label=label,
-        zorder=3,
-    )
+def _with_bars(axes: Axes, points: Sequence[Mapping[str, Any]], index: int, label: str) -> None:
+    """A line with markers, and a bar from low to high wherever both are known."""
+    colour = series(index)
+    x, y = [row["samples"] for row in points], [100 * row["error"] for row in points]
+    axes.plot(x, y, color=colour, marker=marker(index), markersize=5.5, linewidth=1.8, label=label, zorder=3)
+    barred = [row for row in points if _finite(row["low"]) and _finite(row["high"])]
+    if barred:
+        at = [100 * row["error"] for row in barred]
+        ends = [
+            [100 * (row["error"] - row["low"]) for row in barred],
+            [100 * (row["high"] - row["error"]) for row in barred],
+        ]
+        where = [row["samples"] for row in barred]
+        axes.errorbar(
+            where, at, yerr=np.abs(ends), fmt="none", ecolor=colour, elinewidth=1.1, capsize=2.5, zorder=2
+        )
 
 
-def _partial_data_axes(axes: Axes, samples: Sequence[float]) -> None:
-    drawn = [value for line in axes.lines for value in np.ravel(line.get_ydata()) if np.isfinite(value)]
+def _partial_data_axes(axes: Axes, samples: Sequence[float], drawn: Sequence[float]) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(list(samples)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    centres = [value for container in axes.containers for value in np.ravel(container[0].get_ydata())]
-    if centres and min(centres) > 0 and min(drawn) > 0 or centres and min(centres) > 0:
+    if drawn and min(drawn) > 0:
         axes.set_yscale("log")
-        axes.set_ylim(max(0.05, 0.6 * min(centres)), min(100.0, 1.5 * max(centres)))
-        low, high = axes.get_ylim()
+        low, high = max(0.05, 0.7 * min(drawn)), min(100.0, 1.35 * max(drawn))
+        axes.set_ylim(low, high)
         axes.yaxis.set_major_locator(FixedLocator([tick for tick in PERCENTS if low <= tick <= high]))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_minor_formatter(NullFormatter())
@@ -186,15 +191,14 @@ def _partial_data_axes(axes: Axes, samples: Sequence[float]) -> None:
     axes.set_axisbelow(True)
     axes.set_xlabel("images used to retrain the last layers", color=INK)
     axes.set_ylabel("wrong on test images", color=INK)
-    _legend(axes)
+    legend(axes)
 
 
 def _legend(axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    if not handles:
+    if not axes.get_legend_handles_labels()[0]:
         return
-    legend = axes.legend(frameon=False, fontsize=9.5, labelcolor=INK)
-    for text in legend.get_texts():
+    box = axes.legend(frameon=False, fontsize=9.5, labelcolor=INK)
+    for text in box.get_texts():
         text.set_parse_math(False)
 
 
@@ -206,15 +210,15 @@ def _thinned(columns: Columns, name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(columns["step"][::step], dtype=float)[: len(y)], np.where(np.isfinite(y), y, np.nan)
 
 
-def _logarithmic_if_it_helps(axes: Axes) -> None:
+def _logarithmic_if_it_helps(axes: Axes, unit: str) -> None:
     values = np.concatenate([np.ravel(line.get_ydata()) for line in axes.lines] or [np.zeros(0)])
     values = values[np.isfinite(values)]
     if len(values) and values.min() > 0 and values.max() > 30 * values.min():
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
     elif len(values) and values.min() >= 0:
         axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{unit}"))
 
 
 def _finite(value: Any) -> bool:

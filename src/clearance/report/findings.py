@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from markupsafe import Markup
+
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord, RunNote
 from clearance.records.store import Report
 from clearance.records.summary import LEVEL
 from clearance.report.names import PIXELS, class_noun
+from clearance.report.numbers import data
 
 FEW = "co_adaptation"  # the audit that rebuilds the last layers from a few images
 
@@ -93,13 +96,15 @@ class Findings:
         return None
 
     @property
-    def few(self) -> str:
-        """From how little the last layers were rebuilt, as words: "one image per class" where it is that.
+    def few(self) -> Markup:
+        """From how little the last layers were rebuilt: "one image per class", or how many images.
 
-        A number of images would have to be printed through `numbers.data`; `fewest` is for that.
+        The smallest number is one per class by the audit's design; where a picture shows another number of
+        classes, only the number of images is said.
         """
-        one_each = self.classes is None or self.classes == self.fewest
-        return f"one image per {class_noun(self.dataset)}" if one_each else "very few images"
+        if self.classes is None or self.classes == self.fewest:
+            return Markup("one image per {}").format(class_noun(self.dataset))
+        return Markup("{} images").format(data(self.fewest, "count"))
 
     def own_error(self, method: str) -> SummaryRow | None:
         """Test error with the last layers that the network was trained with."""

@@ -14,8 +14,8 @@ from clearance.report.findings import Findings
 from clearance.report.names import head_name, method_name
 from clearance.report.svg import as_svg
 
-CURVE_SIZE = (6.2, 3.75)
-SMALL_SIZE = (4.6, 3.2)
+CURVE_SIZE = (5.9, 3.2)
+SMALL_SIZE = (4.8, 3.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,20 @@ def feature_pictures(findings: Findings) -> list[Picture]:
     return pictures
 
 
-def training_picture(findings: Findings) -> Picture | None:
-    """Loss and error while training, a line per run."""
+def training_pictures(findings: Findings) -> list[Picture]:
+    """Loss and error while training, a line per run; one picture each, where any was recorded."""
     records = [one for one in findings.exhibits("training", "curve") if "step" in one.exhibit.columns]
     records = [record for record in records if record.method in findings.methods]
-    if not records:
-        return None
-    runs = [(record.method, record.exhibit.columns) for record in records]
-    drawn = figures.training(runs, findings.methods, (9.6, 3.3))
-    svg = as_svg(drawn, _salt(findings, "training"), "Loss and error over training steps, a line per run")
-    caption = "Loss and error on the batches that the network was being trained on, a thin line per run."
-    return Picture(svg, caption, tuple(exhibit_file(record) for record in records))
+    pictures = []
+    for name in ("loss", "error"):
+        shown = [record for record in records if figures.recorded(record.exhibit.columns, name)]
+        runs = [(record.method, record.exhibit.columns) for record in shown]
+        if runs:
+            drawn = figures.training(runs, name, findings.methods, CURVE_SIZE)
+            caption = f"{name.capitalize()} on the batches that were being trained on, a thin line per run."
+            svg = as_svg(drawn, _salt(findings, "training", name), caption)
+            pictures.append(Picture(svg, caption, tuple(exhibit_file(record) for record in shown)))
+    return pictures
 
 
 def further_pictures(findings: Findings) -> list[Picture]:
@@ -93,8 +96,8 @@ def _curve(findings: Findings, head: str, size: tuple[float, float]) -> Picture 
         return None
     shown = record.exhibit
     drawn = figures.partial_data(shown.columns, head, findings.methods, size)
-    what = f"With {head_name(head)}"
-    caption = f"{what}. Bars: {shown.context['bars']}. Dashed: with its own last layers."
+    what = f"Last layers: {head_name(head)}"
+    caption = f"{what}. {shown.caption}"
     alternative = (
         f"{what}: share of test images that are wrong, over the number of images used, a line per method"
     )

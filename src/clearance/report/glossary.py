@@ -18,18 +18,21 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
     ("accuracy", "error"): Entry(
         "Error with its own last layers",
         "The share of images that the network gets wrong as it was trained, from input to answer.",
-        "Lower is better; 0 % is never wrong. Guessing among ten equally frequent classes is wrong on 90 %. "
+        "Lower is better; 0 % is never wrong. Guessing among ten equally common classes is wrong on 90 %. "
         "Much lower on the training images than on the test images means that images were memorised.",
         "It does not say how the network behaves on images from elsewhere, or on altered ones.",
     ),
     ("co_adaptation", "error"): Entry(
         "Error with rebuilt last layers",
-        "The last layers are thrown away and made anew from a few images, while the rest of the network stays "
+        "The last layers are thrown away and made anew from a few images, while the rest of the network "
+        "stays "
         "as it is. This is repeated with other images and other random starts, and the errors are averaged.",
         "Lower is better. An error that hardly rises when fewer images are used means that what the network "
-        "passes on already keeps the classes apart, for any last layers and not only for those it grew up with. "
+        "passes on already keeps the classes apart, for any last layers and not only for those it grew "
+        "up with. "
         "“Nearest image, pixel by pixel” uses no network at all: it is what has to be beaten.",
-        "The rest of the network has seen every training image of these classes. The number promises nothing for "
+        "The rest of the network has seen every training image of these classes. The number promises "
+        "nothing for "
         "new classes, and it is not the error of training a network on so few images.",
     ),
     ("co_adaptation", "gap"): Entry(
@@ -41,7 +44,8 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
     ),
     ("co_adaptation", "diverged_heads"): Entry(
         "Rebuilt last layers that gave no answer",
-        "How many of the rebuilt last layers ran out of numbers while they were trained. They count as guessing.",
+        "How many of the rebuilt last layers ran out of numbers while they were trained. They count as "
+        "guessing.",
         "Zero is right. Anything else makes the error above higher than it needs to be.",
         "It is a matter of how they were trained, not of the network alone.",
     ),
@@ -53,13 +57,15 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
     ),
     ("class_scatter", "within_between"): Entry(
         "Spread within classes over spread between classes",
-        "How far the network's features lie from their class average, against how far class averages lie apart.",
+        "How far the network's features lie from their class average, against how far class averages lie "
+        "apart.",
         "Lower is better; 0 would mean that each class is a single point.",
         "It is blind to shape: two classes may lie far apart on average and still touch.",
     ),
     ("class_scatter", "cdnv"): Entry(
         "Class-distance normalised variance",
-        "For each pair of classes, their variance over twice the squared distance of their averages; then averaged.",
+        "For each pair of classes, their variance over twice the squared distance of their averages; "
+        "then averaged.",
         "Lower is better; well below 1 means that pairs of classes are well separated.",
         "An average over pairs can hide one pair that is mixed up.",
     ),

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from clearance.report.figures import MOST_POINTS, empty
+from clearance.report.figures import MOST_POINTS, empty, legend
 from clearance.report.svg import GRID, INK, marker, series
 from clearance.vocabulary import Exhibit
 
@@ -20,9 +20,10 @@ SHADES = LinearSegmentedColormap.from_list("shades", ["#f3f0e6", "#7fb2c9", "#0b
 def draw(exhibit: Exhibit) -> Figure:
     """An exhibit as a figure.
 
-    A curve's first column of numbers is its x, every other a line. A histogram's first column is where bars stand and
-    its second how high they are. A scatter has ``x``, ``y`` and perhaps ``label``. A heat map is a matrix, a column
-    of the exhibit per column of the picture. An image sheet has ``image``, nested lists in [0, 1].
+    A curve's first column of numbers is its x, every other a line. A histogram's first column is where bars
+    stand and its second how high they are. A scatter has ``x``, ``y`` and perhaps ``label``. A heat map is a
+    matrix, a column of the exhibit per column of the picture. An image sheet has ``image``, nested lists in
+    [0, 1].
 
     >>> draw(Exhibit("a", "b", "curve", {"x": [0, 1], "y": [1, 0]}, "A line.")).axes[0].get_xlabel()
     'x'
@@ -49,7 +50,7 @@ def _curve(columns: Columns) -> Figure:
         )
     axes.set_xlabel(first, color=INK, parse_math=False)
     if others:
-        axes.legend(frameon=False, labelcolor=INK, fontsize=9)
+        legend(axes)
     return figure
 
 
@@ -81,7 +82,7 @@ def _scatter(columns: Columns) -> Figure:
         mine = [label == name for label in labels]
         axes.scatter(x[mine], y[mine], s=12, color=series(index), marker=marker(index), label=name or "_")
     if any(labels):
-        axes.legend(frameon=False, labelcolor=INK, fontsize=9)
+        legend(axes)
     axes.grid(color=GRID, linewidth=0.6)
     return figure
 

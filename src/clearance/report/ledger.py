@@ -1,7 +1,7 @@
 """The full table of numbers: a line per quantity, a cell per method, grouped by audit."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clearance.records.derived import SummaryRow
 from clearance.report.findings import Findings
@@ -38,13 +38,22 @@ class Entry:
     seeds: int
     cells: Sequence[Cell | None]
 
+    @property
+    def idle(self) -> bool:
+        """Whether it counts mishaps and there were none."""
+        return self.unit == "count" and all(cell is None or cell.mean.value == 0 for cell in self.cells)
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The quantities of one audit."""
+    """The quantities of one audit, in blocks of those that differ in the number of images alone.
+
+    `idle` names the counts that are zero everywhere; they would fill the table and say nothing.
+    """
 
     title: str
-    entries: Sequence[Entry]
+    blocks: Sequence[Sequence[Entry]]
+    idle: Sequence[str]
 
 
 def ledger(findings: Findings) -> list[Group]:
@@ -65,12 +74,21 @@ def ledger(findings: Findings) -> list[Group]:
         elif row.kind == "difference":
             differences[quantity, row.method] = row
     return [
-        Group(
-            AUDITS.get(audit, audit.replace("_", " ").capitalize()),
-            [_entry(findings, means, differences, quantity) for quantity, means in quantities.items()],
-        )
-        for audit, quantities in groups.items()
+        _group(audit, [_entry(findings, means, differences, quantity) for quantity, means in found.items()])
+        for audit, found in groups.items()
     ]
+
+
+def _group(audit: str, entries: Sequence[Entry]) -> Group:
+    blocks: dict[tuple[str, str], list[Entry]] = {}
+    by_title: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_title.setdefault(entry.title, []).append(entry)
+    idle = [name for name, alike in by_title.items() if all(entry.idle for entry in alike)]
+    for name, alike in by_title.items():
+        for entry in alike if name not in idle else ():
+            blocks.setdefault((name, entry.place), []).append(entry)
+    return Group(AUDITS.get(audit, audit.replace("_", " ").capitalize()), list(blocks.values()), idle)
 
 
 def _entry(
@@ -85,7 +103,8 @@ def _entry(
         for method in findings.methods
     ]
     if first.context.get("head") == PIXELS:  # the same for every method: shown once, compared with nothing
-        cells = [Cell(first, None), *(None for _ in findings.methods[1:])]
+        bare = replace(first, low=None, high=None, spread=None)
+        cells = [Cell(bare, None), *(None for _ in findings.methods[1:])]
     samples = first.context.get("samples")
     return Entry(
         title=title(first.audit, first.name),

@@ -7,11 +7,19 @@ from markupsafe import Markup, escape
 METHODS = {"plain": "plain training", "foca": "FOCA", "batchnorm": "batch norm", "lgm": "L-GM"}
 DIGITS = frozenset({"digits", "mnist"})
 PIXELS = "nearest pixel"
+DESCRIPTIONS = {
+    "plain": "The whole network is trained at once, as usual.",
+    "dropout": "As plain training, with wider last layers, a random part of them switched off at each step.",
+    "batchnorm": "As plain training, with every layer's signals brought to one scale, batch by batch.",
+    "noisy": "As plain training, with random noise added to the last layers at every step.",
+    "foca": "The network never meets the same last layers for long: again and again they are thrown away "
+    "and made anew from a few images, so that it cannot tune itself to any one set.",
+}
 HEADS = {
-    "retrained": "a small network of last layers",
+    "retrained": "a small network",
     "linear": "one linear layer",
     "class mean": "the nearest class average",
-    "class mean, unit length": "the nearest class average by direction alone",
+    "class mean, unit length": "the nearest class direction",
     PIXELS: "the nearest image, pixel by pixel (no network)",
 }
 
@@ -23,6 +31,15 @@ def method_name(method: str) -> str:
     ('plain training', 'mine')
     """
     return METHODS.get(method, method)
+
+
+def described(methods: Sequence[str]) -> list[tuple[str, str]]:
+    """Name and one sentence for each method that has one.
+
+    >>> [name for name, _ in described(["mine", "foca"])]
+    ['FOCA']
+    """
+    return [(method_name(method), DESCRIPTIONS[method]) for method in methods if method in DESCRIPTIONS]
 
 
 def head_name(head: str) -> str:
@@ -52,13 +69,13 @@ def strong(method: str) -> Markup:
     return Markup("<b>{}</b>").format(method_name(method))
 
 
-def listed(parts: Sequence[str | Markup]) -> Markup:
+def listed(parts: Sequence[str | Markup], last: str = "and") -> Markup:
     """Parts of a sentence as "a, b and c".
 
-    >>> str(listed(["a", "b", "c"]))
-    'a, b and c'
+    >>> str(listed(["a", "b", "c"], "or"))
+    'a, b or c'
     """
     safe = [escape(part) for part in parts]
     if len(safe) < 2:
         return Markup("").join(safe)
-    return Markup(", ").join(safe[:-1]) + Markup(" and ") + safe[-1]
+    return Markup(", ").join(safe[:-1]) + Markup(" {} ").format(last) + safe[-1]

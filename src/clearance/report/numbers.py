@@ -12,15 +12,15 @@ THIN = "\u202f"  # a narrow space that does not break: between a number and its 
 
 
 def printed(value: float | None, unit: str) -> str:
-    """`value` as text with its unit.
+    r"""`value` as text with its unit.
 
     Args:
         value: The number; None prints as a dash.
-        unit: ``"fraction"`` prints as percent, ``"factor"`` as times, ``"count"`` as a whole number where it is
-            one; of any other unit three digits are printed, and a ratio has no unit to print.
+        unit: ``"fraction"`` prints as percent, ``"factor"`` as times, ``"count"`` as a whole number where it
+            is one, ``"seconds"`` as minutes from ten of them on; of anything else three digits are printed.
 
     >>> printed(0.0333, "fraction"), printed(2.44, "factor"), printed(None, "ratio")
-    ('3.3\\u202f%', '2.4×', '–')
+    ('3.3\u202f%', '2.4×', '–')
     """
     if value is None:
         return "–"
@@ -33,31 +33,36 @@ def printed(value: float | None, unit: str) -> str:
     if unit == "count":
         return _minus(f"{value:.0f}" if value == round(value) else f"{value:.1f}")
     if unit == "seconds":
-        return f"{_digits(value, 3)}{THIN}s"
+        return f"{_digits(value, 3)}{THIN}s" if value < 600 else f"{_digits(value / 60, 3)}{THIN}min"
     return _digits(value, 3) + ("" if unit in ("ratio", "") else f"{THIN}{unit}")
 
 
 def data(value: float | None, unit: str) -> Markup:
-    """`value` as `printed`, in an element that carries the full number.
+    r"""`value` as `printed`, in an element that carries the full number.
 
     >>> data(0.0333, "fraction")
-    Markup('<data value="0.0333">3.3\\u202f%</data>')
+    Markup('<data value="0.0333">3.3\u202f%</data>')
     """
     if value is None:
         return Markup("–")
-    full = repr(float(value)) if isinstance(value, float) else str(value)
-    return Markup('<data value="{}">{}</data>').format(full, printed(value, unit))
+    return _element(value, printed(value, unit))
 
 
 def interval(low: float | None, high: float | None, unit: str) -> Markup:
     """Both ends of an interval; nothing where there is none.
 
     >>> interval(0.025, 0.05, "fraction").striptags()
-    '2.5 % to 5.0 %'
+    '2.5 to 5.0 %'
     """
     if low is None or high is None:
         return Markup("")
-    return Markup("{} to {}").format(data(low, unit), data(high, unit))
+    bare = printed(low, unit).removesuffix(f"{THIN}%").removesuffix("×").removesuffix(f"{THIN}s")
+    return Markup("{} to {}").format(_element(low, bare), data(high, unit))
+
+
+def _element(value: float, text: str) -> Markup:
+    full = repr(float(value)) if isinstance(value, float) else str(value)
+    return Markup('<data value="{}">{}</data>').format(full, text)
 
 
 def _percent(value: float) -> str:
@@ -66,10 +71,10 @@ def _percent(value: float) -> str:
 
 
 def _digits(value: float, count: int) -> str:
-    """`count` significant digits, without an exponent between a thousandth and a million."""
+    """`count` significant digits, without an exponent for what still reads well without."""
     if value == 0:
         return "0"
-    if not 1e-3 <= abs(value) < 1e6:
+    if not 1e-5 <= abs(value) < 1e6:
         return _minus(f"{value:.{count - 1}e}")
     before = math.floor(math.log10(abs(value))) + 1
     return _minus(f"{value:.{max(0, count - before)}f}")

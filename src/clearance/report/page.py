@@ -16,7 +16,7 @@ from clearance.report.curve import with_curves
 from clearance.report.findings import Findings, datasets
 from clearance.report.glossary import entries
 from clearance.report.ledger import ledger
-from clearance.report.names import method_name
+from clearance.report.names import class_noun, described, method_name
 from clearance.report.numbers import data, interval
 from clearance.report.overview import overview, pixels_error, stand_ins
 from clearance.report.svg import glyph, marker
@@ -63,14 +63,16 @@ def _world(findings: Findings) -> dict[str, Any]:
     """Everything that the templates show about one dataset."""
     return {
         "findings": findings,
+        "noun": class_noun(findings.dataset),
         "verdict": verdict(findings),
+        "described": described(findings.methods),
         "lines": overview(findings),
         "stand_ins": stand_ins(findings, findings.methods[0]) if findings.methods else [],
         "pixels": pixels_error(findings),
         "curve": gallery.main_curve(findings),
         "features": gallery.feature_pictures(findings),
         "other_curves": gallery.other_curves(findings),
-        "training": gallery.training_picture(findings),
+        "training": gallery.training_pictures(findings),
         "further": gallery.further_pictures(findings),
         "ledger": ledger(findings),
     }

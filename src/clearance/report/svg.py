@@ -1,7 +1,8 @@
 """A matplotlib figure as SVG that lives inside a page: its colours are the page's, in light and in dark.
 
-Figures are drawn with placeholder colours. Here each becomes a CSS variable with a fallback, so that one drawing
-is readable on both backgrounds and still has colours when it stands alone. The same figure gives the same text.
+Figures are drawn with placeholder colours. Here each becomes a CSS variable with a fallback, so that one
+drawing is readable on both backgrounds and still has colours when it stands alone. The same figure gives the
+same text.
 """
 
 import io
@@ -80,10 +81,8 @@ def glyph(index: int, marker: str) -> Markup:
     '<svg class="glyph" viewBox="-6 -6 12 12" aria-hidden="true"><path .../></svg>'
     """
     colour = _coloured(series(index))
-    start = Markup(
-        '<svg class="glyph" viewBox="-6 -6 12 12" aria-hidden="true"><path d="{}" fill="{}"/></svg>'
-    )
-    return start.format(GLYPHS[marker], colour)
+    start = Markup('<svg class="glyph" viewBox="-6 -6 12 12" aria-hidden="true">')
+    return start + Markup('<path d="{}" fill="{}"/></svg>').format(GLYPHS[marker], colour)
 
 
 GLYPHS: Mapping[str, str] = {
@@ -93,7 +92,7 @@ GLYPHS: Mapping[str, str] = {
     "D": "M0 -4.8L4.8 0L0 4.8L-4.8 0z",
     "v": "M0 4.4L4.4 -3.6H-4.4z",
     "P": "M-1.6 -4.6H1.6V-1.6H4.6V1.6H1.6V4.6H-1.6V1.6H-4.6V-1.6H-1.6z",
-    "X": "M-4.6 -2.4L-2.4 -4.6L0 -2.2L2.4 -4.6L4.6 -2.4L2.2 0L4.6 2.4L2.4 4.6L0 2.2L-2.4 4.6L-4.6 2.4L-2.2 0z",
+    "X": "M-4.6 -2.4L-2.4 -4.6 0 -2.2 2.4 -4.6 4.6 -2.4 2.2 0 4.6 2.4 2.4 4.6 0 2.2 -2.4 4.6 -4.6 2.4 -2.2 0z",
     "p": "M0 -4.8L4.6 -1.5L2.8 3.9H-2.8L-4.6 -1.5z",
 }
 MARKERS = tuple(GLYPHS)

@@ -47,7 +47,7 @@ def comparison_table(report: Report, dataset: str | None = None) -> Table:
     lines = overview(findings)
     columns = [
         ("wrong, own last layers", [_cell(line.own) for line in lines]),
-        (f"wrong, from {findings.few}", [_cell(line.few) for line in lines]),
+        (f"wrong, from {plain_text(findings.few)}", [_cell(line.few) for line in lines]),
         ("training time", [_cell(line.time) for line in lines]),
     ]
     shown = [(name, cells) for name, cells in columns if any(cell != "–" for cell in cells)]

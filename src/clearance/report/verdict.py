@@ -1,7 +1,7 @@
 """The sentences of the first screen: what was found, in words that need no training in the field.
 
-A sentence claims a difference only where the paired comparison over seeds carries it after Holm's adjustment for
-the number of methods; otherwise it says that the seeds cannot tell.
+A sentence claims a difference only where the paired comparison over seeds carries it after Holm's adjustment
+for the number of methods; otherwise it says that the seeds cannot tell.
 """
 
 import math
@@ -12,16 +12,17 @@ from markupsafe import Markup, escape
 
 from clearance.records.derived import SummaryRow
 from clearance.report.findings import Findings, told
-from clearance.report.names import head_name, listed, method_name, strong
+from clearance.report.names import head_name, listed, strong
 from clearance.report.numbers import data
 
 WHAT_WE_DID = (
     "We froze each trained network, threw its last layers away and retrained them from a few images. "
     "Lower is better."
 )
+WHAT_WE_DID_ONCE = WHAT_WE_DID.replace("each trained network", "the trained network")
 NOT_SAID = (
-    "What this does not say: that a network is better in use (there it keeps its own last layers; see the table), "
-    "or that it can learn classes it has never seen."
+    "What this does not say: that a network is better in use (there it keeps its own last layers; see the "
+    "table), or that it can learn classes it has never seen."
 )
 
 
@@ -54,8 +55,10 @@ def verdict(findings: Findings) -> Verdict:
 
 
 def _few_sentence(findings: Findings) -> Markup:
-    """ "Retrained from one image per digit, A is wrong on x, B on y." with the lower number first."""
+    """Says "Retrained from one image per digit, A is wrong on x, B on y." with the lower number first."""
     start = Markup("Retrained from {}, ").format(findings.few)
+    if findings.head != "retrained":
+        start = Markup("With {} from {} as last layers, ").format(head_name(str(findings.head)), findings.few)
     errors = {method: findings.few_error(method) for method in findings.methods}
     found = {method: row for method, row in errors.items() if row and math.isfinite(row.value)}
     if len(found) < 2 or findings.baseline not in found:
@@ -129,46 +132,41 @@ def _other_heads(findings: Findings) -> list[Markup]:
     if not seen or len(findings.heads) < 2:
         return []
     method = min(seen)[1]
-    first = told(findings.compared(method))
     groups: dict[str, list[str]] = defaultdict(list)
     for head in findings.heads:
         if head != findings.head:
             groups[told(findings.compared(method, head))].append(head_name(head))
-    pair = listed([strong(method), strong(findings.baseline)])
-    sentences = []
-    for outcome in ("better", "worse", "not told apart"):
-        if groups[outcome]:
-            sentences.append(_holds(outcome, first, pair, groups[outcome], method))
-    return sentences
+    first = told(findings.compared(method))
+    names = (strong(method), strong(findings.baseline))
+    return [
+        _holds(outcome, outcome == first, names, listed(groups[outcome], "or"))
+        for outcome in ("better", "worse", "not told apart")
+        if groups[outcome]
+    ]
 
 
-def _holds(outcome: str, first: str, pair: Markup, heads: list[str], method: str) -> Markup:
-    """One sentence about the stand-ins that agree on an outcome."""
-    with_them = Markup("With {} instead, ").format(listed(heads))
-    if outcome == first:
-        ending = (
-            "they cannot be told apart either." if first == "not told apart" else "the order is the same."
-        )
-        return with_them + Markup(ending)
+def _holds(outcome: str, same: bool, names: tuple[Markup, Markup], heads: Markup) -> Markup:
+    """One sentence about the stand-ins for the last layers that agree on an outcome."""
     if outcome == "not told apart":
-        return with_them + Markup("the seeds cannot tell {} apart.").format(pair)
-    word = "lower" if outcome == "better" else "higher"
-    return with_them + Markup("{} has the {} error.").format(strong(method), word)
+        end = Markup("the seeds cannot tell {} from {}{}.").format(*names, " either" if same else "")
+    else:
+        ahead, behind = names if outcome == "better" else names[::-1]
+        end = Markup("{} {} ahead of {}.").format(ahead, "stays" if same else "is", behind)
+    return Markup("With {} as last layers, ").format(heads) + end
 
 
 def _paragraph(findings: Findings, few: bool) -> Markup:
     """What was done and on how much."""
-    did = escape(WHAT_WE_DID) if few else Markup("Lower is better.")
-    counts = []
-    if findings.images is not None:
-        counts.append(Markup("{} test images").format(data(findings.images, "count")))
-    if findings.seeds:
-        runs = "training run" if findings.seeds == 1 else "training runs"
-        counts.append(Markup("{} {} of each method").format(data(findings.seeds, "count"), runs))
-    if not counts:
+    several = len(findings.methods) > 1
+    did = escape(WHAT_WE_DID if several else WHAT_WE_DID_ONCE) if few else Markup("Lower is better.")
+    if findings.images is None or not findings.seeds:
         return did
-    bars = Markup(" (seeds); small print: 95 % intervals over them.") if findings.seeds > 1 else Markup(".")
-    return did + Markup(" Measured on ") + listed(counts) + bars
+    text = did + Markup(" Measured on {} test images").format(data(findings.images, "count"))
+    if findings.seeds == 1:
+        return text + Markup(", with a single training run (one seed) per method." if several else ".")
+    seeds = data(findings.seeds, "count")
+    text += Markup(", with {} training runs (seeds) {}").format(seeds, "per method" if several else "of it")
+    return text + Markup("; the small numbers are 95 % intervals over the runs.")
 
 
 def _failures(findings: Findings) -> tuple[Markup, ...]:
@@ -181,7 +179,7 @@ def _failures(findings: Findings) -> tuple[Markup, ...]:
         bad_heads = row.name == "diverged_heads" and row.kind == "mean" and row.value > 0
         if bad_heads and row.context.get("head") == findings.head and row.dataset == findings.dataset:
             text = Markup(
-                "{}: of {} rebuilt last layers per network (from {} images), {} got no answer and count as guessing."
+                "{}: of {} last layers rebuilt from {} images, {} gave no answer; they count as guessing."
             )
             few = data(row.context.get("samples"), "count")  # type: ignore[arg-type]
             lines.append(text.format(strong(row.method), data(row.n, "count"), few, data(row.value, "count")))
@@ -195,6 +193,3 @@ def plain_text(markup: Markup) -> str:
     'FOCA & co'
     """
     return markup.striptags()
-
-
-__all__ = ["Verdict", "method_name", "plain_text", "verdict"]

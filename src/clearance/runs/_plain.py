@@ -1,12 +1,11 @@
 """What JSON can hold, checked before a byte is written, with the place of what it cannot."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 
 def plain(value: Any, name: str) -> Any:
-    """`value` as JSON gives it back: tuples become lists, subclasses of str, int and float their base.
+    """`value` in dicts and lists: tuples become lists, mappings become dicts.
 
     Raises:
         ValueError: Something else stands in `value`, or a key that is no str.
@@ -15,12 +14,12 @@ def plain(value: Any, name: str) -> Any:
     {'widths': [64, 32]}
     """
     if isinstance(value, str | int | float | None):
-        return json.loads(json.dumps(value))
+        return value
     if isinstance(value, list | tuple):
         return [plain(item, f"{name}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, Mapping):
         _check_keys(value, name)
-        return {str.__str__(key): plain(item, f"{name}[{key!r}]") for key, item in value.items()}
+        return {key: plain(item, f"{name}[{key!r}]") for key, item in value.items()}
     raise ValueError(
         f"`{name}` must be something that JSON can hold (None, bool, int, float, str, or a list or mapping "
         f"of these); got {type(value).__name__}. Convert it first, for example with `str()` or `.item()`."

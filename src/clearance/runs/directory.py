@@ -115,7 +115,7 @@ class RunDirectory:
         Raises:
             ValueError: It was damaged after it was written; the run never starts over by itself.
         """
-        step = None if self.finished else newest_step(self._checkpoints)
+        step = newest_step(self._checkpoints)
         return None if step is None else read_checkpoint(self._checkpoints, step)
 
     def log(self, values: Mapping[str, Any]) -> None:

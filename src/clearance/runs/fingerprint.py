@@ -44,7 +44,7 @@ def digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
         raise ValueError(f"the names in `tensors` must differ; got {', '.join(twice)} more than once.")
     found = hashlib.sha256()
     for name in sorted(by_name):
-        tensor = snapshot(by_name[name], name).contiguous()
+        tensor = snapshot(by_name[name], name)
         # the heading fixes how many bytes follow, so that no two lists of tensors read the same
         found.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())

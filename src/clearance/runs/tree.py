@@ -113,17 +113,8 @@ class _Encoder:
 
     def _tensor(self, tensor: Tensor, path: str) -> dict[str, Any]:
         copy = snapshot(tensor, path)
-        name = path
-        if tensor.numel():  # empty tensors all have address 0
-            view = (
-                tensor.data_ptr(),
-                tensor.shape,
-                tensor.stride(),
-                tensor.dtype,
-                tensor.device,
-                tensor.is_neg(),
-            )
-            name = self._names.setdefault(view, path)
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.device)
+        name = self._names.setdefault((*place, tensor.dtype, tensor.is_neg()), path)
         self.tensors.setdefault(name, copy.contiguous())
         return {"tensor": name, "stride": list(copy.stride())}
 

@@ -1,0 +1,1 @@
+"""The command ``clearance``: one command per file; heavy imports wait until a command runs."""

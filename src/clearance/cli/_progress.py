@@ -1,0 +1,99 @@
+"""What a running comparison shows: on a terminal a live picture, elsewhere one line per run."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from clearance.experiments.build import RunData
+from clearance.experiments.grid import run_grid
+from clearance.experiments.run import RunFindings, RunPlan
+
+TRAINING_SHARE = 0.85  # of a run's time; the rest is its audits
+
+
+def run_with_progress(
+    console: Console, plans: Sequence[RunPlan], data: RunData, directory: Path, jobs: int
+) -> list[RunFindings]:
+    """Run the grid and show method, seed, step and the time left."""
+    if not console.is_terminal:
+        return run_grid(plans, data, directory, jobs, _Lines(console, len(plans)).listen)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[detail]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        picture = _Picture(progress, len(plans))
+        return run_grid(plans, data, directory, jobs, picture.listen)
+
+
+def _name(plan: RunPlan) -> str:
+    return f"{plan.method}, seed {plan.seed}"
+
+
+class _Lines:
+    """One line at the end of each run."""
+
+    def __init__(self, console: Console, runs: int) -> None:
+        self.console, self.runs, self.ended = console, runs, 0
+        self.began = time.monotonic()
+
+    def listen(self, plan: RunPlan, event: Mapping[str, Any]) -> None:
+        """Print what ended, and how long the rest may take."""
+        if event["event"] not in ("done", "failed", "kept"):
+            return
+        self.ended += 1
+        how = {"done": event.get("status"), "failed": f"failed: {event.get('reason')}"}
+        told = how.get(event["event"], "already there")
+        elapsed = time.monotonic() - self.began
+        left = elapsed / self.ended * (self.runs - self.ended)
+        rest = f", about {left:.0f} s left" if self.ended < self.runs else ""
+        self.console.print(
+            f"{self.ended}/{self.runs}  {_name(plan)}: {told}{rest}", highlight=False, markup=False
+        )
+
+
+class _Picture:
+    """A bar for the whole comparison, and one for every run at work."""
+
+    def __init__(self, progress: Progress, runs: int) -> None:
+        self.progress = progress
+        self.whole = progress.add_task("all runs", total=runs, detail=f"0/{runs} runs")
+        self.runs, self.ended = runs, 0
+        self.tasks: dict[tuple[str, int], TaskID] = {}
+        self.shares: dict[tuple[str, int], float] = {}
+
+    def listen(self, plan: RunPlan, event: Mapping[str, Any]) -> None:
+        """Move the bars."""
+        key, kind = (plan.method, plan.seed), event["event"]
+        if kind == "start":
+            self.tasks[key] = self.progress.add_task(_name(plan), total=1.0, detail="starting")
+        elif kind == "step":
+            share = TRAINING_SHARE * event["step"] / event["steps"]
+            self._move(key, share, f"step {event['step']}/{event['steps']}")
+        elif kind == "audit":
+            self._move(key, TRAINING_SHARE, f"audit: {event['name']}")
+        else:
+            self._end(key, plan, event)
+
+    def _move(self, key: tuple[str, int], share: float, detail: str) -> None:
+        self.shares[key] = share
+        self.progress.update(self.tasks[key], completed=share, detail=detail)
+        self.progress.update(self.whole, completed=sum(self.shares.values()))
+
+    def _end(self, key: tuple[str, int], plan: RunPlan, event: Mapping[str, Any]) -> None:
+        self.ended += 1
+        self.shares[key] = 1.0
+        if key in self.tasks:
+            self.progress.remove_task(self.tasks.pop(key))
+        if event["event"] == "failed":
+            self.progress.console.print(f"{_name(plan)} failed: {event['reason']}", markup=False)
+        done = sum(self.shares.values())
+        self.progress.update(self.whole, completed=done, detail=f"{self.ended}/{self.runs} runs")
+
+

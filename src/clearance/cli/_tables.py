@@ -1,0 +1,22 @@
+"""A report's first screen, for a terminal."""
+
+from rich.console import Console
+from rich.table import Table
+
+from clearance.report import Card, comparison_table
+
+
+def print_table(console: Console, card: Card) -> None:
+    """The table of methods, the verdict in a sentence, and what must be said with it."""
+    found = comparison_table(card.report)
+    table = Table(box=None, pad_edge=False)
+    for place, name in enumerate(found.columns):
+        table.add_column(name, justify="left" if place == 0 else "right")
+    for row in found.rows:
+        table.add_row(*row)
+    console.print()
+    console.print(table, highlight=False)
+    console.print()
+    console.print(found.title, style="bold", highlight=False, markup=False)
+    if found.foot:
+        console.print(found.foot, highlight=False, markup=False)

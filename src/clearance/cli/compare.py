@@ -1,0 +1,121 @@
+"""``clearance compare``: train methods side by side, audit each, and write one page."""
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from clearance.experiments.recipe import Recipe
+    from clearance.report import Card
+
+DEFAULT_METHODS = "plain,dropout,batchnorm,foca"
+
+
+@dataclass(frozen=True)
+class CompareCommand:
+    """Train methods side by side, audit each, and write one page.
+
+    With no options: plain, dropout, batchnorm and foca on scikit-learn's digits, 3 seeds each. Interrupted,
+    the same command goes on where it stood.
+
+    Args:
+        methods: Names separated by commas; the first is the one the others are compared with
+            (default: plain,dropout,batchnorm,foca, or those of the recipe file).
+        dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
+        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        size: Resize an image folder's short side to this many pixels and crop the centre.
+        seeds: How many seeds.
+        model: A name from `clearance list`.
+        epochs: Passes over the training images.
+        audits: Names separated by commas (default: all).
+        recipe: A YAML file with any of these settings, and more.
+        jobs: Runs at a time, each a process with one thread (default: one per core).
+        out: Where the report and its runs are kept.
+        dry_run: Print the plan and stop.
+    """
+
+    methods: str | None = None
+    dataset: str | None = None
+    root: str | None = None
+    size: int | None = None
+    seeds: int | None = None
+    model: str | None = None
+    epochs: int | None = None
+    audits: str | None = None
+    recipe: Path | None = None
+    jobs: int | None = None
+    out: Path = Path("clearance-report")
+    dry_run: bool = False
+
+    def run(self) -> None:
+        """Compare."""
+        from rich.console import Console
+
+        from clearance._checks import check_count
+
+        console = Console()
+        recipe = self._recipe()
+        jobs = len(os.sched_getaffinity(0)) if self.jobs is None else self.jobs
+        check_count("jobs", jobs)
+        if self.dry_run:
+            _print_plan(console, recipe, jobs, self.out)
+            return
+        from clearance.cli._progress import run_with_progress
+        from clearance.experiments.build import build_data
+        from clearance.experiments.compare import report_of
+        from clearance.experiments.grid import plans_of
+        from clearance.report import Card
+
+        plans = plans_of(recipe)
+        data = build_data(recipe)
+        findings = run_with_progress(console, plans, data, self.out / "runs", jobs)
+        card = Card(report_of(recipe, findings, _command(recipe)))
+        page = card.save_folder(self.out)
+        _print_result(console, card, page)
+
+    def _recipe(self) -> "Recipe":
+        from clearance.cli._options import chosen_recipe, split_names
+
+        methods = self.methods
+        if methods is None and self.recipe is None:
+            methods = DEFAULT_METHODS
+        return chosen_recipe(
+            self.recipe,
+            self.dataset,
+            split_names(methods),
+            root=self.root,
+            size=self.size,
+            seeds=self.seeds,
+            model=self.model,
+            epochs=self.epochs,
+            audits=split_names(self.audits) or None,
+        )
+
+
+def _command(recipe: "Recipe") -> str:
+    """The command line as it was given, without folders of this machine."""
+    words = ["clearance", *sys.argv[1:]]
+    shown = ["ROOT" if word == recipe.root else word for word in words]
+    return shlex.join(Path(word).name if word.startswith("/") else word for word in shown)
+
+
+def _print_plan(console: "Console", recipe: "Recipe", jobs: int, out: Path) -> None:
+    import yaml
+
+    from clearance.experiments.recipe import to_tree
+
+    runs = len(recipe.methods) * recipe.seeds
+    console.print(f"{runs} runs, {jobs} at a time, into {out}", highlight=False)
+    console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False), highlight=False, markup=False)
+
+
+def _print_result(console: "Console", card: "Card", page: Path) -> None:
+    from clearance.cli._tables import print_table
+
+    print_table(console, card)
+    console.print(f"Report: {page}", highlight=False, soft_wrap=True)

@@ -1,0 +1,29 @@
+"""``clearance report``: build the page again from stored records."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ReportCommand:
+    """Build the page again from a folder's report.json and exhibits; nothing is trained or measured.
+
+    Args:
+        folder: A folder that `clearance compare` or `clearance audit` wrote.
+    """
+
+    folder: Path = Path("clearance-report")
+
+    def run(self) -> None:
+        """Rebuild."""
+        from rich.console import Console
+
+        from clearance.cli._tables import print_table
+        from clearance.records import load_report
+        from clearance.report import Card
+
+        console = Console()
+        card = Card(load_report(self.folder))
+        page = card.save_folder(self.folder)
+        print_table(console, card)
+        console.print(f"Report: {page}", highlight=False, soft_wrap=True)

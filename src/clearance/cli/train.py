@@ -1,0 +1,60 @@
+"""``clearance train``: train one method once and keep the model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class TrainCommand:
+    """Train one method under one seed, audit it, and keep the model. Interrupted, it goes on where it stood.
+
+    Args:
+        method: A name from `clearance list`, or from the recipe file.
+        dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
+        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        size: Resize an image folder's short side to this many pixels and crop the centre.
+        seed: Decides first weights, batch order and everything else that is drawn.
+        model: A name from `clearance list`.
+        epochs: Passes over the training images.
+        recipe: A YAML file with any of these settings, and more.
+        out: Where the run is kept, in a folder of its own.
+    """
+
+    method: str = "plain"
+    dataset: str | None = None
+    root: str | None = None
+    size: int | None = None
+    seed: int = 0
+    model: str | None = None
+    epochs: int | None = None
+    recipe: Path | None = None
+    out: Path = Path("clearance-runs")
+
+    def run(self) -> None:
+        """Train."""
+        from rich.console import Console
+
+        from clearance.cli._options import chosen_recipe
+        from clearance.cli._progress import run_with_progress
+        from clearance.cli._tables import print_table
+        from clearance.experiments.build import build_data
+        from clearance.experiments.compare import report_of
+        from clearance.experiments.run import RunPlan
+        from clearance.report import Card
+
+        console = Console()
+        recipe = chosen_recipe(
+            self.recipe,
+            self.dataset,
+            (self.method,),
+            root=self.root,
+            size=self.size,
+            model=self.model,
+            epochs=self.epochs,
+        )
+        plan = RunPlan(recipe, self.method, self.seed)
+        (found,) = run_with_progress(console, [plan], build_data(recipe), self.out, jobs=1)
+        print_table(console, Card(report_of(recipe, [found], f"clearance train --method {self.method}")))
+        folder = self.out / plan.folder
+        console.print(f"Run: {folder}", highlight=False, soft_wrap=True)
+        console.print(f"In Python: clearance.load_model({str(folder)!r})", highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Experiments: recipes, names, and the runs that turn them into records."""

@@ -1,0 +1,125 @@
+"""Compare methods: run every method under every seed, and tell the result as one report."""
+
+import dataclasses
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from clearance._checks import check_choice
+from clearance.data import as_image_set
+from clearance.experiments.build import RunData
+from clearance.experiments.recipe import Method, Recipe, to_tree, tuned_recipe
+from clearance.experiments.run import RunFindings, RunPlan, run_method
+from clearance.models import Classifier
+from clearance.objectives import Objective
+from clearance.records import Report
+from clearance.regimes import EndToEnd, Regime
+from clearance.report import Card
+
+LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
+
+
+def compare(
+    methods: Mapping[str, "str | Method | Objective | Regime"] | Sequence[str],
+    train: Any,
+    test: Any,
+    *,
+    seeds: int = 3,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    model: "str | Callable[[], Classifier]" = "small-cnn",
+    audits: Sequence[str] | None = None,
+    directory: str | Path | None = None,
+    on_run: Callable[[str, int], object] | None = None,
+) -> Card:
+    """Train methods side by side on your images, audit each, and return one card.
+
+    Args:
+        methods: Names of the catalogue, or a mapping from any name to one of: a name of the catalogue, a
+            :class:`Method` (settings), an Objective (your own loss, trained end to end with plain's
+            settings), or a Regime. The first is the one that the others are compared with.
+        train: An ImageSet, a map-style Dataset, or (images, labels).
+        test: Likewise; everything is measured on it, so choose nothing by it.
+        seeds: How many seeds; a verdict needs two, and three can often not tell.
+        epochs: Passes over the training images; the default is that of the dataset's tuned recipe.
+        batch_size: Images a step; default likewise.
+        model: Name of an extractor in the catalogue, or a function that builds a fresh Classifier (the
+            methods' settings of head and norm then do not apply).
+        audits: Names of audits; all by default.
+        directory: Where runs are kept, so that an interrupted comparison goes on; None keeps nothing.
+        on_run: Told the method and seed of each run before it starts.
+
+    Raises:
+        ValueError: If a name is unknown or the data are not as they should be.
+
+    >>> from clearance.data import gaussian_images
+    >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    >>> card = compare(["plain", "foca"], train, test, seeds=1, epochs=2, audits=["accuracy"])
+    >>> sorted({record.method for record in card.records})
+    ['foca', 'plain']
+    """
+    data = RunData(as_image_set(train), as_image_set(test))
+    start = tuned_recipe(data.train.name)
+    named = {name: name for name in methods} if not isinstance(methods, Mapping) else dict(methods)
+    resolved = {name: _resolved(method, start.methods) for name, method in named.items()}
+    recipe = dataclasses.replace(
+        start,
+        seeds=seeds,
+        epochs=start.epochs if epochs is None else epochs,
+        batch_size=start.batch_size if batch_size is None else batch_size,
+        model=model if isinstance(model, str) else "of the caller",
+        audits=start.audits if audits is None else tuple(audits),
+        methods={name: settings for name, (settings, _) in resolved.items()},
+    )
+    build = None if isinstance(model, str) else model
+    found = []
+    for seed in range(seeds):
+        for name, (_, regime) in resolved.items():
+            if on_run is not None:
+                on_run(name, seed)
+            plan = RunPlan(recipe, name, seed, regime, build)
+            found.append(run_method(plan, data, None if directory is None else Path(directory)))
+    return Card(report_of(recipe, found, "clearance.compare(...)"))
+
+
+def report_of(recipe: Recipe, findings: Iterable[RunFindings], command: str) -> Report:
+    """All findings of a comparison as one report; names no folder of this machine."""
+    kept = list(findings)
+    settings = to_tree(recipe)
+    settings["root"] = None if recipe.root is None else "given"
+    settings["dataset"] = recipe.dataset if ":" not in recipe.dataset else _without_folder(recipe.dataset)
+    return Report(
+        recipe=settings,
+        versions={"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        command=command,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        records=tuple(r for f in kept for r in f.records),
+        exhibits=tuple(e for f in kept for e in f.exhibits),
+        runs=tuple(f.note for f in kept if f.note is not None),
+    )
+
+
+def _resolved(
+    method: "str | Method | Objective | Regime", known: Mapping[str, Method]
+) -> tuple[Method, Regime | None]:
+    if isinstance(method, str):
+        check_choice("method", method, known)
+        return known[method], None
+    if isinstance(method, Method):
+        return method, None
+    if isinstance(method, Objective):
+        return known["plain"], EndToEnd(method)
+    if isinstance(method, Regime):
+        return known["foca" if not method.trains_head else "plain"], method
+    raise TypeError(
+        f"a method must be a name, a Method, an Objective or a Regime; got {type(method).__name__}. Wrap a loss "
+        "function of your own in a subclass of clearance.objectives.Objective."
+    )
+
+
+def _without_folder(dataset: str) -> str:
+    kind, _, path = dataset.partition(":")
+    return f"{kind}:{Path(path).name}"

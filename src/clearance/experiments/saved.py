@@ -1,0 +1,52 @@
+"""Trained models, read back from a run's directory."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from clearance.experiments.build import RunData, build_data, empty_model
+from clearance.experiments.recipe import Method, Recipe, from_tree
+from clearance.experiments.run import MODEL
+from clearance.models import Classifier
+from clearance.runs import read_result
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedRun:
+    """A finished run: its model, and the recipe, method and seed that made it."""
+
+    model: Classifier
+    recipe: Recipe
+    method: str
+    seed: int
+
+    def data(self, root: str | None = None) -> RunData:
+        """The images that it was trained and measured on; `root` if they are no longer where they were."""
+        moved = self.recipe if root is None else dataclasses.replace(self.recipe, root=root)
+        return build_data(moved)
+
+
+def load_run(run_dir: str | Path) -> SavedRun:
+    """A finished run that ``clearance compare`` or ``clearance train`` left.
+
+    Raises:
+        FileNotFoundError: If the directory holds no such run.
+        ValueError: If the run is not finished or its files are damaged.
+    """
+    folder = Path(run_dir)
+    if not (folder / MODEL).exists():
+        near = [path.parent.name for path in sorted(folder.glob(f"*/{MODEL}"))]
+        hint = f" It holds the runs {', '.join(near)}; name one of them." if near else ""
+        raise FileNotFoundError(f"{folder} must be the directory of a finished run; got one without {MODEL}.{hint}")
+    facts = json.loads((folder / MODEL).read_text("utf-8"))
+    method = Method(**{k: tuple(v) if isinstance(v, list) else v for k, v in facts["method"].items()})
+    model = empty_model(facts["model"], method, tuple(facts["shape"]), len(facts["classes"]))
+    weights, _ = read_result(folder)
+    prefix = "model."
+    model.load_state_dict({n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)})
+    return SavedRun(model.eval(), from_tree(facts["recipe"], MODEL), facts["name"], facts["seed"])
+
+
+def load_model(run_dir: str | Path) -> Classifier:
+    """The trained classifier of a finished run, in evaluation mode."""
+    return load_run(run_dir).model
