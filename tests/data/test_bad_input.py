@@ -70,7 +70,8 @@ def damaged_npz(folder):
     """A compressed archive whose directory is whole and whose data are not."""
     np.savez_compressed(folder / "toy.npz", images=np.random.default_rng(0).random((2, 9, 9)), labels=[0, 1])
     content = bytearray((folder / "toy.npz").read_bytes())
-    content[200:260] = bytes(60)
+    name, extra = struct.unpack("<2H", content[26:30])
+    content[30 + name + extra] = 0xFF  # where the first array begins; no deflate block begins so
     return raw(folder, bytes(content))
 
 

@@ -29,6 +29,14 @@ def test_mean_keeps_within_apart_from_over_seeds():
     assert (mean.seeds, mean.n, mean.interval) == (2, 100, "t over seeds")
 
 
+def test_the_interval_of_an_error_stays_where_errors_are():
+    (mean,) = derive([record("a", 0, 0.01), record("a", 1, 0.05)])
+    assert (mean.low, mean.value) == (0.0, pytest.approx(0.03))
+    assert mean.high == pytest.approx(0.03 + 12.706204736 * 0.02, rel=1e-8)
+    (mean,) = derive([record("a", 0, 0.01, unit="ratio"), record("a", 1, 0.05, unit="ratio")])
+    assert mean.low == pytest.approx(0.03 - 12.706204736 * 0.02, rel=1e-8)
+
+
 def test_one_seed_keeps_the_interval_that_was_measured():
     found = Measurement(
         "accuracy", "error", 0.1, "fraction", 100, None, 0.05, 0.17, "lower", {"interval": "wilson 95 %"}

@@ -68,6 +68,16 @@ def test_summary_is_computed_from_the_records_not_read(report, tmp_path):
     assert mean.value == pytest.approx((0.9 + 0.25) / 2)
 
 
+def test_a_baseline_without_measurements_stays_the_baseline(report):
+    runs = tuple(
+        RunNote(method, 0, outcome, str(outcome))
+        for method, outcome in (("mine", Outcome.DIVERGED), ("plain", Outcome.FINISHED))
+    )
+    assert replace(report, runs=runs).methods == ("mine", "plain", "foca")
+    assert {row.kind for row in replace(report, runs=runs).summary} == {"mean"}
+    assert {row.against for row in report.summary if row.kind == "ratio"} == {"plain"}
+
+
 def test_names_stay_apart_where_letters_are_lost():
     methods = [
         "foca",

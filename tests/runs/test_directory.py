@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -265,15 +266,18 @@ def test_a_process_that_came_first_keeps_the_directory(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("clearance.runs._claim.FileLock", SlowLock)
-        with pytest.raises(ValueError, match="seed: 9 there, 0 here"):
+        with pytest.raises(ValueError, match="seed: 9 there, 0 here") as caught:
             RunDirectory.open(tmp_path, SEED)
     assert read_fingerprint(tmp_path) == {"seed": 9}
-    RunDirectory.open(tmp_path, {"seed": 9}, wait=False).close()
+    RunDirectory.open(tmp_path, {"seed": 9}, wait=False).close()  # the lock was released
+    assert caught.tb is not None  # ... and not merely collected with the frames of the error
 
 
 def test_tuples_and_key_order_do_not_change_a_fingerprint(tmp_path):
     RunDirectory.open(tmp_path, {"a": (1, 2), "b": float("inf")}).close()
+    written = (tmp_path / "run.json").read_bytes()
     RunDirectory.open(tmp_path, {"b": float("inf"), "a": [1, 2]}).close()
+    assert (tmp_path / "run.json").read_bytes() == written
 
 
 def test_a_strangers_folder_is_left_alone(tmp_path):
@@ -354,10 +358,12 @@ def test_a_checkpoint_of_a_later_version_is_refused(tmp_path):
 def test_metrics_that_were_cut_are_told(tmp_path, damage):
     begin(tmp_path)
     damage(tmp_path / "metrics.jsonl")
-    with pytest.raises(
-        ValueError, match=r"metrics.jsonl must hold the \d+ bytes .*; got [05]. Restore the file"
-    ):
+    message = r"metrics.jsonl must hold the \d+ bytes .*; got [05]. Restore the file"
+    with pytest.raises(ValueError, match=message) as caught:
         RunDirectory.open(tmp_path, SEED)
+    shutil.rmtree(tmp_path / "checkpoints")
+    RunDirectory.open(tmp_path, SEED, wait=False).close()  # the lock was released
+    assert caught.tb is not None  # ... and not merely collected with the frames of the error
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"schema": 1}', '{"schema": 9, "fingerprint": {}}'])

@@ -9,6 +9,7 @@ from clearance.cli.audit import AuditCommand
 from clearance.cli.compare import CompareCommand
 from clearance.cli.list import ListCommand
 from clearance.cli.report import ReportCommand
+from clearance.cli.search import SearchCommand
 from clearance.cli.train import TrainCommand
 
 Command = (
@@ -16,6 +17,7 @@ Command = (
     | Annotated[TrainCommand, tyro.conf.subcommand("train")]
     | Annotated[AuditCommand, tyro.conf.subcommand("audit")]
     | Annotated[ReportCommand, tyro.conf.subcommand("report")]
+    | Annotated[SearchCommand, tyro.conf.subcommand("search")]
     | Annotated[ListCommand, tyro.conf.subcommand("list")]
 )
 

@@ -1,7 +1,8 @@
 """What a running comparison shows: on a terminal a live picture, elsewhere one line per run."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from clearance.experiments.build import RunData
-from clearance.experiments.grid import run_grid
+from clearance.experiments.grid import Listener, run_grid
 from clearance.experiments.run import RunFindings, RunPlan
 
 TRAINING_SHARE = 0.85  # of a run's time; the rest is its audits
@@ -19,8 +20,16 @@ def run_with_progress(
     console: Console, plans: Sequence[RunPlan], data: RunData, directory: Path, jobs: int
 ) -> list[RunFindings]:
     """Run the grid and show method, seed, step and the time left."""
+    with listening(console, len(plans)) as listener:
+        return run_grid(plans, data, directory, jobs, listener)
+
+
+@contextmanager
+def listening(console: Console, runs: int | None = None) -> Iterator[Listener]:
+    """Something for a grid to tell its events to; `runs` is how many there will be, None where nobody knows."""
     if not console.is_terminal:
-        return run_grid(plans, data, directory, jobs, _Lines(console, len(plans)).listen)
+        yield _Lines(console, runs).listen
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -28,8 +37,7 @@ def run_with_progress(
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as progress:
-        picture = _Picture(progress, len(plans))
-        return run_grid(plans, data, directory, jobs, picture.listen)
+        yield _Picture(progress, runs).listen
 
 
 def _name(plan: RunPlan) -> str:
@@ -39,7 +47,7 @@ def _name(plan: RunPlan) -> str:
 class _Lines:
     """One line at the end of each run."""
 
-    def __init__(self, console: Console, runs: int) -> None:
+    def __init__(self, console: Console, runs: int | None) -> None:
         self.console, self.runs, self.ended = console, runs, 0
         self.began = time.monotonic()
 
@@ -51,20 +59,22 @@ class _Lines:
         how = {"done": event.get("status"), "failed": f"failed: {event.get('reason')}"}
         told = how.get(event["event"], "already there")
         elapsed = time.monotonic() - self.began
-        left = elapsed / self.ended * (self.runs - self.ended)
-        rest = f", about {left:.0f} s left" if self.ended < self.runs else ""
-        self.console.print(
-            f"{self.ended}/{self.runs}  {_name(plan)}: {told}{rest}", highlight=False, markup=False
-        )
+        count, rest = str(self.ended), ""
+        if self.runs is not None:
+            count = f"{self.ended}/{self.runs}"
+            left = elapsed / self.ended * (self.runs - self.ended)
+            rest = f", about {left:.0f} s left" if self.ended < self.runs else ""
+        self.console.print(f"{count}  {_name(plan)}: {told}{rest}", highlight=False, markup=False)
 
 
 class _Picture:
     """A bar for the whole comparison, and one for every run at work."""
 
-    def __init__(self, progress: Progress, runs: int) -> None:
+    def __init__(self, progress: Progress, runs: int | None) -> None:
         self.progress = progress
-        self.whole = progress.add_task("all runs", total=runs, detail=f"0/{runs} runs")
-        self.runs, self.ended = runs, 0
+        self.of = "" if runs is None else f"/{runs}"
+        self.whole = progress.add_task("all runs", total=runs, detail=f"0{self.of} runs")
+        self.ended = 0
         self.tasks: dict[tuple[str, int], TaskID] = {}
         self.shares: dict[tuple[str, int], float] = {}
 
@@ -94,6 +104,6 @@ class _Picture:
         if event["event"] == "failed":
             self.progress.console.print(f"{_name(plan)} failed: {event['reason']}", markup=False)
         done = sum(self.shares.values())
-        self.progress.update(self.whole, completed=done, detail=f"{self.ended}/{self.runs} runs")
+        self.progress.update(self.whole, completed=done, detail=f"{self.ended}{self.of} runs")
 
 

@@ -93,6 +93,7 @@ class Recipe:
         augment_cutout: Side in pixels of a square set to 0 at a random place.
         seeds: How many seeds; they are 0, 1, 2 ...
         audits: Names of audits in the catalogue.
+        audit_settings: Settings of an audit that differ from its defaults, by audit and setting.
         methods: The methods to compare, by name; the first is the one the others are compared with.
     """
 
@@ -110,6 +111,7 @@ class Recipe:
     augment_cutout: int = 0
     seeds: int = 3
     audits: tuple[str, ...] = ("accuracy", "co_adaptation", "class_scatter")
+    audit_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     methods: Mapping[str, Method] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

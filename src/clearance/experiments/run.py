@@ -1,11 +1,13 @@
 """One method, one seed: train, audit, and turn what was found into records."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clearance._checks import check_choice
 from clearance.audits import Audit, Findings, Subject
 from clearance.experiments.build import RunData, build_model, build_optimizer, build_regime, build_schedule
 from clearance.experiments.catalogue import AUDITS, resolve
@@ -49,7 +51,7 @@ class RunPlan:
     def folder(self) -> str:
         """Name of the run's directory: it changes when anything changes that can move the run's numbers."""
         shared = to_tree(self.recipe)
-        for name in ("methods", "seeds", "audits"):
+        for name in ("methods", "seeds", "audits", "audit_settings"):
             del shared[name]
         told = {"recipe": shared, "method": to_tree(self.settings), "regime": describe(self.regime)}
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)
@@ -101,7 +103,7 @@ def run_method(
         run_dir=folder,
         on_step=on_step,
     )
-    findings = audit_model(model, data, chosen_audits(plan.recipe.audits), plan.seed, on_audit)
+    findings = audit_model(model, data, chosen_audits(plan.recipe.audits, plan.recipe.audit_settings), plan.seed, on_audit)
     training = _training(result)
     found = _as_records(plan, data, result, [training, *findings])
     if folder is not None:
@@ -111,9 +113,22 @@ def run_method(
     return found
 
 
-def chosen_audits(names: Sequence[str]) -> list[Audit]:
-    """The audits of these names with their defaults."""
-    return [resolve("audit", name, AUDITS)() for name in names]
+def chosen_audits(
+    names: Sequence[str], settings: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[Audit]:
+    """The audits of these names, with their defaults where `settings` says nothing else.
+
+    Raises:
+        ValueError: If a name is unknown, or an audit has no such setting.
+    """
+    chosen = []
+    for name in names:
+        given = {key: tuple(v) if isinstance(v, list) else v for key, v in (settings or {}).get(name, {}).items()}
+        kind = resolve("audit", name, AUDITS)
+        for key in given:
+            check_choice(f"setting of audit {name!r}", key, [f.name for f in dataclasses.fields(kind)])
+        chosen.append(kind(**given))
+    return chosen
 
 
 def audit_model(
@@ -183,7 +198,7 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
 
 def _identity(plan: RunPlan, data: RunData) -> Any:
     """What findings depend on besides the run itself, as JSON gives it back (lists for tuples)."""
-    audits = describe(chosen_audits(plan.recipe.audits))
+    audits = describe(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings))
     return json.loads(json.dumps({"audits": audits, "test": data.test.digest(), "train": data.train.digest()}))
 
 

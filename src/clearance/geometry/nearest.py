@@ -6,6 +6,9 @@ from torch import Tensor
 
 def squared_distances(points: Tensor, others: Tensor) -> Tensor:
     """||p - o||^2 up to a constant for each p: shape (..., B, n), as ||o||^2 - 2 p.o."""
+    # Far from the origin both terms would be huge and their difference lost.
+    centre = others.flatten(0, -2).mean(dim=0)
+    points, others = points - centre, others - centre
     return others.square().sum(dim=-1).unsqueeze(-2) - 2 * points @ others.mT
 
 

@@ -92,7 +92,8 @@ def nc1(features: Tensor, labels: Tensor, classes: int) -> float:
     """
     cloud = class_scatter(features, labels, classes)
     _, sizes, directions = torch.linalg.svd(cloud.centred_means, full_matrices=False)
-    kept = sizes > sizes.max() * max(cloud.means.shape) * torch.finfo(torch.float64).eps
+    # Centring leaves rounding errors of the size of the means, which may lie far from the origin.
+    kept = sizes > cloud.means.norm() * max(cloud.means.shape) * torch.finfo(torch.float64).eps
     if not bool(kept.any()):
         return float("inf")
     deviations = (features.double() - cloud.means[labels]) @ directions[kept].T

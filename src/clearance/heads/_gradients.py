@@ -197,6 +197,8 @@ class FunctionalGradient(HeadGradient):
         self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor, weights: Tensor
     ) -> Tensor:
         logits = functional_call(self.architecture, parameters, (features,))
+        if self.masked:  # here too a gradient of 0 must not meet an infinite one
+            logits = torch.where(weights[:, None] > 0, logits, 0)
         if self.loss is None:
             losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
         else:

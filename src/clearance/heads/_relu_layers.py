@@ -5,6 +5,7 @@ layers are small: this is the inner loop of FOCA and of the audits.
 """
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +14,16 @@ WeightAndBias = tuple[Tensor, Tensor | None]
 
 
 def linear_layers(architecture: nn.Module) -> list[tuple[str, str | None]] | None:
-    """Names of (weight, bias) layer by layer, or None if this is not Linear (ReLU Linear)*."""
-    if isinstance(architecture, nn.Linear):
+    """Names of (weight, bias) layer by layer, or None if this is not Linear (ReLU Linear)*.
+
+    Exact types only: a subclass may compute something else, and a module or a tensor that is used twice
+    is listed once.
+    """
+    if not _each_parameter_once(architecture):
+        return None
+    if type(architecture) is nn.Linear:
         return [("weight", "bias" if architecture.bias is not None else None)]
-    if not isinstance(architecture, nn.Sequential):
+    if not _is_sequential(architecture) or len(list(architecture.children())) < len(architecture):
         return None
     names: list[tuple[str, str | None]] = []
     expects_linear = True
@@ -28,14 +35,27 @@ def linear_layers(architecture: nn.Module) -> list[tuple[str, str | None]] | Non
         elif expects_linear or type(module) is not nn.ReLU:
             return None
         expects_linear = not expects_linear
-    return names if names and not expects_linear else None
+    if expects_linear or set(dict(architecture.named_parameters())) != {n for pair in names for n in pair if n}:
+        return None
+    return names
+
+
+def _is_sequential(module: nn.Module) -> TypeGuard[nn.Sequential]:
+    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+
+
+def _each_parameter_once(architecture: nn.Module) -> bool:
+    named = dict(architecture.named_parameters(remove_duplicate=False))
+    return len(named) == len({id(value) for value in named.values()})
 
 
 def first_linear_weight(architecture: nn.Module) -> str | None:
     """Name of the weight that features meet first, or None where that is not a linear layer's."""
     prefix = ""
     module = architecture
-    while isinstance(module, nn.Sequential):
+    if not _each_parameter_once(architecture):
+        return None
+    while _is_sequential(module):
         children = [
             pair for pair in module.named_children() if not isinstance(pair[1], nn.Identity | nn.Dropout)
         ]
@@ -43,7 +63,8 @@ def first_linear_weight(architecture: nn.Module) -> str | None:
             return None
         name, module = children[0]
         prefix += f"{name}."
-    return f"{prefix}weight" if type(module) is nn.Linear else None
+    name = f"{prefix}weight"
+    return name if type(module) is nn.Linear and name in dict(architecture.named_parameters()) else None
 
 
 def apply_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -25,4 +25,6 @@ def feature_unit(features: Tensor) -> Tensor:
     >>> float((features / feature_unit(features)).square().sum(dim=1)[0])
     128.0
     """
-    return features.detach().square().mean().sqrt() * math.sqrt(features.shape[-1] / REFERENCE_WIDTH)
+    kept = features.detach()
+    kept = kept if kept.dtype.itemsize >= 4 else kept.float()  # the square of 256 is infinite in float16
+    return kept.square().mean().sqrt() * math.sqrt(features.shape[-1] / REFERENCE_WIDTH)

@@ -23,8 +23,8 @@ class HeadStack:
         head k reads ``features[k]``. It can be differentiated with respect to features.
 
     Raises:
-        ValueError: If a parameter is missing, its shape does not fit, or the head holds buffers (batch
-            normalisation): K heads cannot share running statistics.
+        ValueError: If a parameter is missing, its shape does not fit, the head has none, holds buffers
+            (batch normalisation: K heads cannot share running statistics), or runs one layer twice.
 
     >>> stack = HeadStack.initialised(nn.Linear(4, 3), count=5, generator=torch.Generator().manual_seed(0))
     >>> len(stack), stack(torch.zeros(2, 4)).shape
@@ -33,13 +33,17 @@ class HeadStack:
 
     def __init__(self, architecture: nn.Module, parameters: Mapping[str, Tensor]) -> None:
         _refuse_buffers(architecture)
+        _refuse_repeated_layers(architecture)
         shapes = {name: tuple(value.shape) for name, value in architecture.named_parameters()}
         if set(shapes) != set(parameters):
             raise ValueError(f"`parameters` must name {sorted(shapes)}; got {sorted(parameters)}.")
+        if not shapes:
+            raise ValueError(f"a head in a stack must have parameters; got {architecture}.")
+        count = len(next(iter(parameters.values())))
         for name, shape in shapes.items():
-            if tuple(parameters[name].shape[1:]) != shape:
+            if tuple(parameters[name].shape) != (count, *shape):
                 raise ValueError(
-                    f"parameter {name!r} must have shape (K, {', '.join(map(str, shape))}); "
+                    f"parameter {name!r} must have shape (K, {', '.join(map(str, shape))}) with K = {count}; "
                     f"got {tuple(parameters[name].shape)}."
                 )
         self.architecture = architecture
@@ -64,10 +68,10 @@ class HeadStack:
             for name, value in module.named_parameters(prefix, recurse=False):
                 stacked = value.detach().expand(count, *value.shape).clone()
                 if isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
-                    stacked = torch.zeros(stacked.shape, dtype=value.dtype)
+                    stacked = torch.zeros(stacked.shape, device="cpu")  # float32: the same draws in every dtype
                     if value.ndim > 1:
                         stacked.normal_(0.0, std, generator=generator)
-                    stacked = stacked.to(value.device)
+                    stacked = stacked.to(value)
                 drawn[name] = stacked
         return cls(architecture, drawn)
 
@@ -139,3 +143,14 @@ def _refuse_buffers(architecture: nn.Module) -> None:
             f"a head in a stack must not hold buffers; got {buffers}. Batch normalisation mixes samples and "
             "keeps running statistics, which K heads cannot share: use norm='none' or nn.LayerNorm."
         )
+
+
+def _refuse_repeated_layers(architecture: nn.Module) -> None:
+    layers = [m for m in architecture.modules() if next(m.parameters(recurse=False), None) is not None]
+    for layer in layers:
+        names = [n for n, m in architecture.named_modules(remove_duplicate=False) if m is layer]
+        if len(names) > 1:
+            raise ValueError(
+                f"a head in a stack must not hold one layer twice; got {type(layer).__name__} at {names}. "
+                "torch.func cannot stack it: give two layers the same weight instead."
+            )

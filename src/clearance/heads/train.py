@@ -84,7 +84,8 @@ def train_heads(
         training: Steps and their size.
         rows: Index (K, n) into a pool `features` (N, D) with `labels` (N,): head k trains on
             ``features[rows[k]]``. Heads are then taken in chunks that bound memory.
-        mask: Boolean (K, n): which samples count, for ragged sets. Every head needs one at least.
+        mask: Boolean (K, n): which samples count, for ragged sets. Every head needs one at least. What fills
+            the rest does not matter, as long as it is finite and its labels are classes.
         loss: (logits (m, C), labels (m,)) to a loss for each sample (m,); None is softmax cross-entropy,
             whose gradient is written out.
         generator: Draws the order of minibatches; needed where `training.batch_size` is below n. All

@@ -23,9 +23,10 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from clearance.records.derived import SummaryRow, derive
+from clearance.records.derived import derive
 from clearance.records.encoding import decode, encode
 from clearance.records.record import ExhibitRecord, Record, RunNote, settings
+from clearance.records.row import SummaryRow
 
 SCHEMA = 1
 FILE = "report.json"
@@ -67,12 +68,15 @@ class Report:
     @cached_property
     def summary(self) -> tuple[SummaryRow, ...]:
         """Every derived number, computed from the records (see `derive`)."""
-        return derive(self.records)
+        return derive(self.records, next(iter(self.methods), None))
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Names of the methods, in the order in which they first appear; the first is the baseline."""
-        named = [record.method for record in self.records] + [note.method for note in self.runs]
+        """Names of the methods in the order of the runs, then of the records; the first is the baseline.
+
+        Runs come first, so that a baseline whose first run left no measurement is still the baseline.
+        """
+        named = [note.method for note in self.runs] + [record.method for record in self.records]
         return tuple(dict.fromkeys(named))
 
     def to_json(self) -> str:

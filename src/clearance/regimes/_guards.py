@@ -47,9 +47,8 @@ def bound_rows(weight: Tensor, max_norm: float) -> None:
     tensor([[0.6000, 0.8000],
             [0.3000, 0.4000]])
     """
-    rows = weight.flatten(1)
-    norms = rows.norm(dim=1, keepdim=True)
-    rows.mul_((max_norm / norms.clamp(min=max_norm)))
+    norms = weight.flatten(1).norm(dim=1).view(-1, *[1] * (weight.ndim - 1))
+    weight.mul_(max_norm / norms.clamp(min=max_norm))  # not its flat view, which channels_last makes a copy
 
 
 def collapse_reason(model: Classifier, data: ImageSet) -> str | None:

@@ -133,7 +133,7 @@ def fit(
         if run_dir is None:
             return _run(session, None, checkpoint_every, on_step)
         prints = {
-            "model": repr(model),
+            "model": describe(model),
             "first_weights": digest(model.state_dict().items()),
             "regime": describe(regime),
             "first_objective": digest(regime.objective.state_dict().items()),

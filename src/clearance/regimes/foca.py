@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clearance._checks import check_count
 from clearance.data.image_set import ImageSet
+from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack
 from clearance.heads.train import HeadTraining
 from clearance.heads.weak import GradientHeads, WeakHeads
@@ -48,7 +49,8 @@ class FOCA(Regime):
         final_head: How ``finish`` trains the head that the model keeps, on all training images.
 
     Batch normalisation in the extractor normalises a head's batch by that batch and leaves the running
-    statistics alone. A weak head that diverges is left out of its steps and counted.
+    statistics alone. A weak head that diverges is left out of its steps and counted. The unit of the first
+    features drawn is the least one in which any weak head reads features (see GradientHeads).
 
     >>> FOCA(per_class=1).reuse
     1
@@ -103,6 +105,7 @@ class FOCATraining(Training):
         self.draws = ClassBalancedDraws(data.labels, data.class_count)
         self.steps = self.drawn_heads = self.diverged_heads = 0
         self.heads: HeadStack | None = None
+        self.first_unit: Tensor | None = None
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
         """Draw heads where it is time, then move the extractor on (images, labels) with them fixed."""
@@ -139,6 +142,7 @@ class FOCATraining(Training):
             "drawn_heads": self.drawn_heads,
             "diverged_heads": self.diverged_heads,
             "heads": heads,
+            "first_unit": self.first_unit,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -146,6 +150,8 @@ class FOCATraining(Training):
         self.steps, self.drawn_heads = state["steps"], state["drawn_heads"]
         self.diverged_heads = state["diverged_heads"]
         device = next(self.model.parameters()).device
+        if state["first_unit"] is not None:
+            self.first_unit = state["first_unit"].to(device)
         if state["heads"] is not None:
             heads = {name: value.to(device) for name, value in state["heads"].items()}
             self.heads = HeadStack(self.model.head, heads)
@@ -153,8 +159,10 @@ class FOCATraining(Training):
     def _draw_heads(self) -> HeadStack | None:
         for _ in range(1 + self.REDRAWS):
             features, labels = self._head_batch()
+            if self.first_unit is None:
+                self.first_unit = feature_unit(features)
             trained = self.regime.weak_heads.draw(
-                self.model.head, features, labels, self.generators["head_init"]
+                self.model.head, features, labels, self.generators["head_init"], self.first_unit
             )
             self.drawn_heads += len(trained.stack)
             self.diverged_heads += int(trained.diverged.sum())

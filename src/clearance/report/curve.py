@@ -7,8 +7,8 @@ seed), made afresh from the measurements whenever a page is built.
 from dataclasses import replace
 from typing import Any
 
-from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
+from clearance.records.row import SummaryRow
 from clearance.records.store import Report
 from clearance.report.findings import FEW, Findings, datasets
 from clearance.report.names import PIXELS

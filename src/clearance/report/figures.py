@@ -194,7 +194,8 @@ def _partial_data_axes(axes: Axes, samples: Sequence[float], drawn: Sequence[flo
     legend(axes)
 
 
-def _legend(axes: Axes) -> None:
+def legend(axes: Axes) -> None:
+    """The names of what has one; a dollar sign in a name is a dollar sign."""
     if not axes.get_legend_handles_labels()[0]:
         return
     box = axes.legend(frameon=False, fontsize=9.5, labelcolor=INK)

@@ -44,8 +44,7 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
     ),
     ("co_adaptation", "diverged_heads"): Entry(
         "Rebuilt last layers that gave no answer",
-        "How many of the rebuilt last layers ran out of numbers while they were trained. They count as "
-        "guessing.",
+        "How many of the rebuilt last layers broke down while they were trained. They count as guessing.",
         "Zero is right. Anything else makes the error above higher than it needs to be.",
         "It is a matter of how they were trained, not of the network alone.",
     ),

@@ -110,7 +110,7 @@ def _images(columns: Columns) -> Figure:
         pixels = np.asarray(image, dtype=float)
         channels_first = pixels.ndim == 3 and pixels.shape[0] in (1, 3)
         pixels = np.moveaxis(pixels, 0, -1) if channels_first else pixels
-        axes.imshow(pixels.squeeze(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     for axes in figure.axes:
         axes.set_axis_off()
     return figure

@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from clearance.records.derived import SummaryRow
+from clearance.records.row import SummaryRow
 from clearance.report.findings import Findings
 from clearance.report.glossary import title
 from clearance.report.names import PIXELS, head_name
 
-DIRECTIONS = {"lower": "lower is better", "higher": "higher is better", "neither": "–"}
+DIRECTIONS = {
+    "lower": "lower is better",
+    "higher": "higher is better",
+    "neither": "no better direction",
+}
 AUDITS = {
     "accuracy": "As trained",
     "co_adaptation": "With rebuilt last layers",

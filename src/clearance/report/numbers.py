@@ -81,4 +81,4 @@ def _digits(value: float, count: int) -> str:
 
 
 def _minus(text: str) -> str:
-    return text.replace("-", "−", 1) if text.startswith("-") else text
+    return text.replace("-", "−")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from clearance.records.derived import SummaryRow
+from clearance.records.row import SummaryRow
 from clearance.records.store import Report
 from clearance.report.findings import Findings, datasets
 from clearance.report.numbers import printed

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from clearance.records.derived import SummaryRow
-from clearance.report.findings import Findings, told
+from clearance.records.row import SummaryRow
+from clearance.report.findings import FEW, Findings, told
 from clearance.report.names import head_name, listed, strong
 from clearance.report.numbers import data
 
@@ -20,6 +20,10 @@ WHAT_WE_DID = (
     "Lower is better."
 )
 WHAT_WE_DID_ONCE = WHAT_WE_DID.replace("each trained network", "the trained network")
+NOT_SAID_ONCE = (
+    "What this does not say: how good the network is in use (there it keeps its own last layers), or whether "
+    "it can learn classes it has never seen."
+)
 NOT_SAID = (
     "What this does not say: that a network is better in use (there it keeps its own last layers; see the "
     "table), or that it can learn classes it has never seen."
@@ -34,7 +38,7 @@ class Verdict:
     paragraph: Markup
     also: Markup
     failures: tuple[Markup, ...]
-    foot: str
+    foot: Markup
 
 
 def verdict(findings: Findings) -> Verdict:
@@ -50,7 +54,7 @@ def verdict(findings: Findings) -> Verdict:
         paragraph=_paragraph(findings, few),
         also=Markup(" ").join([*_rivals(findings), *_other_heads(findings)]) if few else Markup(""),
         failures=_failures(findings),
-        foot=NOT_SAID if few else "",
+        foot=escape((NOT_SAID if len(findings.methods) > 1 else NOT_SAID_ONCE) if few else ""),
     )
 
 
@@ -163,26 +167,30 @@ def _paragraph(findings: Findings, few: bool) -> Markup:
         return did
     text = did + Markup(" Measured on {} test images").format(data(findings.images, "count"))
     if findings.seeds == 1:
-        return text + Markup(", with a single training run (one seed) per method." if several else ".")
+        once = Markup(", with a single training run (one seed) per method.")
+        return text + (once if several else Markup("."))
     seeds = data(findings.seeds, "count")
     text += Markup(", with {} training runs (seeds) {}").format(seeds, "per method" if several else "of it")
     return text + Markup("; the small numbers are 95 % intervals over the runs.")
 
 
 def _failures(findings: Findings) -> tuple[Markup, ...]:
-    """Runs that did not end as asked, one line per method and status."""
-    lines = [
-        Markup("{}, seed {}: {}").format(strong(note.method), note.seed, note.status)
-        for note in findings.failures
-    ]
-    for row in findings.report.summary:
-        bad_heads = row.name == "diverged_heads" and row.kind == "mean" and row.value > 0
-        if bad_heads and row.context.get("head") == findings.head and row.dataset == findings.dataset:
-            text = Markup(
-                "{}: of {} last layers rebuilt from {} images, {} gave no answer; they count as guessing."
-            )
-            few = data(row.context.get("samples"), "count")  # type: ignore[arg-type]
-            lines.append(text.format(strong(row.method), data(row.n, "count"), few, data(row.value, "count")))
+    """What went wrong, one line per method: runs, rebuilt last layers, seeds that only one method has."""
+    runs: dict[str, list[str]] = defaultdict(list)
+    for note in findings.failures:
+        runs[note.method].append(f"seed {note.seed} {note.status}")
+    lines = [Markup("{}: {}.").format(strong(name), "; ".join(ends)) for name, ends in runs.items()]
+    wanted = {"head": findings.head, "samples": findings.fewest}
+    for row in findings.rows("mean", FEW, "diverged_heads", **wanted):
+        if row.value > 0:
+            text = Markup("{}: of {} last layers rebuilt from {}, {} gave no answer; they count as guessing.")
+            counts = (data(row.n, "count"), findings.few, data(row.value, "count"))
+            lines.append(text.format(strong(row.method), *counts))
+    for row in findings.rows("difference", FEW, "error", **wanted):
+        if row.dropped:
+            text = Markup("{} and {} are compared over the {} seeds that both have.")
+            names = (strong(row.method), strong(str(row.against)))
+            lines.append(text.format(*names, data(row.seeds, "count")))
     return tuple(lines)
 
 

@@ -84,7 +84,7 @@ class RunDirectory:
             on_wait: Called once, with a sentence, before waiting; by default it logs a warning.
 
         Returns:
-            The run; to be closed, best by ``with``. One process dies: its lock is gone with it.
+            The run; to be closed, best by ``with``. A process that dies lets go of it too.
 
         Raises:
             ValueError: The directory belongs to another fingerprint (the message names what differs) or to no

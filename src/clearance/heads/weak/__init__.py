@@ -13,9 +13,14 @@ class WeakHeads(Protocol):
     """What FOCA asks of a way to draw heads."""
 
     def draw(
-        self, architecture: nn.Module, features: Tensor, labels: Tensor, generator: torch.Generator
+        self,
+        architecture: nn.Module,
+        features: Tensor,
+        labels: Tensor,
+        generator: torch.Generator,
+        least_unit: Tensor | None = None,
     ) -> TrainedHeads:
-        """K heads for features (K, n, D) and labels (K, n), reading raw features."""
+        """K heads for features (K, n, D) and labels (K, n); what returns reads raw features."""
         ...
 
 

@@ -16,12 +16,16 @@ class GradientHeads:
     r"""Heads trained from fresh random weights on a small batch of frozen features.
 
     theta_b = argmin_theta  mean_{i in b} loss(C_theta(f_i / s), t_i) + (w / 2) ||theta||^2,
-    approached by `training.steps` full-batch steps, where s is the root mean square of the features in b.
+    approached by `training.steps` full-batch steps, with s = max(unit of the features in b, least unit).
 
     Source: Sato et al. (2019), Eq. 4 and Algorithm 1, line 5. The paper writes the penalty as
     lambda ||theta||^2 beside a mean (Eq. 4) or a sum (Algorithm 1); w here is torch's weight decay, so
-    w = 2 lambda of Eq. 4. Dividing by s makes step and penalty follow the scale of the features: features
-    times c, with c in the next layer, are the same model and get the same heads.
+    w = 2 lambda of Eq. 4.
+
+    Dividing by s makes step and penalty follow the scale of the features: features times c, with c in the
+    next layer, are the same model and get the same heads. The least unit, which FOCA takes from the features
+    it starts with, is what keeps features alive: shrinking below it makes heads less sure, so the loss
+    pushes back. Without it a confident, wrong head shrinks the features, nothing answers, and they vanish.
 
     Args:
         training: Steps, step size, momentum and penalty. The paper takes 32 steps on CIFAR-10 and leaves
@@ -48,7 +52,12 @@ class GradientHeads:
         check_positive("init_std", self.init_std)
 
     def draw(
-        self, architecture: nn.Module, features: Tensor, labels: Tensor, generator: torch.Generator
+        self,
+        architecture: nn.Module,
+        features: Tensor,
+        labels: Tensor,
+        generator: torch.Generator,
+        least_unit: Tensor | None = None,
     ) -> TrainedHeads:
         """K heads, one for each batch of features.
 
@@ -57,9 +66,12 @@ class GradientHeads:
             features: (K, n, D); head k is trained on ``features[k]``.
             labels: (K, n).
             generator: Draws the fresh weights.
+            least_unit: Features are never divided by less, 0-dim.
         """
         stack = HeadStack.initialised(architecture, len(features), generator, self.init_std)
-        return train_on_unit_scale(stack, features, labels, self.training, loss=self.loss)
+        return train_on_unit_scale(
+            stack, features, labels, self.training, loss=self.loss, least_unit=least_unit
+        )
 
 
 def train_on_unit_scale(
@@ -70,12 +82,15 @@ def train_on_unit_scale(
     *,
     loss: SampleLoss | None = None,
     generator: torch.Generator | None = None,
+    least_unit: Tensor | None = None,
 ) -> TrainedHeads:
-    """Train heads on features divided by their root mean square; what returns reads raw features.
+    """Train heads on features divided by their unit; what returns reads raw features.
 
     Heads whose first layer is not linear cannot absorb the scale and are trained on features as they are.
     """
     scale = feature_unit(features)
+    if least_unit is not None:
+        scale = torch.maximum(scale, least_unit)
     if stack.absorbing_scale(scale) is None or not bool(scale > 0):
         return train_heads(stack, features, labels, training, loss=loss, generator=generator)
     trained = train_heads(stack, features / scale, labels, training, loss=loss, generator=generator)

@@ -1,0 +1,81 @@
+"""``clearance search``: choose learning rates on a split of the training set, the same search for every method."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from clearance.experiments.search import Trial
+
+
+@dataclass(frozen=True)
+class SearchCommand:
+    """Choose each method's learning rate (and FOCA's images per class) on a quarter of the training set.
+
+    Five learning rates a factor 2 apart around the recipe's, one more where the best is at an edge. The test
+    set is not read. The table shows the choice by the error of heads retrained from one image of each class,
+    and beside it the choice by the error of the model's own head.
+
+    Args:
+        methods: Names separated by commas (default: plain,dropout,batchnorm,foca).
+        dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
+        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        seeds: Runs of each candidate.
+        epochs: Passes over the training images.
+        recipe: A YAML file with any of these settings, and more.
+        jobs: Runs at a time, each a process with one thread (default: one per core).
+        out: Where runs and search.json are kept.
+    """
+
+    methods: str = "plain,dropout,batchnorm,foca"
+    dataset: str | None = None
+    root: str | None = None
+    seeds: int = 2
+    epochs: int | None = None
+    recipe: Path | None = None
+    jobs: int | None = None
+    out: Path = Path("clearance-search")
+
+    def run(self) -> None:
+        """Search."""
+        from rich.console import Console
+
+        from clearance.cli._options import chosen_recipe, split_names
+        from clearance.cli._progress import listening
+        from clearance.experiments.search import search
+
+        console = Console()
+        recipe = chosen_recipe(
+            self.recipe,
+            self.dataset,
+            split_names(self.methods),
+            root=self.root,
+            seeds=self.seeds,
+            epochs=self.epochs,
+        )
+        jobs = self.jobs or len(os.sched_getaffinity(0))
+        with listening(console) as listener:
+            trials = search(recipe, self.out / "runs", jobs, listener)
+        (self.out / "search.json").write_text(json.dumps([asdict(t) for t in trials], indent=1) + "\n", "utf-8")
+        console.print(_table(trials, list(recipe.methods)))
+        console.print(f"Trials: {self.out / 'search.json'}", highlight=False, soft_wrap=True)
+
+
+def _table(trials: "list[Trial]", methods: list[str]) -> "Table":
+    from rich.table import Table
+
+    from clearance.experiments.search import CRITERIA, best
+
+    table = Table("method", "chosen by", "lr", "per class", "one-image error", "own error", box=None)
+    for method in methods:
+        for criterion in CRITERIA:
+            chosen = best(trials, method, criterion)
+            errors = (f"{100 * chosen.one_image_error:.2f} %", f"{100 * chosen.own_error:.2f} %")
+            table.add_row(
+                method, criterion.replace("_", " "), f"{chosen.lr:g}", str(chosen.per_class), *errors
+            )
+    return table

@@ -1,0 +1,283 @@
+"""train_heads moves each head exactly as torch.optim.SGD moves it alone (float64, 1e-10)."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from clearance.heads import MLP, HeadStack, HeadTraining, train
+from clearance.heads._gradients import DenseGradient, FunctionalGradient, GramGradient
+from clearance.heads.train import train_heads
+
+SETTINGS = {
+    "plain": (0.0, False, 0.0),
+    "decay": (0.0, False, 0.2),
+    "momentum": (0.9, False, 0.0),
+    "momentum, decay": (0.9, False, 0.2),
+    "nesterov": (0.9, True, 0.0),
+    "nesterov, decay": (0.9, True, 0.2),
+    "nesterov without momentum": (0.0, True, 0.2),
+}
+
+
+@pytest.fixture(params=list(SETTINGS))
+def training(request):
+    momentum, nesterov, weight_decay = SETTINGS[request.param]
+    return HeadTraining(steps=5, lr=0.1, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay)
+
+
+CARRIED = HeadTraining(steps=5, lr=0.1, momentum=0.8, nesterov=True, weight_decay=0.05)
+
+
+def squared(logits, labels):
+    return (logits - torch.eye(logits.shape[-1], dtype=logits.dtype)[labels]).square().sum(dim=-1)
+
+
+def hinge(logits, labels):
+    """Zero gradient on a part of the space, unlike the smooth losses."""
+    true = logits.gather(-1, labels[:, None])
+    return (1 + logits - true).clamp(min=0).sum(dim=-1)
+
+
+@pytest.fixture
+def path_taken(monkeypatch):
+    """Which of the three gradients train_heads chose, call by call."""
+    taken = []
+    choose = train._gradient_for
+
+    def spy(*args):
+        gradient = choose(*args)
+        taken.append(type(gradient))
+        return gradient
+
+    monkeypatch.setattr(train, "_gradient_for", spy)
+    return taken
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own features", "shared features"])
+@pytest.mark.parametrize(
+    ("n", "D", "path"), [(8, 6, DenseGradient), (4, 12, GramGradient)], ids=["dense", "gram"]
+)
+def test_full_batch_equals_modules(
+    linear_relu, training, n, D, path, own, fresh, cloud, loop_of_modules, path_taken, assert_same_heads
+):
+    features, labels = cloud(3 if own else None, n, D)
+    stack = fresh(linear_relu(D, 3))
+    found = train_heads(stack, features, labels, training)
+    assert path_taken == [path]
+    assert_same_heads(found.stack.parameters, loop_of_modules(stack, features, labels, training))
+    assert not found.diverged.any()
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own features", "shared features"])
+def test_minibatches_equal_modules(
+    linear_relu, training, own, fresh, cloud, loop_of_modules, path_taken, assert_same_heads
+):
+    """8 samples in batches of 3: epochs of 3, 3 and 2, and a last epoch that is cut short."""
+    features, labels = cloud(3 if own else None, 8, 20)
+    stack = fresh(linear_relu(20, 3))
+    training = dataclasses.replace(training, batch_size=3, steps=8)
+    found = train_heads(stack, features, labels, training, generator=torch.Generator().manual_seed(3))
+    expected = loop_of_modules(stack, features, labels, training, generator=torch.Generator().manual_seed(3))
+    assert path_taken == [DenseGradient]
+    assert_same_heads(found.stack.parameters, expected)
+
+
+@pytest.mark.parametrize("batch_size", [None, 3])
+@pytest.mark.parametrize("own", [True, False], ids=["own features", "shared features"])
+def test_any_other_head_equals_modules(
+    other_head, batch_size, own, fresh, cloud, loop_of_modules, path_taken, assert_same_heads
+):
+    """D = C, so that heads which keep the width are classifiers too; 2n <= D, where Gram space would tempt."""
+    features, labels = cloud(2 if own else None, 4, 9, C=9)
+    stack = fresh(other_head(9, 9), count=2)
+    training = dataclasses.replace(CARRIED, batch_size=batch_size)
+    found = train_heads(stack, features, labels, training, generator=torch.Generator().manual_seed(3))
+    expected = loop_of_modules(stack, features, labels, training, generator=torch.Generator().manual_seed(3))
+    assert path_taken == [FunctionalGradient]
+    assert_same_heads(found.stack.parameters, expected)
+
+
+@pytest.mark.parametrize("loss", [squared, hinge])
+@pytest.mark.parametrize(("batch_size", "D"), [(None, 20), (3, 6)], ids=["gram", "minibatches"])
+def test_another_loss_equals_modules(
+    any_head, loss, batch_size, D, fresh, cloud, loop_of_modules, assert_same_heads
+):
+    features, labels = cloud(2, 8, D, C=D)
+    stack = fresh(any_head(D, D), count=2, std=0.1)
+    training = HeadTraining(steps=4, lr=0.005, momentum=0.9, weight_decay=0.1, batch_size=batch_size)
+    found = train_heads(
+        stack, features, labels, training, loss=loss, generator=torch.Generator().manual_seed(3)
+    )
+    expected = loop_of_modules(
+        stack, features, labels, training, loss=loss, generator=torch.Generator().manual_seed(3)
+    )
+    assert_same_heads(found.stack.parameters, expected)
+
+
+@pytest.mark.parametrize(("n", "D", "path"), [(3, 6, GramGradient), (3, 5, DenseGradient), (4, 6, DenseGradient)])
+def test_gram_space_begins_where_features_are_twice_as_wide(n, D, path, fresh, cloud, path_taken):
+    train_heads(fresh(nn.Linear(D, 3)), *cloud(3, n, D), CARRIED)
+    assert path_taken == [path]
+
+
+def test_gram_space_serves_a_batch_size_that_takes_all(fresh, cloud, path_taken):
+    training = dataclasses.replace(CARRIED, batch_size=4)
+    train_heads(fresh(nn.Linear(12, 3)), *cloud(3, 4, 12), training)
+    assert path_taken == [GramGradient]
+
+
+@pytest.mark.parametrize("other", [DenseGradient, FunctionalGradient])
+def test_the_three_paths_agree(linear_relu, other, fresh, cloud, monkeypatch, assert_same_heads):
+    features, labels = cloud(3, 4, 12)
+    stack = fresh(linear_relu(12, 3))
+    training = dataclasses.replace(CARRIED, steps=40)
+    gram = train_heads(stack, features, labels, training)
+
+    def elsewhere(heads, layers, *data):
+        return other(heads, layers, *data) if other is DenseGradient else other(heads, *data)
+
+    monkeypatch.setattr(train, "GramGradient", elsewhere)
+    assert_same_heads(gram.stack.parameters, train_heads(stack, features, labels, training).stack.parameters)
+
+
+def test_labels_of_all_heads_or_of_each(fresh, cloud, assert_same_heads):
+    features, labels = cloud(None, 8, 6)
+    stack = fresh(nn.Linear(6, 3))
+    shared = train_heads(stack, features, labels, CARRIED).stack.parameters
+    for other_features in (features, features.expand(3, 8, 6)):
+        each = train_heads(stack, other_features, labels.expand(3, 8), CARRIED).stack.parameters
+        assert_same_heads(each, shared, 1e-13)
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+@pytest.mark.parametrize("norm", [False, True], ids=["gram or dense", "torch.func"])
+def test_rows_into_a_pool_equal_gathered_sets(
+    norm, batch_size, at_once, fresh, cloud, loop_of_modules, monkeypatch, assert_same_heads
+):
+    """Five heads in chunks of every size; ragged by a mask, which must follow its head into the chunk."""
+    pool, labels = cloud(None, 30, 14, C=14)
+    rows = torch.randint(30, (5, 6), generator=torch.Generator().manual_seed(4))
+    mask = torch.rand(5, 6, generator=torch.Generator().manual_seed(5)) < 0.7
+    mask[:, 2] = True
+    head = nn.Sequential(nn.LayerNorm(14) if norm else nn.Identity(), MLP((14, 6, 14)))
+    stack = fresh(head.double() if norm else head[1].double(), count=5, std=0.2)
+    monkeypatch.setattr(train, "_heads_at_once", lambda rows, features: at_once)
+    training = HeadTraining(steps=3, lr=0.1, momentum=0.9, weight_decay=0.1, batch_size=batch_size)
+    draws = [torch.Generator().manual_seed(3) for _ in range(2)]
+    found = train_heads(stack, pool, labels, training, rows=rows, mask=mask, generator=draws[0])
+    expected = loop_of_modules(stack, pool[rows], labels[rows], training, mask=mask, generator=draws[1])
+    assert_same_heads(found.stack.parameters, expected)
+    assert found.diverged.shape == (5,)
+
+
+@pytest.mark.parametrize(("n", "D", "most"), [(10, 100, 1000), (7, 33, 5000), (100, 100, 50)])
+def test_a_chunk_gathers_no_more_than_its_bound(n, D, most):
+    heads = train._heads_at_once(torch.zeros(3, n, dtype=torch.long), torch.zeros(5, D), elements=most)
+    assert heads == 1 or heads * n * D <= most < (heads + 1) * n * D
+
+
+def test_no_step_leaves_heads_as_they_were(linear_relu, fresh, cloud, assert_same_heads):
+    for n, D in ((8, 6), (4, 12)):
+        stack = fresh(linear_relu(D, 3))
+        found = train_heads(stack, *cloud(3, n, D), HeadTraining(steps=0))
+        assert_same_heads(found.stack.parameters, stack.parameters, 0.0)
+
+
+def test_nothing_given_is_changed(any_head, fresh, cloud):
+    for n in (4, 10):
+        features, labels = cloud(3, n, 9, C=9)
+        stack = fresh(any_head(9, 9))
+        before = {name: value.clone() for name, value in stack.parameters.items()}
+        own = {name: value.clone() for name, value in stack.architecture.named_parameters()}
+        given = features.clone(), labels.clone()
+        train_heads(stack, features, labels, CARRIED)
+        assert all(torch.equal(stack.parameters[name], value) for name, value in before.items())
+        assert all(torch.equal(p, own[name]) for name, p in stack.architecture.named_parameters())
+        assert torch.equal(features, given[0])
+        assert torch.equal(labels, given[1])
+
+
+def test_the_callers_random_numbers_are_untouched(fresh, cloud):
+    stack = fresh(nn.Linear(6, 3))
+    before = torch.get_rng_state()
+    training = HeadTraining(steps=4, batch_size=3)
+    train_heads(stack, *cloud(3, 8, 6), training, generator=torch.Generator())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(("n", "D"), [(8, 6), (4, 12)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_3_5_8_heads_read_half_precision_features_in_float32(n, D, dtype, cloud, assert_same_heads):
+    features, labels = cloud(3, n, D)
+    features = features.to(dtype)
+    for architecture in (MLP((D, 5, 3)), nn.Sequential(nn.Linear(D, 5), nn.Tanh(), nn.Linear(5, 3))):
+        stack = HeadStack.initialised(architecture, 3, torch.Generator().manual_seed(0))
+        found = train_heads(stack, features, labels, CARRIED).stack.parameters
+        assert {value.dtype for value in found.values()} == {torch.float32}
+        assert_same_heads(found, train_heads(stack, features.float(), labels, CARRIED).stack.parameters, 0.0)
+
+
+@pytest.mark.parametrize(("n", "D"), [(8, 6), (4, 12)])
+def test_float32_follows_float64(linear_relu, n, D, fresh, cloud, assert_same_heads):
+    features, labels = cloud(3, n, D)
+    stack = fresh(linear_relu(D, 3))
+    exact = train_heads(stack, features, labels, CARRIED).stack.parameters
+    found = train_heads(stack, features.float(), labels, CARRIED).stack.parameters
+    assert {value.dtype for value in found.values()} == {torch.float32}
+    assert_same_heads({name: value.double() for name, value in found.items()}, exact, 1e-5)
+
+
+def test_minibatches_need_a_generator(fresh, cloud):
+    with pytest.raises(ValueError, match="`generator` is needed, because batch_size 3 is below the 8 samples"):
+        train_heads(fresh(nn.Linear(6, 3)), *cloud(3, 8, 6), HeadTraining(batch_size=3))
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "rows", "mask"),
+    [
+        ((2, 8, 6), (2, 8), None, None),
+        ((8, 6), (7,), None, None),
+        ((3, 8, 6), (2, 8), None, None),
+        ((6,), (6,), None, None),
+        ((3, 8, 6), (3, 8), None, (3, 7)),
+        ((8, 6), (8,), None, (8,)),
+        ((8, 6), (8,), (2, 4), None),
+        ((8, 6), (3, 8), (3, 4), None),
+        ((3, 8, 6), (3, 8), (3, 4), None),
+        ((8, 6), (8,), (3, 4), (3, 8)),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(features, labels, rows, mask, fresh):
+    with pytest.raises(ValueError, match="must be .*; got "):
+        train_heads(
+            fresh(nn.Linear(6, 3)),
+            torch.zeros(features, dtype=torch.float64),
+            torch.zeros(labels, dtype=torch.long),
+            HeadTraining(steps=1),
+            rows=None if rows is None else torch.zeros(rows, dtype=torch.long),
+            mask=None if mask is None else torch.ones(mask, dtype=torch.bool),
+        )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"steps": -1},
+        {"steps": 1.5},
+        {"lr": 0.0},
+        {"lr": float("nan")},
+        {"lr": float("inf")},
+        {"momentum": 1.0},
+        {"momentum": -0.1},
+        {"weight_decay": -1e-3},
+        {"weight_decay": float("nan")},
+        {"batch_size": 0},
+    ],
+)
+def test_settings_out_of_range_are_refused(settings):
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"`{name}` must .*; got "):
+        HeadTraining(**settings)

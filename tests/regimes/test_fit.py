@@ -1,0 +1,279 @@
+"""The loop: batch order, schedule, bounds, history and seeds."""
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearance.data import Augmentation, ImageSet
+from clearance.heads import MLP
+from clearance.heads.train import HeadTraining
+from clearance.heads.weak import GradientHeads
+from clearance.models import Classifier, small_cnn
+from clearance.objectives import CrossEntropyLoss, Objective
+from clearance.regimes import FOCA, EndToEnd, fit
+from clearance.regimes._guards import bound_rows
+from clearance.tensors import LossTerms
+
+PLAIN = partial(torch.optim.SGD, lr=0.1)
+
+
+class Recorder(Objective):
+    """Cross-entropy that notes which images it saw and what it returned."""
+
+    layers = ("input",)
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+        self.losses = []
+
+    def forward(self, outputs, labels):
+        loss = F.cross_entropy(outputs.logits, labels)
+        self.batches.append((outputs.activations["input"][:, 0, 0, 0].detach() * 100).round().int().tolist())
+        self.losses.append(float(loss.detach()))
+        return LossTerms({"cross_entropy": loss})
+
+
+def numbered(count):
+    """Images that carry their number in every pixel."""
+    images = (torch.arange(count) / 100).view(-1, 1, 1, 1).expand(-1, 1, 2, 2).clone()
+    return ImageSet(images, torch.arange(count) % 2, ("a", "b"))
+
+
+def tiny(seed=0, dropout=0.0):
+    torch.manual_seed(seed)
+    return Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 4)), MLP((4, 3, 2), dropout=dropout))
+
+
+def batches_of(count, batch_size, epochs=2, seed=0, **settings):
+    objective = Recorder()
+    regime = settings.pop("regime", EndToEnd)(objective)
+    result = fit(
+        settings.pop("model", tiny()), regime, numbered(count), epochs=epochs, batch_size=batch_size, seed=seed,
+        **settings,
+    )  # fmt: skip
+    return objective.batches, result
+
+
+@pytest.mark.parametrize(
+    ("count", "batch_size", "sizes"),
+    [(12, 4, [4, 4, 4]), (10, 4, [4, 4, 2]), (9, 4, [4, 4]), (3, 1, [1, 1, 1]), (5, 99, [5]), (2, 2, [2])],
+)
+def test_an_epoch_is_a_permutation_without_a_lone_last_image(count, batch_size, sizes):
+    batches, result = batches_of(count, batch_size, epochs=3)
+    assert [len(batch) for batch in batches] == sizes * 3
+    assert result.status.step == 3 * len(sizes)
+    for epoch in range(3):
+        seen = sum(batches[epoch * len(sizes) : (epoch + 1) * len(sizes)], [])
+        assert len(set(seen)) == len(seen) == sum(sizes)
+        assert set(seen) <= set(range(count))
+
+
+def test_epochs_differ_and_leave_out_different_images():
+    batches, _ = batches_of(9, 4, epochs=12)
+    left = {(set(range(9)) - set(batches[e] + batches[e + 1])).pop() for e in range(0, 24, 2)}
+    assert len(left) > 3
+    assert batches[:2] != batches[2:4]
+
+
+def test_the_order_depends_on_the_seed_alone():
+    torch.manual_seed(0)
+    expected, _ = batches_of(11, 4)
+    torch.manual_seed(1)  # the caller's own generator plays no part
+    for settings in (
+        {"optimizer": partial(torch.optim.Adam, lr=0.3)},
+        {"model": tiny(5)},
+        {"clip_norm": 0.1},
+        {"regime": lambda objective: EndToEnd(objective, head_noise=0.3)},
+        {"regime": lambda objective: FOCA(objective, per_class=2)},
+        {"model": tiny(dropout=0.5)},
+    ):
+        assert batches_of(11, 4, **settings)[0] == expected
+    assert batches_of(11, 4, epochs=1)[0] == expected[:3]
+    assert batches_of(11, 4, seed=1)[0] != expected
+
+
+def test_a_set_with_too_few_images_for_a_step_is_refused():
+    with pytest.raises(ValueError, match="`train` must hold at least 2 images; got 1"):
+        fit(tiny(), EndToEnd(), numbered(12).subset(torch.tensor([3])), epochs=1)
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch_size", "checkpoint_every", "clip_norm", "max_norm"])
+def test_settings_out_of_range_are_refused(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be"):
+        fit(tiny(), EndToEnd(), numbered(4), **({"epochs": 1} | {name: 0}))
+
+
+def test_the_schedule_is_stepped_once_an_epoch_after_it(data, make_model):
+    model, ends = make_model(), []
+    result = fit(
+        model,
+        EndToEnd(),
+        data,
+        epochs=4,
+        batch_size=5,
+        optimizer=partial(torch.optim.SGD, lr=0.1),
+        schedule=lambda o: torch.optim.lr_scheduler.LambdaLR(o, [1.0, 0.5, 0.0, 0.0, 9.0].__getitem__),
+        on_step=lambda progress: ends.append(copy.deepcopy(model.state_dict())),
+    )
+    assert [row["lr"] for row in result.history] == [0.1, 0.05, 0.0, 0.0]
+    weight = [end["head.0.weight"] for end in ends]
+    assert not torch.equal(weight[8], weight[9])  # epoch 2 still moves
+    assert all(torch.equal(weight[9], later) for later in weight[10:])
+
+
+def test_clip_norm_bounds_the_whole_gradient_and_keeps_its_direction(data, make_model):
+    def moved(bound):
+        model = make_model()
+        before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+        fit(model, EndToEnd(), data, epochs=1, batch_size=24, optimizer=PLAIN, clip_norm=bound)
+        return (before - nn.utils.parameters_to_vector(model.parameters()).detach()) / 0.1
+
+    free = moved(None)
+    size = float(free.norm())
+    assert size > 0.01
+    torch.testing.assert_close(moved(size / 4), free / 4, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(moved(size * 2), free, rtol=1e-6, atol=1e-7)
+
+
+def test_clip_norm_comes_before_momentum(data, make_model):
+    model = make_model()
+    sizes = []
+    last = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+
+    def note(progress):
+        nonlocal last
+        now = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+        sizes.append(float((now - last).norm()))
+        last = now
+
+    fit(model, EndToEnd(), data, epochs=2, batch_size=24, clip_norm=1e-3, on_step=note,
+        optimizer=partial(torch.optim.SGD, lr=1.0, momentum=0.9))  # fmt: skip
+    assert sizes == pytest.approx([1e-3, 1.9e-3], rel=0.01)
+
+
+def test_max_norm_bounds_every_unit_after_every_step():
+    torch.manual_seed(0)
+    model = Classifier(small_cnn(1, 8), MLP((1024, 3, 2)))
+    data = ImageSet(torch.rand(6, 1, 8, 8), torch.arange(6) % 2, ("a", "b"))
+    with torch.no_grad():
+        model.head[0].bias.fill_(7.0)
+    free = copy.deepcopy(model)
+    fit(free, EndToEnd(), data, epochs=1, batch_size=6, optimizer=PLAIN)
+    norms = []
+
+    def note(progress):
+        norms.extend(float(p.detach().flatten(1).norm(dim=1).max()) for p in model.parameters() if p.ndim > 1)
+
+    fit(model, EndToEnd(), data, epochs=1, batch_size=6, optimizer=PLAIN, max_norm=0.9, on_step=note)
+    assert len(norms) == 5
+    assert max(norms) <= 0.9 * (1 + 1e-6)
+    for (name, bounded), loose in zip(model.named_parameters(), free.parameters(), strict=True):
+        expected = loose.detach().clone()
+        if expected.ndim > 1:
+            for unit in expected:  # a row, or a filter
+                unit *= min(1.0, 0.9 / float(unit.norm()))
+        torch.testing.assert_close(bounded.detach(), expected, rtol=1e-6, atol=1e-8, msg=name)
+    assert float(model.head[0].bias.detach().min()) > 6.0  # a bias is no incoming weight
+
+
+def test_max_norm_bounds_filters_in_any_layout_of_memory():
+    weight = torch.randn(4, 3, 3, 3).to(memory_format=torch.channels_last)
+    bound_rows(weight, 0.5)
+    torch.testing.assert_close(weight.flatten(1).norm(dim=1), torch.full((4,), 0.5))
+
+
+def test_max_norm_under_foca_leaves_heads_alone(data, make_model):
+    model = make_model()
+    fit(model, FOCA(per_class=2), data, epochs=1, batch_size=8, max_norm=0.3)
+    assert float(model.extractor[1].weight.detach().norm(dim=1).max()) <= 0.3 * (1 + 1e-6)
+    assert float(model.head[0].weight.detach().norm(dim=1).max()) > 0.3
+
+
+def test_history_holds_means_rates_and_the_validation_error(data, make_model):
+    objective = Recorder()
+    model = make_model(nn.BatchNorm1d(6), nn.Dropout(0.5))
+    held_out = data.subset(torch.tensor([0, 3, 9, 12, 17, 20, 23]))
+    wrong = ImageSet(held_out.images, (held_out.labels + torch.tensor([0, 1, 0, 0, 0, 0, 0])) % 3, data.classes)
+    result = fit(model, EndToEnd(objective), data, epochs=3, batch_size=10, validation=wrong, optimizer=PLAIN)
+    assert [list(row) for row in result.history] == [
+        ["epoch", "step", "lr", "cross_entropy", "validation_error"]
+    ] * 3
+    assert [(row["epoch"], row["step"], row["lr"]) for row in result.history] == [
+        (1, 3, 0.1), (2, 6, 0.1), (3, 9, 0.1)
+    ]  # fmt: skip
+    for epoch, row in enumerate(result.history):
+        assert row["cross_entropy"] == pytest.approx(sum(objective.losses[3 * epoch : 3 * epoch + 3]) / 3)
+    errors = result.model(wrong.images).argmax(dim=1) != wrong.labels
+    assert result.history[-1]["validation_error"] == float(errors.double().mean())
+    assert result.history[-1]["validation_error"] > 0
+
+
+def test_validating_changes_nothing_in_training(data, make_model, weights, same):
+    models = [make_model(nn.BatchNorm1d(6), nn.Dropout(0.5)) for _ in range(2)]
+    fit(models[0], EndToEnd(), data, epochs=3, batch_size=10)
+    fit(models[1], EndToEnd(), data, epochs=3, batch_size=10, validation=data)
+    assert same(weights(models[0]), weights(models[1]))
+
+
+QUICK = GradientHeads(HeadTraining(steps=5, lr=0.05))
+
+
+@pytest.mark.parametrize(
+    "regime",
+    [
+        EndToEnd(head_noise=0.1),
+        FOCA(weak_heads=QUICK, per_class=2, heads=2, reuse=2, final_head=HeadTraining(steps=20)),
+    ],
+)
+def test_a_seed_decides_every_bit(data, make_model, weights, same, regime):
+    augmented = data.augmented(Augmentation(flip=True, pad=1))
+
+    def trained(seed):
+        dropout = nn.Dropout(0.3)
+        model = make_model(dropout, dropout=0.3)
+        result = fit(model, regime, augmented, epochs=3, batch_size=7, seed=seed)
+        return weights(model), result.history
+
+    torch.manual_seed(0)
+    first, history = trained(7)
+    torch.manual_seed(99)
+    torch.rand(5)
+    again, history_again = trained(7)
+    other, _ = trained(8)
+    assert same(first, again)
+    assert history == history_again
+    assert not any(torch.equal(first[name], other[name]) for name in first if name.endswith("weight"))
+
+
+@pytest.mark.parametrize("ending", ["finished", "raises"])
+def test_the_callers_random_numbers_are_untouched(data, make_model, ending):
+    class Failing(CrossEntropyLoss):
+        def forward(self, outputs, labels):
+            torch.rand(3)
+            if ending == "raises":
+                raise RuntimeError("no loss today")
+            return super().forward(outputs, labels)
+
+    model = make_model(nn.Dropout(0.5))
+    torch.manual_seed(123)
+    before = torch.get_rng_state()
+    if ending == "raises":
+        with pytest.raises(RuntimeError, match="no loss today"):
+            fit(model, EndToEnd(Failing()), data, epochs=2, batch_size=8)
+    else:
+        fit(model, FOCA(Failing(), per_class=2), data, epochs=2, batch_size=8)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_fit_takes_tensors_and_datasets_too(data, make_model, weights, same):
+    models = [make_model() for _ in range(3)]
+    pairs = [(data.images[i], int(data.labels[i])) for i in range(len(data))]
+    for model, form in zip(models, (data, (data.images, data.labels), pairs), strict=True):
+        fit(model, EndToEnd(), form, epochs=1, batch_size=8, validation=form)
+    assert same(weights(models[0]), weights(models[1]))
+    assert same(weights(models[0]), weights(models[2]))

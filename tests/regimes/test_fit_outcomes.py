@@ -1,0 +1,127 @@
+"""How a run can end, and that it says so at the right step and with the right word."""
+
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearance.data import ImageSet
+from clearance.heads import MLP
+from clearance.models import Classifier
+from clearance.objectives import Objective
+from clearance.regimes import FOCA, EndToEnd, Progress, fit
+from clearance.tensors import LossTerms
+from clearance.vocabulary import Outcome
+
+
+class Failing(Objective):
+    """Two terms, of which the second is `value` from the `bad`-th call on."""
+
+    def __init__(self, bad, value):
+        super().__init__()
+        self.bad, self.value, self.calls = bad, value, 0
+
+    def forward(self, outputs, labels):
+        self.calls += 1
+        second = outputs.logits.square().mean() * (self.value if self.calls >= self.bad else 1.0)
+        return LossTerms({"first": F.cross_entropy(outputs.logits, labels), "second": second})
+
+
+def test_a_good_run_is_finished_after_all_its_steps(data, make_model):
+    told = []
+    result = fit(make_model(), EndToEnd(), data, epochs=30, batch_size=10, on_step=told.append)
+    assert result.status.outcome is Outcome.FINISHED
+    assert result.status.good
+    assert told == [Progress(step, 90) for step in range(1, 91)]
+    assert not result.model.training
+    assert result.seconds > 0
+
+
+def test_on_step_can_stop_a_run(data, make_model, weights, same):
+    result = fit(
+        make_model(), EndToEnd(), data, epochs=9, batch_size=10,
+        on_step=lambda progress: "stop" if progress.step == 4 else "go on",
+    )  # fmt: skip
+    assert str(result.status) == "stopped at step 4: asked to"
+    assert not result.status.good
+    assert len(result.history) == 1
+    whole = fit(make_model(), EndToEnd(), data, epochs=1, batch_size=10)
+    assert result.history == whole.history
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_run_diverges_at_the_step_and_in_the_term_that_is_not_finite(data, make_model, value):
+    objective = Failing(5, value)
+    result = fit(make_model(), EndToEnd(objective), data, epochs=3, batch_size=10)
+    assert str(result.status) == "diverged at step 5: term second is not finite"
+    assert objective.calls == 5
+    assert [row["step"] for row in result.history] == [3]
+
+
+def test_a_huge_step_diverges_at_once(data, make_model):
+    optimizer = partial(torch.optim.SGD, lr=1e30)
+    result = fit(make_model(), EndToEnd(), data, epochs=3, batch_size=10, optimizer=optimizer)
+    # the first loss is that of the untouched model
+    assert str(result.status) == "diverged at step 2: term cross_entropy is not finite"
+
+
+def test_weights_that_break_in_the_last_step_count_as_diverged(data, make_model):
+    optimizer = partial(torch.optim.SGD, lr=float("inf"))
+    result = fit(make_model(), EndToEnd(), data, epochs=1, batch_size=24, optimizer=optimizer)
+    assert str(result.status) == "diverged at step 1: the trained weights are not finite"
+
+
+@pytest.mark.parametrize("bias", [-1.0, 2.5])
+@pytest.mark.parametrize("regime", [EndToEnd(), FOCA(per_class=2)], ids=["end_to_end", "foca"])
+def test_an_extractor_that_gives_all_images_the_same_features_has_collapsed(data, make_model, bias, regime):
+    model = make_model(nn.ReLU())
+    nn.init.zeros_(model.extractor[1].weight)
+    nn.init.constant_(model.extractor[1].bias, bias)
+    optimizer = partial(torch.optim.SGD, lr=1e-12)
+    result = fit(model, regime, data, epochs=5, batch_size=10, optimizer=optimizer)
+    assert result.status.outcome is Outcome.COLLAPSED
+    assert result.status.step == 3  # noticed at the end of the first epoch
+    assert "all features are equal" in result.status.reason
+    assert "lower the learning rate" in result.status.reason
+
+
+def test_features_far_from_zero_that_differ_have_not_collapsed(data):
+    torch.manual_seed(0)
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(16, 6))
+    nn.init.constant_(extractor[1].bias, 100.0)
+    model = Classifier(extractor, nn.Linear(6, 3))
+    optimizer = partial(torch.optim.SGD, lr=1e-9)
+    result = fit(model, EndToEnd(), data, epochs=1, batch_size=10, optimizer=optimizer)
+    assert "all features are equal" not in result.status.reason
+
+
+def test_a_head_that_always_names_one_class_has_collapsed(data):
+    model = Classifier(nn.Flatten(), nn.Linear(16, 3))
+    nn.init.zeros_(model.head.weight)
+    optimizer = partial(torch.optim.SGD, lr=1e-12)
+    result = fit(model, EndToEnd(), data, epochs=2, batch_size=10, optimizer=optimizer)
+    assert result.status.outcome is Outcome.COLLAPSED
+    assert result.status.step == 6
+    assert result.status.reason.startswith("training accuracy 0.333 is no better than always naming")
+    assert "(0.333)" in result.status.reason
+
+
+def test_naming_the_largest_class_of_an_uneven_set_is_chance():
+    torch.manual_seed(0)
+    labels = torch.tensor([0] * 80 + [1] * 20)
+    data = ImageSet(torch.rand(100, 1, 2, 2), labels, ("a", "b"))
+    model = Classifier(nn.Flatten(), MLP((4, 2)))
+    with torch.no_grad():
+        model.head[0].weight.zero_()
+        model.head[0].bias.copy_(torch.tensor([1.0, 0.0]))
+    optimizer = partial(torch.optim.SGD, lr=1e-12)
+    result = fit(model, EndToEnd(), data, epochs=1, batch_size=50, optimizer=optimizer)
+    assert result.status.reason.startswith("training accuracy 0.800 is no better")
+
+
+def test_a_diverged_run_is_not_judged_again(data, make_model):
+    result = fit(make_model(), FOCA(Failing(2, float("nan"))), data, epochs=3, batch_size=10)
+    assert str(result.status) == "diverged at step 2: term second is not finite"
+    assert not result.model.training

@@ -1,0 +1,172 @@
+"""Every point drawn is in an exhibit, drawings repeat, and any kind of exhibit can be drawn."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection, PathCollection
+
+from clearance.records.record import ExhibitRecord
+from clearance.report import figures, kinds
+from clearance.report.curve import curve, with_curves
+from clearance.report.findings import Findings
+from clearance.report.svg import as_svg
+from clearance.vocabulary import Exhibit
+
+SIZE = (5.0, 3.0)
+
+
+def pairs(x, y):
+    return {(round(float(a), 9), round(float(b), 9)) for a, b in zip(x, y, strict=True)}
+
+
+def test_partial_data_draws_the_exhibit_and_nothing_else(comparison):
+    findings = Findings(comparison, "digits")
+    columns = curve(findings).exhibit.columns
+    axes: Any = figures.partial_data(columns, "retrained", findings.methods, SIZE).axes[0]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    wanted = [row for row in rows if row["head"] in ("retrained", "nearest pixel")]
+    known = pairs([row["samples"] for row in wanted], [100 * row["error"] for row in wanted])
+    own = {round(100 * row["error"], 9) for row in rows if row["head"] == "own"}
+    drawn, dashed = set(), set()
+    for line in axes.lines:
+        if line.get_transform() == axes.transData and line.get_marker() not in ("_", "|"):
+            drawn |= pairs(*line.get_data())
+        elif len(line.get_ydata()) == 2:
+            dashed.add(round(float(line.get_ydata()[0]), 9))
+    assert {point for point in drawn if point in known} == known
+    assert dashed == own
+    ends = {
+        round(100 * row[end], 6) for row in wanted if row["head"] == "retrained" for end in ("low", "high")
+    }
+    bars = [
+        segment
+        for bar in axes.collections
+        if isinstance(bar, LineCollection)
+        for segment in bar.get_segments()
+    ]
+    assert {round(float(y), 6) for segment in bars for _, y in segment} == ends
+
+
+def test_curve_is_made_from_the_measurements(comparison):
+    columns = curve(Findings(comparison, "digits")).exhibit.columns
+    errors = [
+        record.measurement.value
+        for record in comparison.records
+        if record.method == "foca"
+        and record.measurement.name == "error"
+        and record.measurement.context.get("head") == "linear"
+        and record.measurement.context["samples"] == 100
+    ]
+    (row,) = [
+        row
+        for row in zip(
+            *(columns[name] for name in ("method", "head", "samples", "error", "seeds")), strict=True
+        )
+        if row[:3] == ("foca", "linear", 100)
+    ]
+    assert row[3] == pytest.approx(np.mean(errors), rel=1e-14)
+    assert row[4] == 3
+
+
+def test_one_seed_has_bars_over_repetitions(single):
+    record = curve(Findings(single, "digits"))
+    columns = record.exhibit.columns
+    at = columns["samples"].index(10)
+    assert columns["high"][at] - columns["error"][at] == pytest.approx(0.2 * columns["error"][at])
+    assert "repetitions" in record.exhibit.caption
+
+
+@pytest.mark.parametrize("count", [5, 240, 3 * figures.MOST_POINTS + 1])
+def test_features_draw_points_of_the_exhibit(count):
+    rng = np.random.default_rng(count)
+    columns = {
+        "x": rng.standard_normal(count).tolist(),
+        "y": rng.standard_normal(count).tolist(),
+        "label": [("cat", "dog $x$", "7")[k % 3] for k in range(count)],
+    }
+    axes = figures.features(columns, ["7", "cat", "dog $x$"]).axes[0]
+    clouds = [cloud.get_offsets() for cloud in axes.collections if isinstance(cloud, PathCollection)]
+    drawn = pairs(*np.concatenate(clouds).T)
+    assert drawn <= pairs(columns["x"], columns["y"])
+    assert len(drawn) == min(count, -(-count // -(-count // figures.MOST_POINTS)))
+    assert len(clouds) == 3
+
+
+def test_training_curves_leave_gaps_where_nothing_was_recorded():
+    columns: dict[str, Any] = {
+        "step": [0, 10, 20, 30],
+        "loss": [2.0, float("nan"), 1.0, 0.5],
+        "error": [None, 0.5, 0.25, 0.1],
+    }
+    for name, factor in (("loss", 1), ("error", 100)):
+        line: Any = figures.training([("a", columns)], name, ["a"], SIZE).axes[0].lines[0]
+        expected = [np.nan if value is None else factor * value for value in columns[name]]
+        np.testing.assert_allclose(line.get_ydata(), expected)
+        np.testing.assert_array_equal(line.get_xdata(), columns["step"])
+
+
+def test_long_training_curves_are_thinned_not_smoothed():
+    step = np.arange(5000)
+    loss = np.random.default_rng(0).random(5000)
+    line: Any = (
+        figures.training([("a", {"step": list(step), "loss": list(loss)})], "loss", ["a"], SIZE)
+        .axes[0]
+        .lines[0]
+    )
+    assert 200 < len(line.get_xdata()) <= figures.MOST_STEPS
+    assert pairs(*line.get_data()) <= pairs(step, loss)
+
+
+def test_zero_errors_are_drawn_on_a_linear_axis():
+    columns: dict[str, Any] = {
+        "method": ["a", "a"], "head": ["h", "h"], "samples": [10, 100],
+        "error": [0.1, 0.0], "low": [None, None], "high": [None, None], "seeds": [1, 1],
+    }  # fmt: skip
+    assert figures.partial_data(columns, "h", ["a"], SIZE).axes[0].get_yscale() == "linear"
+    columns["error"] = [0.1, 0.01]
+    assert figures.partial_data(columns, "h", ["a"], SIZE).axes[0].get_yscale() == "log"
+
+
+KINDS: dict[Any, dict[str, list[Any]]] = {
+    "curve": {"x": [0, 1, 2], "y": [1.0, None, 3.0], "name": ["a", "b", "c"]},
+    "histogram": {"centre": [0.5, 1.5], "count": [3, 4]},
+    "scatter": {"x": [0, 1], "y": [2, 3]},
+    "heatmap": {"a": [0.1, 0.2], "b": [0.3, 0.4]},
+    "images": {"image": [[[0.0, 1.0], [0.5, 0.2]], [[[0.1]], [[0.2]], [[0.3]]]]},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_kind_is_drawn_and_the_drawing_repeats(kind):
+    shown = Exhibit("other", "thing", kind, KINDS[kind], "A thing.")
+    first, second = (as_svg(kinds.draw(shown), kind, "A <thing>") for _ in range(2))
+    assert first == second
+    assert "A &lt;thing&gt;" in first
+    assert "#a000" not in first
+    assert not re.search(r"#0[147a]0[258b]0[369c]", first)
+
+
+def test_drawn_values_of_the_generic_kinds():
+    bars: Any = kinds.draw(Exhibit("a", "b", "histogram", KINDS["histogram"], "")).axes[0].patches
+    assert [(bar.get_x() + bar.get_width() / 2, bar.get_height()) for bar in bars] == [(0.5, 3), (1.5, 4)]
+    mesh: Any = kinds.draw(Exhibit("a", "b", "heatmap", KINDS["heatmap"], "")).axes[0].collections[0]
+    np.testing.assert_array_equal(mesh.get_array().reshape(2, 2), [[0.1, 0.3], [0.2, 0.4]])
+    line = kinds.draw(Exhibit("a", "b", "curve", KINDS["curve"], "")).axes[0].lines[0]
+    np.testing.assert_array_equal(line.get_ydata(), [1.0, np.nan, 3.0])
+
+
+def test_names_with_dollar_signs_are_not_mathematics():
+    columns: dict[str, Any] = {"x": [0, 1], "y": [2, 3], "label": ["$\\frac$", "b"]}
+    assert r"$\frac$" in as_svg(kinds.draw(Exhibit("a", "b", "scatter", columns, "")), "s", "t")
+    axes = figures.training([("$\\frac$", {"step": [0], "loss": [1.0]})], "loss", ["$\\frac$"], SIZE)
+    assert r"$\frac$" in as_svg(axes, "s", "t")
+
+
+def test_exhibit_of_a_method_called_summary_is_not_taken_for_the_summary(comparison):
+    fake = ExhibitRecord("digits", "summary", 0, Exhibit("co_adaptation", "partial_data", "curve", {}, ""))
+    found = with_curves(replace(comparison, exhibits=(fake,))).exhibits
+    assert found[0] == fake
+    assert len(found) == 2

@@ -1,0 +1,101 @@
+"""Each number stands in the row and the column where it belongs."""
+
+from dataclasses import replace
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from clearance.report.findings import Findings
+from clearance.report.ledger import ledger
+from clearance.report.overview import overview, stand_ins
+
+
+@pytest.fixture(scope="module")
+def findings(comparison):
+    return Findings(comparison, "digits")
+
+
+def measured(report, method, name, **context):
+    """The mean straight from the records, without the summary."""
+    return mean(
+        record.measurement.value
+        for record in report.records
+        if (record.method, record.measurement.name) == (method, name)
+        and all(record.measurement.context.get(key) == value for key, value in context.items())
+    )
+
+
+def entries(findings):
+    return [entry for group in ledger(findings) for block in group.blocks for entry in block]
+
+
+def test_each_cell_is_its_method_s_own(findings):
+    own_cells = [entry for entry in entries(findings) if "pixel" not in entry.place]
+    assert len(own_cells) == 2 + 4 * 4 * 2 + 3 * 2 + 2
+    for entry in own_cells:
+        assert [cell.mean.method for cell in entry.cells] == list(findings.methods)
+        for cell in entry.cells[1:]:
+            if cell.difference is not None:
+                assert (cell.difference.method, cell.difference.against) == (cell.mean.method, "plain")
+                assert cell.difference.context == cell.mean.context
+
+
+def test_a_cell_is_the_mean_of_the_records(findings, comparison):
+    (entry,) = [
+        entry
+        for entry in entries(findings)
+        if (entry.title, entry.place, entry.samples)
+        == ("Error with rebuilt last layers", "one linear layer", 100)
+    ]
+    assert entry.unit == "%"
+    assert (entry.n, entry.seeds, entry.direction) == ([50], 3, "lower is better")
+    for method, cell in zip(findings.methods, entry.cells, strict=True):
+        expected = measured(comparison, method, "error", head="linear", samples=100)
+        assert cell.mean.value == pytest.approx(expected, rel=1e-14)
+
+
+def test_the_nearest_image_belongs_to_no_method(findings):
+    pixels = [entry for entry in entries(findings) if "pixel" in entry.place]
+    assert [entry.samples for entry in pixels] == [10, 100, 500, 1347]
+    for entry in pixels:
+        assert entry.cells[0].difference is None
+        assert set(entry.cells[1:]) == {None}
+
+
+def test_mishaps_that_never_happened_are_said_once(findings):
+    idle = [name for group in ledger(findings) for name in group.idle]
+    assert len(idle) == 2
+    assert not any(entry.title in idle for entry in entries(findings))
+
+
+def test_the_first_table_is_of_the_right_quantities(findings, comparison):
+    line: Any
+    for line in overview(findings):
+        assert line.own.value == pytest.approx(measured(comparison, line.method, "error", split="test"))
+        assert line.few.value == pytest.approx(
+            measured(comparison, line.method, "error", head="retrained", samples=10)
+        )
+        assert line.few.low < line.few.value < line.few.high
+    times: dict[str, Any] = {line.method: line.time for line in overview(findings)}
+    assert times["plain"].value == pytest.approx(measured(comparison, "plain", "seconds"))
+    assert (times["foca"].unit, times["foca"].against) == ("factor", "plain")
+
+
+def test_one_network_is_shown_with_every_stand_in(single):
+    found = Findings(single, "digits")
+    rows = stand_ins(found, "model")
+    assert [row.context["head"] for _, row in rows] == [
+        "retrained", "linear", "class mean", "class mean, unit length", "nearest pixel",
+    ]  # fmt: skip
+    assert all(row.context["samples"] == 10 for _, row in rows)
+
+
+def test_baseline_is_the_first_and_pixels_are_no_method(comparison):
+    pixels = [
+        replace(record, method="pixels")
+        for record in comparison.records
+        if record.measurement.context.get("head") == "nearest pixel" and record.method == "plain"
+    ]
+    report = replace(comparison, records=(*pixels, *comparison.records))
+    assert Findings(report, "digits").methods == ("plain", "dropout", "batchnorm", "foca")
