@@ -132,7 +132,7 @@ def test_things_that_contain_themselves_are_described():
 
 
 SCRIPT = """
-import json, sys, torch
+import json, torch
 from functools import partial
 from torch import nn
 from clearance.regimes import FOCA
@@ -147,20 +147,15 @@ class Layer(nn.Module):
         super().__init__()
         self.own, self.chosen = Plain(), lambda x: x in {"anna", "bert", "carl", "dora"}
 
-print(json.dumps(describe([Plain(), Layer(), FOCA(weak_heads=Plain()), partial(Plain().__init__)])))
+told = json.dumps(describe([Plain(), Layer(), FOCA(weak_heads=Plain()), partial(Plain().__init__)]))
 """
 
 
 def test_descriptions_are_the_same_in_every_process():
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            check=True,
-            capture_output=True,
-            text=True,
-            env={"PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(told) == 1
-    assert " at 0x" not in told.pop()
+    here = {"__name__": "__main__"}
+    exec(SCRIPT, here)
+    there = subprocess.run(
+        [sys.executable, "-c", SCRIPT + "\nprint(told)"], check=True, capture_output=True, text=True
+    )  # which orders its sets in another way
+    assert there.stdout.strip() == here["told"]
+    assert " at 0x" not in there.stdout

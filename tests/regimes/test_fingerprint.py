@@ -53,10 +53,15 @@ class Brighten:
 def classifier(layer=None, nudge=0.0, mean=0.5, dropout=0.0):
     torch.manual_seed(0)
     extractor = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), layer or nn.ReLU())
-    model = Classifier(extractor, MLP((6, 3), dropout=dropout), mean=mean)
+    model = Classifier(extractor, MLP((6, 5, 3), dropout=dropout), mean=mean)
     with torch.no_grad():
         model.head[0].bias += nudge
     return model
+
+
+def written(text):
+    """A function whose name says nothing about it."""
+    return eval(text, {"torch": torch, "__name__": __name__})
 
 
 def recipe():
@@ -67,7 +72,7 @@ def recipe():
         "train": gaussian_images(class_count=3, per_class=4, shape=(1, 4, 4)),
         "epochs": 2,
         "batch_size": 6,
-        "optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+        "optimizer": written("lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)"),
         "seed": 0,
     }
 
@@ -97,8 +102,8 @@ def foca(**settings):
 
 
 CHANGES = {
-    "lr": ("optimizer", {"optimizer": lambda p: torch.optim.SGD(p, lr=0.2, momentum=0.9)}),
-    "optimiser": ("optimizer", {"optimizer": lambda p: torch.optim.Adam(p, lr=0.1)}),
+    "lr": ("optimizer", {"optimizer": written("lambda p: torch.optim.SGD(p, lr=0.2, momentum=0.9)")}),
+    "optimiser": ("optimizer", {"optimizer": written("lambda p: torch.optim.Adam(p, lr=0.1)")}),
     "partial": ("optimizer", {"optimizer": partial(torch.optim.SGD, lr=0.1, momentum=0.9)}),
     "epochs": ("settings.epochs: 2 there, 3 here", {"epochs": 3}),
     "batch_size": ("settings.batch_size: 6 there, 5 here", {"batch_size": 5}),
@@ -122,7 +127,7 @@ CHANGES = {
     "objective's weights": ("first_objective", {"regime": EndToEnd(Weighted(start=0.1))}),
     "objective's buffer": ("first_objective", {"regime": EndToEnd(Weighted(counts=(2.0,)))}),
     "head noise": ("regime.head_noise: 0.0 there, 0.1 here", {"regime": EndToEnd(Weighted(), head_noise=0.1)}),
-    "regime": ("regime.type", {"regime": foca()}),
+    "regime": ("regime.final_head", {"regime": foca()}),
 }  # fmt: skip
 
 

@@ -198,7 +198,9 @@ def test_history_holds_means_rates_and_the_validation_error(data, make_model):
     objective = Recorder()
     model = make_model(nn.BatchNorm1d(6), nn.Dropout(0.5))
     held_out = data.subset(torch.tensor([0, 3, 9, 12, 17, 20, 23]))
-    wrong = ImageSet(held_out.images, (held_out.labels + torch.tensor([0, 1, 0, 0, 0, 0, 0])) % 3, data.classes)
+    wrong = ImageSet(
+        held_out.images, (held_out.labels + torch.tensor([0, 1, 0, 0, 0, 0, 0])) % 3, data.classes
+    )
     result = fit(model, EndToEnd(objective), data, epochs=3, batch_size=10, validation=wrong, optimizer=PLAIN)
     assert [list(row) for row in result.history] == [
         ["epoch", "step", "lr", "cross_entropy", "validation_error"]

@@ -42,8 +42,9 @@ class Subject:
         self.seed = seed
         if self.train.class_count != self.test.class_count or self.train.shape != self.test.shape:
             raise ValueError(
-                f"`train` and `test` must have the same classes and image shape; got {self.train.class_count} "
-                f"classes of {self.train.shape} and {self.test.class_count} of {self.test.shape}."
+                "`train` and `test` must have the same classes and image shape; got "
+                f"{self.train.class_count} classes of {self.train.shape} and "
+                f"{self.test.class_count} of {self.test.shape}."
             )
 
     @property

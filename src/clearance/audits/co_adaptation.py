@@ -15,7 +15,7 @@ from clearance.geometry import class_means, nearest_class_mean, nearest_neighbou
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
 from clearance.heads.scale import feature_unit
 from clearance.models.features import predictions
-from clearance.vocabulary import Measurement
+from clearance.vocabulary import Measurement, Scalar
 
 FITTED_UP_TO = 10  # images of a class up to which a head must fit its own images, or is counted
 
@@ -77,8 +77,8 @@ class CoAdaptation(Audit):
     def __post_init__(self) -> None:
         if len(self.per_class) != len(self.repetitions):
             raise ValueError(
-                f"`repetitions` must name a number of draws for each of `per_class`; got {self.repetitions} for "
-                f"{self.per_class}."
+                "`repetitions` must name a number of draws for each of `per_class`; got "
+                f"{self.repetitions} for {self.per_class}."
             )
         for count in (*self.per_class, *self.repetitions):
             check_count("per_class and repetitions", count)
@@ -166,7 +166,7 @@ def _nearest_pixel(subject: Subject, sets: PartialSets) -> _Errors:
 
 
 def _measurements(found: _Errors, own_error: float) -> list[Measurement]:
-    context = {"head": found.head, "samples": found.samples}
+    context: dict[str, Scalar] = {"head": found.head, "samples": found.samples}
     repetitions = len(found.errors)
     error = float(found.errors.mean())
     spread = float(found.errors.std()) if repetitions > 1 else None

@@ -26,7 +26,7 @@ def run_with_progress(
 
 @contextmanager
 def listening(console: Console, runs: int | None = None) -> Iterator[Listener]:
-    """Something for a grid to tell its events to; `runs` is how many there will be, None where nobody knows."""
+    """Something that a grid can tell its events; `runs` is how many there will be, None if unknown."""
     if not console.is_terminal:
         yield _Lines(console, runs).listen
         return
@@ -105,5 +105,3 @@ class _Picture:
             self.progress.console.print(f"{_name(plan)} failed: {event['reason']}", markup=False)
         done = sum(self.shares.values())
         self.progress.update(self.whole, completed=done, detail=f"{self.ended}{self.of} runs")
-
-

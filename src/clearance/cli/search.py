@@ -1,4 +1,4 @@
-"""``clearance search``: choose learning rates on a split of the training set, the same search for every method."""
+"""``clearance search``: choose learning rates on a split of the training set, alike for every method."""
 
 import json
 import os
@@ -60,7 +60,9 @@ class SearchCommand:
         jobs = self.jobs or len(os.sched_getaffinity(0))
         with listening(console) as listener:
             trials = search(recipe, self.out / "runs", jobs, listener)
-        (self.out / "search.json").write_text(json.dumps([asdict(t) for t in trials], indent=1) + "\n", "utf-8")
+        (self.out / "search.json").write_text(
+            json.dumps([asdict(t) for t in trials], indent=1) + "\n", "utf-8"
+        )
         console.print(_table(trials, list(recipe.methods)))
         console.print(f"Trials: {self.out / 'search.json'}", highlight=False, soft_wrap=True)
 

@@ -23,13 +23,25 @@ DATASETS = {
         "clearance.data.digits:read_digits",
         "scikit-learn's handwritten digits: 8x8, 1,300 + 497, embedded (no files needed)",
     ),
-    "mnist": Entry("clearance.data.idx:read_idx", "handwritten digits: 28x28, 60,000 + 10,000, IDX files under --root"),
-    "fashion-mnist": Entry("clearance.data.idx:read_idx", "clothes: 28x28, 60,000 + 10,000, IDX files under --root"),
-    "cifar10": Entry("clearance.data.cifar:read_cifar10", "photographs: 32x32x3, 50,000 + 10,000, binary files under --root"),
-    "cifar100": Entry("clearance.data.cifar:read_cifar100", "the same with 100 classes, binary files under --root"),
-    "folder:PATH": Entry("clearance.data.folder:read_folder", "an image folder, one subfolder a class (PATH/train and PATH/test, or split 80/20)"),
+    "mnist": Entry(
+        "clearance.data.idx:read_idx", "handwritten digits: 28x28, 60,000 + 10,000, IDX files under --root"
+    ),
+    "fashion-mnist": Entry(
+        "clearance.data.idx:read_idx", "clothes: 28x28, 60,000 + 10,000, IDX files under --root"
+    ),
+    "cifar10": Entry(
+        "clearance.data.cifar:read_cifar10",
+        "photographs: 32x32x3, 50,000 + 10,000, binary files under --root",
+    ),
+    "cifar100": Entry(
+        "clearance.data.cifar:read_cifar100", "the same with 100 classes, binary files under --root"
+    ),
+    "folder:PATH": Entry(
+        "clearance.data.folder:read_folder",
+        "an image folder, one subfolder a class (PATH/train and PATH/test, or split 80/20)",
+    ),
     "npz:PATH": Entry("clearance.data.npz:read_npz", "a .npz file with images and labels (split 80/20)"),
-}  # fmt: skip
+}
 
 MODELS = {
     "small-cnn": Entry(
@@ -40,8 +52,10 @@ MODELS = {
 
 OBJECTIVES = {
     "cross-entropy": Entry("clearance.objectives.cross_entropy:CrossEntropyLoss", "softmax cross-entropy"),
-    "squared-error": Entry("clearance.objectives.squared_error:SquaredErrorLoss", "squared error against one-hot labels"),
-}  # fmt: skip
+    "squared-error": Entry(
+        "clearance.objectives.squared_error:SquaredErrorLoss", "squared error against one-hot labels"
+    ),
+}
 
 METHODS = {
     "plain": "extractor and head trained together by SGD",

@@ -115,8 +115,8 @@ def _resolved(
     if isinstance(method, Regime):
         return known["foca" if not method.trains_head else "plain"], method
     raise TypeError(
-        f"a method must be a name, a Method, an Objective or a Regime; got {type(method).__name__}. Wrap a loss "
-        "function of your own in a subclass of clearance.objectives.Objective."
+        f"a method must be a name, a Method, an Objective or a Regime; got {type(method).__name__}. Wrap a "
+        "loss function of your own in a subclass of clearance.objectives.Objective."
     )
 
 

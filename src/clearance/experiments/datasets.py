@@ -20,11 +20,11 @@ def load_dataset(
             under `root`), ``"folder:PATH"`` or ``"npz:PATH"``.
         split: ``"train"`` or ``"test"``. A folder without ``train`` and ``test`` subfolders, and an npz file,
             are split 80/20 by class with a fixed seed.
-        root: The folder that holds the dataset's files.
+        root: The folder that holds the dataset's files, or a folder of such folders named like the datasets.
         size: For image folders: resize the short side to this many pixels and crop the centre.
 
     Raises:
-        ValueError: If the name or split is unknown, `root` is missing, or the files are not as they should be.
+        ValueError: If the name or split is unknown, `root` is missing, or the files are damaged.
         FileNotFoundError: If the files are not there.
 
     >>> load_dataset("digits", split="test")
@@ -43,8 +43,10 @@ def load_dataset(
             f"dataset {name!r} needs `root`, the folder that holds its files (they are never downloaded); "
             "pass root=... in Python or --root on the command line."
         )
+    folder = Path(root).expanduser()
+    folder = folder / name if (folder / name).is_dir() else folder
     reader = resolve("dataset", name, DATASETS)
-    return reader(root, split, name) if name in ("mnist", "fashion-mnist") else reader(root, split)
+    return reader(folder, split, name) if name in ("mnist", "fashion-mnist") else reader(folder, split)
 
 
 def _own_files(kind: str, path: Path, split: str, size: int | None) -> ImageSet:

@@ -1,4 +1,4 @@
-"""Many runs side by side: one process each, one thread each; a run that fails is recorded, the others go on."""
+"""Many runs side by side, a process and a thread each; a run that fails is recorded, the others go on."""
 
 import json
 import os

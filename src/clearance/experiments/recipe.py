@@ -145,7 +145,7 @@ def tuned_recipe(dataset: str) -> Recipe:
 def read_recipe(path: str | Path) -> Recipe:
     """A recipe from a YAML file: what it does not say is taken from the dataset's tuned recipe.
 
-    A method may be a name of the catalogue (``plain: {}``), a change to one (``mine: {base: plain, lr: 0.1}``),
+    A method may be a name of the catalogue (``plain: {}``), a change to one (``mine: {base: plain, lr: 0.1}``)
     or stand alone with ``base: none``.
 
     Raises:

@@ -103,7 +103,9 @@ def run_method(
         run_dir=folder,
         on_step=on_step,
     )
-    findings = audit_model(model, data, chosen_audits(plan.recipe.audits, plan.recipe.audit_settings), plan.seed, on_audit)
+    findings = audit_model(
+        model, data, chosen_audits(plan.recipe.audits, plan.recipe.audit_settings), plan.seed, on_audit
+    )
     training = _training(result)
     found = _as_records(plan, data, result, [training, *findings])
     if folder is not None:
@@ -123,7 +125,9 @@ def chosen_audits(
     """
     chosen = []
     for name in names:
-        given = {key: tuple(v) if isinstance(v, list) else v for key, v in (settings or {}).get(name, {}).items()}
+        given = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in (settings or {}).get(name, {}).items()
+        }
         kind = resolve("audit", name, AUDITS)
         for key in given:
             check_choice(f"setting of audit {name!r}", key, [f.name for f in dataclasses.fields(kind)])
@@ -199,7 +203,9 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
 def _identity(plan: RunPlan, data: RunData) -> Any:
     """What findings depend on besides the run itself, as JSON gives it back (lists for tuples)."""
     audits = describe(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings))
-    return json.loads(json.dumps({"audits": audits, "test": data.test.digest(), "train": data.train.digest()}))
+    return json.loads(
+        json.dumps({"audits": audits, "test": data.test.digest(), "train": data.train.digest()})
+    )
 
 
 def _to_tree(found: RunFindings) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 from clearance.experiments.build import RunData, build_data, empty_model
 from clearance.experiments.recipe import Method, Recipe, from_tree
@@ -37,9 +38,12 @@ def load_run(run_dir: str | Path) -> SavedRun:
     if not (folder / MODEL).exists():
         near = [path.parent.name for path in sorted(folder.glob(f"*/{MODEL}"))]
         hint = f" It holds the runs {', '.join(near)}; name one of them." if near else ""
-        raise FileNotFoundError(f"{folder} must be the directory of a finished run; got one without {MODEL}.{hint}")
+        raise FileNotFoundError(
+            f"{folder} must be the directory of a finished run; got one without {MODEL}.{hint}"
+        )
     facts = json.loads((folder / MODEL).read_text("utf-8"))
-    method = Method(**{k: tuple(v) if isinstance(v, list) else v for k, v in facts["method"].items()})
+    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts["method"].items()}
+    method = Method(**settings)
     model = empty_model(facts["model"], method, tuple(facts["shape"]), len(facts["classes"]))
     weights, _ = read_result(folder)
     prefix = "model."

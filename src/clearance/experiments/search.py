@@ -13,7 +13,7 @@ from clearance.experiments.run import RunFindings, RunPlan
 from clearance.records import Record
 
 HELD_OUT = 0.25
-CRITERIA = {"one_image_error": "error of a head retrained from one image of each class", "own_error": "error of the model's own head"}  # fmt: skip
+CRITERIA = ("one_image_error", "own_error")
 WIDENINGS = 2
 
 
@@ -49,9 +49,9 @@ def search(
 ) -> list[Trial]:
     """Try each method at five learning rates a factor 2 apart, FOCA also at each `per_class`.
 
-    A quarter of the training set is held out; the test set is never read. Where the best candidate by one-image
-    error stands at an edge of the learning rates tried, the next one beyond that edge is tried too, at most
-    twice.
+    A quarter of the training set is held out; the test set is never read. Where the best candidate by
+    one-image error stands at an edge of the learning rates tried, the next one beyond that edge is tried
+    too, at most twice.
 
     Args:
         recipe: Methods with the learning rates in the middle of the search, epochs, seeds.

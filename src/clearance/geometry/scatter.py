@@ -54,11 +54,12 @@ def class_scatter(features: Tensor, labels: Tensor, classes: int) -> ClassScatte
 
 
 def within_between_ratio(cloud: ClassScatter) -> float:
-    r"""tr S_W / tr S_B, both averaged over classes: 0 where every class is one point.
+    r"""Spread within classes over spread between them, tr S_W / tr S_B: 0 where every class is one point.
 
     Unchanged by rotation, shift and scale. Infinite where all class means coincide.
 
-    >>> within_between_ratio(class_scatter(torch.tensor([[0.0], [2.0], [9.0], [11.0]]), torch.tensor([0, 0, 1, 1]), 2))
+    >>> features = torch.tensor([[0.0], [2.0], [9.0], [11.0]])
+    >>> within_between_ratio(class_scatter(features, torch.tensor([0, 0, 1, 1]), 2))
     0.04938271604938271
     """
     between = cloud.centred_means.square().sum(dim=1).mean()

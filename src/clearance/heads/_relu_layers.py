@@ -35,7 +35,9 @@ def linear_layers(architecture: nn.Module) -> list[tuple[str, str | None]] | Non
         elif expects_linear or type(module) is not nn.ReLU:
             return None
         expects_linear = not expects_linear
-    if expects_linear or set(dict(architecture.named_parameters())) != {n for pair in names for n in pair if n}:
+    if expects_linear or set(dict(architecture.named_parameters())) != {
+        n for pair in names for n in pair if n
+    }:
         return None
     return names
 
@@ -68,7 +70,7 @@ def first_linear_weight(architecture: nn.Module) -> str | None:
 
 
 def apply_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """inputs (K, n, i) or (n, i) times weight (K, o, i), plus bias (K, o): shape (K, n, o)."""
+    """Inputs (K, n, i) or (n, i) times weight (K, o, i), plus bias (K, o): shape (K, n, o)."""
     if inputs.ndim == 2:
         heads, width, _ = weight.shape
         # One product for all heads reads the shared inputs once.

@@ -68,7 +68,9 @@ class HeadStack:
             for name, value in module.named_parameters(prefix, recurse=False):
                 stacked = value.detach().expand(count, *value.shape).clone()
                 if isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
-                    stacked = torch.zeros(stacked.shape, device="cpu")  # float32: the same draws in every dtype
+                    stacked = torch.zeros(
+                        stacked.shape, device="cpu"
+                    )  # float32: the same draws in every dtype
                     if value.ndim > 1:
                         stacked.normal_(0.0, std, generator=generator)
                     stacked = stacked.to(value)
@@ -84,6 +86,7 @@ class HeadStack:
         return len(next(iter(self.parameters.values())))
 
     def __call__(self, features: Tensor) -> Tensor:
+        """Logits of every head, shape (K, B, C)."""
         layers = linear_layers(self.architecture)
         if layers is not None:
             weights = [(self.parameters[w], self.parameters[b] if b else None) for w, b in layers]
@@ -111,11 +114,18 @@ class HeadStack:
         name = first_linear_weight(self.architecture)
         if name is None:
             return None
-        return HeadStack(self.architecture, {**self.parameters, name: self.parameters[name] / scale})
+        return self.holding({**self.parameters, name: self.parameters[name] / scale})
 
     def select(self, chosen: Tensor) -> "HeadStack":
         """The heads that a boolean mask or an index tensor names."""
-        return HeadStack(self.architecture, {name: value[chosen] for name, value in self.parameters.items()})
+        return self.holding({name: value[chosen] for name, value in self.parameters.items()})
+
+    def holding(self, parameters: dict[str, Tensor]) -> "HeadStack":
+        """Heads of the same architecture with other parameters, whose names and shapes are taken as right."""
+        # Walking the architecture to check them would cost more than a step of a small head.
+        stack = object.__new__(HeadStack)
+        stack.architecture, stack.parameters = self.architecture, parameters
+        return stack
 
     @torch.no_grad()
     def predictions(self, features: Tensor, chunk_elements: int = 2**24) -> Tensor:

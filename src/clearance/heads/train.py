@@ -108,7 +108,7 @@ def train_heads(
     for part in torch.arange(len(stack)).split(_heads_at_once(rows, features)):
         chosen_features, chosen_labels = _data_of(part, features, labels, rows)
         chosen_mask = None if mask is None else mask[part]
-        heads = stack.select(part)
+        heads = stack if len(part) == len(stack) else stack.select(part)
         gradient = _gradient_for(heads, chosen_features, chosen_labels, chosen_mask, loss, training)
         chunks.append(_descend(heads, gradient, batches, training))
     return _join(chunks)
@@ -122,7 +122,7 @@ def _descend(
         gradient.sgd_step(training.lr, training.momentum, training.weight_decay, nesterov=training.nesterov)
     trained = gradient.trained()
     finite = [value.reshape(len(heads), -1).isfinite().all(dim=1) for value in trained.values()]
-    return TrainedHeads(HeadStack(heads.architecture, trained), ~torch.stack(finite).all(dim=0))
+    return TrainedHeads(heads.holding(trained), ~torch.stack(finite).all(dim=0))
 
 
 def _gradient_for(
@@ -186,7 +186,7 @@ def _join(chunks: list[TrainedHeads]) -> TrainedHeads:
     first = chunks[0].stack
     names = first.parameters
     joined = {name: torch.cat([chunk.stack.parameters[name] for chunk in chunks]) for name in names}
-    stack = HeadStack(first.architecture, joined)
+    stack = first.holding(joined)
     return replace(chunks[0], stack=stack, diverged=torch.cat([chunk.diverged for chunk in chunks]))
 
 

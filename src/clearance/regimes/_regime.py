@@ -23,7 +23,7 @@ class Training(ABC):
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
         """Move the parameters once on a batch; images (B, C, H, W) in [0, 1], labels (B,)."""
 
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027 - doing nothing is right for most regimes
         """Leave the model complete; nothing to do where its head was trained all along."""
 
     def state_dict(self) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from clearance._checks import check_count, check_positive
 from clearance._rng import derived_seed, generator
-from clearance.data import ImageSet, as_image_set
+from clearance.data import as_image_set
 from clearance.models.classifier import Classifier
-from clearance.regimes.describe import describe
 from clearance.regimes._guards import collapse_reason, limit_gradients_and_weights, untrained_reason
 from clearance.regimes._regime import Regime
 from clearance.regimes._session import Session, final_state, load_final_state
+from clearance.regimes.describe import describe
 from clearance.runs import RunDirectory, digest
 from clearance.vocabulary import Outcome, Status
 

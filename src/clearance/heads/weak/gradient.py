@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_positive
+from clearance.heads._relu_layers import first_linear_weight
 from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack
 from clearance.heads.train import HeadTraining, SampleLoss, TrainedHeads, train_heads
@@ -91,7 +92,7 @@ def train_on_unit_scale(
     scale = feature_unit(features)
     if least_unit is not None:
         scale = torch.maximum(scale, least_unit)
-    if stack.absorbing_scale(scale) is None or not bool(scale > 0):
+    if first_linear_weight(stack.architecture) is None or not bool(scale > 0):
         return train_heads(stack, features, labels, training, loss=loss, generator=generator)
     trained = train_heads(stack, features / scale, labels, training, loss=loss, generator=generator)
     absorbed = trained.stack.absorbing_scale(scale)

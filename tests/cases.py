@@ -1,0 +1,69 @@
+"""The one list of objectives that the contract tests run; a new objective is one more entry."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from clearance.objectives import CrossEntropyLoss, Objective, SquaredErrorLoss
+from clearance.tensors import LossTerms, Outputs
+
+CLASSES, FEATURE_WIDTH, INPUT_WIDTH = 4, 5, 6
+"""Sizes of the world in which objectives are tested; its layers are called "input" and "hidden"."""
+
+
+class OwnObjective(Objective):
+    """A loss as a user may write it: two terms, a parameter, a buffer, a layer, and something after a step."""
+
+    layers = ("hidden",)
+    mean_norm: Tensor
+
+    def __init__(self, weight: float = 0.1) -> None:
+        super().__init__()
+        self.weight = weight
+        self.log_temperature = nn.Parameter(torch.tensor(0.3))
+        self.register_buffer("mean_norm", torch.tensor(1.0))
+
+    def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
+        """Cross-entropy at a learnt temperature, and the distance of hidden norms from their running mean."""
+        wide = torch.promote_types(outputs.logits.dtype, torch.float32)
+        logits = outputs.logits.to(wide) * self.log_temperature.exp()
+        norms = outputs.activations["hidden"].to(wide).square().sum(dim=1)
+        return LossTerms(
+            {
+                "cross_entropy": nn.functional.cross_entropy(logits, labels),
+                "norm": self.weight * (norms - self.mean_norm).square().mean(),
+            }
+        )
+
+    def after_step(self, outputs: Outputs, labels: Tensor) -> None:
+        """Move the running mean."""
+        found = outputs.activations["hidden"].square().sum(dim=1).mean()
+        self.mean_norm.lerp_(found.to(self.mean_norm.dtype), 0.5)
+
+    def extra_repr(self) -> str:
+        """The setting."""
+        return f"weight={self.weight}"
+
+
+@dataclass(frozen=True)
+class ObjectiveCase:
+    """An objective under test.
+
+    Args:
+        make: A fresh objective; called with `classes` and `width` (of features) where it needs them.
+        terms: Names of the terms that it returns.
+        parameters_per_class: Names of parameters and buffers whose first axis counts classes.
+    """
+
+    make: Callable[[], Objective]
+    terms: tuple[str, ...]
+    parameters_per_class: tuple[str, ...] = ()
+
+
+OBJECTIVES = {
+    "cross-entropy": ObjectiveCase(CrossEntropyLoss, ("cross_entropy",)),
+    "squared error": ObjectiveCase(SquaredErrorLoss, ("squared_error",)),
+    "own": ObjectiveCase(OwnObjective, ("cross_entropy", "norm")),
+}

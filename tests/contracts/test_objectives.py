@@ -1,0 +1,235 @@
+"""What every objective promises; the list of them is in cases.py."""
+
+import copy
+
+import pytest
+import torch
+from cases import CLASSES, FEATURE_WIDTH, INPUT_WIDTH, OBJECTIVES, OwnObjective
+from torch import nn
+
+import clearance.objectives
+from clearance.objectives import Objective
+from clearance.tensors import Outputs
+
+BATCH = 7
+
+
+class World(nn.Module):
+    """Input, a hidden layer, features, logits; smooth, so that derivatives can be checked."""
+
+    def __init__(self, dtype=torch.float64, seed=0):
+        super().__init__()
+        draws = torch.Generator().manual_seed(seed)
+        self.first, self.second = nn.Linear(INPUT_WIDTH, 8), nn.Linear(8, FEATURE_WIDTH)
+        self.head = nn.Linear(FEATURE_WIDTH, CLASSES)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=draws) / 2)
+        self.to(dtype)
+
+    def outputs(self, images, layers):
+        hidden = torch.tanh(self.first(images))
+        features = torch.tanh(self.second(hidden))
+        known = {"input": images, "hidden": hidden}
+        return Outputs(features, self.head(features), self.head, {name: known[name] for name in layers})
+
+
+def images(dtype=torch.float64, seed=1):
+    return torch.rand(BATCH, INPUT_WIDTH, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def labels():
+    return torch.tensor([0, 1, 2, 3, 3, 0, 1])
+
+
+@pytest.fixture(params=list(OBJECTIVES))
+def case(request):
+    return OBJECTIVES[request.param]
+
+
+def tensors_of(objective):
+    return {**dict(objective.named_parameters()), **dict(objective.named_buffers())}
+
+
+def trained(case, steps=3):
+    """An objective after a few steps of its own parameters and of what follows a step."""
+    objective, world = case.make(), World(torch.float32)
+    optimizer = torch.optim.SGD([*objective.parameters(), *world.parameters()], lr=0.1)
+    for step in range(steps):
+        outputs = world.outputs(images(torch.float32, seed=step), objective.layers)
+        optimizer.zero_grad()
+        objective(outputs, labels()).total.backward()
+        optimizer.step()
+        with torch.no_grad():
+            objective.after_step(outputs, labels())
+    return objective
+
+
+def total(objective, world, x, y):
+    return objective(world.outputs(x, objective.layers), y).total
+
+
+def test_every_public_objective_is_in_the_list():
+    public = {getattr(clearance.objectives, name) for name in clearance.objectives.__all__}
+    listed = {type(case.make()) for case in OBJECTIVES.values()}
+    assert public - {Objective} == listed - {OwnObjective}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_terms_are_named_0_dim_and_at_least_float32(case, dtype):
+    objective = case.make()
+    loss = objective(World(dtype).outputs(images(dtype), objective.layers), labels())
+    assert tuple(loss.terms) == case.terms
+    wanted = torch.promote_types(dtype, torch.float32)
+    for term in (*loss.terms.values(), loss.total):
+        assert term.shape == ()
+        assert term.dtype == wanted
+        assert term.requires_grad
+
+
+def test_total_is_the_sum_of_terms(case):
+    objective = case.make()
+    loss = objective(World().outputs(images(), objective.layers), labels())
+    assert float(loss.total) == pytest.approx(sum(float(term) for term in loss.terms.values()), rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-10, 1.0, 1e3, 1e10])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_loss_and_gradients_are_finite_at_every_logit_scale(case, scale, dtype):
+    objective, world = case.make(), World(dtype)
+    with torch.no_grad():
+        for parameter in world.head.parameters():
+            parameter.mul_(scale)
+    leaf = images(dtype).requires_grad_()
+    loss = objective(world.outputs(leaf, objective.layers), labels())
+    assert all(term.isfinite() for term in loss.terms.values())
+    loss.total.backward()
+    for tensor in (leaf, *world.parameters(), *objective.parameters()):
+        assert tensor.grad.isfinite().all()
+
+
+def test_all_samples_alike_give_a_finite_gradient(case):
+    """Where features coincide, roots and quotients of distances are most fragile."""
+    objective, world = case.make(), World()
+    leaf = images()[:1].repeat(BATCH, 1).requires_grad_()
+    total(objective, world, leaf, labels()).backward()
+    assert leaf.grad.isfinite().all()
+
+
+def test_the_order_of_samples_does_not_matter(case):
+    objective, world = case.make(), World()
+    order = torch.tensor([3, 0, 6, 2, 5, 1, 4])
+    for found, expected in zip(
+        objective(world.outputs(images()[order], objective.layers), labels()[order]).terms.values(),
+        objective(world.outputs(images(), objective.layers), labels()).terms.values(),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=0.0)
+
+
+def test_loss_is_a_mean_over_samples(case):
+    """Every sample twice is the same loss (and the same gradient of the model)."""
+    objective, world = case.make(), World()
+    once = total(objective, world, images(), labels())
+    twice = total(objective, world, images().repeat(2, 1), labels().repeat(2))
+    torch.testing.assert_close(twice, once, rtol=1e-12, atol=0.0)
+
+
+def test_the_names_of_classes_do_not_matter(case):
+    objective, world = case.make(), World()
+    expected = total(objective, world, images(), labels())
+    new_name = torch.tensor([2, 0, 3, 1])
+    tensors = [world.head.weight, world.head.bias]
+    tensors += [tensors_of(objective)[name] for name in case.parameters_per_class]
+    with torch.no_grad():
+        for tensor in tensors:
+            tensor[new_name] = tensor.clone()
+    found = total(objective, world, images(), new_name[labels()])
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0.0)
+
+
+def test_labels_matter(case):
+    """The two tests before would pass for a constant."""
+    objective, world = case.make(), World()
+    right, wrong = (total(objective, world, images(), y) for y in (labels(), (labels() + 1) % CLASSES))
+    assert abs(float(right - wrong)) > 1e-3
+
+
+def test_gradient_equals_finite_differences(case):
+    objective, world = case.make().double(), World()
+    leaf = images().requires_grad_()
+    inputs = (leaf, *objective.parameters(), *world.head.parameters())
+    assert torch.autograd.gradcheck(lambda x, *_: total(objective, world, x, labels()), inputs)
+
+
+def test_gradient_reaches_parameters_and_leaves_buffers_and_labels_alone(case):
+    objective, world = case.make(), World()
+    buffers = {name: value.clone() for name, value in objective.named_buffers()}
+    total(objective, world, images(), labels()).backward()
+    for parameter in (*objective.parameters(), *world.parameters()):
+        assert parameter.grad is not None
+        assert parameter.grad.abs().sum() > 0
+    assert all(torch.equal(value, buffers[name]) for name, value in objective.named_buffers())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_nothing_changes_dtype_whatever_the_logits_are(case, dtype):
+    objective, world = case.make(), World(dtype)
+    before = {name: value.dtype for name, value in tensors_of(objective).items()}
+    outputs = world.outputs(images(dtype), objective.layers)
+    objective(outputs, labels()).total.backward()
+    with torch.no_grad():
+        objective.after_step(outputs, labels())
+    assert {name: value.dtype for name, value in tensors_of(objective).items()} == before
+
+
+def test_state_survives_saving_and_loading(case):
+    used, fresh = trained(case), case.make()
+    fresh.load_state_dict(copy.deepcopy(used.state_dict()))
+    world = World(torch.float32)
+    x = images(torch.float32)
+    assert torch.equal(total(fresh, world, x, labels()), total(used, world, x, labels()))
+    if used.state_dict():
+        assert not torch.equal(total(case.make(), world, x, labels()), total(used, world, x, labels()))
+
+
+def test_all_that_a_step_changes_is_in_the_checkpoint(case):
+    """Parameters, buffers and counters; a plain attribute would be lost on resuming."""
+    fresh, used = case.make(), trained(case)
+
+    def plain(objective):
+        return {name: repr(value) for name, value in vars(objective).items() if not name.startswith("_")}
+
+    assert plain(used) == plain(fresh)
+
+
+def test_logits_of_several_heads_give_the_mean_over_heads(case):
+    objective = case.make()
+    if not objective.reads_logits_only:
+        pytest.skip("reads more than logits, so it is called once per head")
+    features = images() @ torch.ones(INPUT_WIDTH, FEATURE_WIDTH, dtype=torch.float64)
+    logits = torch.randn(3, BATCH, CLASSES, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    together = objective(Outputs(features, logits, nn.Identity()), labels())
+    alone = [objective(Outputs(features, each, nn.Identity()), labels()) for each in logits]
+    for name, term in together.terms.items():
+        mean = torch.stack([each.terms[name] for each in alone]).mean()
+        torch.testing.assert_close(term, mean, rtol=1e-12, atol=0.0)
+        assert term.shape == ()
+
+
+def test_an_objective_that_says_so_reads_logits_only(case):
+    objective = case.make()
+    if not objective.reads_logits_only:
+        pytest.skip("reads more than logits")
+    assert tuple(objective.layers) == ()
+    expected = total(objective, World(), images(), labels())
+    outputs = World().outputs(images(), ())
+    assert torch.equal(objective(Outputs(None, outputs.logits, None), labels()).total, expected)
+
+
+def test_repr_names_the_objective_and_its_settings(case):
+    objective = case.make()
+    assert repr(objective).startswith(f"{type(objective).__name__}(")
+    settings = {k: v for k, v in vars(objective).items() if not k.startswith("_") and k != "training"}
+    for name, value in settings.items():
+        assert f"{name}={value!r}" in repr(objective)

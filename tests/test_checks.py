@@ -1,0 +1,77 @@
+"""Checks of arguments: what passes, what does not, and what the message says."""
+
+import math
+
+import pytest
+
+from clearance._checks import check_choice, check_count, check_fraction, check_non_negative, check_positive
+
+INF, NAN = math.inf, math.nan
+
+
+@pytest.mark.parametrize("value", [5e-324, 1, 0.5, 1e308])
+def test_positive_accepts(value):
+    check_positive("lr", value)
+    check_non_negative("lr", value)
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -0.0, -1e-9, INF, -INF, NAN])
+def test_positive_refuses(value):
+    with pytest.raises(ValueError, match=f"^`lr` must be a finite number above 0; got {value}.$"):
+        check_positive("lr", value)
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -0.0])
+def test_non_negative_accepts_zero(value):
+    check_non_negative("decay", value)
+
+
+@pytest.mark.parametrize("value", [-1e-9, INF, -INF, NAN])
+def test_non_negative_refuses(value):
+    with pytest.raises(ValueError, match=f"^`decay` must be a finite number of at least 0; got {value}.$"):
+        check_non_negative("decay", value)
+
+
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize("above", [False, True])
+@pytest.mark.parametrize("value", [0, 1e-9, 0.5, 1 - 1e-9, 1, -1e-9, 1 + 1e-9, NAN, INF])
+def test_fraction_knows_its_ends(value, below, above):
+    inside = 0 < value < 1 or (value == 0 and not below) or (value == 1 and not above)
+    if inside:
+        check_fraction("rate", value, open_below=below, open_above=above)
+        return
+    interval = f"{'(' if below else '['}0, 1{')' if above else ']'}"
+    with pytest.raises(ValueError, match="got") as refusal:
+        check_fraction("rate", value, open_below=below, open_above=above)
+    assert str(refusal.value) == f"`rate` must lie in {interval}; got {value}."
+
+
+@pytest.mark.parametrize(("value", "minimum"), [(1, 1), (0, 0), (7, 3), (3, 3), (-2, -2)])
+def test_count_accepts(value, minimum):
+    check_count("steps", value, minimum=minimum)
+
+
+@pytest.mark.parametrize(
+    ("value", "minimum"), [(0, 1), (-1, 0), (2, 3), (1.0, 1), (True, 0), ("3", 1), (None, 0), (NAN, 0)]
+)
+def test_count_refuses(value, minimum):
+    with pytest.raises(ValueError, match="got") as refusal:
+        check_count("steps", value, minimum=minimum)
+    assert str(refusal.value) == f"`steps` must be a whole number of at least {minimum}; got {value!r}."
+
+
+def test_choice_accepts_its_members_from_any_iterable():
+    check_choice("norm", "batch", (name for name in ("none", "batch")))
+
+
+def test_choice_offers_the_nearest_name():
+    with pytest.raises(ValueError, match="got") as refusal:
+        check_choice("norm", "btach", ("none", "batch"))
+    assert str(refusal.value) == "`norm` must be one of 'none', 'batch'; got 'btach'. Did you mean 'batch'?"
+
+
+@pytest.mark.parametrize("value", ["zzzzzz", "", None, 3])
+def test_choice_offers_nothing_where_nothing_is_near(value):
+    with pytest.raises(ValueError, match="got") as refusal:
+        check_choice("norm", value, ("none", "batch"))
+    assert str(refusal.value) == f"`norm` must be one of 'none', 'batch'; got {value!r}."

@@ -1,0 +1,65 @@
+"""What travels between classifier and objective."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from clearance.tensors import LossTerms, Outputs
+
+
+@pytest.fixture
+def outputs():
+    images = torch.randn(4, 5, requires_grad=True)
+    features = 2 * images
+    head = nn.Linear(5, 3)
+    return Outputs(features, head(features), head, {"input": images})
+
+
+def test_another_head_reads_the_same_features_and_graph(outputs):
+    other = nn.Linear(5, 2)
+    seen = outputs.with_head(other)
+    assert seen.features is outputs.features
+    assert seen.activations is outputs.activations
+    assert seen.head is other
+    assert torch.equal(seen.logits, other(outputs.features))
+    seen.logits.sum().backward()
+    expected = 2 * other.weight.sum(dim=0).expand(4, 5)
+    torch.testing.assert_close(outputs.activations["input"].grad, expected)
+
+
+def test_what_another_head_reads_leaves_the_first_alone(outputs):
+    logits, head = outputs.logits, outputs.head
+    outputs.with_head(nn.Linear(5, 2))
+    assert outputs.logits is logits
+    assert outputs.head is head
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        outputs.logits = None
+
+
+def test_outputs_without_layers_hold_no_activations(outputs):
+    assert Outputs(outputs.features, outputs.logits, outputs.head).activations == {}
+
+
+def test_total_is_the_sum_and_carries_the_gradient_of_every_term():
+    a, b = torch.tensor(2.0, requires_grad=True), torch.tensor(3.0, requires_grad=True)
+    loss = LossTerms({"first": a**2, "second": 5 * b})
+    assert loss.total.ndim == 0
+    assert float(loss.total) == 19.0
+    loss.total.backward()
+    assert (float(a.grad), float(b.grad)) == (4.0, 5.0)
+
+
+def test_total_of_one_term_is_that_term():
+    assert float(LossTerms({"only": torch.tensor(0.25)}).total) == 0.25
+
+
+def test_total_is_made_once():
+    loss = LossTerms({"only": torch.tensor(0.25)})
+    assert loss.total is loss.total
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_term_that_is_not_finite_shows_in_the_total(bad):
+    assert not LossTerms({"good": torch.tensor(1.0), "bad": torch.tensor(bad)}).total.isfinite()
