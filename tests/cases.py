@@ -14,7 +14,7 @@ CLASSES, FEATURE_WIDTH, INPUT_WIDTH = 4, 5, 6
 
 
 class OwnObjective(Objective):
-    """A loss as a user may write it: two terms, a parameter, a buffer, a layer, and something after a step."""
+    """A loss as a user may write it: two terms, a parameter, a buffer, a layer, and a rule after a step."""
 
     layers = ("hidden",)
     mean_norm: Tensor
@@ -52,7 +52,7 @@ class ObjectiveCase:
     """An objective under test.
 
     Args:
-        make: A fresh objective; called with `classes` and `width` (of features) where it needs them.
+        make: A fresh objective, for the sizes above.
         terms: Names of the terms that it returns.
         parameters_per_class: Names of parameters and buffers whose first axis counts classes.
     """

@@ -50,7 +50,9 @@ def test_distances_differ_from_true_ones_by_a_constant_for_each_point(world):
     torch.testing.assert_close(difference, difference[..., :1].expand_as(difference))
 
 
-@pytest.mark.parametrize("change", [lambda z: 50 * z, lambda z: z.flip(-1), lambda z: z + 64.0], ids=["scale", "flip", "shift"])
+@pytest.mark.parametrize(
+    "change", [lambda z: 50 * z, lambda z: z.flip(-1), lambda z: z + 64.0], ids=["scale", "flip", "shift"]
+)
 def test_nothing_changes_under_scale_reflection_and_shift(world, change):
     features, labels, queries = world
     moved = nearest_class_mean(class_means(change(features), labels, 4), change(queries))

@@ -49,7 +49,9 @@ def test_class_scatter_equals_a_loop():
         squares = [float(((row - own.mean(dim=0)) ** 2).sum()) for row in own]
         assert float(found.variances[c]) == pytest.approx(sum(squares) / len(own))
     torch.testing.assert_close(found.centred_means.sum(dim=0), torch.zeros(6, dtype=torch.float64))
-    torch.testing.assert_close(found.centred_means[0] - found.centred_means[1], found.means[0] - found.means[1])
+    torch.testing.assert_close(
+        found.centred_means[0] - found.centred_means[1], found.means[0] - found.means[1]
+    )
 
 
 def test_within_and_between_traces_equal_those_of_sklearns_discriminant():
@@ -60,7 +62,9 @@ def test_within_and_between_traces_equal_those_of_sklearns_discriminant():
     fitted.fit(features.numpy(), labels.numpy())
     centred = fitted.means_ - fitted.means_.mean(axis=0)
     expected = np.trace(fitted.covariance_) / np.trace(centred.T @ centred / CLASSES)
-    assert within_between_ratio(class_scatter(features, labels, CLASSES)) == pytest.approx(expected, rel=1e-12)
+    assert within_between_ratio(class_scatter(features, labels, CLASSES)) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_4_6_cdnv_equals_its_formula_pair_by_pair():

@@ -13,7 +13,7 @@ from clearance.heads import HeadStack
 def step_rows(count, training, generator):
     """The samples of each step: whole epochs in a drawn order, the last batch of an epoch smaller."""
     size = training.batch_size
-    rows = []
+    rows: list[torch.Tensor] = []
     while len(rows) < training.steps:
         order = torch.arange(count) if size is None else torch.randperm(count, generator=generator)
         rows.extend(order[start : start + (size or count)] for start in range(0, count, size or count))

@@ -32,7 +32,7 @@ def mean_loss(stack, features, labels):
 
 
 def test_q09_the_feature_gradient_holds_heads_fixed(data):
-    """It is 2 (A f - v) / N with A = mean_k W^T W and v = mean_k W^T (t - b), and not the total derivative."""
+    """It is 2 (A f - v) / N with A = mean_k W^T W v = mean_k W^T (t - b); not the total derivative."""
     features, labels = data
     leaf = features.clone().requires_grad_()
     stack = trained_on(leaf, labels)
@@ -49,7 +49,9 @@ def test_q09_the_feature_gradient_holds_heads_fixed(data):
         for j in range(D):
             step = torch.zeros_like(features)
             step[i, j] = 1e-5
-            up, down = (mean_loss(trained_on(f, labels), f, labels) for f in (features + step, features - step))
+            up, down = (
+                mean_loss(trained_on(f, labels), f, labels) for f in (features + step, features - step)
+            )
             total[i, j] = (up - down) / 2e-5
     assert (total - leaf.grad).norm() > 0.2 * leaf.grad.norm()
 
@@ -72,9 +74,11 @@ def test_3_5_4_no_gradient_path_between_features_and_heads(make, n, data):
         for name, value in architecture.named_parameters()
     }
     trained = train_heads(HeadStack(architecture, initial), 1 * features, labels, HeadTraining(steps=3)).stack
-    drawn = GradientHeads().draw(
-        architecture, 1 * features.expand(K, -1, -1), labels.expand(K, -1), torch.Generator()
-    ).stack
+    drawn = (
+        GradientHeads()
+        .draw(architecture, 1 * features.expand(K, -1, -1), labels.expand(K, -1), torch.Generator())
+        .stack
+    )
     for stack in (trained, drawn):
         assert not any(value.requires_grad or value.grad_fn for value in stack.parameters.values())
     mean_loss(trained, features, labels).backward()

@@ -30,7 +30,9 @@ def test_3_5_9_exactly_the_heads_that_broke_are_flagged(n, linear_relu, fresh, c
 
 
 @pytest.mark.parametrize("n", [3, 8], ids=["gram", "dense"])
-def test_3_5_9_a_broken_neighbour_on_the_same_features_harms_nobody(n, any_head, fresh, cloud, assert_same_heads):
+def test_3_5_9_a_broken_neighbour_on_the_same_features_harms_nobody(
+    n, any_head, fresh, cloud, assert_same_heads
+):
     features, labels = cloud(None, n, 9, C=9)
     stack = fresh(any_head(9, 9), std=0.1)
     for value in stack.parameters.values():
@@ -55,12 +57,14 @@ def test_3_5_9_a_huge_step_breaks_every_head(n, linear_relu, fresh, cloud):
 def test_one_number_that_is_not_finite_is_enough(fresh, cloud):
     stack = fresh(nn.Sequential(nn.Linear(9, 4), nn.ReLU(), nn.Linear(4, 3)))
     stack.parameters["2.bias"][1, 2] = torch.inf
-    found = train_heads(stack, *cloud(3, 8, 9), HeadTraining(steps=0))
+    features, labels = cloud(3, 8, 9)
+    found = train_heads(stack, features, labels, HeadTraining(steps=0))
     assert found.diverged.tolist() == [False, True, False]
 
 
 def test_intact_is_the_stack_itself_where_nothing_broke(fresh, cloud):
-    found = train_heads(fresh(nn.Linear(9, 3)), *cloud(3, 8, 9), TRAINING)
+    features, labels = cloud(3, 8, 9)
+    found = train_heads(fresh(nn.Linear(9, 3)), features, labels, TRAINING)
     assert found.intact() is found.stack
 
 

@@ -46,7 +46,9 @@ def test_draw_equals_algorithm_1_with_w_twice_lambda(make, per_class):
     for k in range(K):
         head = fresh[k].requires_grad_(requires_grad=True)
         algorithm_1(head, features[k] / unit, labels[k], steps=32, lr=0.05, momentum=0.9, lambda_=0.005)
-        torch.testing.assert_close(drawn[k](features[k]), head(features[k] / unit).detach(), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(
+            drawn[k](features[k]), head(features[k] / unit).detach(), rtol=1e-10, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("factor", [50.0, 1e-3])
@@ -57,7 +59,9 @@ def test_3_5_1_features_times_c_give_the_same_model(factor):
         GradientHeads().draw(MLP((D, 8, C)).double(), c * features, labels, torch.Generator().manual_seed(1))
         for c in (1.0, factor)
     ]
-    torch.testing.assert_close(heads[1].stack(factor * features), heads[0].stack(features), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        heads[1].stack(factor * features), heads[0].stack(features), rtol=1e-10, atol=1e-10
+    )
     first, *rest = heads[0].stack.parameters
     torch.testing.assert_close(heads[1].stack.parameters[first] * factor, heads[0].stack.parameters[first])
     for name in rest:

@@ -46,26 +46,28 @@ def test_biases_are_zero_in_every_layer():
 
 
 def test_convolutions_are_drawn_and_other_layers_keep_their_values():
-    head = nn.Sequential(nn.LayerNorm(6), nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(8, 3))
-    with torch.no_grad():
-        head[0].weight.fill_(1.5)
-        head[0].bias.fill_(0.5)
+    norm, convolution = nn.LayerNorm(6), nn.Conv1d(1, 2, 3)
+    nn.init.constant_(norm.weight, 1.5)
+    nn.init.constant_(norm.bias, 0.5)
+    head = nn.Sequential(norm, nn.Unflatten(1, (1, 6)), convolution, nn.Flatten(), nn.Linear(8, 3))
     stack = HeadStack.initialised(head, 2, torch.Generator().manual_seed(0), std=0.1)
-    assert (stack.parameters["0.weight"] == 1.5).all()
-    assert (stack.parameters["0.bias"] == 0.5).all()
-    assert (stack.parameters["2.bias"] == 0).all()
-    assert not torch.equal(stack.parameters["2.weight"][0], stack.parameters["2.weight"][1])
-    assert not torch.equal(stack.parameters["2.weight"][0], head[2].weight)
+    assert stack.parameters["0.weight"].tolist() == [[1.5] * 6] * 2
+    assert stack.parameters["0.bias"].tolist() == [[0.5] * 6] * 2
+    assert stack.parameters["2.bias"].tolist() == [[0.0] * 2] * 2
+    drawn = stack.parameters["2.weight"]
+    assert not torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], convolution.weight)
     stack.parameters["0.weight"][0] = 7.0
-    assert (stack.parameters["0.weight"][1] == 1.5).all()
-    assert (head[0].weight == 1.5).all()
+    assert stack.parameters["0.weight"][1].tolist() == norm.weight.tolist() == [1.5] * 6
 
 
 def test_a_seed_is_its_heads_and_the_next_draw_is_others():
     assert torch.equal(weights(seed=3), weights(seed=3))
     assert not torch.equal(weights(seed=3), weights(seed=4))
     stream = torch.Generator().manual_seed(3)
-    first, second = (HeadStack.initialised(nn.Linear(60, 25), 2, stream).parameters["weight"] for _ in range(2))
+    first, second = (
+        HeadStack.initialised(nn.Linear(60, 25), 2, stream).parameters["weight"] for _ in range(2)
+    )
     assert not torch.equal(first, second)
 
 

@@ -41,7 +41,11 @@ def test_layers_stand_in_the_documented_order(settings, layers):
 
 def test_widths_and_dropout_reach_the_layers():
     head = MLP([6, 5, 4, 3], dropout=0.2, norm="batch")
-    assert [(m.in_features, m.out_features) for m in head if isinstance(m, nn.Linear)] == [(6, 5), (5, 4), (4, 3)]
+    assert [(m.in_features, m.out_features) for m in head if isinstance(m, nn.Linear)] == [
+        (6, 5),
+        (5, 4),
+        (4, 3),
+    ]
     assert [m.num_features for m in head if isinstance(m, nn.BatchNorm1d)] == [5, 4]
     assert {m.p for m in head if isinstance(m, nn.Dropout)} == {0.2}
 

@@ -54,24 +54,28 @@ def test_a_mask_of_all_is_no_mask(linear_relu, fresh, cloud, assert_same_heads):
         features, labels = cloud(3, 8, D)
         stack = fresh(linear_relu(D, 3))
         masked = train_heads(stack, features, labels, FULL, mask=torch.ones(3, 8, dtype=torch.bool))
-        assert_same_heads(masked.stack.parameters, train_heads(stack, features, labels, FULL).stack.parameters, 0.0)
+        assert_same_heads(
+            masked.stack.parameters, train_heads(stack, features, labels, FULL).stack.parameters, 0.0
+        )
 
 
 @pytest.mark.parametrize("D", [9, 20], ids=["dense", "gram"])
 def test_a_loss_that_is_no_number_on_padding_does_not_spread(any_head, D, fresh, cloud):
-    """Logits of padding may reach any value; their loss and its gradient are left out, not multiplied by 0."""
+    """Logits of padding may reach any value: their loss and its gradient are left out, not taken times 0."""
 
     def barrier(logits, labels):
         true = logits.gather(-1, labels[:, None])[:, 0]
         return -(2500 - true.square()).sqrt()  # beyond 50 neither it nor its gradient is a number
 
     assert barrier(torch.tensor([[60.0]]), torch.tensor([0])).isnan().all()
-    features, labels, mask = ragged(*cloud(3, 8, D, C=D), (8, 2, 5), 1e3)
+    features, labels = cloud(3, 8, D, C=D)
+    features, labels, mask = ragged(features, labels, (8, 2, 5), 1e3)
     found = train_heads(fresh(any_head(D, D), std=0.2), features, labels, SHORT, mask=mask, loss=barrier)
     assert not found.diverged.any()
 
 
 def test_a_head_without_any_sample_is_refused(fresh, cloud):
     mask = torch.tensor([[True] * 8, [False] * 8, [True] * 8])
+    features, labels = cloud(3, 8, 6)
     with pytest.raises(ValueError, match="at least one sample for every head"):
-        train_heads(fresh(nn.Linear(6, 3)), *cloud(3, 8, 6), FULL, mask=mask)
+        train_heads(fresh(nn.Linear(6, 3)), features, labels, FULL, mask=mask)

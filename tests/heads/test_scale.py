@@ -15,7 +15,9 @@ TRAINING = HeadTraining(steps=20, lr=0.1, momentum=0.9, nesterov=True, weight_de
 
 def test_the_unit_is_rms_times_root_of_relative_width():
     features = torch.tensor([[3.0, -4.0], [0.0, 5.0]], dtype=torch.float64)
-    assert float(feature_unit(features)) == pytest.approx(math.sqrt((9 + 16 + 0 + 25) / 4) * math.sqrt(2 / 128))
+    assert float(feature_unit(features)) == pytest.approx(
+        math.sqrt((9 + 16 + 0 + 25) / 4) * math.sqrt(2 / 128)
+    )
 
 
 @pytest.mark.parametrize("D", [1, 64, 128, 4096])
@@ -94,7 +96,20 @@ def test_a_head_that_cannot_absorb_the_scale_reads_features_as_they_are(fresh, c
     features, labels = cloud(3, 8, 6)
     stack = fresh(nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3)).double())
     found = train_on_unit_scale(stack, 50 * features, labels, TRAINING).stack
-    assert_same_heads(found.parameters, train_heads(stack, 50 * features, labels, TRAINING).stack.parameters, 0.0)
+    assert_same_heads(
+        found.parameters, train_heads(stack, 50 * features, labels, TRAINING).stack.parameters, 0.0
+    )
+
+
+@pytest.mark.parametrize("least", [0.01, 100.0])
+def test_features_are_never_divided_by_less_than_the_least_unit(least, fresh, cloud):
+    features, labels = cloud(3, 8, 6)
+    stack = fresh(nn.Linear(6, 3))
+    unit = max(float(feature_unit(features)), least)
+    least_unit = torch.tensor(least, dtype=torch.float64)
+    found = train_on_unit_scale(stack, features, labels, TRAINING, least_unit=least_unit).stack
+    expected = train_heads(stack, features / unit, labels, TRAINING).stack
+    torch.testing.assert_close(found(features), expected(features / unit), rtol=1e-12, atol=1e-12)
 
 
 def test_vanished_features_do_not_break_heads(fresh):
@@ -107,13 +122,16 @@ def test_vanished_features_do_not_break_heads(fresh):
 def test_flags_of_diverged_heads_are_kept(fresh, cloud):
     stack = fresh(nn.Linear(6, 3))
     stack.parameters["bias"][2, 0] = torch.nan
-    assert train_on_unit_scale(stack, *cloud(3, 8, 6), TRAINING).diverged.tolist() == [False, False, True]
+    features, labels = cloud(3, 8, 6)
+    assert train_on_unit_scale(stack, features, labels, TRAINING).diverged.tolist() == [False, False, True]
 
 
 ABSORBING = {
     "linear": lambda: nn.Linear(6, 3),
     "mlp": lambda: MLP((6, 5, 3)),
-    "nested": lambda: nn.Sequential(nn.Identity(), nn.Sequential(nn.Linear(6, 4), nn.Tanh()), nn.Linear(4, 3)),
+    "nested": lambda: nn.Sequential(
+        nn.Identity(), nn.Sequential(nn.Linear(6, 4), nn.Tanh()), nn.Linear(4, 3)
+    ),
     "dropout first": lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 3)).eval(),
     "layer norm later": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)),
 }
@@ -124,8 +142,10 @@ def test_absorbing_is_exact_where_a_linear_layer_comes_first(make, fresh, cloud)
     features, _ = cloud(None, 8, 6)
     stack = fresh(make().double())
     before = {name: value.clone() for name, value in stack.parameters.items()}
-    scale = torch.tensor(3.7, dtype=torch.float64)
+    scale = torch.tensor(3.7, dtype=torch.float64, requires_grad=True)
     absorbed = stack.absorbing_scale(scale)
+    scale = scale.detach()
+    assert not any(value.requires_grad for value in absorbed.parameters.values())
     torch.testing.assert_close(absorbed(features), stack(features / scale), rtol=1e-13, atol=1e-13)
     assert all(torch.equal(stack.parameters[name], value) for name, value in before.items())
 

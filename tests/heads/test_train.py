@@ -89,7 +89,7 @@ def test_minibatches_equal_modules(
 def test_any_other_head_equals_modules(
     other_head, batch_size, own, fresh, cloud, loop_of_modules, path_taken, assert_same_heads
 ):
-    """D = C, so that heads which keep the width are classifiers too; 2n <= D, where Gram space would tempt."""
+    """D = C, so that heads which keep the width are classifiers too; 2n <= D, where Gram space tempts."""
     features, labels = cloud(2 if own else None, 4, 9, C=9)
     stack = fresh(other_head(9, 9), count=2)
     training = dataclasses.replace(CARRIED, batch_size=batch_size)
@@ -116,15 +116,19 @@ def test_another_loss_equals_modules(
     assert_same_heads(found.stack.parameters, expected)
 
 
-@pytest.mark.parametrize(("n", "D", "path"), [(3, 6, GramGradient), (3, 5, DenseGradient), (4, 6, DenseGradient)])
+@pytest.mark.parametrize(
+    ("n", "D", "path"), [(3, 6, GramGradient), (3, 5, DenseGradient), (4, 6, DenseGradient)]
+)
 def test_gram_space_begins_where_features_are_twice_as_wide(n, D, path, fresh, cloud, path_taken):
-    train_heads(fresh(nn.Linear(D, 3)), *cloud(3, n, D), CARRIED)
+    features, labels = cloud(3, n, D)
+    train_heads(fresh(nn.Linear(D, 3)), features, labels, CARRIED)
     assert path_taken == [path]
 
 
 def test_gram_space_serves_a_batch_size_that_takes_all(fresh, cloud, path_taken):
     training = dataclasses.replace(CARRIED, batch_size=4)
-    train_heads(fresh(nn.Linear(12, 3)), *cloud(3, 4, 12), training)
+    features, labels = cloud(3, 4, 12)
+    train_heads(fresh(nn.Linear(12, 3)), features, labels, training)
     assert path_taken == [GramGradient]
 
 
@@ -182,7 +186,8 @@ def test_a_chunk_gathers_no_more_than_its_bound(n, D, most):
 def test_no_step_leaves_heads_as_they_were(linear_relu, fresh, cloud, assert_same_heads):
     for n, D in ((8, 6), (4, 12)):
         stack = fresh(linear_relu(D, 3))
-        found = train_heads(stack, *cloud(3, n, D), HeadTraining(steps=0))
+        features, labels = cloud(3, n, D)
+        found = train_heads(stack, features, labels, HeadTraining(steps=0))
         assert_same_heads(found.stack.parameters, stack.parameters, 0.0)
 
 
@@ -204,7 +209,8 @@ def test_the_callers_random_numbers_are_untouched(fresh, cloud):
     stack = fresh(nn.Linear(6, 3))
     before = torch.get_rng_state()
     training = HeadTraining(steps=4, batch_size=3)
-    train_heads(stack, *cloud(3, 8, 6), training, generator=torch.Generator())
+    features, labels = cloud(3, 8, 6)
+    train_heads(stack, features, labels, training, generator=torch.Generator())
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -231,8 +237,9 @@ def test_float32_follows_float64(linear_relu, n, D, fresh, cloud, assert_same_he
 
 
 def test_minibatches_need_a_generator(fresh, cloud):
-    with pytest.raises(ValueError, match="`generator` is needed, because batch_size 3 is below the 8 samples"):
-        train_heads(fresh(nn.Linear(6, 3)), *cloud(3, 8, 6), HeadTraining(batch_size=3))
+    features, labels = cloud(3, 8, 6)
+    with pytest.raises(ValueError, match="`generator` is needed, because batch_size 3 is below the 8"):
+        train_heads(fresh(nn.Linear(6, 3)), features, labels, HeadTraining(batch_size=3))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +258,7 @@ def test_minibatches_need_a_generator(fresh, cloud):
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(features, labels, rows, mask, fresh):
-    with pytest.raises(ValueError, match="must be .*; got "):
+    with pytest.raises(ValueError, match=r"must be .*; got "):
         train_heads(
             fresh(nn.Linear(6, 3)),
             torch.zeros(features, dtype=torch.float64),

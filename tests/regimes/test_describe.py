@@ -24,6 +24,9 @@ class Plain:
     def __init__(self, value):
         self.value = value
 
+    def draw(self, architecture, features, labels, generator, least_unit=None):
+        raise NotImplementedError
+
 
 class Called(Plain):
     def __call__(self, images, generator):
@@ -57,7 +60,7 @@ def with_keyword_default(value):
 
 
 def with_constant(value):
-    made = {}
+    made: dict = {}
     exec(f"RATE = {value!r}\ndef make(p):\n    return torch.optim.SGD(p, lr=RATE)", made)
     return made["make"]
 
@@ -104,22 +107,26 @@ def test_equal_settings_are_described_alike_and_others_are_not(make):
 
 
 def test_functions_that_differ_in_a_name_alone_differ():
-    first = lambda parameters: torch.optim.SGD(parameters, lr=0.1)
-    second = lambda parameters: torch.optim.Adam(parameters, lr=0.1)
+    first, second = (
+        lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        lambda parameters: torch.optim.Adam(parameters, lr=0.1),
+    )
     assert first.__code__.co_code == second.__code__.co_code
     assert describe(first)["code"] != describe(second)["code"]
 
 
 def test_functions_that_differ_within_an_inner_function_differ():
-    first = lambda parameters: [(lambda x: x + 1)(p) for p in parameters]
-    second = lambda parameters: [(lambda x: x + 2)(p) for p in parameters]
+    first, second = (
+        lambda parameters: [(lambda x: x + 1)(p) for p in parameters],
+        lambda parameters: [(lambda x: x + 2)(p) for p in parameters],
+    )
     assert describe(first)["code"] != describe(second)["code"]
 
 
 def test_a_mode_and_private_attributes_are_no_settings():
     layer = Layer(1)
     told = describe(layer)
-    layer._cache = 5
+    vars(layer)["_cache"] = 5
     assert describe(layer.eval()) == told
 
 

@@ -1,6 +1,7 @@
 """A run's directory takes the same run again, and nothing else."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -55,7 +56,7 @@ def classifier(layer=None, nudge=0.0, mean=0.5, dropout=0.0):
     extractor = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), layer or nn.ReLU())
     model = Classifier(extractor, MLP((6, 5, 3), dropout=dropout), mean=mean)
     with torch.no_grad():
-        model.head[0].bias += nudge
+        next(model.head.parameters()).add_(nudge)
     return model
 
 
@@ -97,8 +98,9 @@ def finished(tmp_path_factory):
     return folder, run(folder)
 
 
-def foca(**settings):
-    return FOCA(Weighted(), **({"per_class": 2, "final_head": HeadTraining(steps=5)} | settings))
+def foca(**settings: Any):
+    usual: dict[str, Any] = {"per_class": 2, "final_head": HeadTraining(steps=5)}
+    return FOCA(Weighted(), **(usual | settings))
 
 
 CHANGES = {
@@ -122,11 +124,11 @@ CHANGES = {
     "first weights": ("first_weights", {"model": classifier(nudge=1e-6)}),
     "mean": ("first_weights", {"model": classifier(mean=0.4)}),
     "objective": ("regime.objective", {"regime": EndToEnd(SquaredErrorLoss())}),
-    "objective's number": ("regime.objective.weight: 1.0 there, 2.0 here", {"regime": EndToEnd(Weighted(2.0))}),
+    "objective's number": ("regime.objective.weight: 1.0 there", {"regime": EndToEnd(Weighted(2.0))}),
     "objective's layers": ("regime.objective.layers", {"regime": EndToEnd(Weighted(layers=["extractor"]))}),
     "objective's weights": ("first_objective", {"regime": EndToEnd(Weighted(start=0.1))}),
     "objective's buffer": ("first_objective", {"regime": EndToEnd(Weighted(counts=(2.0,)))}),
-    "head noise": ("regime.head_noise: 0.0 there, 0.1 here", {"regime": EndToEnd(Weighted(), head_noise=0.1)}),
+    "head noise": ("regime.head_noise: 0.0 there", {"regime": EndToEnd(Weighted(), head_noise=0.1)}),
     "regime": ("regime.final_head", {"regime": foca()}),
 }  # fmt: skip
 
@@ -138,12 +140,13 @@ def test_the_same_recipe_made_anew_is_read_back_without_training(finished, monke
         raise AssertionError("a finished run is read, not trained")
 
     monkeypatch.setattr(Session, "advance", refuse)
-    regime, told = EndToEnd(Weighted()), []
-    again = run(folder, regime=regime, on_step=told.append, checkpoint_every=1)
+    told: list = []
+    objective = Weighted()
+    again = run(folder, regime=EndToEnd(objective), on_step=told.append, checkpoint_every=1)
     assert told == []
     assert (again.status, again.history, again.seconds) == (first.status, first.history, first.seconds)
     assert same(weights(again.model), weights(first.model))
-    assert float(regime.objective.offset.detach()) != 0.0  # trained with the model and kept with it
+    assert float(objective.offset.detach()) != 0.0  # trained with the model and kept with it
     assert not again.model.training
 
 

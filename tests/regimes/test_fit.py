@@ -2,6 +2,7 @@
 
 import copy
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -53,8 +54,8 @@ def batches_of(count, batch_size, epochs=2, seed=0, **settings):
     objective = Recorder()
     regime = settings.pop("regime", EndToEnd)(objective)
     result = fit(
-        settings.pop("model", tiny()), regime, numbered(count), epochs=epochs, batch_size=batch_size, seed=seed,
-        **settings,
+        settings.pop("model", tiny()), regime, numbered(count), epochs=epochs, batch_size=batch_size,
+        seed=seed, **settings,
     )  # fmt: skip
     return objective.batches, result
 
@@ -68,7 +69,7 @@ def test_an_epoch_is_a_permutation_without_a_lone_last_image(count, batch_size, 
     assert [len(batch) for batch in batches] == sizes * 3
     assert result.status.step == 3 * len(sizes)
     for epoch in range(3):
-        seen = sum(batches[epoch * len(sizes) : (epoch + 1) * len(sizes)], [])
+        seen = [i for batch in batches[epoch * len(sizes) : (epoch + 1) * len(sizes)] for i in batch]
         assert len(set(seen)) == len(seen) == sum(sizes)
         assert set(seen) <= set(range(count))
 
@@ -158,13 +159,14 @@ def test_clip_norm_comes_before_momentum(data, make_model):
 
 def test_max_norm_bounds_every_unit_after_every_step():
     torch.manual_seed(0)
-    model = Classifier(small_cnn(1, 8), MLP((1024, 3, 2)))
+    head: Any = MLP((1024, 3, 2))
+    model = Classifier(small_cnn(1, 8), head)
     data = ImageSet(torch.rand(6, 1, 8, 8), torch.arange(6) % 2, ("a", "b"))
     with torch.no_grad():
-        model.head[0].bias.fill_(7.0)
+        head[0].bias.fill_(7.0)
     free = copy.deepcopy(model)
     fit(free, EndToEnd(), data, epochs=1, batch_size=6, optimizer=PLAIN)
-    norms = []
+    norms: list[float] = []
 
     def note(progress):
         norms.extend(float(p.detach().flatten(1).norm(dim=1).max()) for p in model.parameters() if p.ndim > 1)
@@ -178,7 +180,7 @@ def test_max_norm_bounds_every_unit_after_every_step():
             for unit in expected:  # a row, or a filter
                 unit *= min(1.0, 0.9 / float(unit.norm()))
         torch.testing.assert_close(bounded.detach(), expected, rtol=1e-6, atol=1e-8, msg=name)
-    assert float(model.head[0].bias.detach().min()) > 6.0  # a bias is no incoming weight
+    assert float(head[0].bias.detach().min()) > 6.0  # a bias is no incoming weight
 
 
 def test_max_norm_bounds_filters_in_any_layout_of_memory():

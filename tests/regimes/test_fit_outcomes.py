@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearance.data import ImageSet
-from clearance.heads import MLP
 from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.regimes import FOCA, EndToEnd, Progress, fit
@@ -30,7 +29,7 @@ class Failing(Objective):
 
 
 def test_a_good_run_is_finished_after_all_its_steps(data, make_model):
-    told = []
+    told: list[Progress] = []
     result = fit(make_model(), EndToEnd(), data, epochs=30, batch_size=10, on_step=told.append)
     assert result.status.outcome is Outcome.FINISHED
     assert result.status.good
@@ -89,8 +88,9 @@ def test_an_extractor_that_gives_all_images_the_same_features_has_collapsed(data
 
 def test_features_far_from_zero_that_differ_have_not_collapsed(data):
     torch.manual_seed(0)
-    extractor = nn.Sequential(nn.Flatten(), nn.Linear(16, 6))
-    nn.init.constant_(extractor[1].bias, 100.0)
+    layer = nn.Linear(16, 6)
+    nn.init.constant_(layer.bias, 100.0)
+    extractor = nn.Sequential(nn.Flatten(), layer)
     model = Classifier(extractor, nn.Linear(6, 3))
     optimizer = partial(torch.optim.SGD, lr=1e-9)
     result = fit(model, EndToEnd(), data, epochs=1, batch_size=10, optimizer=optimizer)
@@ -98,8 +98,9 @@ def test_features_far_from_zero_that_differ_have_not_collapsed(data):
 
 
 def test_a_head_that_always_names_one_class_has_collapsed(data):
-    model = Classifier(nn.Flatten(), nn.Linear(16, 3))
-    nn.init.zeros_(model.head.weight)
+    head = nn.Linear(16, 3)
+    nn.init.zeros_(head.weight)
+    model = Classifier(nn.Flatten(), head)
     optimizer = partial(torch.optim.SGD, lr=1e-12)
     result = fit(model, EndToEnd(), data, epochs=2, batch_size=10, optimizer=optimizer)
     assert result.status.outcome is Outcome.COLLAPSED
@@ -112,10 +113,11 @@ def test_naming_the_largest_class_of_an_uneven_set_is_chance():
     torch.manual_seed(0)
     labels = torch.tensor([0] * 80 + [1] * 20)
     data = ImageSet(torch.rand(100, 1, 2, 2), labels, ("a", "b"))
-    model = Classifier(nn.Flatten(), MLP((4, 2)))
+    head = nn.Linear(4, 2)
     with torch.no_grad():
-        model.head[0].weight.zero_()
-        model.head[0].bias.copy_(torch.tensor([1.0, 0.0]))
+        head.weight.zero_()
+        head.bias.copy_(torch.tensor([1.0, 0.0]))
+    model = Classifier(nn.Flatten(), head)
     optimizer = partial(torch.optim.SGD, lr=1e-12)
     result = fit(model, EndToEnd(), data, epochs=1, batch_size=50, optimizer=optimizer)
     assert result.status.reason.startswith("training accuracy 0.800 is no better")

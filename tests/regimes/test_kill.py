@@ -37,6 +37,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 class WithCentre(Objective):
     """Cross-entropy with a learned temperature, and a buffer that moves after every step."""
 
+    __module__ = "test_kill"  # as a script, and as a test
     centre: torch.Tensor
 
     def __init__(self):

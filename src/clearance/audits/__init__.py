@@ -23,9 +23,19 @@ True
 from clearance.audits._audit import Audit as Audit
 from clearance.audits._audit import Findings as Findings
 from clearance.audits._audit import Subject as Subject
+from clearance.audits._audit import check_comparable as check_comparable
 from clearance.audits.accuracy import Accuracy as Accuracy
 from clearance.audits.accuracy import wilson_interval as wilson_interval
 from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
 
-__all__ = ["Accuracy", "Audit", "ClassScatterAudit", "CoAdaptation", "Findings", "Subject", "wilson_interval"]
+__all__ = [
+    "Accuracy",
+    "Audit",
+    "ClassScatterAudit",
+    "CoAdaptation",
+    "Findings",
+    "Subject",
+    "check_comparable",
+    "wilson_interval",
+]

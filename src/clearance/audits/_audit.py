@@ -21,6 +21,15 @@ class Findings:
     exhibits: tuple[Exhibit, ...] = ()
 
 
+def check_comparable(train: ImageSet, test: ImageSet) -> None:
+    """Raise ValueError unless both sets have equally many classes and images of one shape."""
+    if train.class_count != test.class_count or train.shape != test.shape:
+        raise ValueError(
+            f"`train` and `test` must have the same classes and image shape; got {train.class_count} classes "
+            f"of {train.shape} and {test.class_count} of {test.shape}."
+        )
+
+
 class Subject:
     """A trained classifier with the images that it is audited on; features are extracted once.
 
@@ -40,12 +49,7 @@ class Subject:
         self.train: ImageSet = as_image_set(train).to(device)
         self.test: ImageSet = as_image_set(test).to(device)
         self.seed = seed
-        if self.train.class_count != self.test.class_count or self.train.shape != self.test.shape:
-            raise ValueError(
-                "`train` and `test` must have the same classes and image shape; got "
-                f"{self.train.class_count} classes of {self.train.shape} and "
-                f"{self.test.class_count} of {self.test.shape}."
-            )
+        check_comparable(self.train, self.test)
 
     @property
     def classes(self) -> int:

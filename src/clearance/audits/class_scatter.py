@@ -19,8 +19,9 @@ class ClassScatterAudit(Audit):
     """How tightly the features of a class sit together, compared with how far classes are apart.
 
     ``within_between``: tr S_W / tr S_B. ``cdnv``: mean over class pairs of (Var_c + Var_c') / (2 d^2).
-    ``nc1``: tr(S_W S_B^+) / C. All three are 0 where every class is a point, do not change when features are
-    shifted, rotated or scaled, and are given for training and held-out images.
+    ``nc1``: tr(S_W S_B^+) / C. All three are 0 where every class is a point of its own, do not change when
+    features are shifted, rotated or scaled, and are given for training and held-out images. They are infinite
+    where all features are equal or one is not finite: a broken extractor gains nothing.
 
     The exhibit ``features`` is the projection of held-out features on their first two principal axes.
 
@@ -42,15 +43,16 @@ class ClassScatterAudit(Audit):
 
 def _ratios(features: Tensor, data: ImageSet, split: str) -> list[Measurement]:
     classes, labels = data.class_count, data.labels
-    if bool(features.isfinite().all()):
+    if bool(features.isfinite().all()) and bool((features != features[0]).any()):
         cloud = class_scatter(features, labels, classes)
-        pairs = class_distance_normalised_variances(cloud)
+        # 0 / 0 is a pair of classes in one point
+        pairs = class_distance_normalised_variances(cloud).nan_to_num(torch.inf, torch.inf)
         values = {
             "within_between": within_between_ratio(cloud),
             "cdnv": float(pairs.mean()),
             "nc1": nc1(features, labels, classes),
         }
-        spread = float(pairs.std()) if len(pairs) > 1 else None
+        spread = float(pairs.std()) if len(pairs) > 1 and bool(pairs.isfinite().all()) else None
     else:
         values, spread = dict.fromkeys(("within_between", "cdnv", "nc1"), float("inf")), None
     return [

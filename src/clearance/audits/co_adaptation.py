@@ -1,5 +1,6 @@
 """How much do the features depend on the head they grew up with?"""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from clearance._checks import check_count
+from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._partial_sets import PartialSets, partial_sets
@@ -82,6 +83,9 @@ class CoAdaptation(Audit):
             )
         for count in (*self.per_class, *self.repetitions):
             check_count("per_class and repetitions", count)
+        if any(first >= second for first, second in itertools.pairwise(self.per_class)):
+            raise ValueError(f"`per_class` must ascend, each size once; got {self.per_class}.")
+        check_positive("lr", self.lr)
 
     def examine(self, subject: Subject) -> Findings:
         """Every head on every partial set."""
@@ -96,10 +100,11 @@ class CoAdaptation(Audit):
 
     def _errors(self, subject: Subject, sets: PartialSets) -> Iterator[_Errors]:
         width = subject.train_features.shape[1]
-        architectures = {
-            "retrained": MLP((width, *self.hidden, subject.classes)),
-            "linear": nn.Linear(width, subject.classes),
-        }
+        with torch.random.fork_rng(devices=[]):  # their own first weights are drawn, and never used
+            architectures = {
+                "retrained": MLP((width, *self.hidden, subject.classes)),
+                "linear": nn.Linear(width, subject.classes),
+            }
         for head, architecture in architectures.items():
             yield self._trained(subject, sets, head, architecture)
         for head, unit_length in (("class mean", False), ("class mean, unit length", True)):

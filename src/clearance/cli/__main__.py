@@ -1,10 +1,11 @@
 """``clearance``: train, audit and compare image classifiers for how clearly they separate what they see."""
 
 import sys
-from typing import Annotated
+from typing import Any
 
 import tyro
 
+from clearance._checks import check_choice
 from clearance.cli.audit import AuditCommand
 from clearance.cli.compare import CompareCommand
 from clearance.cli.list import ListCommand
@@ -12,29 +13,32 @@ from clearance.cli.report import ReportCommand
 from clearance.cli.search import SearchCommand
 from clearance.cli.train import TrainCommand
 
-Command = (
-    Annotated[CompareCommand, tyro.conf.subcommand("compare")]
-    | Annotated[TrainCommand, tyro.conf.subcommand("train")]
-    | Annotated[AuditCommand, tyro.conf.subcommand("audit")]
-    | Annotated[ReportCommand, tyro.conf.subcommand("report")]
-    | Annotated[SearchCommand, tyro.conf.subcommand("search")]
-    | Annotated[ListCommand, tyro.conf.subcommand("list")]
-)
+COMMANDS: dict[str, Any] = {
+    "compare": CompareCommand,
+    "train": TrainCommand,
+    "audit": AuditCommand,
+    "report": ReportCommand,
+    "search": SearchCommand,
+    "list": ListCommand,
+}
 
+DESCRIPTION = "Train, audit and compare image classifiers for how clearly they separate what they see."
 USAGE, INTERRUPTED = 2, 130
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse, run one command, and turn what users can mend into one line."""
-    command = tyro.cli(
-        Command,
-        prog="clearance",
-        description="Train, audit and compare image classifiers for how clearly they separate what they see.",
-        args=arguments,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
-    )
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        command.run()
+        if words and not words[0].startswith("-"):
+            check_choice("command", words[0], COMMANDS)
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS,
+            prog="clearance",
+            description=DESCRIPTION,
+            args=words,
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+        ).run()
     except (ValueError, TypeError, OSError) as error:
         sys.stderr.write(f"clearance: {error}\n")
         sys.exit(USAGE)

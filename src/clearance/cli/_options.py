@@ -1,6 +1,7 @@
 """What several commands read in the same way."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,30 @@ def chosen_recipe(
     if methods:
         start = dataclasses.replace(start, methods={name: known[name] for name in methods})
     given = {name: value for name, value in changes.items() if value is not None}
-    return dataclasses.replace(start, **given)  # type: ignore[arg-type]
+    chosen: Recipe = dataclasses.replace(start, **given)  # type: ignore[arg-type]
+    _check_names(chosen)
+    return chosen
+
+
+def _check_names(recipe: "Recipe") -> None:
+    """Raise ValueError for a name that nothing has, before a process or a training starts."""
+    from clearance._checks import check_choice
+    from clearance.experiments.catalogue import AUDITS, DATASETS, MODELS, OBJECTIVES
+
+    if not recipe.dataset.startswith(("folder:", "npz:")):
+        check_choice("dataset", recipe.dataset, DATASETS)
+    check_choice("model", recipe.model, MODELS)
+    for name in (*recipe.audits, *recipe.audit_settings):
+        check_choice("audit", name, AUDITS)
+    for method in recipe.methods.values():
+        check_choice("objective", method.objective, OBJECTIVES)
+
+
+def default_jobs() -> int:
+    """One run per core that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def split_names(text: str | None) -> tuple[str, ...]:

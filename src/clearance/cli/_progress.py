@@ -53,6 +53,8 @@ class _Lines:
 
     def listen(self, plan: RunPlan, event: Mapping[str, Any]) -> None:
         """Print what ended, and how long the rest may take."""
+        if event["event"] == "note":
+            self.console.print(f"{_name(plan)}: {event['text']}", highlight=False, markup=False)
         if event["event"] not in ("done", "failed", "kept"):
             return
         self.ended += 1
@@ -86,6 +88,8 @@ class _Picture:
         elif kind == "step":
             share = TRAINING_SHARE * event["step"] / event["steps"]
             self._move(key, share, f"step {event['step']}/{event['steps']}")
+        elif kind == "note":
+            self.progress.console.print(f"{_name(plan)}: {event['text']}", markup=False)
         elif kind == "audit":
             self._move(key, TRAINING_SHARE, f"audit: {event['name']}")
         else:

@@ -1,6 +1,6 @@
 """``clearance compare``: train methods side by side, audit each, and write one page."""
 
-import os
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -57,10 +57,11 @@ class CompareCommand:
         from rich.console import Console
 
         from clearance._checks import check_count
+        from clearance.cli._options import default_jobs
 
         console = Console()
         recipe = self._recipe()
-        jobs = len(os.sched_getaffinity(0)) if self.jobs is None else self.jobs
+        jobs = default_jobs() if self.jobs is None else self.jobs
         check_count("jobs", jobs)
         if self.dry_run:
             _print_plan(console, recipe, jobs, self.out)
@@ -100,8 +101,17 @@ class CompareCommand:
 def _command(recipe: "Recipe") -> str:
     """The command line as it was given, without folders of this machine."""
     words = ["clearance", *sys.argv[1:]]
-    shown = ["ROOT" if word == recipe.root else word for word in words]
-    return shlex.join(Path(word).name if word.startswith("/") else word for word in shown)
+    shown = ["ROOT" if word == recipe.root else _without_folders(word) for word in words]
+    return shlex.join(shown)
+
+
+def _without_folders(word: str) -> str:
+    """A word of a command line in which a path from the root or from home keeps its last name only.
+
+    >>> _without_folders("--dataset=folder:/home/ann/pets"), _without_folders("results/one")
+    ('--dataset=folder:pets', 'results/one')
+    """
+    return re.sub(r"^((?:--[\w-]+=)?(?:folder:|npz:)?)[/~].*?([^/]*)/*$", r"\1\2", word)
 
 
 def _print_plan(console: "Console", recipe: "Recipe", jobs: int, out: Path) -> None:

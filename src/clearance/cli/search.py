@@ -1,7 +1,6 @@
 """``clearance search``: choose learning rates on a split of the training set, alike for every method."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +43,8 @@ class SearchCommand:
         """Search."""
         from rich.console import Console
 
-        from clearance.cli._options import chosen_recipe, split_names
+        from clearance._checks import check_count
+        from clearance.cli._options import chosen_recipe, default_jobs, split_names
         from clearance.cli._progress import listening
         from clearance.experiments.search import search
 
@@ -57,9 +57,11 @@ class SearchCommand:
             seeds=self.seeds,
             epochs=self.epochs,
         )
-        jobs = self.jobs or len(os.sched_getaffinity(0))
+        jobs = default_jobs() if self.jobs is None else self.jobs
+        check_count("jobs", jobs)
         with listening(console) as listener:
             trials = search(recipe, self.out / "runs", jobs, listener)
+        self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "search.json").write_text(
             json.dumps([asdict(t) for t in trials], indent=1) + "\n", "utf-8"
         )

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 
 from clearance._rng import derived_seed
+from clearance.audits import check_comparable
 from clearance.data import Augmentation, ImageSet
 from clearance.experiments.catalogue import MODELS, OBJECTIVES, resolve
 from clearance.experiments.datasets import SPLIT_SEED, load_dataset
@@ -26,10 +27,17 @@ DATA_SEED = 0  # label noise and subsets are part of the data, the same for ever
 
 @dataclass(frozen=True)
 class RunData:
-    """The images of a comparison: what is trained on, and what everything is measured on."""
+    """The images of a comparison: what is trained on, and what everything is measured on.
+
+    Raises:
+        ValueError: If the two have different classes or image shapes: said before anything is trained.
+    """
 
     train: ImageSet
     test: ImageSet
+
+    def __post_init__(self) -> None:
+        check_comparable(self.train, self.test)
 
 
 def build_data(recipe: Recipe) -> RunData:
@@ -58,8 +66,7 @@ def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Class
     Raises:
         ValueError: If the images are not square.
     """
-    with torch.random.fork_rng(devices=[]):
-        fresh = empty_model(model, method, train.shape, train.class_count, seed)
+    fresh = empty_model(model, method, train.shape, train.class_count, seed)
     fresh.mean.copy_(train.images.mean(dim=(0, 2, 3)).view_as(fresh.mean))
     fresh.std.copy_(train.images.std(dim=(0, 2, 3)).clamp(min=1e-3).view_as(fresh.std))
     return fresh
@@ -74,12 +81,13 @@ def empty_model(
         raise ValueError(
             f"model {model!r} takes square images; got {height} x {width}. Use a folder with --size."
         )
-    torch.manual_seed(derived_seed(seed, "extractor"))
-    extractor: nn.Module = resolve("model", model, MODELS)(channels, height, method.norm)
-    with torch.no_grad():
-        features = extractor.eval()(torch.zeros(1, *shape)).shape[1]
-    torch.manual_seed(derived_seed(seed, "head"))
-    head = MLP((features, *method.hidden, class_count), method.dropout, method.norm)
+    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay where they were
+        torch.manual_seed(derived_seed(seed, "extractor"))
+        extractor: nn.Module = resolve("model", model, MODELS)(channels, height, method.norm)
+        with torch.no_grad():
+            features = extractor.eval()(torch.zeros(1, *shape)).shape[1]
+        torch.manual_seed(derived_seed(seed, "head"))
+        head = MLP((features, *method.hidden, class_count), method.dropout, method.norm)
     return Classifier(extractor.train(), head, [0.0] * channels, [1.0] * channels)
 
 

@@ -1,5 +1,6 @@
 """Datasets by name."""
 
+import dataclasses
 from pathlib import Path
 
 from clearance._checks import check_choice
@@ -51,7 +52,8 @@ def load_dataset(
 
 def _own_files(kind: str, path: Path, split: str, size: int | None) -> ImageSet:
     if kind == "folder" and (path / "train").is_dir() and (path / "test").is_dir():
-        return resolve("dataset", "folder:PATH", DATASETS)(path / split, size)
+        half: ImageSet = resolve("dataset", "folder:PATH", DATASETS)(path / split, size)
+        return dataclasses.replace(half, name=path.resolve().name)  # both halves are one dataset
     reader = resolve("dataset", f"{kind}:PATH", DATASETS)
     everything: ImageSet = reader(path, size) if kind == "folder" else reader(path)
     train, test = everything.split(TEST_SHARE, SPLIT_SEED)

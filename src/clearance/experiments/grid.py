@@ -33,7 +33,8 @@ def run_grid(
         data: Their images; only used to recognise finished runs, each process reads its own.
         directory: Where runs are kept.
         jobs: Processes at a time, at least 1.
-        listener: Told of events: ``{"event": "start" | "step" | "audit" | "done" | "failed" | "kept", ...}``.
+        listener: Told of events, ``{"event": KIND, ...}`` with KIND one of start, step, audit, note, done,
+            failed, kept.
 
     On KeyboardInterrupt every process is ended; called again, the grid goes on where they stood.
     """
@@ -70,7 +71,8 @@ class _Crew:
             self.processes.discard(process)
         found = kept_findings(plan, data, self.directory) if process.returncode == 0 else None
         if found is None:
-            reason = _reason(process.returncode, complaint)
+            # reports are passed on: no folder of this machine
+            reason = _reason(process.returncode, complaint).replace(f"{self.directory}{os.sep}", "")
             self.listener(plan, {"event": "failed", "reason": reason})
             return failed(plan, reason)
         self.listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
@@ -86,7 +88,7 @@ class _Crew:
         reader.start()
         for line in process.stdout:
             event = json.loads(line)
-            if event["event"] in ("step", "audit"):
+            if event["event"] in ("step", "audit", "note"):
                 self.listener(plan, event)
         process.wait()
         reader.join()

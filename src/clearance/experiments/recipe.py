@@ -145,8 +145,8 @@ def tuned_recipe(dataset: str) -> Recipe:
 def read_recipe(path: str | Path) -> Recipe:
     """A recipe from a YAML file: what it does not say is taken from the dataset's tuned recipe.
 
-    A method may be a name of the catalogue (``plain: {}``), a change to one (``mine: {base: plain, lr: 0.1}``)
-    or stand alone with ``base: none``.
+    A method may be a name of the catalogue (``plain: {}``), a change to one
+    (``mine: {base: plain, lr: 0.1}``), or stand alone with ``base: none``.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -169,9 +169,13 @@ def from_tree(tree: Mapping[str, Any], source: str, known: Mapping[str, Method] 
         ValueError: If a key is unknown or a value has the wrong type.
     """
     values = dict(tree)
+    named = values.pop("methods", None) or dict(known or {})
+    if not isinstance(named, Mapping):
+        raise ValueError(  # noqa: TRY004
+            f"{source}: `methods` must map names to settings, as in 'plain: {{}}'; got {named!r}."
+        )
     methods = {
-        name: _method(name, change or {}, source, known or {})
-        for name, change in (values.pop("methods", None) or dict(known or {})).items()
+        str(name): _method(str(name), change or {}, source, known or {}) for name, change in named.items()
     }
     return _filled(Recipe, {**values, "methods": methods}, source)
 
@@ -197,22 +201,31 @@ def _filled(kind: Any, values: Mapping[str, Any], source: str) -> Any:
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"{source}: no setting {key!r}; known are {', '.join(fields)}.{hint}")
     try:
-        return kind(**{k: _typed(v, fields[k].default, f"{source}: {k}") for k, v in values.items()})
+        return kind(**{k: _typed(v, _default(fields[k]), k) for k, v in values.items()})
     except (TypeError, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error
 
 
-def _typed(value: Any, default: Any, source: str) -> Any:
+_KINDS = {bool: "true or false", str: "a word", tuple: "a list, as in [a, b]", dict: "a mapping"}
+
+
+def _default(setting: "dataclasses.Field[Any]") -> Any:
+    made = setting.default_factory
+    return setting.default if made is dataclasses.MISSING else made()
+
+
+def _typed(value: Any, default: Any, name: str) -> Any:
     """A YAML value as the field wants it: lists become tuples, whole numbers floats where one is meant."""
     if isinstance(value, list):
-        return tuple(value)
-    if isinstance(default, bool) or value is None or isinstance(value, Mapping | bool):
-        return value
-    if isinstance(default, float) and isinstance(value, int | str):
+        value = tuple(value)
+    for kind, meant in _KINDS.items():
+        if isinstance(default, kind) and not isinstance(value, kind):
+            raise ValueError(f"`{name}` must be {meant}; got {value!r}.")  # noqa: TRY004
+    if isinstance(default, float):
         try:
-            return float(value)  # YAML 1.1 reads 5e-4 as a string
-        except ValueError:
-            raise ValueError(f"{source} must be a number; got {value!r}.") from None
+            return float("true is no number" if isinstance(value, bool) else value)  # YAML reads 5e-4 as text
+        except (TypeError, ValueError):
+            raise ValueError(f"`{name}` must be a number; got {value!r}.") from None
     return value
 
 

@@ -1,5 +1,6 @@
 """One method, one seed: train, audit, and turn what was found into records."""
 
+import copy
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from clearance._checks import check_choice
+from clearance._rng import derived_seed
 from clearance.audits import Audit, Findings, Subject
 from clearance.experiments.build import RunData, build_model, build_optimizer, build_regime, build_schedule
 from clearance.experiments.catalogue import AUDITS, resolve
@@ -83,15 +87,18 @@ def run_method(
         on_step: Told of the progress of training.
         on_audit: Told the name of each audit before it starts.
     """
-    if directory is not None and (kept := kept_findings(plan, data, directory)) is not None:
+    audits = chosen_audits(
+        plan.recipe.audits, plan.recipe.audit_settings
+    )  # a wrong name, before any training
+    named = plan.regime is None and plan.model is None  # then the folder's name says everything
+    if directory is not None and named and (kept := kept_findings(plan, data, directory)) is not None:
         return kept
     folder = None if directory is None else directory / plan.folder
-    model = plan.model() if plan.model is not None else build_model(
-        plan.recipe.model, plan.settings, data.train, plan.seed
-    )  # fmt: skip
+    model = _fresh_model(plan, data)
     result = fit(
         model,
-        plan.regime if plan.regime is not None else build_regime(plan.settings),
+        # a copy: no seed may start from what the caller's objective learnt under the one before
+        copy.deepcopy(plan.regime) if plan.regime is not None else build_regime(plan.settings),
         data.train,
         epochs=plan.recipe.epochs,
         batch_size=plan.recipe.batch_size,
@@ -103,9 +110,9 @@ def run_method(
         run_dir=folder,
         on_step=on_step,
     )
-    findings = audit_model(
-        model, data, chosen_audits(plan.recipe.audits, plan.recipe.audit_settings), plan.seed, on_audit
-    )
+    if directory is not None and (kept := kept_findings(plan, data, directory)) is not None:
+        return kept  # fit found that the caller's model and regime are those of the finished run
+    findings = audit_model(model, data, audits, plan.seed, on_audit)
     training = _training(result)
     found = _as_records(plan, data, result, [training, *findings])
     if folder is not None:
@@ -113,6 +120,20 @@ def run_method(
             write_json(folder / MODEL, _model_facts(plan, data))
         write_json(folder / FINDINGS, {"identity": _identity(plan, data), **_to_tree(found)})
     return found
+
+
+def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:
+    if plan.model is None:
+        return build_model(plan.recipe.model, plan.settings, data.train, plan.seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(plan.seed, "model"))
+        model = plan.model()
+    if not isinstance(model, Classifier):
+        raise TypeError(
+            f"`model` must build a clearance Classifier; got {type(model).__name__}. Return one, or "
+            "clearance.wrap(module, example=images)."
+        )
+    return model
 
 
 def chosen_audits(
@@ -203,9 +224,10 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
 def _identity(plan: RunPlan, data: RunData) -> Any:
     """What findings depend on besides the run itself, as JSON gives it back (lists for tuples)."""
     audits = describe(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings))
-    return json.loads(
-        json.dumps({"audits": audits, "test": data.test.digest(), "train": data.train.digest()})
-    )
+    told = {"audits": audits, "test": data.test.digest(), "train": data.train.digest()}
+    if data.train.augmentation is not None:
+        told["augmentation"] = describe(data.train.augmentation)
+    return json.loads(json.dumps(told))
 
 
 def _to_tree(found: RunFindings) -> dict[str, Any]:

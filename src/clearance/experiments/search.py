@@ -97,7 +97,7 @@ def _run(
         recipe,
         held_out=HELD_OUT,
         audits=("accuracy", "co_adaptation"),
-        audit_settings={"co_adaptation": {"per_class": [1], "repetitions": [150], "all_images": False}},
+        audit_settings={"co_adaptation": {"per_class": [1], "repetitions": [50], "all_images": False}},
         methods={label: method for label, (_, method) in candidates.items()},
     )
     plans = [RunPlan(held_out, label, seed) for label in candidates for seed in range(recipe.seeds)]

@@ -4,6 +4,7 @@ Progress goes to standard output, one JSON object a line; the findings stay in t
 """
 
 import json
+import logging
 import sys
 import time
 from pathlib import Path
@@ -38,12 +39,25 @@ class Reporter:
             self.event(event="step", step=progress.step, steps=progress.steps)
 
 
+class Notes(logging.Handler):
+    """Passes warnings on, for example that another process holds the run's directory."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(logging.WARNING)
+        self._reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One event a warning."""
+        self._reporter.event(event="note", text=record.getMessage())
+
+
 def main() -> None:
     """Run the plan on standard input."""
     torch.set_num_threads(1)  # results then do not depend on how many runs share the machine
     job = json.load(sys.stdin)
     recipe = from_tree(job["recipe"], "the plan")
     reporter = Reporter()
+    logging.getLogger().addHandler(Notes(reporter))
     run_method(
         RunPlan(recipe, job["method"], job["seed"]),
         build_data(recipe),

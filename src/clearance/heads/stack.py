@@ -58,7 +58,7 @@ class HeadStack:
         Args:
             architecture: Gives shapes, dtype and device; parameters of other layers keep its values.
             count: K.
-            generator: On the CPU, so that a seed means the same heads on every device.
+            generator: On the CPU, so that a seed means the same heads on every device and in every dtype.
             std: Standard deviation of the weights; 0.1 is that of Sato et al. (2019), section 4.
         """
         check_count("count", count)
@@ -68,9 +68,7 @@ class HeadStack:
             for name, value in module.named_parameters(prefix, recurse=False):
                 stacked = value.detach().expand(count, *value.shape).clone()
                 if isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
-                    stacked = torch.zeros(
-                        stacked.shape, device="cpu"
-                    )  # float32: the same draws in every dtype
+                    stacked = torch.zeros(stacked.shape, dtype=torch.float32, device="cpu")
                     if value.ndim > 1:
                         stacked.normal_(0.0, std, generator=generator)
                     stacked = stacked.to(value)
@@ -114,7 +112,7 @@ class HeadStack:
         name = first_linear_weight(self.architecture)
         if name is None:
             return None
-        return self.holding({**self.parameters, name: self.parameters[name] / scale})
+        return self.holding({**self.parameters, name: self.parameters[name] / scale.detach()})
 
     def select(self, chosen: Tensor) -> "HeadStack":
         """The heads that a boolean mask or an index tensor names."""

@@ -1,0 +1,58 @@
+"""The error of the model's own head, and the interval around it."""
+
+import pytest
+import torch
+from scipy.stats import binomtest
+from torch import nn
+
+from clearance.audits import Accuracy, wilson_interval
+from clearance.data import GaussianClasses, ImageSet
+from clearance.models import Classifier
+
+
+@pytest.mark.parametrize(("wrong", "images"), [(0, 1), (1, 1), (0, 497), (1, 497), (33, 497), (248, 497), (497, 497)])
+def test_interval_is_that_of_scipy(wrong, images):
+    expected = binomtest(wrong, images).proportion_ci(0.95, method="wilson")
+    assert wilson_interval(wrong, images) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+class BayesHead(nn.Module):
+    """The true log posterior of a Gaussian world; the weight is there because a classifier has one."""
+
+    def __init__(self, world):
+        super().__init__()
+        self.world = world
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, rows):
+        return self.world.log_posterior(rows) + self.weight
+
+
+def test_the_bayes_classifier_has_the_bayes_error():
+    world = GaussianClasses(class_count=3, shape=(1, 2, 3), separation=2.0, noise=0.05)
+    model = Classifier(nn.Flatten(), BayesHead(world))
+    found = Accuracy()(model, world.images(5, seed=0), world.images(4000, seed=1)).measurements
+    error = {m.context["split"]: m for m in found}["test"]
+    deviation = (world.bayes_error() * (1 - world.bayes_error()) / 12000) ** 0.5
+    assert error.value == pytest.approx(world.bayes_error(), abs=4 * deviation)
+    assert error.n == 12000
+
+
+class FirstPixel(nn.Module):
+    """Logits that a test writes into the pixels."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, rows):
+        return torch.where(rows < 0.9, rows * self.weight, torch.nan)
+
+
+def test_images_are_counted_one_by_one_and_nan_is_wrong():
+    pixels = torch.tensor([[0.1, 0.2], [0.2, 0.1], [0.3, 0.4], [0.0, 1.0], [0.5, 0.2]])  # the fourth is NaN
+    labels = torch.tensor([1, 0, 0, 1, 0])
+    data = ImageSet(pixels.view(5, 1, 1, 2), labels, ("a", "b"))
+    found = Accuracy()(Classifier(nn.Flatten(), FirstPixel()), data.subset(torch.tensor([0, 1])), data)
+    values = {m.context["split"]: (m.value, m.n) for m in found.measurements}
+    assert values == {"train": (0.0, 2), "test": (0.4, 5)}

@@ -1,0 +1,176 @@
+"""What every audit must do, whatever its question: one list of cases, see tests/audit_cases.py."""
+
+import json
+import math
+from functools import partial
+
+import pytest
+import torch
+from audit_cases import AUDITS, broken, classifier, constant_features, train_set
+from audit_cases import test_set as held_out_set
+
+import clearance.audits
+from clearance.audits import Audit, accuracy, co_adaptation
+from clearance.experiments import catalogue
+from clearance.models.features import extract_features, predictions
+from clearance.records import ExhibitRecord, Record, Report
+from clearance.vocabulary import Measurement
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.fixture(params=AUDITS)
+def case(request):
+    return AUDITS[request.param]
+
+
+@pytest.fixture(scope="module")
+def findings():
+    """What every audit finds of the ordinary network, measured once."""
+    return {name: case.audit(classifier(), train_set(), held_out_set()) for name, case in AUDITS.items()}
+
+
+def identity(found: Measurement) -> tuple:
+    return found.audit, found.name, tuple(sorted(found.context.items()))
+
+
+def values(findings) -> dict:
+    return {identity(m): m.value for m in findings.measurements}
+
+
+def test_every_audit_is_on_the_list():
+    exported = {getattr(clearance.audits, name) for name in clearance.audits.__all__}
+    known = {t for t in exported if isinstance(t, type) and issubclass(t, Audit) and t is not Audit}
+    assert {type(case.audit) for case in AUDITS.values()} == known
+    assert set(AUDITS) == set(catalogue.AUDITS) == {case.audit.name for case in AUDITS.values()}
+    for name, case in AUDITS.items():
+        assert catalogue.AUDITS[name].summary == case.audit.question
+        assert catalogue.resolve("audit", name, catalogue.AUDITS) is type(case.audit)
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_measurements_say_how_to_read_them(findings, name):
+    found = findings[name].measurements
+    assert found
+    assert len({identity(m) for m in found}) == len(found)
+    results = {round(m.value, 12) for m in found if m.unit in ("fraction", "ratio")}
+    for m in found:
+        assert m.audit == name
+        assert m.unit in ("fraction", "ratio", "count", "seconds", "nats")
+        assert m.n >= 1
+        assert m.better in ("lower", "higher")
+        assert math.isfinite(m.value)
+        assert (m.low is None) == (m.high is None) == ("interval" not in m.context)
+        if m.low is not None:
+            assert m.low <= m.value <= m.high
+        # settings only: a result in the context would split one quantity into one per model
+        numbers = {round(v, 12) for v in m.context.values() if isinstance(v, float)}
+        assert not numbers & results
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_findings_can_be_stored_and_read_back(findings, name):
+    found = findings[name]
+    records = tuple(Record("world", "m", 0, m) for m in found.measurements)
+    exhibits = tuple(ExhibitRecord("world", "m", 0, e) for e in found.exhibits)
+    report = Report({}, {}, "", "", records, exhibits)
+    assert json.loads(report.to_json())["measurements"]
+    for record in records:
+        text = json.dumps(record.to_json(), allow_nan=False)
+        assert Record.from_json(json.loads(text)) == record
+    for exhibit in exhibits:
+        json.dumps(exhibit.to_json(), allow_nan=False)
+        assert exhibit.exhibit.caption.endswith(".")
+
+
+def test_same_seed_same_numbers(case, findings):
+    again = case.audit(classifier(), train_set(), held_out_set())
+    assert again == findings[case.audit.name]
+
+
+def test_another_model_shares_settings_not_results(case, findings):
+    torch.manual_seed(99)
+    other = classifier()
+    torch.nn.init.normal_(other.extractor[1].weight)
+    found = case.audit(other, train_set(), held_out_set())
+    mine = findings[case.audit.name]
+    assert [identity(m) for m in found.measurements] == [identity(m) for m in mine.measurements]
+    assert values(found) != values(mine)
+
+
+def test_model_and_random_numbers_are_left_alone(case):
+    model = classifier().train()
+    model.extractor[1].eval()
+    model.head[0].weight.grad = torch.ones_like(model.head[0].weight)
+    modes = [part.training for part in model.modules()]
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    torch.manual_seed(11)
+    state = torch.get_rng_state()
+    case.audit(model, train_set(), held_out_set())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [part.training for part in model.modules()] == modes
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(model.head[0].weight.grad, torch.ones_like(model.head[0].weight))
+    assert all(p.grad is None for p in model.extractor.parameters())
+    assert all(p.requires_grad for p in model.parameters())
+
+
+@pytest.mark.parametrize("factor", [50.0, 0.02])
+def test_the_unit_of_features_does_not_matter(case, findings, factor):
+    scaled = case.audit(classifier(scale=factor), train_set(), held_out_set())
+    mine = values(findings[case.audit.name])
+    assert values(scaled).keys() == mine.keys()
+    for key, value in values(scaled).items():
+        if key[1] in ("error", "gap", "diverged_heads", "unfitted_heads"):
+            assert value == mine[key], key
+        else:
+            assert value == pytest.approx(mine[key], rel=1e-5), key
+
+
+def test_batch_size_does_not_matter(case, findings, monkeypatch):
+    monkeypatch.setattr(clearance.audits._audit, "extract_features", partial(extract_features, batch_size=7))
+    for module in (accuracy, co_adaptation):
+        monkeypatch.setattr(module, "predictions", partial(predictions, batch_size=7))
+    found = values(case.audit(classifier(), train_set(), held_out_set()))
+    assert found == pytest.approx(values(findings[case.audit.name]), rel=1e-5)
+
+
+def test_a_model_of_nan_is_measured_as_the_worst(case):
+    found = case.audit(broken(), train_set(), held_out_set())
+    seen = {m.name for m in found.measurements}
+    assert set(case.worst) <= seen
+    for m in found.measurements:
+        assert not math.isnan(m.value), identity(m)
+        assert m.spread is None or math.isfinite(m.spread)
+        if m.name in case.worst and m.context.get("head") != "nearest pixel":
+            assert m.value == pytest.approx(case.worst[m.name]), identity(m)
+    for exhibit in found.exhibits:
+        json.dumps(ExhibitRecord("world", "m", 0, exhibit).to_json(), allow_nan=False)
+
+
+def test_a_model_that_sees_all_images_alike_gains_nothing(case):
+    """All features in one point are not "classes in points": each measurement must say chance or infinity."""
+    found = case.audit(constant_features(), train_set(), held_out_set())
+    for m in found.measurements:
+        if m.context.get("head") == "nearest pixel":
+            continue
+        if m.unit == "ratio":
+            assert m.value == math.inf, identity(m)
+        if m.name == "error":
+            assert m.value == pytest.approx(2 / 3), identity(m)
+        assert not math.isnan(m.value)
+
+
+def test_sets_that_do_not_belong_together_are_refused(case):
+    from clearance.data import gaussian_images
+
+    with pytest.raises(ValueError, match="same classes and image shape; got 3 classes.*2 of"):
+        case.audit(classifier(), train_set(), gaussian_images(class_count=2, shape=(1, 4, 4)))
+    with pytest.raises(ValueError, match=r"\(1, 4, 4\).*\(1, 8, 8\)"):
+        case.audit(classifier(), train_set(), gaussian_images(class_count=3, shape=(1, 8, 8)))
+
+
+def test_tensors_may_be_given_in_place_of_image_sets(case, findings):
+    train, test = train_set(), held_out_set()
+    found = case.audit(classifier(), (train.images, train.labels), (test.images, test.labels))
+    assert values(found) == values(findings[case.audit.name])

@@ -1,0 +1,213 @@
+"""Recipes as files: what they may say, what they take from elsewhere, and what is refused."""
+
+import dataclasses
+import re
+
+import pytest
+
+from clearance.experiments import catalogue
+from clearance.experiments.recipe import Method, Recipe, from_tree, identifier, read_recipe, to_tree, tuned_recipe
+from clearance.experiments.run import RunPlan
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A YAML file with this text."""
+
+    def write(text):
+        path = tmp_path / "mine.yaml"
+        path.write_text(text, "utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("dataset", ["digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "folder:x", "npz:y.npz"])
+def test_every_dataset_has_a_recipe_with_every_method(dataset):
+    found = tuned_recipe(dataset)
+    assert found.dataset == dataset
+    assert list(found.methods) == list(catalogue.METHODS)
+    assert set(found.audits) <= set(catalogue.AUDITS)
+    assert found.held_out == 0
+
+
+def test_methods_of_the_tuned_recipes_are_what_the_catalogue_says():
+    for dataset in ("digits", "mnist"):
+        methods = tuned_recipe(dataset).methods
+        assert methods["foca"].regime == "foca"
+        assert methods["noisy"].head_noise > 0
+        assert methods["dropout"].dropout > 0
+        assert methods["dropout"].hidden > methods["plain"].hidden
+        assert methods["batchnorm"].norm == "batch"
+        plain = methods["plain"]
+        assert (plain.regime, plain.head_noise, plain.dropout, plain.norm) == ("end_to_end", 0, 0, "none")
+
+
+def test_a_file_changes_only_what_it_says(written):
+    found = read_recipe(written("dataset: digits\nepochs: 3\n"))
+    assert found == dataclasses.replace(tuned_recipe("digits"), epochs=3)
+
+
+def test_a_method_may_stand_on_another_or_alone(written):
+    found = read_recipe(
+        written(
+            "methods:\n  plain: {}\n  mine: {base: foca, lr: 0.01, hidden: [7]}\n"
+            "  alone: {base: none}\n  dropout: {dropout: 0.25}\n  new: {lr: 1}\n"
+        )
+    )
+    tuned = tuned_recipe("digits").methods
+    assert list(found.methods) == ["plain", "mine", "alone", "dropout", "new"]
+    assert found.methods["plain"] == tuned["plain"]
+    assert found.methods["mine"] == dataclasses.replace(tuned["foca"], lr=0.01, hidden=(7,))
+    assert found.methods["alone"] == Method()
+    assert found.methods["dropout"] == dataclasses.replace(tuned["dropout"], dropout=0.25)
+    assert found.methods["new"] == Method(lr=1.0)
+
+
+def test_numbers_that_yaml_reads_as_words_are_numbers(written):
+    found = read_recipe(written("label_noise: 1e-1\nmethods:\n  mine: {weight_decay: 5e-4, lr: 1}\n"))
+    assert found.label_noise == 0.1
+    assert found.methods["mine"].weight_decay == 5e-4
+    assert isinstance(found.methods["mine"].lr, float)
+
+
+def test_an_empty_list_of_methods_takes_the_tuned_ones(written):
+    assert read_recipe(written("methods:\nseeds: 2\n")).methods == tuned_recipe("digits").methods
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epoch: 3", "no setting 'epoch'.*Did you mean 'epochs'"),
+        ("methods: {mine: {learning_rate: 1, lr: 1}}", "no setting 'learning_rate'"),
+        ("methods: {mine: {droput: 0.5}}", "method 'mine'.*Did you mean 'dropout'"),
+        ("methods: {mine: {base: plane}}", "base of method 'mine'.*Did you mean 'plain'"),
+        ("methods: {mine: 3}", "method 'mine' must be a mapping"),
+        ("methods: [plain, foca]", r"`methods` must map names to settings.*\['plain', 'foca'\]"),
+        ("methods: plain", "`methods` must map names"),
+        ("methods: {mine: {lr: fast}}", "`lr` must be a number; got 'fast'"),
+        ("methods: {mine: {lr: true}}", "`lr` must be a number; got True"),
+        ("methods: {mine: {lr: [1]}}", "`lr` must be a number"),
+        ("methods: {mine: {lr: -1}}", "`lr` must be a finite number above 0"),
+        ("methods: {mine: {lr: .nan}}", "`lr` must be a finite number above 0"),
+        ("methods: {mine: {hidden: 128}}", "`hidden` must be a list"),
+        ("methods: {mine: {regime: focus}}", "`regime` must be one of"),
+        ("methods: {mine: {norm: layer}}", "`norm` must be one of"),
+        ("methods: {mine: {dropout: 1}}", r"`dropout` must lie in \[0, 1\)"),
+        ("methods: {mine: {heads: 1.5}}", "`heads` must be a whole number"),
+        ("epochs: many", "`epochs` must be a whole number"),
+        ("epochs: 2.5", "`epochs` must be a whole number"),
+        ("seeds: 0", "`seeds` must be a whole number of at least 1"),
+        ("seeds: true", "`seeds` must be a whole number"),
+        ("audits: accuracy", "`audits` must be a list"),
+        ("audit_settings: [1]", "`audit_settings` must be a mapping"),
+        ("augment_flip: yesplease", "`augment_flip` must be true or false"),
+        ("dataset: 5", "`dataset` must be a word"),
+        ("model: [small-cnn]", "`model` must be a word"),
+        ("held_out: 1", r"`held_out` must lie in \[0, 1\)"),
+        ("train_fraction: 0", "`train_fraction` must lie in"),
+        ("- a\n- b", "must hold a mapping of settings; got list"),
+        ("", "must hold a mapping of settings; got NoneType"),
+        ("a: [", "must be YAML"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_file_and_key(written, text, message):
+    path = written(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_recipe(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_called_missing(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        read_recipe(tmp_path / "nowhere.yaml")
+
+
+def test_a_recipe_survives_the_way_to_a_worker_and_back():
+    start = dataclasses.replace(
+        tuned_recipe("mnist"), root="here", audits=("accuracy",), audit_settings={"co_adaptation": {"lr": 0.1}}
+    )
+    again = from_tree(to_tree(start), "the plan")
+    assert to_tree(again) == to_tree(start)
+    assert again.methods == start.methods
+    assert again.audits == ("accuracy",)
+
+
+METHOD_CHANGES = {
+    "regime": "foca",
+    "objective": "squared-error",
+    "lr": 0.051,
+    "weight_decay": 0.0,
+    "hidden": (128, 127),
+    "dropout": 0.1,
+    "norm": "batch",
+    "head_noise": 0.1,
+    "clip_norm": 1.0,
+    "max_norm": 1.0,
+    "per_class": 9,
+    "heads": 2,
+    "reuse": 2,
+    "head_steps": 31,
+    "head_lr": 0.031,
+    "head_decay": 0.0,
+}
+RECIPE_CHANGES = {
+    "dataset": "npz:other.npz",
+    "root": "elsewhere",
+    "size": 32,
+    "model": "other",
+    "epochs": 61,
+    "batch_size": 65,
+    "label_noise": 0.1,
+    "train_fraction": 0.5,
+    "held_out": 0.25,
+    "augment_flip": True,
+    "augment_pad": 1,
+    "augment_cutout": 2,
+}
+SHARED_CHANGES = {
+    "seeds": 9,
+    "audits": ("accuracy",),
+    "audit_settings": {"co_adaptation": {"lr": 0.1}},
+    "methods": {"mine": Method(), "other": Method(lr=1.0)},
+}
+
+
+def folder(recipe=None, seed=0):
+    return RunPlan(recipe or Recipe(methods={"mine": Method()}), "mine", seed).folder
+
+
+def test_the_lists_of_changes_name_every_field():
+    assert set(METHOD_CHANGES) == {f.name for f in dataclasses.fields(Method)}
+    assert {*RECIPE_CHANGES, *SHARED_CHANGES} == {f.name for f in dataclasses.fields(Recipe)}
+
+
+@pytest.mark.parametrize("name", METHOD_CHANGES)
+def test_any_change_of_a_method_is_another_run(name):
+    changed = dataclasses.replace(Method(), **{name: METHOD_CHANGES[name]})
+    assert folder(Recipe(methods={"mine": changed})) != folder()
+
+
+@pytest.mark.parametrize("name", RECIPE_CHANGES)
+def test_any_change_that_can_move_a_number_is_another_run(name):
+    changed = Recipe(methods={"mine": Method()}, **{name: RECIPE_CHANGES[name]})
+    assert folder(changed) != folder()
+
+
+@pytest.mark.parametrize("name", SHARED_CHANGES)
+def test_what_concerns_only_others_is_the_same_run(name):
+    changed = dataclasses.replace(Recipe(methods={"mine": Method()}), **{name: SHARED_CHANGES[name]})
+    assert folder(changed) == folder()
+
+
+def test_seeds_have_folders_of_their_own_with_names_for_any_file_system():
+    assert folder(seed=1) != folder(seed=0)
+    odd = Recipe(methods={"a/b: c?": Method()})
+    name = RunPlan(odd, "a/b: c?", 0).folder
+    assert re.fullmatch(r"[\w.-]+", name)
+
+
+def test_identifiers_do_not_depend_on_the_order_of_keys():
+    assert identifier({"a": 1, "b": 2}) == identifier({"b": 2, "a": 1})
+    assert identifier({"a": 1}) != identifier({"a": 1.5})
+    assert re.fullmatch("[0-9a-f]{8}", identifier({}))

@@ -1,0 +1,90 @@
+"""What may stand in no file of the library: pickles, and connections."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import clearance
+
+ROOT = Path(clearance.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+PICKLES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+NETWORK = {"urllib", "urllib3", "requests", "socket", "http", "httpx", "aiohttp", "ftplib", "huggingface_hub"}
+LOADERS = {("torch", "load"), ("torch.hub", "load"), ("pandas", "read_pickle")}
+
+
+def imported(tree):
+    """The full names of all modules and things that a file imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def is_refused(name):
+    return name.split(".")[0] in PICKLES | NETWORK or tuple(name.rsplit(".", 1)) in LOADERS
+
+
+def offences(text):
+    """What a file does that no file may do, in words."""
+    tree = ast.parse(text)
+    found = [f"imports {name}" for name in imported(tree) if is_refused(name)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in PICKLES:
+            found.append(f"reads {node.attr}")
+        if isinstance(node, ast.Attribute) and (ast.unparse(node.value), node.attr) in LOADERS:
+            found.append(f"reads {ast.unparse(node)}")
+        if (
+            isinstance(node, ast.keyword)
+            and node.arg == "allow_pickle"
+            and ast.unparse(node.value) != "False"
+        ):
+            found.append("allows pickles")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"__import__", "eval", "exec"}:
+            found.append(f"calls {ast.unparse(node.func)}")
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_file_unpickles_or_connects(path):
+    assert offences(path.read_text("utf-8")) == []
+
+
+def test_the_whole_library_is_read():
+    assert len(FILES) > 50
+    assert {"cli", "regimes", "runs"} <= {path.parent.name for path in FILES}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "def f():\n    import joblib.externals as j",
+        "from urllib.request import urlopen",
+        "import urllib.request",
+        "import requests as r",
+        "import socket",
+        "torch.load(path)",
+        "torch.load(path, weights_only=True)",
+        "read = torch.load",
+        "from torch import load",
+        "torch.hub.load('a', 'b')",
+        "np.load(path, allow_pickle=True)",
+        "np.load(path, allow_pickle=wanted)",
+        "torch.serialization.pickle.loads(data)",
+        "__import__(name)",
+    ],
+)
+def test_each_offence_is_seen(text):
+    assert len(offences(text)) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["np.load(path, allow_pickle=False)", "safetensors.torch.load(data)", "load(x)"]
+)
+def test_what_is_allowed_is_not_seen(text):
+    assert offences(text) == []
