@@ -14,7 +14,6 @@ from clearance.heads.train import TrainedHeads
 from clearance.heads.weak import GradientHeads
 from clearance.objectives import CrossEntropyLoss, Objective
 from clearance.regimes import FOCA, fit
-from clearance.runs import flatten, unflatten
 from clearance.tensors import LossTerms
 
 
@@ -211,43 +210,6 @@ def test_one_head_that_is_never_redrawn_trains_the_extractor_under_that_head(dat
             torch.testing.assert_close(given.total.detach(), loss.detach(), rtol=1e-12, atol=0)
         for one, other in zip(model.extractor.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-13)
-
-
-@pytest.mark.parametrize("stop", [1, 4, 6])  # at the end of a cycle, within one, before its last step
-def test_a_state_taken_anywhere_in_a_cycle_gives_the_same_next_steps(data, make_model, weights, same, stop):
-    regime = FOCA(per_class=2, heads=2, reuse=4)
-    augmented = data.augmented(Augmentation(pad=1))
-
-    def started():
-        model = make_model()
-        optimizer = torch.optim.SGD(regime.trainable(model), lr=0.1, momentum=0.9)
-        streams = regime.generators(0)
-        return model, optimizer, streams, regime.start(model, augmented, optimizer, streams)
-
-    def go(training, first, last):
-        return [training.step(*data.batch(torch.arange(s, s + 9))).total.detach() for s in range(first, last)]
-
-    model, optimizer, streams, training = started()
-    go(training, 0, stop)
-    tree, tensors = flatten(
-        [
-            dict(model.state_dict()),
-            optimizer.state_dict(),
-            training.state_dict(),
-            {name: stream.get_state() for name, stream in streams.items()},
-        ]
-    )
-    losses = go(training, stop, 11)
-    other, other_optimizer, other_streams, again = started()
-    state = unflatten(tree, tensors)
-    other.load_state_dict(state[0])
-    other_optimizer.load_state_dict(state[1])
-    again.load_state_dict(state[2])
-    for name, stream in other_streams.items():
-        stream.set_state(state[3][name])
-    assert torch.equal(torch.stack(losses), torch.stack(go(again, stop, 11)))
-    assert same(weights(model), weights(other))
-    assert (again.steps, again.drawn_heads) == (training.steps, training.drawn_heads) == (11, 6)
 
 
 @pytest.mark.parametrize("name", ["per_class", "heads", "reuse"])

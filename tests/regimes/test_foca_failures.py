@@ -89,12 +89,17 @@ def test_finish_trains_the_head_and_only_the_head(data, make_model, sgd, weights
 
 def test_finish_starts_a_fresh_head_from_its_own_stream(data, make_model, sgd, weights, same):
     finished = []
+    regime = FOCA(final_head=HeadTraining(steps=5, lr=0.03, batch_size=10))
     for spoil, seed in ((False, 0), (True, 0), (False, 1)):
-        model, regime = make_model(), FOCA(final_head=HeadTraining(steps=5, lr=0.03))
+        model = make_model()
         if spoil:
             nn.init.constant_(model.head[0].weight, 9.0)
-        begin(regime, model, data, sgd, seed=seed).finish()
+        streams = regime.generators(seed)
+        before = {name: stream.get_state() for name, stream in streams.items()}
+        regime.start(model, data, sgd(regime, model), streams).finish()
         finished.append(weights(model.head))
+        moved = {name for name in streams if not torch.equal(streams[name].get_state(), before[name])}
+        assert moved == {"final_head"}
     assert same(finished[0], finished[1])
     assert not same(finished[0], finished[2])
 

@@ -70,6 +70,7 @@ def class_distance_normalised_variances(cloud: ClassScatter) -> Tensor:
     r"""CDNV of every pair of classes: (Var_c + Var_c') / (2 ||mu_c - mu_c'||^2), shape (C (C - 1) / 2,).
 
     Source: Galanti, György, Hutter, "On the role of neural collapse in transfer learning", ICLR 2022, Eq. 2.
+    Infinite where two class means coincide.
 
     >>> class_distance_normalised_variances(class_scatter(torch.tensor([[0.0], [2.0], [10.0]]),
     ...     torch.tensor([0, 0, 1]), 2))
@@ -77,7 +78,8 @@ def class_distance_normalised_variances(cloud: ClassScatter) -> Tensor:
     """
     first, second = torch.triu_indices(len(cloud.means), len(cloud.means), offset=1)
     squared = (cloud.means[first] - cloud.means[second]).square().sum(dim=1)
-    return (cloud.variances[first] + cloud.variances[second]) / (2 * squared)
+    within = cloud.variances[first] + cloud.variances[second]
+    return torch.where(squared > 0, within / (2 * squared), torch.inf)
 
 
 def nc1(features: Tensor, labels: Tensor, classes: int) -> float:

@@ -17,7 +17,8 @@ class GradientHeads:
     r"""Heads trained from fresh random weights on a small batch of frozen features.
 
     theta_b = argmin_theta  mean_{i in b} loss(C_theta(f_i / s), t_i) + (w / 2) ||theta||^2,
-    approached by `training.steps` full-batch steps, with s = max(unit of the features in b, least unit).
+    approached by `training.steps` full-batch steps, with s = max(unit of the features, least unit), the unit
+    taken over all batches that are drawn at once.
 
     Source: Sato et al. (2019), Eq. 4 and Algorithm 1, line 5. The paper writes the penalty as
     lambda ||theta||^2 beside a mean (Eq. 4) or a sum (Algorithm 1); w here is torch's weight decay, so

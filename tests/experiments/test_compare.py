@@ -1,0 +1,224 @@
+"""Comparisons and audits from Python, with methods, losses, regimes and models of the caller's own."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import clearance as cl
+from clearance.audits import CoAdaptation
+from clearance.experiments import run
+from clearance.experiments.recipe import tuned_recipe
+from clearance.heads import MLP
+
+
+class Learnt(cl.objectives.Objective):
+    """Cross-entropy at a temperature that is learnt, with a count of steps; notes where each step began."""
+
+    seen: list[tuple[float, int]] = []  # noqa: RUF012 - on the class, so that copies write to it too
+
+    def __init__(self, start=0.0):
+        super().__init__()
+        self.log_temperature = nn.Parameter(torch.tensor(start))
+        self.register_buffer("steps", torch.tensor(0))
+
+    def forward(self, outputs, labels):
+        self.seen.append((float(self.log_temperature.detach()), int(self.steps)))
+        logits = outputs.logits * self.log_temperature.exp()
+        return cl.LossTerms({"learnt": nn.functional.cross_entropy(logits, labels)})
+
+    def after_step(self, outputs, labels):
+        self.steps += 1
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    Learnt.seen.clear()
+
+
+def compared(methods, data, **settings):
+    given = {"seeds": 1, "epochs": 1, "batch_size": 12, "audits": ["accuracy"], **settings}
+    return cl.compare(methods, data.train, data.test, **given)
+
+
+def errors(card):
+    return {
+        (r.method, r.seed): r.measurement.value
+        for r in card.records
+        if r.measurement.audit == "accuracy" and r.measurement.context["split"] == "test"
+    }
+
+
+def test_every_kind_of_method_is_compared(data):
+    methods = {
+        "a name": "plain",
+        "settings": cl.Method(lr=0.1, hidden=(8,)),
+        "a loss": Learnt(),
+        "a regime": cl.regimes.FOCA(per_class=1),
+        "noise": cl.regimes.EndToEnd(Learnt(), head_noise=0.1),
+    }
+    told = []
+    card = compared(methods, data, seeds=2, on_run=lambda method, seed: told.append((method, seed)))
+    assert told == [(name, seed) for seed in (0, 1) for name in methods]
+    assert set(errors(card)) == set(told)
+    assert card.report.methods == tuple(methods)
+    recipe = json.loads(card.to_json())["recipe"]
+    assert (recipe["epochs"], recipe["seeds"], recipe["batch_size"]) == (1, 2, 12)
+    assert recipe["methods"]["settings"]["lr"] == 0.1
+    assert "<html" in card.to_html()
+
+
+def test_a_list_of_names_is_enough_and_the_rest_is_tuned(data, monkeypatch):
+    asked = []
+    monkeypatch.setattr(run, "fit", lambda *a, **settings: asked.append(settings) or (_ for _ in ()).throw(OSError))
+    with pytest.raises(OSError):  # noqa: PT011 - only a way out
+        cl.compare(["plain", "foca"], data.train, data.test)
+    tuned = tuned_recipe("gaussian")
+    assert (asked[0]["epochs"], asked[0]["batch_size"]) == (tuned.epochs, tuned.batch_size)
+    assert asked[0]["optimizer"].keywords["lr"] == tuned.methods["plain"].lr
+
+
+def test_every_seed_starts_with_the_objective_as_it_was_given(data):
+    mine = Learnt(start=0.25)
+    compared({"mine": mine, "again": mine}, data, seeds=2)  # two steps a run
+    assert len(Learnt.seen) == 8
+    assert Learnt.seen[::2] == [(0.25, 0)] * 4
+    assert all(steps == 1 and temperature != 0.25 for temperature, steps in Learnt.seen[1::2])
+    assert float(mine.log_temperature.detach()) == 0.25
+    assert int(mine.steps) == 0
+
+
+def test_models_of_the_caller_start_alike_for_every_method_of_a_seed(data):
+    made = []
+
+    def fresh():
+        model = cl.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 6)), MLP((6, 3)))
+        made.append(model.extractor[1].weight.detach().clone())
+        return model
+
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    card = compared({"a": "plain", "b": Learnt(), "c": "foca"}, data, seeds=2, model=fresh)
+    assert torch.equal(torch.get_rng_state(), state)
+    a0, b0, c0, a1, b1, c1 = made
+    assert torch.equal(a0, b0)
+    assert torch.equal(a0, c0)
+    assert torch.equal(a1, b1)
+    assert torch.equal(a1, c1)
+    assert not torch.equal(a0, a1)
+    torch.manual_seed(123)  # nothing depends on where the caller's random numbers stand
+    assert errors(compared({"a": "plain", "b": Learnt(), "c": "foca"}, data, seeds=2, model=fresh)) == errors(card)
+
+
+def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, tmp_path, monkeypatch):
+    def small(width=6):
+        return lambda: cl.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, width)), MLP((width, 3)))
+
+    first = compared({"mine": Learnt()}, data, model=small(), directory=tmp_path)
+    monkeypatch.setattr(Learnt, "forward", lambda *_: pytest.fail("trained again"))
+    again = compared({"mine": Learnt()}, data, model=small(), directory=tmp_path)
+    assert [r.to_json() for r in again.records] == [r.to_json() for r in first.records]
+    with pytest.raises(ValueError, match="same run.*model"):
+        compared({"mine": Learnt()}, data, model=small(width=7), directory=tmp_path)
+    with pytest.raises(ValueError, match="same run.*first_objective"):
+        compared({"mine": Learnt(start=0.5)}, data, model=small(), directory=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("methods", "error", "message"),
+    [
+        (["plain", "focca"], ValueError, "Did you mean 'foca'"),
+        ({"mine": "plane"}, ValueError, "Did you mean 'plain'"),
+        ({"mine": nn.CrossEntropyLoss()}, TypeError, "got CrossEntropyLoss.*subclass of clearance.objectives.Objective"),
+        ({"mine": 3}, TypeError, "got int"),
+        ({"mine": Learnt}, TypeError, "a method must be"),
+    ],
+)
+def test_what_is_no_method_is_refused_before_training(data, monkeypatch, methods, error, message):
+    monkeypatch.setattr(run, "fit", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(error, match=message):
+        compared(methods, data)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seeds": 0}, "`seeds`"),
+        ({"epochs": 0}, "`epochs`"),
+        ({"audits": ["accuracyy"]}, "Did you mean 'accuracy'"),
+        ({"model": "small-cnm"}, "Did you mean 'small-cnn'"),
+    ],
+)
+def test_settings_are_checked_before_training(data, monkeypatch, settings, message):
+    monkeypatch.setattr(run, "fit", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(ValueError, match=message):
+        compared(["plain"], data, **settings)
+
+
+def test_a_builder_that_builds_something_else_is_refused(data):
+    with pytest.raises(TypeError, match="must build a clearance Classifier; got Linear"):
+        compared(["plain"], data, model=lambda: nn.Linear(2, 2))
+
+
+def test_data_may_be_tensors(data):
+    train, test = ((s.images, s.labels) for s in (data.train, data.test))
+    card = cl.compare(["plain"], train, test, seeds=1, epochs=1, audits=["accuracy"])
+    assert {r.dataset for r in card.records} == {"images"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Quick(CoAdaptation):
+    """The same audit with few small heads."""
+
+    per_class: tuple[int, ...] = (1,)
+    repetitions: tuple[int, ...] = (5,)
+    hidden: tuple[int, ...] = (4,)
+
+
+class TestAudit:
+    @pytest.fixture(autouse=True)
+    def quick(self, monkeypatch):
+        resolve = run.resolve
+
+        def resolved(kind, name, entries):
+            found = resolve(kind, name, entries)
+            return Quick if found is CoAdaptation else found
+
+        monkeypatch.setattr(run, "resolve", resolved)
+
+    @pytest.fixture
+    def model(self):
+        torch.manual_seed(0)
+        return cl.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 6)), MLP((6, 3)))
+
+    def test_the_card_shows_itself_and_can_be_saved(self, model, data, tmp_path):
+        card = cl.audit(model, train=data.train, test=data.test, audits=["accuracy", "class_scatter"], name="mine")
+        assert {r.method for r in card.records} == {"mine"}
+        assert {m.audit for m in card.measurements} == {"accuracy", "class_scatter"}
+        assert len(card.exhibits) == 1
+        page = card.save(tmp_path / "new" / "audit.html")
+        assert page.read_text("utf-8") == card.to_html()
+        assert "<iframe" in card._repr_html_()
+        assert "mine" in repr(card)
+
+    def test_all_audits_are_the_default(self, model, data):
+        card = cl.audit(model, train=data.train, test=data.test)
+        assert {m.audit for m in card.measurements} == {"accuracy", "co_adaptation", "class_scatter"}
+
+    def test_the_seed_decides(self, model, data):
+        def found(seed):
+            card = cl.audit(model, train=data.train, test=data.test, audits=["co_adaptation"], seed=seed)
+            return [m.value for m in card.measurements]
+
+        assert found(0) == found(0)
+        assert found(0) != found(1)
+
+    def test_a_plain_module_is_refused_with_the_way_out(self, data):
+        with pytest.raises(TypeError, match=r"got Sequential.*clearance\.wrap"):
+            cl.audit(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), train=data.train, test=data.test)
+
+    def test_an_unknown_audit_is_refused(self, model, data):
+        with pytest.raises(ValueError, match="Did you mean 'co_adaptation'"):
+            cl.audit(model, train=data.train, test=data.test, audits=["coadaptation"])

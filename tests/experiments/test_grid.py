@@ -1,0 +1,192 @@
+"""Runs side by side, in real processes: what fails is recorded, what is finished is kept."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from filelock import FileLock
+
+from clearance.experiments import grid
+from clearance.experiments.build import build_data
+from clearance.experiments.grid import plans_of, run_grid
+from clearance.experiments.recipe import Method, Recipe
+from clearance.vocabulary import Outcome
+
+
+def records(findings):
+    """Everything that was measured but the time it took."""
+    return [
+        r.to_json() for found in findings for r in found.records if r.measurement.name != "seconds"
+    ]
+
+
+class Events:
+    """Notes what a grid tells."""
+
+    def __init__(self):
+        self.told = []
+
+    def __call__(self, plan, event):
+        self.told.append((plan.method, event["event"]))
+
+    def of(self, method):
+        return [event for name, event in self.told if name == method]
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    """Digits, one epoch: two methods that work, one that diverges."""
+    methods = {
+        "plain": Method(hidden=(8,), clip_norm=1.0),
+        "foca": Method(regime="foca", hidden=(8,), per_class=1, head_steps=4, clip_norm=1.0),
+        "wild": Method(hidden=(8,), lr=1e9),
+    }
+    return Recipe(epochs=1, train_fraction=0.2, seeds=1, audits=("accuracy",), methods=methods)
+
+
+@pytest.fixture(scope="module")
+def blocked(comparison, tmp_path_factory):
+    """The grid, two at a time, where the folder of one run cannot be made."""
+    folder = tmp_path_factory.mktemp("two at a time")
+    plans = plans_of(comparison)
+    (folder / plans[0].folder).write_text("in the way")
+    events = Events()
+    return folder, run_grid(plans, build_data(comparison), folder, 2, events), events
+
+
+def test_plans_go_seed_by_seed(comparison):
+    plans = plans_of(Recipe(seeds=2, methods=comparison.methods))
+    assert [(p.seed, p.method) for p in plans] == [(s, m) for s in (0, 1) for m in ("plain", "foca", "wild")]
+
+
+def test_a_process_that_breaks_down_is_recorded_and_the_others_go_on(blocked):
+    folder, findings, events = blocked
+    assert [found.note.method for found in findings] == ["plain", "foca", "wild"]
+    crashed = findings[0]
+    assert crashed.note.outcome is Outcome.STOPPED
+    assert crashed.note.status.startswith("failed: ")
+    assert "must be a directory" in crashed.note.status
+    assert str(folder) not in crashed.note.status  # reports are passed on
+    assert crashed.records == ()
+    assert events.of("plain")[-1] == "failed"
+    assert findings[1].records
+    assert events.of("foca")[0] == "start"
+    assert events.of("foca")[-1] == "done"
+    assert {"step", "audit"} <= set(events.of("foca"))
+
+
+def test_a_run_that_diverges_says_so_and_is_measured(blocked):
+    wild = blocked[1][2]
+    assert wild.note.outcome is Outcome.DIVERGED
+    assert "diverged at step" in wild.note.status
+    errors = [r.measurement.value for r in wild.records if r.measurement.audit == "accuracy"]
+    assert errors
+    assert min(errors) > 0.5
+
+
+def test_one_and_two_at_a_time_give_the_same_and_what_is_finished_is_kept(blocked, comparison, tmp_path):
+    folder, findings, _ = blocked
+    data, plans = build_data(comparison), plans_of(comparison)
+    (folder / plans[0].folder).unlink()
+    events = Events()
+    completed = run_grid(plans, data, folder, 2, events)
+    assert events.of("foca") == events.of("wild") == ["kept"]
+    assert events.of("plain")[-1] == "done"
+    assert records(completed[1:]) == records(findings[1:])
+    alone = run_grid(plans, data, tmp_path, 1, Events())
+    assert records(alone) == records(completed)
+    assert [found.note for found in alone] == [found.note for found in completed]
+    tensors = [f"{plan.folder}/model.safetensors" for plan in plans]
+    assert all((folder / name).read_bytes() == (tmp_path / name).read_bytes() for name in tensors)
+
+
+def test_a_process_that_is_killed_is_recorded(comparison, monkeypatch, tmp_path):
+    def start(plan, directory):
+        return subprocess.Popen(
+            [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    monkeypatch.setattr(grid, "_start", start)
+    monkeypatch.setattr(grid, "kept_findings", lambda *_: None)
+    (found,) = run_grid(plans_of(comparison)[:1], None, tmp_path, 1, Events())
+    assert found.note.status == "failed: the process was ended by SIGKILL"
+
+
+def test_an_interruption_ends_every_process(comparison, monkeypatch, tmp_path):
+    """Two processes at work, ten waiting: none is alive afterwards, none of the waiting ones was started."""
+    started = []
+
+    def start(plan, directory):
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-c", "import time; print('{\"event\": \"step\"}', flush=True); time.sleep(600)"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+        )
+        return started[-1]
+
+    def interrupt(plan, event):
+        if event["event"] == "step":
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(grid, "_start", start)
+    monkeypatch.setattr(grid, "kept_findings", lambda *_: None)
+    many = Recipe(seeds=4, methods=comparison.methods)
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(plans_of(many), None, tmp_path, 2, interrupt)
+    assert len(started) <= 2
+    assert all(process.wait(10) == -signal.SIGTERM for process in started)
+
+
+def waited(condition, process, seconds=120):
+    """Wait until something is so, as long as a process lives."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_an_interrupted_command_goes_on_where_it_stood(archive, tmp_path):
+    """Ctrl-C after the first checkpoint: exit 130, nobody holds the run, and the same run continues."""
+    recipe = Recipe(
+        dataset=archive, epochs=250, batch_size=12, seeds=1, audits=("accuracy",),
+        methods={"plain": Method(hidden=(8,), lr=0.01)},
+    )  # fmt: skip
+    (tmp_path / "mine.yaml").write_text(
+        f"dataset: {archive}\nepochs: 250\nbatch_size: 12\nseeds: 1\naudits: [accuracy]\n"
+        "methods: {plain: {base: none, hidden: [8], lr: 0.01}}\n"
+    )
+    (plan,) = plans_of(recipe)
+    out = tmp_path / "out"
+    folder = out / "runs" / plan.folder
+    command = [sys.executable, "-m", "clearance.cli", "compare", "--recipe", "mine.yaml", "--out", "out", "--jobs", "1"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    waited(lambda: list(folder.glob("checkpoints/0*/state.json")), process)
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted. The same command goes on where it stood." in complaint
+    assert "Traceback" not in complaint
+    with FileLock(folder / "lock").acquire(timeout=10):
+        assert not (folder / "result.json").exists()
+    logged = (folder / "metrics.jsonl").read_text("ascii").splitlines()
+
+    steps = []
+    (found,) = run_grid(
+        [plan], build_data(recipe), out / "runs", 1, lambda _, event: steps.append(event.get("step", 0))
+    )
+    assert min(step for step in steps if step) > 500
+    assert found.note.status == "finished at step 1250"
+    again = (folder / "metrics.jsonl").read_text("ascii").splitlines()
+    assert len(again) == 250
+    assert [json.loads(line)["step"] for line in again] == list(range(5, 1255, 5))
+    assert again[:100] == logged[:100]

@@ -1,0 +1,258 @@
+"""One method under one seed: what is kept, what is shared, and what is read back."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from clearance.data import Augmentation
+from clearance.experiments import build, run
+from clearance.experiments.build import RunData, build_data, build_model
+from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments.run import RunPlan, run_method
+from clearance.experiments.saved import load_model, load_run
+from clearance.regimes import FOCA, EndToEnd
+from clearance.vocabulary import Outcome
+
+
+def refuse(*arguments, **settings):
+    raise AssertionError("trained again")
+
+
+def numbers(found, *without):
+    return [
+        r.to_json() for r in found.records if (r.measurement.audit, r.measurement.name) != ("training", "seconds")
+    ]
+
+
+def test_records_say_whose_they_are(recipe, data):
+    found = run_method(RunPlan(recipe(), "plain", 4), data)
+    assert {(r.dataset, r.method, r.seed) for r in found.records} == {("gaussian", "plain", 4)}
+    names = {(r.measurement.audit, r.measurement.name) for r in found.records}
+    assert names == {("accuracy", "error"), ("training", "seconds"), ("training", "steps")}
+    (steps,) = [r.measurement for r in found.records if r.measurement.name == "steps"]
+    assert steps.value == 2 * 3  # two epochs of 24 images, 8 a step
+    assert found.note.outcome is Outcome.FINISHED or found.note.outcome is Outcome.COLLAPSED
+    (curve,) = [e.exhibit for e in found.exhibits if e.exhibit.audit == "training"]
+    assert curve.columns["step"] == [3, 6]
+    assert all(loss > 0 for loss in curve.columns["loss"])
+
+
+def test_what_is_finished_is_read_back(recipe, data, tmp_path, monkeypatch):
+    plan = RunPlan(recipe(), "plain", 0)
+    first = run_method(plan, data, tmp_path)
+    monkeypatch.setattr(run, "fit", refuse)
+    again = run_method(plan, data, tmp_path)
+    assert [r.to_json() for r in again.records] == [r.to_json() for r in first.records]
+    assert [e.to_json() for e in again.exhibits] == [e.to_json() for e in first.exhibits]
+    assert again.note == first.note
+
+
+def test_other_settings_and_seeds_have_folders_of_their_own(recipe, data, tmp_path):
+    run_method(RunPlan(recipe(), "plain", 0), data, tmp_path)
+    run_method(RunPlan(recipe(), "plain", 1), data, tmp_path)
+    run_method(RunPlan(recipe(epochs=1), "plain", 0), data, tmp_path)
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 3
+
+
+def test_other_audits_are_measured_on_the_trained_model(recipe, data, tmp_path, monkeypatch):
+    plan = RunPlan(recipe(), "plain", 0)
+    first = run_method(plan, data, tmp_path)
+    monkeypatch.setattr(EndToEnd, "start", lambda *_: Untrained())
+    more = run_method(dataclasses.replace(plan, recipe=recipe(audits=("accuracy", "class_scatter"))), data, tmp_path)
+    assert numbers(first) == [r for r in numbers(more) if r["audit"] != "class_scatter"]
+    assert any(r["audit"] == "class_scatter" for r in numbers(more))
+
+
+class Untrained:
+    step = load_state_dict = refuse
+
+    def state_dict(self):
+        return {}
+
+
+def test_other_images_are_refused_where_a_run_is_kept(recipe, data, tmp_path):
+    plan = RunPlan(recipe(), "plain", 0)
+    run_method(plan, data, tmp_path)
+    noisy = RunData(data.train.with_label_noise(0.2, 0), data.test)
+    with pytest.raises(ValueError, match="must be the directory of the same run.*train"):
+        run_method(plan, noisy, tmp_path)
+    changed = RunData(data.train.augmented(Augmentation(flip=True)), data.test)
+    with pytest.raises(ValueError, match="augmentation"):
+        run_method(plan, changed, tmp_path)
+
+
+def test_another_test_set_is_measured_without_training(recipe, data, tmp_path, monkeypatch):
+    plan = RunPlan(recipe(), "plain", 0)
+    run_method(plan, data, tmp_path)
+    monkeypatch.setattr(EndToEnd, "start", lambda *_: Untrained())
+    found = run_method(plan, RunData(data.train, data.test.subset(torch.arange(12))), tmp_path)
+    assert {r["n"] for r in numbers(found) if r["audit"] == "accuracy"} == {24, 12}
+
+
+def test_a_changed_fingerprint_is_refused(recipe, data, tmp_path):
+    plan = RunPlan(recipe(), "plain", 0)
+    run_method(plan, data, tmp_path)
+    folder = tmp_path / plan.folder
+    (folder / "findings.json").unlink()
+    told = json.loads((folder / "run.json").read_text())
+    told["fingerprint"]["settings"]["epochs"] = 77
+    (folder / "run.json").write_text(json.dumps(told))
+    with pytest.raises(ValueError, match="same run.*settings.epochs: 77 there, 2 here"):
+        run_method(plan, data, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["nearest", "accuracyy"])
+def test_a_wrong_audit_is_found_before_training(recipe, data, monkeypatch, name):
+    monkeypatch.setattr(run, "fit", refuse)
+    with pytest.raises(ValueError, match="audit"):
+        run_method(RunPlan(recipe(audits=(name,)), "plain", 0), data)
+    settings = {"accuracy": {"level": 1}}
+    with pytest.raises(ValueError, match="setting of audit 'accuracy'"):
+        run_method(RunPlan(recipe(audit_settings=settings), "plain", 0), data)
+
+
+def test_sets_that_do_not_belong_together_are_refused_before_training(data):
+    from clearance.data import gaussian_images
+
+    with pytest.raises(ValueError, match="same classes"):
+        RunData(data.train, gaussian_images(class_count=2))
+
+
+def watched(monkeypatch, kind, seen):
+    """Note every batch that a regime is given."""
+    start = kind.start
+
+    def noted(self, *arguments):
+        training = start(self, *arguments)
+        step = training.step
+
+        def stepped(images, labels):
+            seen.append(images.clone())
+            return step(images, labels)
+
+        training.step = stepped
+        return training
+
+    monkeypatch.setattr(kind, "start", noted)
+
+
+def test_methods_of_a_seed_see_the_same_batches(recipe, data, monkeypatch):
+    joint, foca = [], []
+    watched(monkeypatch, EndToEnd, joint)
+    watched(monkeypatch, FOCA, foca)
+    methods = recipe().methods | {"wide": Method(hidden=(16, 16), dropout=0.5, norm="batch", head_noise=0.1)}
+    both = recipe(methods=methods)
+    run_method(RunPlan(both, "plain", 0), data)
+    run_method(RunPlan(both, "wide", 0), data)
+    run_method(RunPlan(both, "foca", 0), data)
+    assert len(foca) == 6
+    assert all(torch.equal(a, b) for a, b in zip(joint, [*foca, *foca], strict=True))
+    joint.clear()
+    run_method(RunPlan(both, "plain", 1), data)
+    assert not torch.equal(joint[0], foca[0])
+
+
+def test_methods_of_a_seed_share_partial_sets_and_first_weights(recipe, data):
+    settings = {"co_adaptation": {"per_class": [1], "repetitions": [5], "hidden": [4], "all_images": False}}
+    shared = recipe(audits=("co_adaptation",), audit_settings=settings)
+    pixels = {
+        (method, seed): next(
+            r.measurement.value
+            for r in run_method(RunPlan(shared, method, seed), data).records
+            if r.measurement.context.get("head") == "nearest pixel"
+        )
+        for method in shared.methods
+        for seed in (0, 1)
+    }
+    assert pixels["plain", 0] == pixels["foca", 0]
+    assert pixels["plain", 1] == pixels["foca", 1]
+    assert pixels["plain", 0] != pixels["plain", 1]
+    plain, foca, wide = (
+        build_model("small-cnn", method, data.train, 3).state_dict()
+        for method in (Method(), Method(regime="foca"), Method(hidden=(512, 512), dropout=0.5))
+    )
+    assert all(torch.equal(plain[name], foca[name]) for name in plain)
+    extractor = [name for name in plain if name.startswith("extractor")]
+    assert all(torch.equal(plain[name], wide[name]) for name in extractor)
+    other = build_model("small-cnn", Method(), data.train, 4).state_dict()
+    assert not torch.equal(plain["extractor.0.weight"], other["extractor.0.weight"])
+
+
+def test_a_run_leaves_the_callers_random_numbers_alone(recipe, data, tmp_path):
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    plan = RunPlan(recipe(), "foca", 0)
+    run_method(plan, data, tmp_path)
+    load_model(tmp_path / plan.folder)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("change", [{}, {"norm": "batch", "dropout": 0.3, "hidden": (8, 9)}, {"regime": "foca"}])
+def test_a_loaded_model_is_the_trained_one(recipe, data, tmp_path, monkeypatch, change):
+    trained = []
+    original = run.fit
+
+    def noted(*arguments, **settings):
+        result = original(*arguments, **settings)
+        trained.append(result.model)
+        return result
+
+    monkeypatch.setattr(run, "fit", noted)
+    method = dataclasses.replace(Method(hidden=(8,), per_class=2), **change)
+    plan = RunPlan(recipe(methods={"mine": method}), "mine", 2)
+    run_method(plan, data, tmp_path)
+    loaded = load_run(tmp_path / plan.folder)
+    assert not loaded.model.training
+    with torch.no_grad():
+        assert torch.equal(loaded.model(data.test.images), trained[0](data.test.images))
+    assert (loaded.method, loaded.seed) == ("mine", 2)
+    assert loaded.recipe == plan.recipe
+
+
+def test_a_directory_without_a_run_is_explained(recipe, data, tmp_path):
+    with pytest.raises(FileNotFoundError, match="must be the directory of a finished run"):
+        load_model(tmp_path)
+    plan = RunPlan(recipe(), "plain", 0)
+    run_method(plan, data, tmp_path)
+    with pytest.raises(FileNotFoundError, match=f"It holds the runs {plan.folder}"):
+        load_model(tmp_path)
+    (tmp_path / plan.folder / "result.json").unlink()
+    with pytest.raises(ValueError, match="finished"):
+        load_model(tmp_path / plan.folder)
+
+
+class TestHeldOut:
+    """A part of the training set stands in for the test set, which nobody reads."""
+
+    @pytest.fixture
+    def asked(self, monkeypatch, data):
+        splits = []
+
+        def load(name, split="train", root=None, size=None):
+            splits.append(split)
+            return data.train if split == "train" else data.test
+
+        monkeypatch.setattr(build, "load_dataset", load)
+        return splits
+
+    def test_the_test_set_is_not_read(self, asked, data):
+        found = build_data(Recipe(held_out=0.25))
+        assert asked == ["train"]
+        both = torch.cat([found.train.images, found.test.images])
+        assert len(found.test) == 6
+        assert {i.numpy().tobytes() for i in both} == {i.numpy().tobytes() for i in data.train.images}
+
+    def test_noise_and_thinning_touch_the_training_part_alone(self, asked):
+        clean, spoilt = build_data(Recipe(held_out=0.25)), build_data(Recipe(held_out=0.25, label_noise=0.5))
+        assert torch.equal(clean.test.labels, spoilt.test.labels)
+        assert int((clean.train.labels != spoilt.train.labels).sum()) == 9
+        thin = build_data(Recipe(held_out=0.25, train_fraction=0.5, augment_flip=True))
+        assert (len(thin.train), len(thin.test)) == (9, 6)
+        assert thin.train.augmentation == Augmentation(flip=True)
+        assert thin.test.augmentation is None
+
+    def test_without_it_the_test_set_is_what_is_measured(self, asked, data):
+        assert build_data(Recipe()).test is data.test
+        assert asked == ["train", "test"]

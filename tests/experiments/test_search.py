@@ -1,0 +1,123 @@
+"""The search: the same for every method, on a part of the training set, and wider where it must be."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from clearance.experiments import build, search
+from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments.run import RunFindings, failed
+from clearance.experiments.search import Trial, best
+from clearance.records import Record, RunNote
+from clearance.vocabulary import Measurement, Outcome
+
+
+def test_best_is_by_the_criterion_then_by_the_other():
+    def trial(method, lr, one, own):
+        return Trial(method, lr, 10, one, own, ("finished",))
+
+    trials = [trial("a", 1, 0.3, 0.1), trial("a", 2, 0.2, 0.3), trial("a", 3, 0.2, 0.2), trial("b", 4, 0.0, 0.0)]
+    assert best(trials, "a").lr == 3
+    assert best(trials, "a", "own_error").lr == 1
+    assert best(trials, "b").lr == 4
+
+
+class Landscape:
+    """A stand-in for the grid: errors grow with the distance of lr from the optimum, in doublings."""
+
+    def __init__(self, optimum, broken=()):
+        self.optimum, self.broken = optimum, broken
+        self.calls, self.data = [], None
+
+    def __call__(self, plans, data, directory, jobs, listener):
+        self.calls.append(plans)
+        self.data = data
+        return [self.findings(plan) for plan in plans]
+
+    def findings(self, plan):
+        if plan.settings.lr in self.broken:
+            return failed(plan, "boom")
+        base = plan.method.split()[0]
+        error = 0.05 * abs(math.log2(plan.settings.lr / self.optimum[base])) + 0.001 * plan.seed
+        error += 0.01 * (plan.settings.per_class != 1) * (base == "foca")
+        one = Measurement("co_adaptation", "error", error, "fraction", 150, context={"head": "retrained", "samples": 10})
+        linear = Measurement("co_adaptation", "error", 0.0, "fraction", 150, context={"head": "linear", "samples": 10})
+        own = Measurement("accuracy", "error", error / 2, "fraction", 9, context={"split": "test"})
+        train = Measurement("accuracy", "error", 0.0, "fraction", 9, context={"split": "train"})
+        note = RunNote(plan.method, plan.seed, Outcome.FINISHED, "finished")
+        where = ("digits", plan.method, plan.seed)
+        return RunFindings(note, tuple(Record(*where, m) for m in (linear, one, train, own)), ())
+
+
+@pytest.fixture
+def searched(monkeypatch, data):
+    """Search over plain (lr 0.1) and foca (lr 0.2) where the optimum is elsewhere."""
+
+    def run(optimum, broken=(), seeds=2):
+        grid = Landscape(optimum, broken)
+        monkeypatch.setattr(search, "run_grid", grid)
+        splits = []
+
+        def load(name, split="train", root=None, size=None):
+            splits.append(split)
+            return data.train
+
+        monkeypatch.setattr(build, "load_dataset", load)
+        methods = {"plain": Method(lr=0.1), "foca": Method(regime="foca", lr=0.2)}
+        trials = search.search(Recipe(methods=methods, seeds=seeds), Path("unused"), 1, lambda *_: None)
+        assert set(splits) == {"train"}
+        return trials, grid
+
+    return run
+
+
+def rates(trials, method):
+    return sorted({trial.lr for trial in trials if trial.method == method})
+
+
+def test_the_middle_is_found_without_widening(searched):
+    trials, grid = searched({"plain": 0.1, "foca": 0.4})
+    assert len(grid.calls) == 1
+    assert len(grid.calls[0]) == 2 * (5 + 5 * 2)  # two seeds; FOCA at two sizes of weak heads
+    assert rates(trials, "plain") == pytest.approx([0.025, 0.05, 0.1, 0.2, 0.4])
+    assert rates(trials, "foca") == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8])
+    assert best(trials, "plain").lr == 0.1
+    assert (best(trials, "foca").lr, best(trials, "foca").per_class) == (0.4, 1)
+
+
+def test_errors_are_means_over_seeds_of_the_right_measurement(searched):
+    trials, _ = searched({"plain": 0.1, "foca": 0.2})
+    found = best(trials, "plain")
+    assert found.one_image_error == pytest.approx(0.0005)
+    assert found.own_error == pytest.approx(0.00025)
+    assert found.statuses == ("finished", "finished")
+
+
+def test_every_candidate_is_measured_on_a_quarter_of_the_training_set(searched, data):
+    _, grid = searched({"plain": 0.1, "foca": 0.2})
+    assert {plan.recipe.held_out for plan in grid.calls[0]} == {0.25}
+    assert (len(grid.data.train), len(grid.data.test)) == (18, 6)
+    # nothing but the learning rate, and FOCA's images a class, differs from the recipe
+    for plan in grid.calls[0]:
+        base = Method(lr=0.1) if plan.method.startswith("plain") else Method(regime="foca", lr=0.2)
+        differs = {name for name in vars(base) if getattr(plan.settings, name) != getattr(base, name)}
+        assert differs <= ({"lr", "per_class"} if base.regime == "foca" else {"lr"})
+
+
+@pytest.mark.parametrize(("optimum", "reached"), [(0.8, 0.8), (1.6, 1.6), (100.0, 1.6), (0.0125, 0.0125), (1e-5, 0.00625)])
+def test_an_edge_is_widened_at_most_twice(searched, optimum, reached):
+    trials, grid = searched({"plain": optimum, "foca": 0.2})
+    assert best(trials, "plain").lr == pytest.approx(reached)
+    assert len(grid.calls) <= 3
+    added = [plan for plans in grid.calls[1:] for plan in plans]
+    assert {plan.method.split()[0] for plan in added} == {"plain"}
+    assert len(added) == 2 * (len(grid.calls) - 1)
+
+
+def test_runs_that_broke_down_count_as_wrong_everywhere(searched):
+    trials, _ = searched({"plain": 0.1, "foca": 0.2}, broken=(0.1,))
+    (broken,) = [t for t in trials if t.method == "plain" and t.lr == 0.1]
+    assert (broken.one_image_error, broken.own_error) == (1.0, 1.0)
+    assert broken.statuses == ("failed: boom", "failed: boom")
+    assert best(trials, "plain").lr in (0.05, 0.2)
