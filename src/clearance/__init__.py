@@ -14,7 +14,7 @@ The map; an import goes down only::
     models/         Classifier, wrap, extractors   heads/    MLP, HeadStack, train_heads, weak heads
     data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
     geometry/       a labelled cloud of features, as pure functions
-    _checks _rng    every argument check; one seed, many streams
+    _checks _rng    every argument check; one seed, many streams    _files  atomic writes
     tensors         Outputs, LossTerms
     vocabulary      Measurement, Exhibit, Bounds, Status
 

@@ -10,7 +10,9 @@ from clearance.data import GaussianClasses, ImageSet
 from clearance.models import Classifier
 
 
-@pytest.mark.parametrize(("wrong", "images"), [(0, 1), (1, 1), (0, 497), (1, 497), (33, 497), (248, 497), (497, 497)])
+@pytest.mark.parametrize(
+    ("wrong", "images"), [(0, 1), (1, 1), (0, 497), (1, 497), (33, 497), (248, 497), (497, 497)]
+)
 def test_interval_is_that_of_scipy(wrong, images):
     expected = binomtest(wrong, images).proportion_ci(0.95, method="wilson")
     assert wilson_interval(wrong, images) == pytest.approx((expected.low, expected.high), abs=1e-12)

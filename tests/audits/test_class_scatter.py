@@ -76,10 +76,14 @@ def points(places, labels):
 
 
 def test_points_have_ratio_0_and_two_classes_in_one_point_have_none():
-    apart = points([[0.0, 0.0], [0.0, 0.0], [0.5, 0.0], [0.5, 0.0], [0.0, 1.0], [0.0, 1.0]], [0, 0, 1, 1, 2, 2])
+    apart = points(
+        [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0], [0.5, 0.0], [0.0, 1.0], [0.0, 1.0]], [0, 0, 1, 1, 2, 2]
+    )
     findings = ClassScatterAudit()(pixels(2, 3), apart, apart)
     assert {m.value for m in findings.measurements} == {0.0}
-    merged = points([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 1.0]], [0, 0, 1, 1, 2, 2])
+    merged = points(
+        [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 1.0]], [0, 0, 1, 1, 2, 2]
+    )
     found = ratios(ClassScatterAudit()(pixels(2, 3), merged, merged))
     assert found["cdnv"].value == float("inf")
     assert found["cdnv"].spread is None

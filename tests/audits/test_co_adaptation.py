@@ -69,7 +69,9 @@ def slow_errors(architecture, name, sets, train, held_out):
     features = ((train.images - 0.5) / 0.05).flatten(1).double()
     queries = ((held_out.images - 0.5) / 0.05).flatten(1).double()
     unit = (features.square().sum() / features.numel()).sqrt() * (features.shape[1] / 128) ** 0.5
-    first = HeadStack.initialised(architecture, len(sets.rows), generator(SEED, "fresh heads", name, sets.samples))
+    first = HeadStack.initialised(
+        architecture, len(sets.rows), generator(SEED, "fresh heads", name, sets.samples)
+    )
     settings = head_training(sets.samples, 0.03)
     order = None
     if sets.samples > 128:
@@ -119,7 +121,9 @@ def test_class_means_are_those_of_scikit_learn(found, train, held_out, audit):
                 centroid = NearestCentroid().fit(features(train, unit_length)[rows], train.labels[rows])
                 named = centroid.predict(features(held_out, unit_length))
                 errors.append(float((named != held_out.labels.numpy()).mean()))
-            assert found["error", head, sets.samples].value == pytest.approx(statistics.mean(errors), abs=1e-9)
+            assert found["error", head, sets.samples].value == pytest.approx(
+                statistics.mean(errors), abs=1e-9
+            )
 
 
 def test_nearest_pixels_are_those_of_scikit_learn(found, train, held_out, audit):
@@ -231,7 +235,9 @@ def test_heads_that_do_not_learn_their_own_images_are_counted(train, held_out):
     sets = partial_sets(train, audit.per_class, audit.repetitions, SEED)[0]
     features = extract_features(pixels(), train)
     first = HeadStack.initialised(nn.Linear(16, 3), 30, generator(SEED, "fresh heads", "linear", 3))
-    wrong = [bool((first[k](features[r]).argmax(1) != train.labels[r]).any()) for k, r in enumerate(sets.rows)]
+    wrong = [
+        bool((first[k](features[r]).argmax(1) != train.labels[r]).any()) for k, r in enumerate(sets.rows)
+    ]
     assert 0 < sum(wrong) < 30
     assert found["unfitted_heads", "linear", 3].value == sum(wrong)
     assert ("unfitted_heads", "linear", 30) in found

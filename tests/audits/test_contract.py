@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 import torch
-from audit_cases import AUDITS, broken, classifier, constant_features, train_set
-from audit_cases import test_set as held_out_set
 
 import clearance.audits
+from audit_cases import AUDITS, broken, classifier, constant_features, train_set
+from audit_cases import test_set as held_out_set
 from clearance.audits import Audit, accuracy, co_adaptation
 from clearance.experiments import catalogue
 from clearance.models.features import extract_features, predictions

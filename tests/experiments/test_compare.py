@@ -72,7 +72,9 @@ def test_every_kind_of_method_is_compared(data):
 
 def test_a_list_of_names_is_enough_and_the_rest_is_tuned(data, monkeypatch):
     asked = []
-    monkeypatch.setattr(run, "fit", lambda *a, **settings: asked.append(settings) or (_ for _ in ()).throw(OSError))
+    monkeypatch.setattr(
+        run, "fit", lambda *a, **settings: asked.append(settings) or (_ for _ in ()).throw(OSError)
+    )
     with pytest.raises(OSError):  # noqa: PT011 - only a way out
         cl.compare(["plain", "foca"], data.train, data.test)
     tuned = tuned_recipe("gaussian")
@@ -109,7 +111,9 @@ def test_models_of_the_caller_start_alike_for_every_method_of_a_seed(data):
     assert torch.equal(a1, c1)
     assert not torch.equal(a0, a1)
     torch.manual_seed(123)  # nothing depends on where the caller's random numbers stand
-    assert errors(compared({"a": "plain", "b": Learnt(), "c": "foca"}, data, seeds=2, model=fresh)) == errors(card)
+    assert errors(compared({"a": "plain", "b": Learnt(), "c": "foca"}, data, seeds=2, model=fresh)) == errors(
+        card
+    )
 
 
 def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, tmp_path, monkeypatch):
@@ -131,7 +135,11 @@ def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, 
     [
         (["plain", "focca"], ValueError, "Did you mean 'foca'"),
         ({"mine": "plane"}, ValueError, "Did you mean 'plain'"),
-        ({"mine": nn.CrossEntropyLoss()}, TypeError, "got CrossEntropyLoss.*subclass of clearance.objectives.Objective"),
+        (
+            {"mine": nn.CrossEntropyLoss()},
+            TypeError,
+            "got CrossEntropyLoss.*subclass of clearance.objectives.Objective",
+        ),
         ({"mine": 3}, TypeError, "got int"),
         ({"mine": Learnt}, TypeError, "a method must be"),
     ],
@@ -194,7 +202,9 @@ class TestAudit:
         return cl.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 6)), MLP((6, 3)))
 
     def test_the_card_shows_itself_and_can_be_saved(self, model, data, tmp_path):
-        card = cl.audit(model, train=data.train, test=data.test, audits=["accuracy", "class_scatter"], name="mine")
+        card = cl.audit(
+            model, train=data.train, test=data.test, audits=["accuracy", "class_scatter"], name="mine"
+        )
         assert {r.method for r in card.records} == {"mine"}
         assert {m.audit for m in card.measurements} == {"accuracy", "class_scatter"}
         assert len(card.exhibits) == 1

@@ -19,9 +19,7 @@ from clearance.vocabulary import Outcome
 
 def records(findings):
     """Everything that was measured but the time it took."""
-    return [
-        r.to_json() for found in findings for r in found.records if r.measurement.name != "seconds"
-    ]
+    return [r.to_json() for found in findings for r in found.records if r.measurement.name != "seconds"]
 
 
 class Events:
@@ -124,8 +122,14 @@ def test_an_interruption_ends_every_process(comparison, monkeypatch, tmp_path):
     def start(plan, directory):
         started.append(
             subprocess.Popen(
-                [sys.executable, "-c", "import time; print('{\"event\": \"step\"}', flush=True); time.sleep(600)"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                [
+                    sys.executable,
+                    "-c",
+                    'import time; print(\'{"event": "step"}\', flush=True); time.sleep(600)',
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )  # fmt: skip
         )
         return started[-1]
@@ -165,7 +169,18 @@ def test_an_interrupted_command_goes_on_where_it_stood(archive, tmp_path):
     (plan,) = plans_of(recipe)
     out = tmp_path / "out"
     folder = out / "runs" / plan.folder
-    command = [sys.executable, "-m", "clearance.cli", "compare", "--recipe", "mine.yaml", "--out", "out", "--jobs", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "clearance.cli",
+        "compare",
+        "--recipe",
+        "mine.yaml",
+        "--out",
+        "out",
+        "--jobs",
+        "1",
+    ]
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

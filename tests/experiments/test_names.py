@@ -21,7 +21,9 @@ def test_every_name_is_something(kind, name, entries):
 
 
 def test_a_wrong_name_gets_the_nearest():
-    with pytest.raises(ValueError, match="`model` must be one of 'small-cnn'; got 'smal-cnn'. Did you mean 'small-cnn'"):
+    with pytest.raises(
+        ValueError, match="`model` must be one of 'small-cnn'; got 'smal-cnn'. Did you mean 'small-cnn'"
+    ):
         resolve("model", "smal-cnn", catalogue.MODELS)
 
 
@@ -50,7 +52,9 @@ def test_missing_files_are_missing(name, tmp_path):
 def test_digits_are_split_once_for_all():
     train, test = load_dataset("digits"), load_dataset("digits", split="test")
     assert (len(train), len(test), train.class_count) == (1300, 497, 10)
-    both = {image.numpy().tobytes() for image in train.images} & {image.numpy().tobytes() for image in test.images}
+    both = {image.numpy().tobytes() for image in train.images} & {
+        image.numpy().tobytes() for image in test.images
+    }
     assert not both
 
 
@@ -59,7 +63,9 @@ def pictures(folder, count, seed):
     for name in ("cat", "dog"):
         (folder / name).mkdir(parents=True)
         for k in range(count):
-            Image.fromarray(drawn.integers(0, 256, (12, 8, 3), dtype=np.uint8)).save(folder / name / f"{k}.png")
+            Image.fromarray(drawn.integers(0, 256, (12, 8, 3), dtype=np.uint8)).save(
+                folder / name / f"{k}.png"
+            )
 
 
 def test_a_folder_with_both_halves_is_one_dataset(tmp_path):

@@ -6,7 +6,15 @@ import re
 import pytest
 
 from clearance.experiments import catalogue
-from clearance.experiments.recipe import Method, Recipe, from_tree, identifier, read_recipe, to_tree, tuned_recipe
+from clearance.experiments.recipe import (
+    Method,
+    Recipe,
+    from_tree,
+    identifier,
+    read_recipe,
+    to_tree,
+    tuned_recipe,
+)
 from clearance.experiments.run import RunPlan
 
 
@@ -22,7 +30,9 @@ def written(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("dataset", ["digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "folder:x", "npz:y.npz"])
+@pytest.mark.parametrize(
+    "dataset", ["digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "folder:x", "npz:y.npz"]
+)
 def test_every_dataset_has_a_recipe_with_every_method(dataset):
     found = tuned_recipe(dataset)
     assert found.dataset == dataset
@@ -125,7 +135,10 @@ def test_a_missing_file_is_called_missing(tmp_path):
 
 def test_a_recipe_survives_the_way_to_a_worker_and_back():
     start = dataclasses.replace(
-        tuned_recipe("mnist"), root="here", audits=("accuracy",), audit_settings={"co_adaptation": {"lr": 0.1}}
+        tuned_recipe("mnist"),
+        root="here",
+        audits=("accuracy",),
+        audit_settings={"co_adaptation": {"lr": 0.1}},
     )
     again = from_tree(to_tree(start), "the plan")
     assert to_tree(again) == to_tree(start)

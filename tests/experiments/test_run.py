@@ -22,7 +22,9 @@ def refuse(*arguments, **settings):
 
 def numbers(found, *without):
     return [
-        r.to_json() for r in found.records if (r.measurement.audit, r.measurement.name) != ("training", "seconds")
+        r.to_json()
+        for r in found.records
+        if (r.measurement.audit, r.measurement.name) != ("training", "seconds")
     ]
 
 
@@ -60,7 +62,9 @@ def test_other_audits_are_measured_on_the_trained_model(recipe, data, tmp_path, 
     plan = RunPlan(recipe(), "plain", 0)
     first = run_method(plan, data, tmp_path)
     monkeypatch.setattr(EndToEnd, "start", lambda *_: Untrained())
-    more = run_method(dataclasses.replace(plan, recipe=recipe(audits=("accuracy", "class_scatter"))), data, tmp_path)
+    more = run_method(
+        dataclasses.replace(plan, recipe=recipe(audits=("accuracy", "class_scatter"))), data, tmp_path
+    )
     assert numbers(first) == [r for r in numbers(more) if r["audit"] != "class_scatter"]
     assert any(r["audit"] == "class_scatter" for r in numbers(more))
 
@@ -189,7 +193,9 @@ def test_a_run_leaves_the_callers_random_numbers_alone(recipe, data, tmp_path):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize("change", [{}, {"norm": "batch", "dropout": 0.3, "hidden": (8, 9)}, {"regime": "foca"}])
+@pytest.mark.parametrize(
+    "change", [{}, {"norm": "batch", "dropout": 0.3, "hidden": (8, 9)}, {"regime": "foca"}]
+)
 def test_a_loaded_model_is_the_trained_one(recipe, data, tmp_path, monkeypatch, change):
     trained = []
     original = run.fit

@@ -17,7 +17,12 @@ def test_best_is_by_the_criterion_then_by_the_other():
     def trial(method, lr, one, own):
         return Trial(method, lr, 10, one, own, ("finished",))
 
-    trials = [trial("a", 1, 0.3, 0.1), trial("a", 2, 0.2, 0.3), trial("a", 3, 0.2, 0.2), trial("b", 4, 0.0, 0.0)]
+    trials = [
+        trial("a", 1, 0.3, 0.1),
+        trial("a", 2, 0.2, 0.3),
+        trial("a", 3, 0.2, 0.2),
+        trial("b", 4, 0.0, 0.0),
+    ]
     assert best(trials, "a").lr == 3
     assert best(trials, "a", "own_error").lr == 1
     assert best(trials, "b").lr == 4
@@ -41,8 +46,12 @@ class Landscape:
         base = plan.method.split()[0]
         error = 0.05 * abs(math.log2(plan.settings.lr / self.optimum[base])) + 0.001 * plan.seed
         error += 0.01 * (plan.settings.per_class != 1) * (base == "foca")
-        one = Measurement("co_adaptation", "error", error, "fraction", 150, context={"head": "retrained", "samples": 10})
-        linear = Measurement("co_adaptation", "error", 0.0, "fraction", 150, context={"head": "linear", "samples": 10})
+        one = Measurement(
+            "co_adaptation", "error", error, "fraction", 150, context={"head": "retrained", "samples": 10}
+        )
+        linear = Measurement(
+            "co_adaptation", "error", 0.0, "fraction", 150, context={"head": "linear", "samples": 10}
+        )
         own = Measurement("accuracy", "error", error / 2, "fraction", 9, context={"split": "test"})
         train = Measurement("accuracy", "error", 0.0, "fraction", 9, context={"split": "train"})
         note = RunNote(plan.method, plan.seed, Outcome.FINISHED, "finished")
@@ -105,7 +114,9 @@ def test_every_candidate_is_measured_on_a_quarter_of_the_training_set(searched, 
         assert differs <= ({"lr", "per_class"} if base.regime == "foca" else {"lr"})
 
 
-@pytest.mark.parametrize(("optimum", "reached"), [(0.8, 0.8), (1.6, 1.6), (100.0, 1.6), (0.0125, 0.0125), (1e-5, 0.00625)])
+@pytest.mark.parametrize(
+    ("optimum", "reached"), [(0.8, 0.8), (1.6, 1.6), (100.0, 1.6), (0.0125, 0.0125), (1e-5, 0.00625)]
+)
 def test_an_edge_is_widened_at_most_twice(searched, optimum, reached):
     trials, grid = searched({"plain": optimum, "foca": 0.2})
     assert best(trials, "plain").lr == pytest.approx(reached)

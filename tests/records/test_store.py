@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from clearance.records.record import ExhibitRecord, Record, RunNote
-from clearance.records.store import Report, exhibit_file, load_report, write_atomically
+from clearance.records.store import Report, exhibit_file, load_report
 from clearance.vocabulary import Exhibit, Measurement, Outcome
 
 
@@ -128,15 +128,6 @@ def test_an_exhibit_outside_the_folder_is_refused(report, tmp_path, name):
     path.write_text(json.dumps(rows), encoding="utf-8")
     with pytest.raises(ValueError, match="must lie in exhibits/"):
         load_report(tmp_path)
-
-
-def test_writing_fails_without_harm(tmp_path, monkeypatch):
-    path = tmp_path / "report.json"
-    path.write_text("old", encoding="utf-8")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "half \ud800")
-    assert path.read_text(encoding="utf-8") == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_missing_and_damaged_reports_are_said_to_be(report, tmp_path):

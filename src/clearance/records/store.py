@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from clearance._files import write_bytes
 from clearance.records.derived import derive
 from clearance.records.encoding import decode, encode
 from clearance.records.record import ExhibitRecord, Record, RunNote, settings
@@ -106,9 +106,9 @@ class Report:
         for record in self.exhibits:
             name = exhibit_file(record)
             text = json.dumps(record.to_json(), allow_nan=False, ensure_ascii=False) + "\n"
-            write_atomically(folder / name, text)
+            write_bytes(folder / name, text.encode())
             kept.add(name)
-        write_atomically(folder / FILE, self.to_json())
+        write_bytes(folder / FILE, self.to_json().encode())
         for name in named_before - kept:
             (folder / name).unlink(missing_ok=True)
         return folder / FILE
@@ -164,21 +164,6 @@ def exhibit_file(record: ExhibitRecord) -> str:
         digest = hashlib.sha256(repr(_identity(record)).encode()).hexdigest()
         readable.append(digest[:8])
     return f"{FOLDER}/{'.'.join(part for part in readable if part)}.json"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write `text` to `path` so that a reader finds the old content or the new, never a part."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)  # mkstemp's files are private; a report is to be passed on
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _slug(part: str) -> str:

@@ -17,16 +17,20 @@ TRAINING_IMAGES = 2000
 FLAT = 1e-4  # spread of features over their size; float32 rounding alone gives about 1e-7
 
 
-def limit_gradients_and_weights(
-    optimizer: Optimizer, parameters: Sequence[nn.Parameter], clip_norm: float | None, max_norm: float | None
+def limit_gradients(
+    optimizer: Optimizer, parameters: Sequence[nn.Parameter], clip_norm: float | None
 ) -> None:
-    """Clip the gradient before, and bound every unit's incoming weights after each step of `optimizer`."""
+    """Clip the norm of the whole gradient before each step of `optimizer`."""
     if clip_norm is not None:
 
         def clip(*_: Any) -> None:
             nn.utils.clip_grad_norm_(parameters, clip_norm)
 
         optimizer.register_step_pre_hook(clip)
+
+
+def limit_weights(optimizer: Optimizer, parameters: Sequence[nn.Parameter], max_norm: float | None) -> None:
+    """Bound every unit's incoming weights after each step of `optimizer`."""
     if max_norm is not None:
 
         def bound(*_: Any) -> None:

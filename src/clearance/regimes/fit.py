@@ -9,13 +9,18 @@ from typing import Any
 
 import torch
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from clearance._checks import check_count, check_positive
 from clearance._rng import derived_seed, generator
 from clearance.data import as_image_set
 from clearance.models.classifier import Classifier
-from clearance.regimes._guards import collapse_reason, limit_gradients_and_weights, untrained_reason
+from clearance.regimes._guards import (
+    collapse_reason,
+    limit_gradients,
+    limit_weights,
+    untrained_reason,
+)
 from clearance.regimes._regime import Regime
 from clearance.regimes._session import Session, final_state, load_final_state
 from clearance.regimes.describe import describe
@@ -82,7 +87,7 @@ def fit(
         schedule: Called with the optimiser; stepped once an epoch, as in torch's own examples.
         validation: Like `train`; its error is logged after every epoch in which the head can be used.
         clip_norm: Bound on the norm of the whole gradient, above 0.
-        max_norm: Bound, above 0, on the norm of every unit's incoming weights, applied after each step
+        max_norm: Bound, above 0, on the norm of every unit's incoming weights in the model, after each step
             (Srivastava et al. 2014; FOCA's stabiliser in Sato et al. 2019).
         device: ``"auto"`` is CUDA where there is one, else the CPU.
         seed: Decides batch order, augmentation, dropout, noise and fresh heads (not the model's own first
@@ -111,15 +116,17 @@ def fit(
     model.to(place)
     regime.objective.to(place)
     moved = list(regime.trainable(model))
+    if not moved:
+        raise ValueError("there is nothing to train: the parameters that this regime may move are none.")
     stepper = optimizer(moved)
-    limit_gradients_and_weights(
-        stepper, moved, _positive("clip_norm", clip_norm), _positive("max_norm", max_norm)
-    )
+    own = {id(parameter) for parameter in model.parameters()}
+    limit_gradients(stepper, moved, _positive("clip_norm", clip_norm))
+    limit_weights(stepper, [p for p in moved if id(p) in own], _positive("max_norm", max_norm))
     session = Session(
         model=model,
         objective=regime.objective,
         optimizer=stepper,
-        schedule=None if schedule is None else schedule(stepper),
+        schedule=None if schedule is None else _schedule(schedule, stepper),
         generators=regime.generators(seed) | {"augmentation": generator(seed, "augmentation")},
         data=data,
         validation=held_out,
@@ -179,7 +186,8 @@ def _run(
             break
         if run is not None and session.step % checkpoint_every == 0 and session.step < total:
             run.save(session.step, session.state_dict())
-        if on_step is not None and on_step(Progress(session.step, total)) == "stop":
+        stop = on_step is not None and on_step(Progress(session.step, total)) == "stop"
+        if stop and session.step < total:
             outcome, reason = Outcome.STOPPED, "asked to"
             break
     return _close(session, run, Status(outcome, session.step, reason))
@@ -219,6 +227,16 @@ def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(name)
+
+
+def _schedule(build: Callable[[Optimizer], LRScheduler], optimizer: Optimizer) -> LRScheduler:
+    schedule = build(optimizer)
+    if isinstance(schedule, ReduceLROnPlateau):
+        raise TypeError(
+            "`schedule` must decide by the epoch alone; got ReduceLROnPlateau, which wants a measured value. Use "
+            "another schedule of torch.optim.lr_scheduler."
+        )
+    return schedule
 
 
 def _positive(name: str, value: float | None) -> float | None:

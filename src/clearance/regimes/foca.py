@@ -48,9 +48,10 @@ class FOCA(Regime):
         reuse: u, steps that use the same heads; at least 1; 1 (CIFAR-10) or 8 (CIFAR-100) in the paper.
         final_head: How ``finish`` trains the head that the model keeps, on all training images.
 
-    Batch normalisation in the extractor normalises a head's batch by that batch and leaves the running
-    statistics alone. A weak head that diverges is left out of its steps and counted. The unit of the first
-    features drawn is the least one in which any weak head reads features (see GradientHeads).
+    Batch normalisation in the extractor normalises the heads' batches by their own statistics (of all K
+    together) and leaves the running statistics alone. A weak head that diverges is left out of its steps and
+    counted. The unit of the first features drawn is the least one in which any weak head reads features (see
+    GradientHeads).
 
     >>> FOCA(per_class=1).reuse
     1
@@ -150,11 +151,11 @@ class FOCATraining(Training):
         self.steps, self.drawn_heads = state["steps"], state["drawn_heads"]
         self.diverged_heads = state["diverged_heads"]
         device = next(self.model.parameters()).device
-        if state["first_unit"] is not None:
-            self.first_unit = state["first_unit"].to(device)
-        if state["heads"] is not None:
-            heads = {name: value.to(device) for name, value in state["heads"].items()}
-            self.heads = HeadStack(self.model.head, heads)
+        unit, heads = state["first_unit"], state["heads"]
+        self.first_unit = None if unit is None else unit.to(device)
+        self.heads = None
+        if heads is not None:
+            self.heads = HeadStack(self.model.head, {name: v.to(device) for name, v in heads.items()})
 
     def _draw_heads(self) -> HeadStack | None:
         for _ in range(1 + self.REDRAWS):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from markupsafe import escape
 
+from clearance._files import write_bytes
 from clearance.records.record import Record
-from clearance.records.store import Report, write_atomically
+from clearance.records.store import Report
 from clearance.report.page import render_page, write_page
 from clearance.report.table import comparison_table
 from clearance.vocabulary import Exhibit, Measurement
@@ -60,7 +61,7 @@ class Card:
         """
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, self.to_html())
+        write_bytes(target, self.to_html().encode())
         return target
 
     def save_folder(self, directory: str | os.PathLike[str]) -> Path:

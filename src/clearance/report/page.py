@@ -9,8 +9,9 @@ from typing import Any
 
 import jinja2
 
+from clearance._files import write_bytes
 from clearance.records.encoding import encode
-from clearance.records.store import Report, write_atomically
+from clearance.records.store import Report
 from clearance.report import gallery
 from clearance.report.curve import with_curves
 from clearance.report.findings import Findings, datasets
@@ -55,7 +56,7 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
     """
     folder = Path(directory)
     with_curves(report).save(folder)
-    write_atomically(folder / FILE, render_page(report))
+    write_bytes(folder / FILE, render_page(report).encode())
     return folder / FILE
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from clearance.runs.atomic import sync_directory, write_synced
+from clearance._files import sync_directory, write_synced
 from clearance.runs.tree import flatten, unflatten
 
 _SCHEMA = 1

@@ -8,8 +8,8 @@ from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from clearance.runs.atomic import write_json
 from clearance.runs.fingerprint import differences
+from clearance.runs.json_file import write_json
 
 RUN = "run.json"
 LOCK = "lock"

@@ -10,8 +10,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from clearance._files import write_bytes
 from clearance.runs._plain import plain
-from clearance.runs.atomic import write_bytes, write_json
+from clearance.runs.json_file import write_json
 from clearance.runs.tree import snapshot
 
 MODEL = "model.safetensors"

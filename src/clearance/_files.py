@@ -1,11 +1,7 @@
 """Files that are there entirely or not at all, whatever kills the process."""
 
-import json
 import os
 from pathlib import Path
-from typing import Any
-
-from clearance.runs._plain import plain
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -37,28 +33,6 @@ def write_bytes(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Put `value` at `path` as indented JSON, in the way of `write_bytes`.
-
-    Args:
-        path: Where to; its directory must exist.
-        value: None, bool, int, float, str, and lists, tuples (written as lists) and mappings of them.
-
-    Raises:
-        ValueError: Something in `value` has no place in JSON; the message says where it stands.
-        OSError: As in `write_bytes`.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_json(Path(folder, "a.json"), {"error": 0.1})
-    ...     print(Path(folder, "a.json").read_text())
-    {
-      "error": 0.1
-    }
-    """
-    write_bytes(path, (json.dumps(plain(value, path.stem), indent=2) + "\n").encode())
 
 
 def write_synced(path: Path, data: bytes) -> None:
