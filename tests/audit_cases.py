@@ -79,7 +79,7 @@ def constant_features() -> Classifier:
     model = classifier()
     for parameter in model.extractor.parameters():
         nn.init.constant_(parameter, 0.0)
-    nn.init.constant_(model.extractor[1].bias, 0.3)  # type: ignore[index, arg-type]
+    nn.init.constant_(model.extractor[1].bias, 0.3)  # type: ignore[index]
     return model
 
 

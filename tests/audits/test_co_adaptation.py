@@ -73,7 +73,7 @@ def slow_errors(architecture, name, sets, train, held_out):
         architecture, len(sets.rows), generator(SEED, "fresh heads", name, sets.samples)
     )
     settings = head_training(sets.samples, 0.03)
-    order = None
+    order: list | None = None
     if sets.samples > 128:
         stream = generator(SEED, "head batches", name, sets.samples)
         order = []

@@ -8,7 +8,13 @@ import pytest
 import torch
 
 import clearance.audits
-from audit_cases import AUDITS, broken, classifier, constant_features, train_set
+from audit_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    AUDITS,
+    broken,
+    classifier,
+    constant_features,
+    train_set,
+)
 from audit_cases import test_set as held_out_set
 from clearance.audits import Audit, accuracy, co_adaptation
 from clearance.experiments import catalogue
@@ -164,7 +170,7 @@ def test_a_model_that_sees_all_images_alike_gains_nothing(case):
 def test_sets_that_do_not_belong_together_are_refused(case):
     from clearance.data import gaussian_images
 
-    with pytest.raises(ValueError, match="same classes and image shape; got 3 classes.*2 of"):
+    with pytest.raises(ValueError, match=r"same classes and image shape; got 3 classes.*2 of"):
         case.audit(classifier(), train_set(), gaussian_images(class_count=2, shape=(1, 4, 4)))
     with pytest.raises(ValueError, match=r"\(1, 4, 4\).*\(1, 8, 8\)"):
         case.audit(classifier(), train_set(), gaussian_images(class_count=3, shape=(1, 8, 8)))

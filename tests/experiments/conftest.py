@@ -18,11 +18,11 @@ def data():
     return RunData(WORLD.images(8, seed=0), WORLD.images(10, seed=1))
 
 
-@pytest.fixture
-def archive(tmp_path):
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
     """The same kind of images as a file, for processes that read their own: the dataset's name."""
     images = WORLD.images(25, seed=0)
-    path = tmp_path / "world.npz"
+    path = tmp_path_factory.mktemp("data") / "world.npz"
     np.savez(path, images=images.images.numpy(), labels=images.labels.numpy())
     return f"npz:{path}"
 

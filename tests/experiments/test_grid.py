@@ -36,14 +36,14 @@ class Events:
 
 
 @pytest.fixture(scope="module")
-def comparison():
-    """Digits, one epoch: two methods that work, one that diverges."""
+def comparison(archive):
+    """Three epochs: two methods that work, one that diverges."""
     methods = {
         "plain": Method(hidden=(8,), clip_norm=1.0),
         "foca": Method(regime="foca", hidden=(8,), per_class=1, head_steps=4, clip_norm=1.0),
         "wild": Method(hidden=(8,), lr=1e9),
     }
-    return Recipe(epochs=1, train_fraction=0.2, seeds=1, audits=("accuracy",), methods=methods)
+    return Recipe(dataset=archive, epochs=3, batch_size=12, seeds=1, audits=("accuracy",), methods=methods)
 
 
 @pytest.fixture(scope="module")
@@ -95,14 +95,14 @@ def test_one_and_two_at_a_time_give_the_same_and_what_is_finished_is_kept(blocke
     assert events.of("foca") == events.of("wild") == ["kept"]
     assert events.of("plain")[-1] == "done"
     assert records(completed[1:]) == records(findings[1:])
-    alone = run_grid(plans, data, tmp_path, 1, Events())
-    assert records(alone) == records(completed)
-    assert [found.note for found in alone] == [found.note for found in completed]
-    tensors = [f"{plan.folder}/model.safetensors" for plan in plans]
+    alone = run_grid(plans[:2], data, tmp_path, 1, Events())
+    assert records(alone) == records(completed[:2])
+    assert [found.note for found in alone] == [found.note for found in completed[:2]]
+    tensors = [f"{plan.folder}/model.safetensors" for plan in plans[:2]]
     assert all((folder / name).read_bytes() == (tmp_path / name).read_bytes() for name in tensors)
 
 
-def test_a_process_that_is_killed_is_recorded(comparison, monkeypatch, tmp_path):
+def test_a_process_that_is_killed_is_recorded(comparison, data, monkeypatch, tmp_path):
     def start(plan, directory):
         return subprocess.Popen(
             [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"],
@@ -111,11 +111,12 @@ def test_a_process_that_is_killed_is_recorded(comparison, monkeypatch, tmp_path)
 
     monkeypatch.setattr(grid, "_start", start)
     monkeypatch.setattr(grid, "kept_findings", lambda *_: None)
-    (found,) = run_grid(plans_of(comparison)[:1], None, tmp_path, 1, Events())
+    (found,) = run_grid(plans_of(comparison)[:1], data, tmp_path, 1, Events())
+    assert found.note is not None
     assert found.note.status == "failed: the process was ended by SIGKILL"
 
 
-def test_an_interruption_ends_every_process(comparison, monkeypatch, tmp_path):
+def test_an_interruption_ends_every_process(comparison, data, monkeypatch, tmp_path):
     """Two processes at work, ten waiting: none is alive afterwards, none of the waiting ones was started."""
     started = []
 
@@ -130,19 +131,19 @@ def test_an_interruption_ends_every_process(comparison, monkeypatch, tmp_path):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
-            )  # fmt: skip
+            )
         )
         return started[-1]
 
     def interrupt(plan, event):
         if event["event"] == "step":
-            signal.raise_signal(signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)  # reaches the main thread, as Ctrl-C does
 
     monkeypatch.setattr(grid, "_start", start)
     monkeypatch.setattr(grid, "kept_findings", lambda *_: None)
     many = Recipe(seeds=4, methods=comparison.methods)
     with pytest.raises(KeyboardInterrupt):
-        run_grid(plans_of(many), None, tmp_path, 2, interrupt)
+        run_grid(plans_of(many), data, tmp_path, 2, interrupt)
     assert len(started) <= 2
     assert all(process.wait(10) == -signal.SIGTERM for process in started)
 
@@ -159,11 +160,11 @@ def waited(condition, process, seconds=120):
 def test_an_interrupted_command_goes_on_where_it_stood(archive, tmp_path):
     """Ctrl-C after the first checkpoint: exit 130, nobody holds the run, and the same run continues."""
     recipe = Recipe(
-        dataset=archive, epochs=250, batch_size=12, seeds=1, audits=("accuracy",),
+        dataset=archive, epochs=200, batch_size=12, seeds=1, audits=("accuracy",),
         methods={"plain": Method(hidden=(8,), lr=0.01)},
     )  # fmt: skip
     (tmp_path / "mine.yaml").write_text(
-        f"dataset: {archive}\nepochs: 250\nbatch_size: 12\nseeds: 1\naudits: [accuracy]\n"
+        f"dataset: {archive}\nepochs: 200\nbatch_size: 12\nseeds: 1\naudits: [accuracy]\n"
         "methods: {plain: {base: none, hidden: [8], lr: 0.01}}\n"
     )
     (plan,) = plans_of(recipe)
@@ -200,8 +201,9 @@ def test_an_interrupted_command_goes_on_where_it_stood(archive, tmp_path):
         [plan], build_data(recipe), out / "runs", 1, lambda _, event: steps.append(event.get("step", 0))
     )
     assert min(step for step in steps if step) > 500
-    assert found.note.status == "finished at step 1250"
+    assert found.note is not None
+    assert found.note.status == "finished at step 1000"
     again = (folder / "metrics.jsonl").read_text("ascii").splitlines()
-    assert len(again) == 250
-    assert [json.loads(line)["step"] for line in again] == list(range(5, 1255, 5))
+    assert len(again) == 200
+    assert [json.loads(line)["step"] for line in again] == list(range(5, 1005, 5))
     assert again[:100] == logged[:100]

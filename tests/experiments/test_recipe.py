@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Any
 
 import pytest
 
@@ -146,7 +147,7 @@ def test_a_recipe_survives_the_way_to_a_worker_and_back():
     assert again.audits == ("accuracy",)
 
 
-METHOD_CHANGES = {
+METHOD_CHANGES: dict[str, Any] = {
     "regime": "foca",
     "objective": "squared-error",
     "lr": 0.051,
@@ -164,7 +165,7 @@ METHOD_CHANGES = {
     "head_lr": 0.031,
     "head_decay": 0.0,
 }
-RECIPE_CHANGES = {
+RECIPE_CHANGES: dict[str, Any] = {
     "dataset": "npz:other.npz",
     "root": "elsewhere",
     "size": 32,
@@ -178,7 +179,7 @@ RECIPE_CHANGES = {
     "augment_pad": 1,
     "augment_cutout": 2,
 }
-SHARED_CHANGES = {
+SHARED_CHANGES: dict[str, Any] = {
     "seeds": 9,
     "audits": ("accuracy",),
     "audit_settings": {"co_adaptation": {"lr": 0.1}},

@@ -35,7 +35,8 @@ def test_records_say_whose_they_are(recipe, data):
     assert names == {("accuracy", "error"), ("training", "seconds"), ("training", "steps")}
     (steps,) = [r.measurement for r in found.records if r.measurement.name == "steps"]
     assert steps.value == 2 * 3  # two epochs of 24 images, 8 a step
-    assert found.note.outcome is Outcome.FINISHED or found.note.outcome is Outcome.COLLAPSED
+    assert found.note is not None
+    assert found.note.outcome in (Outcome.FINISHED, Outcome.COLLAPSED)
     (curve,) = [e.exhibit for e in found.exhibits if e.exhibit.audit == "training"]
     assert curve.columns["step"] == [3, 6]
     assert all(loss > 0 for loss in curve.columns["loss"])
@@ -80,7 +81,7 @@ def test_other_images_are_refused_where_a_run_is_kept(recipe, data, tmp_path):
     plan = RunPlan(recipe(), "plain", 0)
     run_method(plan, data, tmp_path)
     noisy = RunData(data.train.with_label_noise(0.2, 0), data.test)
-    with pytest.raises(ValueError, match="must be the directory of the same run.*train"):
+    with pytest.raises(ValueError, match=r"must be the directory of the same run.*train"):
         run_method(plan, noisy, tmp_path)
     changed = RunData(data.train.augmented(Augmentation(flip=True)), data.test)
     with pytest.raises(ValueError, match="augmentation"):
@@ -103,7 +104,7 @@ def test_a_changed_fingerprint_is_refused(recipe, data, tmp_path):
     told = json.loads((folder / "run.json").read_text())
     told["fingerprint"]["settings"]["epochs"] = 77
     (folder / "run.json").write_text(json.dumps(told))
-    with pytest.raises(ValueError, match="same run.*settings.epochs: 77 there, 2 here"):
+    with pytest.raises(ValueError, match=r"same run.*settings\.epochs: 77 there, 2 here"):
         run_method(plan, data, tmp_path)
 
 
@@ -143,7 +144,8 @@ def watched(monkeypatch, kind, seen):
 
 
 def test_methods_of_a_seed_see_the_same_batches(recipe, data, monkeypatch):
-    joint, foca = [], []
+    joint: list = []
+    foca: list = []
     watched(monkeypatch, EndToEnd, joint)
     watched(monkeypatch, FOCA, foca)
     methods = recipe().methods | {"wide": Method(hidden=(16, 16), dropout=0.5, norm="batch", head_noise=0.1)}

@@ -22,12 +22,21 @@ class Findings:
 
 
 def check_comparable(train: ImageSet, test: ImageSet) -> None:
-    """Raise ValueError unless both sets have equally many classes and images of one shape."""
+    """Raise ValueError unless both sets have the same classes and images of one shape."""
+    if train.class_count == test.class_count and train.classes != test.classes:
+        raise ValueError(
+            f"`train` and `test` must have the same classes in the same order; got {_short(train.classes)} and "
+            f"{_short(test.classes)}."
+        )
     if train.class_count != test.class_count or train.shape != test.shape:
         raise ValueError(
             f"`train` and `test` must have the same classes and image shape; got {train.class_count} classes "
             f"of {train.shape} and {test.class_count} of {test.shape}."
         )
+
+
+def _short(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 class Subject:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from clearance.experiments.recipe import Recipe
 
+DEFAULT_METHODS = "plain,dropout,batchnorm,foca"
+
 
 def chosen_recipe(
     recipe: Path | None,
@@ -23,9 +25,7 @@ def chosen_recipe(
     from clearance._checks import check_choice
     from clearance.experiments.recipe import read_recipe, tuned_recipe
 
-    start = tuned_recipe(dataset or "digits") if recipe is None else read_recipe(recipe)
-    if dataset is not None:
-        start = dataclasses.replace(start, dataset=dataset)
+    start = tuned_recipe(dataset or "digits") if recipe is None else read_recipe(recipe, dataset)
     known = {**tuned_recipe(start.dataset).methods, **start.methods}
     for name in methods:
         check_choice("method", name, known)
@@ -56,6 +56,11 @@ def default_jobs() -> int:
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def default_methods(given: str | None, recipe: Path | None) -> str | None:
+    """The methods that were asked for; without a recipe file, those of the main job."""
+    return DEFAULT_METHODS if given is None and recipe is None else given
 
 
 def split_names(text: str | None) -> tuple[str, ...]:

@@ -14,15 +14,15 @@ class AuditCommand:
     Args:
         run_dir: The directory of a run that `clearance train` or `clearance compare` left.
         root: The folder that holds the dataset's files, if it has moved.
-        audits: Names separated by commas (default: all).
-        seed: Decides partial sets and first weights of fresh heads.
+        audits: Names separated by commas (default: those of the run).
+        seed: Decides partial sets and first weights of fresh heads (default: the seed of the run).
         out: Where the page and its records are written.
     """
 
     run_dir: Annotated[Path, tyro.conf.Positional]
     root: str | None = None
     audits: str | None = None
-    seed: int = 0
+    seed: int | None = None
     out: Path = Path("clearance-audit")
 
     def run(self) -> None:
@@ -31,21 +31,18 @@ class AuditCommand:
 
         from clearance.cli._options import split_names
         from clearance.cli._tables import print_table
-        from clearance.experiments.audit import audit
+        from clearance.experiments.audit import audited
+        from clearance.experiments.run import chosen_audits
         from clearance.experiments.saved import load_run
 
         console = Console()
         run = load_run(self.run_dir)
-        data = run.data(self.root)
+        names = split_names(self.audits) or run.recipe.audits
+        audits = chosen_audits(names, run.recipe.audit_settings)
+        seed = run.seed if self.seed is None else self.seed
         with console.status("auditing"):
-            card = audit(
-                run.model,
-                train=data.train,
-                test=data.test,
-                audits=split_names(self.audits) or None,
-                seed=self.seed,
-                name=run.method,
-            )
+            command = f"clearance audit {self.run_dir.name}"
+            card = audited(run.model, run.data(self.root), audits, seed, run.method, command)
         page = card.save_folder(self.out)
         print_table(console, card)
         console.print(f"Report: {page}", highlight=False, soft_wrap=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from clearance.experiments.recipe import Recipe
     from clearance.report import Card
 
-DEFAULT_METHODS = "plain,dropout,batchnorm,foca"
+FAILED = 1
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,16 @@ class CompareCommand:
         card = Card(report_of(recipe, findings, _command(recipe)))
         page = card.save_folder(self.out)
         _print_result(console, card, page)
+        if not any(found.records for found in findings):
+            sys.exit(FAILED)
 
     def _recipe(self) -> "Recipe":
-        from clearance.cli._options import chosen_recipe, split_names
+        from clearance.cli._options import chosen_recipe, default_methods, split_names
 
-        methods = self.methods
-        if methods is None and self.recipe is None:
-            methods = DEFAULT_METHODS
         return chosen_recipe(
             self.recipe,
             self.dataset,
-            split_names(methods),
+            split_names(default_methods(self.methods, self.recipe)),
             root=self.root,
             size=self.size,
             seeds=self.seeds,

@@ -20,7 +20,7 @@ class SearchCommand:
     and beside it the choice by the error of the model's own head.
 
     Args:
-        methods: Names separated by commas (default: plain,dropout,batchnorm,foca).
+        methods: Names separated by commas (default: plain,dropout,batchnorm,foca, or those of the recipe file).
         dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
         root: The folder that holds the dataset's files; nothing is ever downloaded.
         seeds: Runs of each candidate.
@@ -30,7 +30,7 @@ class SearchCommand:
         out: Where runs and search.json are kept.
     """
 
-    methods: str = "plain,dropout,batchnorm,foca"
+    methods: str | None = None
     dataset: str | None = None
     root: str | None = None
     seeds: int = 2
@@ -44,7 +44,7 @@ class SearchCommand:
         from rich.console import Console
 
         from clearance._checks import check_count
-        from clearance.cli._options import chosen_recipe, default_jobs, split_names
+        from clearance.cli._options import chosen_recipe, default_jobs, default_methods, split_names
         from clearance.cli._progress import listening
         from clearance.experiments.search import search
 
@@ -52,7 +52,7 @@ class SearchCommand:
         recipe = chosen_recipe(
             self.recipe,
             self.dataset,
-            split_names(self.methods),
+            split_names(default_methods(self.methods, self.recipe)),
             root=self.root,
             seeds=self.seeds,
             epochs=self.epochs,

@@ -1,7 +1,10 @@
 """``clearance train``: train one method once and keep the model."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+FAILED = 1
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,9 @@ class TrainCommand:
         )
         plan = RunPlan(recipe, self.method, self.seed)
         (found,) = run_with_progress(console, [plan], build_data(recipe), self.out, jobs=1)
+        if not found.records:
+            sys.stderr.write(f"clearance: {found.note.status if found.note else 'failed'}\n")
+            sys.exit(FAILED)
         print_table(console, Card(report_of(recipe, [found], f"clearance train --method {self.method}")))
         folder = self.out / plan.folder
         console.print(f"Run: {folder}", highlight=False, soft_wrap=True)

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+from clearance.audits import Audit
 from clearance.data import as_image_set
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS
-from clearance.experiments.compare import report_of
-from clearance.experiments.recipe import Recipe
+from clearance.experiments.compare import report_with
 from clearance.experiments.run import RunFindings, audit_model, chosen_audits
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record
+from clearance.regimes.describe import describe
 from clearance.report import Card
 
 
@@ -52,11 +53,19 @@ def audit(
         )
     data = RunData(as_image_set(train), as_image_set(test))
     names = tuple(AUDITS) if audits is None else tuple(audits)
-    findings = audit_model(model, data, chosen_audits(names), seed)
+    return audited(model, data, chosen_audits(names), seed, name, "clearance.audit(...)")
+
+
+def audited(
+    model: Classifier, data: RunData, audits: Sequence[Audit], seed: int, name: str, command: str
+) -> Card:
+    """The card of one classifier under the given audits."""
+    findings = audit_model(model, data, audits, seed)
     where = (data.test.name, name, seed)
     found = RunFindings(
         None,
         tuple(Record(*where, m) for f in findings for m in f.measurements),
         tuple(ExhibitRecord(*where, e) for f in findings for e in f.exhibits),
     )
-    return Card(report_of(Recipe(dataset=data.test.name, audits=names), [found], "clearance.audit(...)"))
+    settings = {"dataset": data.test.name, "seed": seed, "audits": describe(list(audits))}
+    return Card(report_with(settings, [found], command))

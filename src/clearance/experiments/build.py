@@ -1,7 +1,6 @@
 """From a recipe's numbers to objects: data, model, regime and optimiser of one run."""
 
 import copy
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -103,7 +102,7 @@ def build_regime(method: Method, objective: Objective | None = None) -> Regime:
     heads = HeadTraining(method.head_steps, method.head_lr, 0.9, weight_decay=method.head_decay)
     return FOCA(
         loss,
-        GradientHeads(heads),
+        GradientHeads(heads, loss=loss.sample_loss),
         per_class=method.per_class,
         heads=method.heads,
         reuse=method.reuse,
@@ -118,8 +117,3 @@ def build_optimizer(method: Method) -> Callable[..., Optimizer]:
 def build_schedule(recipe: Recipe) -> Callable[[Optimizer], LRScheduler]:
     """Cosine decay to 0 over the run."""
     return partial(CosineAnnealingLR, T_max=recipe.epochs)
-
-
-def fewer_epochs(recipe: Recipe, epochs: int | None) -> Recipe:
-    """The recipe with another training budget; as it is for None."""
-    return recipe if epochs is None else dataclasses.replace(recipe, epochs=epochs)

@@ -17,6 +17,7 @@ from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.records import Report
 from clearance.regimes import EndToEnd, Regime
+from clearance.regimes.describe import describe
 from clearance.report import Card
 
 LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
@@ -82,15 +83,21 @@ def compare(
                 on_run(name, seed)
             plan = RunPlan(recipe, name, seed, regime, build)
             found.append(run_method(plan, data, None if directory is None else Path(directory)))
-    return Card(report_of(recipe, found, "clearance.compare(...)"))
+    report = report_of(recipe, found, "clearance.compare(...)")
+    return Card(dataclasses.replace(report, recipe=_with_callers_regimes(report.recipe, resolved)))
 
 
 def report_of(recipe: Recipe, findings: Iterable[RunFindings], command: str) -> Report:
     """All findings of a comparison as one report; names no folder of this machine."""
-    kept = list(findings)
     settings = to_tree(recipe)
     settings["root"] = None if recipe.root is None else "given"
     settings["dataset"] = recipe.dataset if ":" not in recipe.dataset else _without_folder(recipe.dataset)
+    return report_with(settings, findings, command)
+
+
+def report_with(settings: Mapping[str, Any], findings: Iterable[RunFindings], command: str) -> Report:
+    """Findings, with the settings that made them, as one report of today."""
+    kept = list(findings)
     return Report(
         recipe=settings,
         versions={"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
@@ -118,6 +125,18 @@ def _resolved(
         f"a method must be a name, a Method, an Objective or a Regime; got {type(method).__name__}. Wrap a "
         "loss function of your own in a subclass of clearance.objectives.Objective."
     )
+
+
+def _with_callers_regimes(
+    settings: Mapping[str, Any], resolved: Mapping[str, tuple[Method, Regime | None]]
+) -> dict[str, Any]:
+    """The settings with what the caller's own regimes and losses say in place of numbers they do not use."""
+    methods = dict(settings["methods"])
+    for name, (method, regime) in resolved.items():
+        if regime is not None:
+            used = ("lr", "weight_decay", "clip_norm", "max_norm", "hidden", "dropout", "norm")
+            methods[name] = {"regime": describe(regime), **{key: to_tree(method)[key] for key in used}}
+    return {**settings, "methods": methods}
 
 
 def _without_folder(dataset: str) -> str:

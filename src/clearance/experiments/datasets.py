@@ -33,6 +33,8 @@ def load_dataset(
     """
     check_choice("split", split, ("train", "test"))
     kind, _, path = name.partition(":")
+    if size is not None and kind != "folder":
+        raise ValueError(f"`size` is for image folders (folder:PATH); got {size} with dataset {name!r}.")
     if path and kind in ("folder", "npz"):
         return _own_files(kind, Path(path).expanduser(), split, size)
     named = [known for known in DATASETS if ":" not in known]

@@ -73,6 +73,10 @@ class _Crew:
         if found is None:
             # reports are passed on: no folder of this machine
             reason = _reason(process.returncode, complaint).replace(f"{self.directory}{os.sep}", "")
+            if complaint:
+                log = self.directory / f"{plan.folder}.log"
+                log.parent.mkdir(parents=True, exist_ok=True)
+                log.write_text(complaint, "utf-8")
             self.listener(plan, {"event": "failed", "reason": reason})
             return failed(plan, reason)
         self.listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
@@ -110,7 +114,8 @@ def _start(plan: RunPlan, directory: Path) -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # PYTHONSAFEPATH: a file in the user's folder must not take the place of a library
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},
         start_new_session=True,  # Ctrl-C reaches the parent alone, which ends its processes itself
     )
     assert process.stdin is not None

@@ -58,7 +58,7 @@ class Method:
     heads: int = 1
     reuse: int = 1
     head_steps: int = 32
-    head_lr: float = 0.03
+    head_lr: float = 0.1
     head_decay: float = 1e-2
 
     def __post_init__(self) -> None:
@@ -68,6 +68,9 @@ class Method:
         check_positive("head_lr", self.head_lr)
         for name in ("weight_decay", "head_noise", "head_decay"):
             check_non_negative(name, getattr(self, name))
+        for name in ("clip_norm", "max_norm"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
         for name in ("per_class", "heads", "reuse", "head_steps"):
             check_count(name, getattr(self, name))
         check_fraction("dropout", self.dropout, open_above=True)
@@ -142,11 +145,15 @@ def tuned_recipe(dataset: str) -> Recipe:
     return dataclasses.replace(from_tree(yaml.safe_load(text), f"recipes/{name}.yaml"), dataset=dataset)
 
 
-def read_recipe(path: str | Path) -> Recipe:
+def read_recipe(path: str | Path, dataset: str | None = None) -> Recipe:
     """A recipe from a YAML file: what it does not say is taken from the dataset's tuned recipe.
 
     A method may be a name of the catalogue (``plain: {}``), a change to one
     (``mine: {base: plain, lr: 0.1}``), or stand alone with ``base: none``.
+
+    Args:
+        path: The file.
+        dataset: Takes the place of the file's dataset.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -158,6 +165,8 @@ def read_recipe(path: str | Path) -> Recipe:
         raise ValueError(f"{path} must be YAML; got: {error}") from error
     if not isinstance(tree, dict):
         raise ValueError(f"{path} must hold a mapping of settings; got {type(tree).__name__}.")  # noqa: TRY004
+    if dataset is not None:
+        tree["dataset"] = dataset
     start = tuned_recipe(str(tree.get("dataset", "digits")))
     return from_tree({**_without_methods(start), **tree}, str(path), start.methods)
 
@@ -201,26 +210,38 @@ def _filled(kind: Any, values: Mapping[str, Any], source: str) -> Any:
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"{source}: no setting {key!r}; known are {', '.join(fields)}.{hint}")
     try:
-        return kind(**{k: _typed(v, _default(fields[k]), k) for k, v in values.items()})
+        return kind(**{k: _typed(v, fields[k], k) for k, v in values.items()})
     except (TypeError, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error
 
 
-_KINDS = {bool: "true or false", str: "a word", tuple: "a list, as in [a, b]", dict: "a mapping"}
+_KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    str: "a word",
+    tuple: "a list, as in [a, b]",
+    dict: "a mapping",
+}
 
 
-def _default(setting: "dataclasses.Field[Any]") -> Any:
+def _example(setting: "dataclasses.Field[Any]") -> Any:
+    """A value of the setting's type: its default, or for `float | None` and the like an empty one."""
+    if setting.default is None:
+        return next(kind for kind in typing.get_args(setting.type) if kind is not type(None))()
     made = setting.default_factory
     return setting.default if made is dataclasses.MISSING else made()
 
 
-def _typed(value: Any, default: Any, name: str) -> Any:
+def _typed(value: Any, setting: "dataclasses.Field[Any]", name: str) -> Any:
     """A YAML value as the field wants it: lists become tuples, whole numbers floats where one is meant."""
+    if value is None and setting.default is None:
+        return None
     if isinstance(value, list):
         value = tuple(value)
+    default = _example(setting)
     for kind, meant in _KINDS.items():
-        if isinstance(default, kind) and not isinstance(value, kind):
-            raise ValueError(f"`{name}` must be {meant}; got {value!r}.")  # noqa: TRY004
+        if type(default) is kind and not isinstance(value, kind):
+            raise ValueError(f"`{name}` must be {meant}; got {value!r}.")
     if isinstance(default, float):
         try:
             return float("true is no number" if isinstance(value, bool) else value)  # YAML reads 5e-4 as text

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from clearance._checks import check_choice
+from clearance._checks import check_choice, check_count
 from clearance._rng import derived_seed
 from clearance.audits import Audit, Findings, Subject
 from clearance.experiments.build import RunData, build_model, build_optimizer, build_regime, build_schedule
@@ -46,6 +46,9 @@ class RunPlan:
     regime: Regime | None = None
     model: Callable[[], Classifier] | None = None
 
+    def __post_init__(self) -> None:
+        check_count("seed", self.seed, minimum=0)
+
     @property
     def settings(self) -> Method:
         """The method's numbers."""
@@ -55,7 +58,7 @@ class RunPlan:
     def folder(self) -> str:
         """Name of the run's directory: it changes when anything changes that can move the run's numbers."""
         shared = to_tree(self.recipe)
-        for name in ("methods", "seeds", "audits", "audit_settings"):
+        for name in ("methods", "seeds", "audits", "audit_settings", "root"):
             del shared[name]
         told = {"recipe": shared, "method": to_tree(self.settings), "regime": describe(self.regime)}
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)
@@ -224,7 +227,8 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
 def _identity(plan: RunPlan, data: RunData) -> Any:
     """What findings depend on besides the run itself, as JSON gives it back (lists for tuples)."""
     audits = describe(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings))
-    told = {"audits": audits, "test": data.test.digest(), "train": data.train.digest()}
+    versions = {name: version(name) for name in ("torch-clearance", "torch")}
+    told = {"audits": audits, "test": data.test.digest(), "train": data.train.digest(), "versions": versions}
     if data.train.augmentation is not None:
         told["augmentation"] = describe(data.train.augmentation)
     return json.loads(json.dumps(told))

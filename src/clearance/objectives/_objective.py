@@ -1,6 +1,6 @@
 """The contract of an objective."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
@@ -17,10 +17,13 @@ class Objective(nn.Module):
         layers: Names of the activations that ``forward`` reads from ``outputs.activations``.
         reads_logits_only: Whether ``forward`` uses ``outputs.logits`` alone; then it must accept logits of
             shape (K, B, C) and average over K. Others are called once per head.
+        sample_loss: The loss of logits (m, C) and labels (m,) sample by sample, by which heads are trained
+            alone (FOCA's weak heads and its last one); None is softmax cross-entropy.
     """
 
     layers: Sequence[str] = ()
     reads_logits_only: bool = False
+    sample_loss: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """The loss of a batch: named 0-dim terms, already weighted, averaged over samples."""

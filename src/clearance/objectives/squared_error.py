@@ -39,6 +39,7 @@ class SquaredErrorLoss(Objective):
     """
 
     reads_logits_only = True
+    sample_loss = staticmethod(squared_error)
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """One term, ``squared_error``."""

@@ -142,8 +142,8 @@ def _differences(quantity: _Quantity, baseline: str) -> list[SummaryRow]:
 
 def _ratios(quantity: _Quantity, baseline: str, floor: float | None) -> list[SummaryRow]:
     found = quantity.first.measurement
-    if found.better == "neither" or found.unit not in RATIO_UNITS:
-        return []
+    if found.better == "neither" or found.unit not in RATIO_UNITS or found.name == "gap":
+        return []  # a gap may be negative, so that no factor makes sense of it
     least = floor if found.unit == "fraction" else None
     numbers = [value for method in quantity.methods for value in quantity.values(method).values()]
     if least is None and any(value <= 0 for value in numbers):

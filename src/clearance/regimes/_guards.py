@@ -80,7 +80,8 @@ def untrained_reason(model: Classifier, data: ImageSet) -> tuple[Outcome, str] |
     accuracy = float((predictions(model, some) == some.labels).double().mean())
     largest = float(torch.bincount(some.labels).max()) / len(some)
     noise = 3 * (largest * (1 - largest) / len(some)) ** 0.5
-    if accuracy <= largest + noise:
+    # In a small or lopsided set the noise reaches up to 1; half of what there is to gain is no chance.
+    if accuracy <= min(largest + noise, (1 + largest) / 2):
         return Outcome.COLLAPSED, (
             f"training accuracy {accuracy:.3f} is no better than always naming the largest class "
             f"({largest:.3f}); lower the learning rate, or train longer"

@@ -100,7 +100,7 @@ class Session:
             "regime": self.training.state_dict(),
             "generators": {name: stream.get_state() for name, stream in self.generators.items()},
             "forward": torch.get_rng_state(),
-            "forward_cuda": torch.cuda.get_rng_state() if self._on_cuda else None,
+            "forward_cuda": torch.cuda.get_rng_state(self.data.images.device) if self._on_cuda else None,
             "step": self.step,
             "seconds": self.seconds,
             "sums": self._sums,
@@ -119,7 +119,7 @@ class Session:
             stream.set_state(state["generators"][name])
         torch.set_rng_state(state["forward"])
         if self._on_cuda and state["forward_cuda"] is not None:
-            torch.cuda.set_rng_state(state["forward_cuda"])
+            torch.cuda.set_rng_state(state["forward_cuda"], self.data.images.device)
         self.step, self.seconds = state["step"], state["seconds"]
         self._sums, self.history = dict(state["sums"]), list(state["history"])
 

@@ -7,10 +7,12 @@ from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from clearance.runs import digest
 
+LIBRARIES = ("torch.", "clearance.", "builtins", "abc", "typing", "functools")
 _SCALAR = (type(None), str, int, float, bool)
 
 
@@ -54,6 +56,11 @@ def _parts(thing: Any) -> dict | list | str:
         return sorted(map(repr, thing))  # their own order changes from process to process
     if isinstance(thing, Tensor):
         return {"tensor": digest([("", thing)])}
+    if isinstance(thing, np.ndarray):
+        return {
+            "array": hashlib.sha256(np.ascontiguousarray(thing).tobytes()).hexdigest(),
+            "shape": thing.shape,
+        }
     if isinstance(thing, nn.Module):
         return _module_parts(thing)
     if isinstance(thing, partial | FunctionType | MethodType):
@@ -65,20 +72,31 @@ def _object_parts(thing: Any) -> dict | str:
     if hasattr(thing, "__qualname__"):  # a class, or a function that is not written in Python
         return _name(thing)
     if dataclasses.is_dataclass(thing):
-        return {"type": _name(type(thing))} | {
-            f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)
-        }
+        fields = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}
+        return {"type": _name(type(thing))} | _written(thing) | fields
     if type(thing).__repr__ is object.__repr__:  # which would show an address, different in every process
-        return {"type": _name(type(thing))} | getattr(thing, "__dict__", {})
+        return {"type": _name(type(thing))} | _written(thing) | getattr(thing, "__dict__", {})
     return repr(thing)
 
 
 def _module_parts(module: nn.Module) -> dict[str, Any]:
-    own = {"module": _name(type(module)), "form": repr(module), **_attributes(module)}
+    own = {"module": _name(type(module)), "form": repr(module), **_written(module), **_attributes(module)}
     # torch's own layers show their settings in the form
     written = [(name, part) for name, part in module.named_modules() if name and not _is_torchs(part)]
-    parts = {name: {"module": _name(type(part)), **_attributes(part)} for name, part in written}
+    parts = {n: {"module": _name(type(part)), **_written(part), **_attributes(part)} for n, part in written}
     return own | ({"parts": parts} if parts else {})
+
+
+def _written(thing: Any) -> dict[str, Any]:
+    """The code of every method that a class outside torch and Clearance brings: editing it is a change."""
+    classes = [kind for kind in type(thing).__mro__ if not kind.__module__.startswith(LIBRARIES)]
+    methods = {
+        f"{kind.__qualname__}.{name}": hashlib.sha256(_text(value.__code__).encode()).hexdigest()[:16]
+        for kind in classes
+        for name, value in vars(kind).items()
+        if isinstance(value, FunctionType)
+    }
+    return {"methods": methods} if methods else {}
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:

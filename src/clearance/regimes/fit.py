@@ -39,7 +39,7 @@ class FitResult:
         status: Finished, stopped, diverged (when, in which term) or collapsed.
         history: For each epoch its last step, the learning rate, the mean of every loss term over the epoch,
             and the validation error where there is one.
-        seconds: Time spent in training steps, over all resumed parts.
+        seconds: Time spent in training steps and in finishing, over all resumed parts.
     """
 
     model: Classifier
@@ -50,7 +50,7 @@ class FitResult:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: `step` of `steps`, after an epoch's worth of `terms` or none."""
+    """Where a run stands: `step` of `steps` are done."""
 
     step: int
     steps: int

@@ -41,7 +41,8 @@ class FOCA(Regime):
 
     Args:
         objective: The loss that moves the extractor.
-        weak_heads: How heads are drawn; their architecture is that of the model's head.
+        weak_heads: How heads are drawn; their architecture is that of the model's head. With an objective
+            other than cross-entropy give them its `sample_loss` too: one loss serves both (Eq. 2 and 4).
         per_class: k, images of every class (drawn with replacement) that a weak head is trained on, at
             least 1; 10 in the paper.
         heads: K, heads drawn at once; their losses are averaged. At least 1; 1 in the paper.
@@ -131,7 +132,12 @@ class FOCATraining(Training):
         generator = self.generators["final_head"]
         fresh = HeadStack.initialised(self.model.head, 1, generator)
         trained = train_on_unit_scale(
-            fresh, features, self.data.labels, self.regime.final_head, generator=generator
+            fresh,
+            features,
+            self.data.labels,
+            self.regime.final_head,
+            loss=self.regime.objective.sample_loss,
+            generator=generator,
         )
         self.model.head.load_state_dict({name: v[0] for name, v in trained.stack.parameters.items()})
 

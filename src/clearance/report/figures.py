@@ -34,7 +34,7 @@ def partial_data(columns: Columns, head: str, methods: Sequence[str], size: tupl
     An error of zero has no place on a logarithmic axis; then the axis is linear.
     """
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    figure, axes = _empty(size)
+    figure, axes = empty(size)
     pixels = _line(rows, PIXELS, "")
     if pixels:
         x, y = [row["samples"] for row in pixels], [100 * row["error"] for row in pixels]
@@ -59,7 +59,7 @@ def features(columns: Columns, classes: Sequence[str], size: tuple[float, float]
         classes: Every class, in the order that gives colours.
         size: Width and height, inches.
     """
-    figure, axes = _empty(size)
+    figure, axes = empty(size)
     step = -(-len(columns["x"]) // MOST_POINTS) or 1
     points = np.array([columns["x"][::step], columns["y"][::step]], dtype=float).T.reshape(-1, 2)
     labels = [str(label) for label in columns["label"][::step]]
@@ -100,7 +100,7 @@ def training(
         methods: In the page's order.
         size: Width and height, inches.
     """
-    figure, axes = _empty(size)
+    figure, axes = empty(size)
     named: set[str] = set()
     for method, columns in runs:
         x, y = _thinned(columns, name)
@@ -126,11 +126,7 @@ def recorded(columns: Columns, name: str) -> bool:
 
 
 def empty(size: tuple[float, float]) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes in the page's style."""
-    return _empty(size)
-
-
-def _empty(size: tuple[float, float]) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes in the page's style; `size` in inches."""
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     _styled(axes)

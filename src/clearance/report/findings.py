@@ -99,10 +99,10 @@ class Findings:
     def few(self) -> Markup:
         """From how little the last layers were rebuilt: "one image per class", or how many images.
 
-        The smallest number is one per class by the audit's design; where a picture shows another number of
-        classes, only the number of images is said.
+        It is one per class where a picture shows as many classes; without a picture, only the number of images
+        is said.
         """
-        if self.classes is None or self.classes == self.fewest:
+        if self.classes == self.fewest:
             return Markup("one image per {}").format(class_noun(self.dataset))
         return Markup("{} images").format(data(self.fewest, "count"))
 

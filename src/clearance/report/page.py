@@ -34,10 +34,9 @@ def render_page(report: Report) -> str:
     """
     report = with_curves(report)
     worlds = [_world(Findings(report, dataset)) for dataset in datasets(report) or ("no dataset",)]
-    name = "card.html.j2" if len(worlds[0]["findings"].methods) == 1 else "comparison.html.j2"
     return (
         _templates()
-        .get_template(name)
+        .get_template("page.html.j2")
         .render(
             report=report,
             worlds=worlds,

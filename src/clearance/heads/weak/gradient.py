@@ -45,7 +45,7 @@ class GradientHeads:
     """
 
     training: HeadTraining = field(
-        default_factory=lambda: HeadTraining(steps=32, lr=0.1, momentum=0.9, weight_decay=1e-3)
+        default_factory=lambda: HeadTraining(steps=32, lr=0.1, momentum=0.9, weight_decay=1e-2)
     )
     init_std: float = 0.1
     loss: SampleLoss | None = None

@@ -1,0 +1,56 @@
+"""Audit a network that you trained yourself: three lines after your own training loop.
+
+    python examples/audit_your_model.py
+
+writes ``audit.html``, one page that opens in any browser. Nothing here is special to the data or the network:
+put your own images (in [0, 1]) and your own module in their place.
+"""
+
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import clearance as cl
+
+
+def trained_network(images: torch.Tensor, labels: torch.Tensor, epochs: int) -> nn.Module:
+    """An ordinary network in an ordinary loop; Clearance has no part in it."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10),
+    )  # fmt: skip
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(images)).split(64):
+            optimizer.zero_grad()
+            F.cross_entropy(network(images[rows]), labels[rows]).backward()
+            optimizer.step()
+    return network
+
+
+def main(epochs: int = 15, out: Path = Path("audit.html")) -> cl.Card:
+    """Train, then ask: how much do its features depend on the last layer that they grew up with?"""
+    train, test = cl.load_dataset("digits", split="train"), cl.load_dataset("digits", split="test")
+    network = trained_network(train.images, train.labels, epochs)
+
+    # features are what enters the last linear layer; head="9" would say the same by name
+    model = cl.wrap(network, example=test.images[:8])
+    card = cl.audit(model, train=train, test=test, name="my network")
+    card.save(out)
+
+    print(card)
+    for found in card.measurements:
+        if (found.audit, found.name) == ("co_adaptation", "error") and found.context["head"] == "linear":
+            print(
+                f"a fresh linear head from {found.context['samples']} images: {100 * found.value:.1f} % wrong"
+            )
+    print(f"The whole page: {out}")
+    return card
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""What running documents and examples shares."""
+
+from functools import partial
+
+import pytest
+
+from clearance.audits import co_adaptation
+from clearance.audits._partial_sets import partial_sets
+from clearance.heads import HeadTraining
+
+
+@pytest.fixture
+def quick_heads(monkeypatch):
+    """The audit of fresh heads draws one set of each size and takes five steps: enough to see that it runs."""
+
+    def one_draw(train, per_class, repetitions, seed):
+        return partial_sets(train, per_class, tuple(1 for _ in repetitions), seed)
+
+    monkeypatch.setattr(co_adaptation, "partial_sets", one_draw)
+    few = partial(HeadTraining, steps=5, batch_size=128)
+    monkeypatch.setattr(co_adaptation, "head_training", lambda samples, lr: few(lr=lr))
