@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import hashlib
 import json
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources

@@ -5,6 +5,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +179,13 @@ def audit_model(
 
 def _training(result: FitResult) -> Findings:
     steps = result.status.step
-    measurements = (
+    measurements: tuple[Measurement, ...] = (
         Measurement("training", "seconds", result.seconds, "seconds", max(steps, 1), better="lower"),
         Measurement("training", "steps", steps, "count", 1),
     )
+    if result.counts.get("drawn_heads"):
+        drawn, bad = result.counts["drawn_heads"], result.counts["diverged_heads"]
+        measurements += (Measurement("training", "diverged_heads", bad, "count", drawn, better="lower"),)
     if not result.history:
         return Findings(measurements)
     terms = [k for k in result.history[0] if k not in ("epoch", "step", "lr", "validation_error")]

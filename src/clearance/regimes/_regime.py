@@ -26,6 +26,10 @@ class Training(ABC):
     def finish(self) -> None:  # noqa: B027 - doing nothing is right for most regimes
         """Leave the model complete; nothing to do where its head was trained all along."""
 
+    def counts(self) -> dict[str, int]:
+        """What happened along the way, counted; nothing where there is nothing to count."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must hold besides model, objective, optimiser and generators."""
         return {}

@@ -40,12 +40,14 @@ class FitResult:
         history: For each epoch its last step, the learning rate, the mean of every loss term over the epoch,
             and the validation error where there is one.
         seconds: Time spent in training steps and in finishing, over all resumed parts.
+        counts: What the regime counted, for example weak heads that diverged.
     """
 
     model: Classifier
     status: Status
     history: list[dict[str, float]] = field(default_factory=list)
     seconds: float = 0.0
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -205,10 +207,10 @@ def _close(session: Session, run: RunDirectory | None, status: Status) -> FitRes
     if run is not None and status.outcome is not Outcome.STOPPED:
         result = {
             "outcome": str(status.outcome), "step": status.step, "reason": status.reason,
-            "seconds": session.seconds, "history": session.history,
+            "seconds": session.seconds, "history": session.history, "counts": session.training.counts(),
         }  # fmt: skip
         run.finish(final_state(session), result)
-    return FitResult(session.model, status, session.history, session.seconds)
+    return FitResult(session.model, status, session.history, session.seconds, session.training.counts())
 
 
 def _read_back(session: Session, run: RunDirectory) -> FitResult:
@@ -216,11 +218,7 @@ def _read_back(session: Session, run: RunDirectory) -> FitResult:
     load_final_state(session, weights)
     session.model.eval()
     status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
-    return FitResult(session.model, status, _rows(result), result["seconds"])
-
-
-def _rows(result: Mapping[str, Any]) -> list[dict[str, float]]:
-    return [dict(row) for row in result["history"]]
+    return FitResult(session.model, status, list(result["history"]), result["seconds"], result["counts"])
 
 
 def _device(name: str) -> torch.device:

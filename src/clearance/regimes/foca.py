@@ -141,6 +141,10 @@ class FOCATraining(Training):
         )
         self.model.head.load_state_dict({name: v[0] for name, v in trained.stack.parameters.items()})
 
+    def counts(self) -> dict[str, int]:
+        """Weak heads drawn, and how many of them diverged and were left out."""
+        return {"drawn_heads": self.drawn_heads, "diverged_heads": self.diverged_heads}
+
     def state_dict(self) -> dict[str, Any]:
         """Where in the cycle of reuse we are, and the heads in use."""
         heads = None if self.heads is None else self.heads.parameters

@@ -54,6 +54,12 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
         "Zero is right for few images. With all images some are expected.",
         "It does not say that the network is bad: last layers that are too simple miss images too.",
     ),
+    ("training", "diverged_heads"): Entry(
+        "Last layers left out while training",
+        "FOCA trains against last layers that are made anew in every step; this many broke down and were left out.",
+        "Zero is right; a few among thousands do no harm.",
+        "It says nothing about the trained network.",
+    ),
     ("class_scatter", "within_between"): Entry(
         "Spread within classes over spread between classes",
         "How far the network's features lie from their class average, against how far class averages lie "
