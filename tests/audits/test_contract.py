@@ -1,5 +1,6 @@
 """What every audit must do, whatever its question: one list of cases, see tests/audit_cases.py."""
 
+import dataclasses
 import json
 import math
 from functools import partial
@@ -174,6 +175,12 @@ def test_sets_that_do_not_belong_together_are_refused(case):
         case.audit(classifier(), train_set(), gaussian_images(class_count=2, shape=(1, 4, 4)))
     with pytest.raises(ValueError, match=r"\(1, 4, 4\).*\(1, 8, 8\)"):
         case.audit(classifier(), train_set(), gaussian_images(class_count=3, shape=(1, 8, 8)))
+
+
+def test_classes_in_another_order_are_refused(case):
+    test = held_out_set()
+    with pytest.raises(ValueError, match="same classes in the same order; got 0, 1, 2 and 2, 1, 0"):
+        case.audit(classifier(), train_set(), dataclasses.replace(test, classes=test.classes[::-1]))
 
 
 def test_tensors_may_be_given_in_place_of_image_sets(case, findings):

@@ -299,6 +299,17 @@ def test_audit_reads_a_run_back(compared, home, tmp_path):
     assert str(home) not in (out / "report.json").read_text("utf-8")
 
 
+def test_audit_without_options_finds_what_the_run_found(compared, home, tmp_path):
+    """The same audits, settings and seed as the comparison's, and so the same numbers."""
+    assert run("audit", str(saved_run(home, "foca", 1)), "--out", str(tmp_path))[0] == 0
+    audited = json.loads((tmp_path / "report.json").read_text("utf-8"))["measurements"]
+    rows = json.loads((home / "report" / "report.json").read_text("utf-8"))["measurements"]
+    expected = [
+        row for row in rows if (row["method"], row["seed"]) == ("foca", 1) and row["audit"] != "training"
+    ]
+    assert audited == expected
+
+
 def test_audit_of_the_folder_above_names_the_runs(compared, home):
     status, _, complaint = run("audit", str(home / "report" / "runs"))
     assert status == 2
@@ -319,9 +330,8 @@ def test_train_keeps_a_model_that_python_loads(home, tmp_path):
     assert cl.load_model(folder)(images).shape == (15, 3)
 
 
-def test_train_says_when_there_is_no_model(home, tmp_path, monkeypatch):
-    """A process that breaks down: the reason, status 1, and no word of a model to load."""
-
+@pytest.fixture
+def processes_break_down(monkeypatch):
     def start(plan, directory):
         code = "raise ValueError('boom')"
         return subprocess.Popen(
@@ -329,6 +339,20 @@ def test_train_says_when_there_is_no_model(home, tmp_path, monkeypatch):
         )
 
     monkeypatch.setattr(grid, "_start", start)
+
+
+def test_compare_without_any_result_is_status_1(home, tmp_path, processes_break_down):
+    """Every run failed: the page says so, and so does the status."""
+    status, shown, _ = run("compare", "--recipe", str(home / "mine.yaml"), "--out", str(tmp_path))
+    assert status == 1
+    assert shown.count("failed: ValueError: boom") >= 4
+    notes = json.loads((tmp_path / "report.json").read_text("utf-8"))["runs"]
+    assert {note["status"] for note in notes} == {"failed: ValueError: boom"}
+    assert "boom" in plain_text((tmp_path / "index.html").read_text("utf-8"))
+
+
+def test_train_says_when_there_is_no_model(home, tmp_path, processes_break_down):
+    """A process that breaks down: the reason, status 1, and no word of a model to load."""
     status, shown, complaint = run("train", "--recipe", str(home / "mine.yaml"), "--out", str(tmp_path))
     assert (status, complaint) == (1, "clearance: failed: ValueError: boom\n")
     assert "load_model" not in shown

@@ -36,6 +36,7 @@ def test_a_wrong_name_gets_the_nearest():
         (("mnist",), "needs `root`.*never downloaded.*--root"),
         (("folder:",), "must be one of"),
         (("npz",), "must be one of"),
+        (("digits", "train", None, 8), "`size` is for image folders"),
     ],
 )
 def test_a_dataset_that_is_not_there_is_explained(arguments, message):
@@ -80,8 +81,8 @@ def test_a_folder_with_both_halves_is_one_dataset(tmp_path):
 def test_a_folder_and_a_file_without_halves_are_split_the_same_way_every_time(tmp_path):
     pictures(tmp_path / "pets", 10, seed=0)
     np.savez(tmp_path / "two.npz", images=np.random.default_rng(0).random((20, 8, 8)), labels=[0, 1] * 10)
-    for name in (f"folder:{tmp_path}/pets", f"npz:{tmp_path}/two.npz"):
-        train, test = load_dataset(name, "train", size=8), load_dataset(name, "test", size=8)
+    for name, size in ((f"folder:{tmp_path}/pets", 8), (f"npz:{tmp_path}/two.npz", None)):
+        train, test = load_dataset(name, "train", size=size), load_dataset(name, "test", size=size)
         assert (len(train), len(test)) == (16, 4)
-        assert train.digest() == load_dataset(name, "train", size=8).digest()
+        assert train.digest() == load_dataset(name, "train", size=size).digest()
         assert not {i.numpy().tobytes() for i in train.images} & {i.numpy().tobytes() for i in test.images}

@@ -111,6 +111,9 @@ def test_an_empty_list_of_methods_takes_the_tuned_ones(written):
         ("seeds: 0", "`seeds` must be a whole number of at least 1"),
         ("seeds: true", "`seeds` must be a whole number"),
         ("audits: accuracy", "`audits` must be a list"),
+        ("size: big", "`size` must be a whole number"),
+        ("methods: {mine: {clip_norm: tight}}", "`clip_norm` must be a number"),
+        ("methods: {mine: {clip_norm: 0}}", "`clip_norm` must be a finite number above 0"),
         ("audit_settings: [1]", "`audit_settings` must be a mapping"),
         ("augment_flip: yesplease", "`augment_flip` must be true or false"),
         ("dataset: 5", "`dataset` must be a word"),
@@ -132,6 +135,18 @@ def test_what_cannot_be_meant_is_refused_with_file_and_key(written, text, messag
 def test_a_missing_file_is_called_missing(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         read_recipe(tmp_path / "nowhere.yaml")
+
+
+def test_an_optional_number_may_be_none_or_whole(written):
+    found = read_recipe(written("size: null\nmethods: {mine: {clip_norm: null}, other: {max_norm: 3}}"))
+    assert found.size is None
+    assert found.methods["mine"].clip_norm is None
+    assert found.methods["other"].max_norm == 3.0
+
+
+def test_another_dataset_takes_the_place_of_the_files(written):
+    found = read_recipe(written("dataset: digits\nseeds: 7\n"), dataset="mnist")
+    assert found == dataclasses.replace(tuned_recipe("mnist"), seeds=7)
 
 
 def test_a_recipe_survives_the_way_to_a_worker_and_back():
@@ -167,7 +182,6 @@ METHOD_CHANGES: dict[str, Any] = {
 }
 RECIPE_CHANGES: dict[str, Any] = {
     "dataset": "npz:other.npz",
-    "root": "elsewhere",
     "size": 32,
     "model": "other",
     "epochs": 61,
@@ -183,6 +197,7 @@ SHARED_CHANGES: dict[str, Any] = {
     "seeds": 9,
     "audits": ("accuracy",),
     "audit_settings": {"co_adaptation": {"lr": 0.1}},
+    "root": "elsewhere",  # where files lie moves no number; what is in them is in the fingerprint
     "methods": {"mine": Method(), "other": Method(lr=1.0)},
 }
 

@@ -105,9 +105,10 @@ def fit(
     >>> from clearance.heads import MLP
     >>> from clearance.regimes import EndToEnd
     >>> data = gaussian_images(per_class=10, shape=(1, 4, 4))
-    >>> model = Classifier(torch.nn.Flatten(), MLP((16, 8, 3)))
-    >>> str(fit(model, EndToEnd(), data, epochs=20, batch_size=10).status)
-    'finished at step 60'
+    >>> _ = torch.manual_seed(0)
+    >>> model = Classifier(torch.nn.Flatten(), MLP((16, 32, 3)))
+    >>> str(fit(model, EndToEnd(), data, epochs=50, batch_size=10).status)
+    'finished at step 150'
     """
     check_count("epochs", epochs)
     check_count("batch_size", batch_size)

@@ -99,10 +99,11 @@ class Findings:
     def few(self) -> Markup:
         """From how little the last layers were rebuilt: "one image per class", or how many images.
 
-        It is one per class where a picture shows as many classes; without a picture, only the number of images
-        is said.
+        It is one per class where a picture shows as many classes; without a picture, where the recipe says so
+        (one is the audit's default).
         """
-        if self.classes == self.fewest:
+        asked = self.report.recipe.get("audit_settings", {}).get(FEW, {}).get("per_class", [1])
+        if self.classes == self.fewest or (self.classes is None and asked[0] == 1):
             return Markup("one image per {}").format(class_noun(self.dataset))
         return Markup("{} images").format(data(self.fewest, "count"))
 
