@@ -80,16 +80,18 @@ def verdicts(report: Report) -> list[str]:
     )
     assert ratio.low is not None
     assert ratio.high is not None
-    holds = "holds" if ratio.high <= WANTED_RATIO else "refuted" if ratio.low > WANTED_RATIO else "cannot tell"
+    holds = (
+        "holds" if ratio.high <= WANTED_RATIO else "refuted" if ratio.low > WANTED_RATIO else "cannot tell"
+    )
     lines = [
         f"- FOCA's error from {few} images is at most {WANTED_RATIO} of plain's: **{holds}** "
         f"({interval(ratio, 1, '')}, paired over {ratio.seeds} seeds, on log errors)."
     ]
-    for rival in rows(report, "rival", FEW, "error", head="retrained", samples=few):
-        lines.append(
-            f"- {rival.method} against {rival.against}, from {few} images: **{rival.verdict}** "
-            f"(difference {interval(rival)}; Holm-adjusted p {rival.adjusted:.3g})."
-        )
+    lines += [
+        f"- {rival.method} against {rival.against}, from {few} images: **{rival.verdict}** "
+        f"(difference {interval(rival)}; Holm-adjusted p {rival.adjusted:.3g})."
+        for rival in rows(report, "rival", FEW, "error", head="retrained", samples=few)
+    ]
     return lines
 
 
@@ -139,7 +141,10 @@ def main(dataset: str, search_dir: str, report_dir: str) -> None:
     write_csv(
         HERE / f"{dataset}-search.csv",
         ("method", "lr", "per_class", "one_image_error", "own_error", "statuses"),
-        [[t.method, t.lr, t.per_class, t.one_image_error, t.own_error, "; ".join(t.statuses)] for t in trials],
+        [
+            [t.method, t.lr, t.per_class, t.one_image_error, t.own_error, "; ".join(t.statuses)]
+            for t in trials
+        ],
     )
     write_csv(
         HERE / f"{dataset}-measurements.csv",

@@ -1,5 +1,6 @@
 """Many runs side by side, a process and a thread each; a run that fails is recorded, the others go on."""
 
+import contextlib
 import json
 import os
 import signal
@@ -125,8 +126,9 @@ def _start(plan: RunPlan, directory: Path) -> "subprocess.Popen[str]":
         "seed": plan.seed,
         "directory": str(directory),
     }
-    process.stdin.write(json.dumps(job))
-    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code and complaint tell why
+        process.stdin.write(json.dumps(job))
+        process.stdin.close()
     return process
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats would cost every process half a second
 
 from clearance._checks import check_choice, check_positive
 
@@ -84,7 +84,7 @@ def summarise(values: Mapping[int, float]) -> SeedSummary:
     if numbers.size < 2 or not math.isfinite(mean):
         return SeedSummary(mean, None, None, None, numbers.size)
     spread = float(numbers.std(ddof=1))
-    half = float(stats.t.ppf(1 - LEVEL / 2, numbers.size - 1)) * spread / math.sqrt(numbers.size)
+    half = float(stdtrit(numbers.size - 1, 1 - LEVEL / 2)) * spread / math.sqrt(numbers.size)
     return SeedSummary(mean, spread, mean - half, mean + half, numbers.size)
 
 
@@ -221,7 +221,7 @@ def _paired_p(mean: float, spread: float, count: int) -> float:
     """Two-sided p value of the paired t test; equal differences leave nothing to chance."""
     if spread == 0:
         return 1.0 if mean == 0 else 0.0
-    return float(2 * stats.t.sf(abs(mean) / (spread / math.sqrt(count)), count - 1))
+    return float(2 * stdtr(count - 1, -abs(mean) / (spread / math.sqrt(count))))
 
 
 def _verdict(low: float, high: float, better: str) -> Verdict:
