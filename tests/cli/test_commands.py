@@ -109,7 +109,7 @@ class TestMistakes:
             (["search", "--jobs", "0"], "`jobs` must be"),
             (["search", "--methods", "pain"], "Did you mean 'plain'"),
             (["audit", "nowhere"], "must be the directory of a finished run"),
-            (["report", "--folder", "nowhere"], "must hold a report.json"),
+            (["report", "nowhere"], "must hold a report.json"),
         ],
     )
     def test_what_cannot_be_done_is_one_line_and_status_2(self, words, message, monkeypatch, tmp_path):
@@ -263,14 +263,14 @@ def test_report_shows_what_the_records_say(compared, home, tmp_path, monkeypatch
     folder = tmp_path / "copy"
     shutil.copytree(home / "report", folder, ignore=shutil.ignore_patterns("runs"))
     original = (folder / "index.html").read_text("utf-8")
-    assert run("report", "--folder", str(folder))[0] == 0
+    assert run("report", str(folder))[0] == 0
     assert (folder / "index.html").read_text("utf-8") == original
     rows = json.loads((folder / "report.json").read_text("utf-8"))
     for row in rows["measurements"]:
         if (row["method"], row["audit"], row["context"].get("split")) == ("foca", "accuracy", "test"):
             row["value"] = 0.4321
     (folder / "report.json").write_text(json.dumps(rows), "utf-8")
-    status, shown, _ = run("report", "--folder", str(folder))
+    status, shown, _ = run("report", str(folder))
     assert status == 0
     changed = (folder / "index.html").read_text("utf-8")
     assert "43.2" in plain_text(changed)

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 
 @dataclass(frozen=True)
@@ -12,7 +15,7 @@ class ReportCommand:
         folder: A folder that `clearance compare` or `clearance audit` wrote.
     """
 
-    folder: Path = Path("clearance-report")
+    folder: Annotated[Path, tyro.conf.Positional] = Path("clearance-report")
 
     def run(self) -> None:
         """Rebuild."""
