@@ -1,6 +1,7 @@
 """Small comparisons that the tests of experiments share."""
 
 import dataclasses
+import signal
 
 import numpy as np
 import pytest
@@ -10,6 +11,14 @@ from clearance.experiments.build import RunData
 from clearance.experiments.recipe import Method, Recipe
 
 WORLD = GaussianClasses(class_count=3, separation=5.0, noise=0.05)
+
+
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Ctrl-C means what it means in a terminal, also where the tests were started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
