@@ -119,14 +119,15 @@ def _rivals(findings: Findings) -> list[Markup]:
     if not rows:
         return []
     best = strong(rows[0].method)
+    so = "is also" if told(findings.compared(rows[0].method)) == "better" else "is"
     ahead = [strong(str(row.against)) for row in rows if told(row) == "better"]
     tied = [strong(str(row.against)) for row in rows if told(row) != "better"]
     if not tied:
-        return [Markup("{} is also ahead of {}.").format(best, listed(ahead))]
+        return [Markup("{} {} ahead of {}.").format(best, so, listed(ahead))]
     unsure = Markup("the seeds cannot tell {} from {}.").format(best, listed(tied))
     if not ahead:
         return [Markup("But ") + unsure]
-    return [Markup("{} is also ahead of {}; ").format(best, listed(ahead)) + unsure]
+    return [Markup("{} {} ahead of {}; ").format(best, so, listed(ahead)) + unsure]
 
 
 def _other_heads(findings: Findings) -> list[Markup]:
