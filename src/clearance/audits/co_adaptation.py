@@ -137,7 +137,8 @@ def head_training(samples: int, lr: float) -> HeadTraining:
     """The one rule by which every fresh head is trained: all images a step up to 128, then batches of 128.
 
     200 steps, or 20 passes where that is more, at most 3,000. Chosen between trials with 100 and 300 steps on
-    a split of the digits' training set, whose errors differed by about half a point at most; a step of 0.1 was no better.
+    a split of the digits' training set, whose errors differed by about half a point at most; a step
+    of 0.1 was no better.
     """
     steps = min(max(200, 20 * samples // 128), 3000)
     return HeadTraining(steps=steps, lr=lr, momentum=0.9, nesterov=True, batch_size=128)
