@@ -107,6 +107,7 @@ class TestMistakes:
             (["train", "--method", "plane"], "Did you mean 'plain'"),
             (["train", "--seed", "-1"], "`seed` must be"),
             (["search", "--jobs", "0"], "`jobs` must be"),
+            (["search", "--per-class", "1,none"], "--per-class takes whole numbers"),
             (["search", "--methods", "pain"], "Did you mean 'plain'"),
             (["audit", "nowhere"], "must be the directory of a finished run"),
             (["report", "nowhere"], "must hold a report.json"),

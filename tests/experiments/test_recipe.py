@@ -166,6 +166,7 @@ METHOD_CHANGES: dict[str, Any] = {
     "regime": "foca",
     "objective": "squared-error",
     "lr": 0.051,
+    "momentum": 0.8,
     "weight_decay": 0.0,
     "hidden": (128, 127),
     "dropout": 0.1,
@@ -179,6 +180,8 @@ METHOD_CHANGES: dict[str, Any] = {
     "head_steps": 31,
     "head_lr": 0.031,
     "head_decay": 0.0,
+    "final_head_steps": 1999,
+    "final_head_lr": 0.031,
 }
 RECIPE_CHANGES: dict[str, Any] = {
     "dataset": "npz:other.npz",
@@ -186,6 +189,7 @@ RECIPE_CHANGES: dict[str, Any] = {
     "model": "other",
     "epochs": 61,
     "batch_size": 65,
+    "schedule": "constant",
     "label_noise": 0.1,
     "train_fraction": 0.5,
     "held_out": 0.25,

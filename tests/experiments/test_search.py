@@ -8,7 +8,7 @@ import pytest
 from clearance.experiments import build, search
 from clearance.experiments.recipe import Method, Recipe
 from clearance.experiments.run import RunFindings, failed
-from clearance.experiments.search import Trial, best
+from clearance.experiments.search import Trial, at_edge, best
 from clearance.records import Record, RunNote
 from clearance.vocabulary import Measurement, Outcome
 
@@ -132,3 +132,11 @@ def test_runs_that_broke_down_count_as_wrong_everywhere(searched):
     assert (broken.one_image_error, broken.own_error) == (1.0, 1.0)
     assert broken.statuses == ("failed: boom", "failed: boom")
     assert best(trials, "plain").lr in (0.05, 0.2)
+
+
+def test_the_table_marks_a_choice_at_an_edge(searched):
+    trials, _ = searched({"plain": 0.1, "foca": 0.2})
+    chosen = best(trials, "plain")
+    assert not at_edge(trials, chosen)
+    assert at_edge([trial for trial in trials if trial.lr <= chosen.lr], chosen)
+    assert at_edge([trial for trial in trials if trial.lr >= chosen.lr], chosen)

@@ -18,7 +18,7 @@ from clearance.heads.scale import feature_unit
 from clearance.models.features import predictions
 from clearance.vocabulary import Measurement, Scalar
 
-FITTED_UP_TO = 10  # images of a class up to which a head must fit its own images, or is counted
+FITTED_UP_TO = 100  # images up to which a head must fit its own images, or is counted
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class CoAdaptation(Audit):
     Measurements, for each head and n: ``error`` (mean over draws, with their standard deviation), ``gap``
     (that error minus the error of the model's own head) and, for trained heads, ``diverged_heads`` (each
     counted as chance-level error, so that nothing gains by breaking) and ``unfitted_heads`` (trained on at
-    most 10 images of a class, and wrong on one of them).
+    most 100 images, and wrong on one of them).
 
     Args:
         per_class: Images of every class in a partial set, ascending; sizes that the training set does not
@@ -59,6 +59,9 @@ class CoAdaptation(Audit):
         repetitions: r, draws for each of `per_class`; those of the paper.
         hidden: Hidden widths of the retrained head; the paper's secondary head.
         lr: Step size of fresh heads, above 0; momentum is 0.9 with Nesterov's look-ahead.
+        least_steps: Steps of a fresh head at least.
+        passes: Passes of a fresh head over its images, where that is more.
+        most_steps: Steps of a fresh head at most.
         all_images: Whether all training images are the last size.
         pixel_limit: Largest n for which the nearest neighbour on pixels is computed.
 
@@ -72,6 +75,9 @@ class CoAdaptation(Audit):
     repetitions: tuple[int, ...] = (150, 50, 15, 5)
     hidden: tuple[int, ...] = (128, 128)
     lr: float = 0.03
+    least_steps: int = 200
+    passes: int = 20
+    most_steps: int = 3000
     all_images: bool = True
     pixel_limit: int = 2000
 
@@ -86,6 +92,8 @@ class CoAdaptation(Audit):
         if any(first >= second for first, second in itertools.pairwise(self.per_class)):
             raise ValueError(f"`per_class` must ascend, each size once; got {self.per_class}.")
         check_positive("lr", self.lr)
+        for name in ("least_steps", "passes", "most_steps"):
+            check_count(name, getattr(self, name))
 
     def examine(self, subject: Subject) -> Findings:
         """Every head on every partial set."""
@@ -121,26 +129,28 @@ class CoAdaptation(Audit):
             HeadStack.initialised(architecture, len(sets.rows), first),
             train,
             subject.train.labels,
-            head_training(sets.samples, self.lr),
+            head_training(sets.samples, self.lr, self.least_steps, self.passes, self.most_steps),
             rows=sets.rows,
             generator=generator(subject.seed, "head batches", head, sets.samples),
         )
         errors = (trained.stack.predictions(test) != subject.test.labels).double().mean(dim=1)
         errors[trained.diverged] = 1 - 1 / subject.classes
         unfitted = None
-        if sets.samples <= FITTED_UP_TO * subject.classes:
+        if sets.samples <= FITTED_UP_TO:
             unfitted = _unfitted(trained.stack, train, subject.train.labels, sets.rows)
         return _Errors(head, sets.samples, errors, int(trained.diverged.sum()), unfitted)
 
 
-def head_training(samples: int, lr: float) -> HeadTraining:
+def head_training(
+    samples: int, lr: float, least_steps: int = 200, passes: int = 20, most_steps: int = 3000
+) -> HeadTraining:
     """The one rule by which every fresh head is trained: all images a step up to 128, then batches of 128.
 
-    200 steps, or 20 passes where that is more, at most 3,000. Chosen between trials with 100 and 300 steps on
-    a split of the digits' training set, whose errors differed by about half a point at most; a step
-    of 0.1 was no better.
+    By default 200 steps, or 20 passes where that is more, at most 3,000. Chosen between trials with 100 and
+    300 steps on a split of the digits' training set, whose errors differed by about half a point at most; a
+    step of 0.1 was no better.
     """
-    steps = min(max(200, 20 * samples // 128), 3000)
+    steps = min(max(least_steps, passes * samples // 128), most_steps)
     return HeadTraining(steps=steps, lr=lr, momentum=0.9, nesterov=True, batch_size=128)
 
 

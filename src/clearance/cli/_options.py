@@ -70,3 +70,18 @@ def split_names(text: str | None) -> tuple[str, ...]:
     ('plain', 'foca')
     """
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers of at least 1, separated by commas.
+
+    Raises:
+        ValueError: If one is not, or there is none.
+
+    >>> whole_numbers("--per-class", "1,10")
+    (1, 10)
+    """
+    names = split_names(text)
+    if not names or not all(name.isdecimal() and int(name) > 0 for name in names):
+        raise ValueError(f"{option} takes whole numbers above 0 separated by commas; got {text!r}.")
+    return tuple(int(name) for name in names)

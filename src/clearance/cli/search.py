@@ -24,6 +24,7 @@ class SearchCommand:
         dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
         root: The folder that holds the dataset's files; nothing is ever downloaded.
         seeds: Runs of each candidate.
+        per_class: Images per class that FOCA's weak heads are tried with, separated by commas.
         epochs: Passes over the training images.
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
@@ -34,6 +35,7 @@ class SearchCommand:
     dataset: str | None = None
     root: str | None = None
     seeds: int = 2
+    per_class: str = "1,10"
     epochs: int | None = None
     recipe: Path | None = None
     jobs: int | None = None
@@ -44,7 +46,13 @@ class SearchCommand:
         from rich.console import Console
 
         from clearance._checks import check_count
-        from clearance.cli._options import chosen_recipe, default_jobs, default_methods, split_names
+        from clearance.cli._options import (
+            chosen_recipe,
+            default_jobs,
+            default_methods,
+            split_names,
+            whole_numbers,
+        )
         from clearance.cli._progress import listening
         from clearance.experiments.search import search
 
@@ -59,8 +67,9 @@ class SearchCommand:
         )
         jobs = default_jobs() if self.jobs is None else self.jobs
         check_count("jobs", jobs)
+        per_class = whole_numbers("--per-class", self.per_class)
         with listening(console) as listener:
-            trials = search(recipe, self.out / "runs", jobs, listener)
+            trials = search(recipe, self.out / "runs", jobs, listener, per_class=per_class)
         self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "search.json").write_text(
             json.dumps([asdict(t) for t in trials], indent=1) + "\n", "utf-8"
@@ -72,14 +81,16 @@ class SearchCommand:
 def _table(trials: "list[Trial]", methods: list[str]) -> "Table":
     from rich.table import Table
 
-    from clearance.experiments.search import CRITERIA, best
+    from clearance.experiments.search import CRITERIA, at_edge, best
 
     table = Table("method", "chosen by", "lr", "per class", "one-image error", "own error", box=None)
     for method in methods:
         for criterion in CRITERIA:
             chosen = best(trials, method, criterion)
             errors = (f"{100 * chosen.one_image_error:.2f} %", f"{100 * chosen.own_error:.2f} %")
-            table.add_row(
-                method, criterion.replace("_", " "), f"{chosen.lr:g}", str(chosen.per_class), *errors
-            )
+            rate = f"{chosen.lr:g}"
+            if at_edge(trials, chosen):
+                rate += "*"
+                table.caption = "* an edge of the learning rates tried: a better one may lie beyond it"
+            table.add_row(method, criterion.replace("_", " "), rate, str(chosen.per_class), *errors)
     return table

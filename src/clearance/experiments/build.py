@@ -100,20 +100,24 @@ def build_regime(method: Method, objective: Objective | None = None) -> Regime:
     if method.regime == "end_to_end":
         return EndToEnd(loss, method.head_noise)
     heads = HeadTraining(method.head_steps, method.head_lr, 0.9, weight_decay=method.head_decay)
+    final = HeadTraining(method.final_head_steps, method.final_head_lr, 0.9, batch_size=128)
     return FOCA(
         loss,
         GradientHeads(heads, loss=loss.sample_loss),
         per_class=method.per_class,
         heads=method.heads,
         reuse=method.reuse,
+        final_head=final,
     )
 
 
 def build_optimizer(method: Method) -> Callable[..., Optimizer]:
-    """SGD with momentum 0.9."""
-    return partial(torch.optim.SGD, lr=method.lr, momentum=0.9, weight_decay=method.weight_decay)
+    """SGD with momentum."""
+    return partial(torch.optim.SGD, lr=method.lr, momentum=method.momentum, weight_decay=method.weight_decay)
 
 
-def build_schedule(recipe: Recipe) -> Callable[[Optimizer], LRScheduler]:
-    """Cosine decay to 0 over the run."""
+def build_schedule(recipe: Recipe) -> Callable[[Optimizer], LRScheduler] | None:
+    """Cosine decay to 0 over the run, or none."""
+    if recipe.schedule == "constant":
+        return None
     return partial(CosineAnnealingLR, T_max=recipe.epochs)

@@ -1,6 +1,7 @@
 """Compare methods: run every method under every seed, and tell the result as one report."""
 
 import dataclasses
+import json
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from clearance._checks import check_choice
 from clearance.data import as_image_set
 from clearance.experiments.build import RunData
 from clearance.experiments.recipe import Method, Recipe, to_tree, tuned_recipe
-from clearance.experiments.run import RunFindings, RunPlan, run_method
+from clearance.experiments.run import RunFindings, RunPlan, chosen_audits, run_method
 from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.records import Report
@@ -87,9 +88,18 @@ def compare(
     return Card(dataclasses.replace(report, recipe=_with_callers_regimes(report.recipe, resolved)))
 
 
+def full_settings(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as plain values, with every setting of its audits, the defaults too."""
+    audits = chosen_audits(recipe.audits, recipe.audit_settings)
+    told = {
+        audit.name: {f.name: getattr(audit, f.name) for f in dataclasses.fields(audit)} for audit in audits
+    }
+    return {**to_tree(recipe), "audit_settings": json.loads(json.dumps(told))}
+
+
 def report_of(recipe: Recipe, findings: Iterable[RunFindings], command: str) -> Report:
     """All findings of a comparison as one report; names no folder of this machine."""
-    settings = to_tree(recipe)
+    settings = full_settings(recipe)
     settings["root"] = None if recipe.root is None else "given"
     settings["dataset"] = recipe.dataset if ":" not in recipe.dataset else _without_folder(recipe.dataset)
     return report_with(settings, findings, command)

@@ -30,6 +30,7 @@ class Method:
         regime: ``"end_to_end"`` or ``"foca"``.
         objective: Name of the loss in the catalogue.
         lr: Step size of the extractor's SGD, above 0.
+        momentum: Of the same, in [0, 1).
         weight_decay: Of the same, at least 0.
         hidden: Hidden widths of the head that the model is trained with.
         dropout: In that head, in [0, 1).
@@ -43,11 +44,14 @@ class Method:
         head_steps: Steps of a weak head (foca).
         head_lr: Step size of a weak head (foca).
         head_decay: Weight decay of a weak head (foca).
+        final_head_steps: Steps, in batches of 128, of the head that the model keeps (foca).
+        final_head_lr: Step size of the same (foca).
     """
 
     regime: Literal["end_to_end", "foca"] = "end_to_end"
     objective: str = "cross-entropy"
     lr: float = 0.05
+    momentum: float = 0.9
     weight_decay: float = 5e-4
     hidden: tuple[int, ...] = (128, 128)
     dropout: float = 0.0
@@ -61,20 +65,24 @@ class Method:
     head_steps: int = 32
     head_lr: float = 0.1
     head_decay: float = 1e-2
+    final_head_steps: int = 2000
+    final_head_lr: float = 0.03
 
     def __post_init__(self) -> None:
         check_choice("regime", self.regime, ("end_to_end", "foca"))
         check_choice("norm", self.norm, ("none", "batch"))
         check_positive("lr", self.lr)
         check_positive("head_lr", self.head_lr)
+        check_positive("final_head_lr", self.final_head_lr)
         for name in ("weight_decay", "head_noise", "head_decay"):
             check_non_negative(name, getattr(self, name))
         for name in ("clip_norm", "max_norm"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
-        for name in ("per_class", "heads", "reuse", "head_steps"):
+        for name in ("per_class", "heads", "reuse", "head_steps", "final_head_steps"):
             check_count(name, getattr(self, name))
         check_fraction("dropout", self.dropout, open_above=True)
+        check_fraction("momentum", self.momentum, open_above=True)
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,7 @@ class Recipe:
         model: Name of the extractor in the catalogue.
         epochs: Passes over the training set, at least 1.
         batch_size: Images a step, at least 1.
+        schedule: ``"cosine"`` lets the step size fall to 0 over the run; ``"constant"`` leaves it.
         label_noise: Share of training labels replaced by another class, in [0, 1).
         train_fraction: Share of the training set that is used, in (0, 1].
         held_out: 0: audit on the test set. Above 0: this share of the training set is split off (its seed is
@@ -107,6 +116,7 @@ class Recipe:
     model: str = "small-cnn"
     epochs: int = 60
     batch_size: int = 64
+    schedule: Literal["cosine", "constant"] = "cosine"
     label_noise: float = 0.0
     train_fraction: float = 1.0
     held_out: float = 0.0
@@ -121,6 +131,7 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "seeds"):
             check_count(name, getattr(self, name))
+        check_choice("schedule", self.schedule, ("cosine", "constant"))
         check_fraction("label_noise", self.label_noise, open_above=True)
         check_fraction("train_fraction", self.train_fraction, open_below=True)
         check_fraction("held_out", self.held_out, open_above=True)

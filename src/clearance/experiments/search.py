@@ -128,6 +128,12 @@ def _value(findings: RunFindings, audit: str, key: str, wanted: str) -> float:
     return next((r.measurement.value for r in findings.records if fits(r)), 1.0)
 
 
+def at_edge(trials: list[Trial], chosen: Trial) -> bool:
+    """Whether a trial has the smallest or largest learning rate that its method was tried with."""
+    tried = [trial.lr for trial in trials if trial.method == chosen.method]
+    return chosen.lr in (min(tried), max(tried))
+
+
 def _beyond_edge(method: Method, trials: list[Trial], name: str) -> list[Method]:
     """The candidate one factor beyond the edge at which the best one stands, if it stands at one."""
     chosen = best(trials, name)
