@@ -91,9 +91,7 @@ def compare(
 def full_settings(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain values, with every setting of its audits, the defaults too."""
     audits = chosen_audits(recipe.audits, recipe.audit_settings)
-    told = {
-        audit.name: {f.name: getattr(audit, f.name) for f in dataclasses.fields(audit)} for audit in audits
-    }
+    told = {audit.name: vars(audit) for audit in audits}
     return {**to_tree(recipe), "audit_settings": json.loads(json.dumps(told))}
 
 

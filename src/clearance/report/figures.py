@@ -4,6 +4,7 @@ Each function sees the columns of an exhibit and nothing else, and returns a fig
 page. No pyplot: its figures are global state.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -170,7 +171,7 @@ def _with_bars(axes: Axes, points: Sequence[Mapping[str, Any]], index: int, labe
 
 def _partial_data_axes(axes: Axes, samples: Sequence[float], drawn: Sequence[float]) -> None:
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(list(samples)))
+    axes.xaxis.set_major_locator(FixedLocator(readable_ticks(samples)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
     axes.xaxis.set_minor_locator(NullLocator())
     if drawn and min(drawn) > 0:
@@ -188,6 +189,24 @@ def _partial_data_axes(axes: Axes, samples: Sequence[float], drawn: Sequence[flo
     axes.set_xlabel("images used to retrain the last layers", color=INK)
     axes.set_ylabel("wrong on test images", color=INK)
     legend(axes)
+
+
+def readable_ticks(samples: Sequence[float], apart: float = 0.09) -> list[float]:
+    """Where a logarithmic axis is labelled: the ends, and between them what leaves room for its number.
+
+    Args:
+        samples: Ascending, above 0.
+        apart: The least distance between two labels, as a share of the axis.
+
+    >>> readable_ticks([10, 100, 1000, 1300])
+    [10, 100, 1300]
+    """
+    kept = list(samples[-1:])
+    least = apart * math.log(samples[-1] / samples[0]) if samples else 0.0
+    for value in reversed(samples[:-1]):
+        if math.log(kept[0] / value) >= least:
+            kept.insert(0, value)
+    return kept
 
 
 def legend(axes: Axes) -> None:
