@@ -140,9 +140,27 @@ def main(dataset: str, search_dir: str, report_dir: str) -> None:
     (HERE / f"{dataset}.md").write_text("\n".join(text), "utf-8")
     write_csv(
         HERE / f"{dataset}-search.csv",
-        ("method", "lr", "per_class", "one_image_error", "own_error", "statuses"),
+        (
+            "method",
+            "lr",
+            "per_class",
+            "epochs",
+            "one_image_error",
+            "one_image_standard_error",
+            "own_error",
+            "statuses",
+        ),
         [
-            [t.method, t.lr, t.per_class, t.one_image_error, t.own_error, "; ".join(t.statuses)]
+            [
+                t.method,
+                t.lr,
+                t.per_class,
+                t.epochs,
+                t.one_image_error,
+                t.one_image_standard_error,
+                t.own_error,
+                "; ".join(t.statuses),
+            ]
             for t in trials
         ],
     )

@@ -15,7 +15,7 @@ from clearance.vocabulary import Measurement, Outcome
 
 def test_best_is_by_the_criterion_then_by_the_other():
     def trial(method, lr, one, own):
-        return Trial(method, lr, 10, one, own, ("finished",))
+        return Trial(method, lr, 10, 4, one, 0.0, own, ("finished",))
 
     trials = [
         trial("a", 1, 0.3, 0.1),
@@ -63,7 +63,7 @@ class Landscape:
 def searched(monkeypatch, data):
     """Search over plain (lr 0.1) and foca (lr 0.2) where the optimum is elsewhere."""
 
-    def run(optimum, broken=(), seeds=2):
+    def run(optimum, broken=(), seeds=2, **more):
         grid = Landscape(optimum, broken)
         monkeypatch.setattr(search, "run_grid", grid)
         splits = []
@@ -74,7 +74,9 @@ def searched(monkeypatch, data):
 
         monkeypatch.setattr(build, "load_dataset", load)
         methods = {"plain": Method(lr=0.1), "foca": Method(regime="foca", lr=0.2)}
-        trials = search.search(Recipe(methods=methods, seeds=seeds), Path("unused"), 1, lambda *_: None)
+        trials = search.search(
+            Recipe(methods=methods, seeds=seeds), Path("unused"), 1, lambda *_: None, **more
+        )
         assert set(splits) == {"train"}
         return trials, grid
 
@@ -140,3 +142,35 @@ def test_the_table_marks_a_choice_at_an_edge(searched):
     assert not at_edge(trials, chosen)
     assert at_edge([trial for trial in trials if trial.lr <= chosen.lr], chosen)
     assert at_edge([trial for trial in trials if trial.lr >= chosen.lr], chosen)
+
+
+def test_what_is_within_a_standard_error_of_the_best_is_chosen_by_own_error():
+    def trial(lr, one, error, own, epochs=4):
+        return Trial("a", lr, 10, epochs, one, error, own, ("finished",))
+
+    lowest, alike, beyond = trial(1, 0.30, 0.02, 0.09), trial(2, 0.315, 0.0, 0.05), trial(3, 0.33, 0.5, 0.01)
+    assert best([lowest, alike, beyond], "a") == alike
+    assert best([lowest, beyond], "a") == lowest
+    assert best([lowest, alike, beyond], "a", "own_error") == beyond
+    assert best([lowest, trial(4, 0.1, 0.0, 0.0, epochs=2)], "a") == lowest  # a shorter trial decides nothing
+
+
+def test_the_best_of_short_trials_are_repeated_in_full_length(searched):
+    trials, grid = searched({"plain": 0.1, "foca": 0.2}, trial_epochs=7, finalists=2)
+    short, full = grid.calls
+    assert {plan.recipe.epochs for plan in short} == {7}
+    assert {plan.recipe.epochs for plan in full} == {60}
+    again = {trial.method: [] for trial in trials}
+    for trial in trials[len(short) // 2 :]:
+        again[trial.method].append((trial.lr, trial.per_class))
+    assert again["foca"][0] == (0.2, 1)
+    assert {lr for lr, _ in again["plain"]} < {0.05, 0.1, 0.2}
+    assert [len(found) for found in again.values()] == [2, 2]
+    assert best(trials, "plain").epochs == 60
+
+
+def test_the_standard_error_is_that_of_the_mean(searched):
+    trials, _ = searched({"plain": 0.1, "foca": 0.2}, seeds=2)
+    chosen = best(trials, "plain")
+    # the stand-in has no spread over draws, and its two seeds are 0.001 apart
+    assert chosen.one_image_standard_error == pytest.approx(0.0005)

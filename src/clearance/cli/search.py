@@ -16,8 +16,9 @@ class SearchCommand:
     """Choose each method's learning rate (and FOCA's images per class) on a quarter of the training set.
 
     Five learning rates a factor 2 apart around the recipe's, one more where the best is at an edge. The test
-    set is not read. The table shows the choice by the error of heads retrained from one image of each class,
-    and beside it the choice by the error of the model's own head.
+    set is not read. Of candidates within one standard error of the lowest error of heads retrained from one
+    image of each class, the one with the smallest error of its own head is chosen; beside it the table shows
+    the choice by the error of the own head alone.
 
     Args:
         methods: Names separated by commas (default: plain,dropout,batchnorm,foca, or those of the recipe file).
@@ -26,6 +27,8 @@ class SearchCommand:
         seeds: Runs of each candidate.
         per_class: Images per class that FOCA's weak heads are tried with, separated by commas.
         epochs: Passes over the training images.
+        trial_epochs: Shorter first trials; the best of each method are then repeated with all epochs.
+        finalists: How many of each method are repeated.
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
         out: Where runs and search.json are kept.
@@ -37,6 +40,8 @@ class SearchCommand:
     seeds: int = 2
     per_class: str = "1,10"
     epochs: int | None = None
+    trial_epochs: int | None = None
+    finalists: int = 3
     recipe: Path | None = None
     jobs: int | None = None
     out: Path = Path("clearance-search")
@@ -67,9 +72,20 @@ class SearchCommand:
         )
         jobs = default_jobs() if self.jobs is None else self.jobs
         check_count("jobs", jobs)
+        check_count("finalists", self.finalists)
+        if self.trial_epochs is not None:
+            check_count("trial_epochs", self.trial_epochs)
         per_class = whole_numbers("--per-class", self.per_class)
         with listening(console) as listener:
-            trials = search(recipe, self.out / "runs", jobs, listener, per_class=per_class)
+            trials = search(
+                recipe,
+                self.out / "runs",
+                jobs,
+                listener,
+                per_class=per_class,
+                trial_epochs=self.trial_epochs,
+                finalists=self.finalists,
+            )
         self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "search.json").write_text(
             json.dumps([asdict(t) for t in trials], indent=1) + "\n", "utf-8"

@@ -1,16 +1,18 @@
 """Choose settings on a split of the training set: the same search for every method."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, variance
 
 from clearance.experiments.build import build_data
 from clearance.experiments.grid import Listener, run_grid
 from clearance.experiments.recipe import Method, Recipe
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.records import Record
+from clearance.vocabulary import Measurement
 
 HELD_OUT = 0.25
 CRITERIA = ("one_image_error", "own_error")
@@ -25,7 +27,9 @@ class Trial:
         method: The method.
         lr: Its step size.
         per_class: Its images of every class for a weak head; only FOCA's candidates differ in it.
+        epochs: Passes over the training images.
         one_image_error: Test error of heads retrained from one image of each class.
+        one_image_standard_error: Of that mean, over the draws of images and the seeds.
         own_error: Error of the model's own head.
         statuses: How the runs ended.
     """
@@ -33,7 +37,9 @@ class Trial:
     method: str
     lr: float
     per_class: int
+    epochs: int
     one_image_error: float
+    one_image_standard_error: float
     own_error: float
     statuses: tuple[str, ...]
 
@@ -46,12 +52,15 @@ def search(
     *,
     per_class: tuple[int, ...] = (1, 10),
     factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0),
+    trial_epochs: int | None = None,
+    finalists: int = 3,
 ) -> list[Trial]:
     """Try each method at five learning rates a factor 2 apart, FOCA also at each `per_class`.
 
     A quarter of the training set is held out; the test set is never read. Where the best candidate by
     one-image error stands at an edge of the learning rates tried, the next one beyond that edge is tried
-    too, at most twice.
+    too, at most twice. Where these trials are shorter than the recipe, the best few of each method are tried
+    again in full length, and the choice is made among those.
 
     Args:
         recipe: Methods with the learning rates in the middle of the search, epochs, seeds.
@@ -60,8 +69,11 @@ def search(
         listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
         per_class: Candidates for FOCA's weak heads.
         factors: Of the recipe's learning rate.
+        trial_epochs: Epochs of the first trials, below the recipe's; None is as many as the recipe.
+        finalists: Trials of each method that are repeated in full length.
     """
     trials: list[Trial] = []
+    short = dataclasses.replace(recipe, epochs=trial_epochs or recipe.epochs)
     wanted = {
         name: [
             dataclasses.replace(method, lr=_rounded(method.lr * factor), per_class=count)
@@ -71,18 +83,35 @@ def search(
         for name, method in recipe.methods.items()
     }
     for _ in range(1 + WIDENINGS):
-        trials += _run(recipe, wanted, directory, jobs, listener)
+        trials += _run(short, wanted, directory, jobs, listener)
         wanted = {name: _beyond_edge(recipe.methods[name], trials, name) for name in recipe.methods}
         if not any(wanted.values()):
             break
+    if short.epochs < recipe.epochs:
+        again = {name: _best_few(method, trials, name, finalists) for name, method in recipe.methods.items()}
+        trials += _run(recipe, again, directory, jobs, listener)
     return trials
 
 
 def best(trials: list[Trial], method: str, criterion: str = "one_image_error") -> Trial:
-    """The trial of a method that is best by a criterion; ties go to the smaller other error."""
-    other = next(name for name in CRITERIA if name != criterion)
+    """The trial of a method that is best by a criterion, among those with most epochs.
+
+    By one-image error: of all trials within one standard error of the lowest (Breiman et al. 1984), the one
+    with the smallest own error. By own error: the smallest; ties go to the smaller one-image error.
+    """
     own = [trial for trial in trials if trial.method == method]
-    return min(own, key=lambda trial: (getattr(trial, criterion), getattr(trial, other)))
+    own = [trial for trial in own if trial.epochs == max(one.epochs for one in own)]
+    if criterion == "own_error":
+        return min(own, key=lambda trial: (trial.own_error, trial.one_image_error))
+    lowest = min(own, key=lambda trial: trial.one_image_error)
+    limit = lowest.one_image_error + lowest.one_image_standard_error
+    alike = [trial for trial in own if trial.one_image_error <= limit]
+    return min(alike, key=lambda trial: (trial.own_error, trial.one_image_error))
+
+
+def _best_few(method: Method, trials: list[Trial], name: str, count: int) -> list[Method]:
+    own = sorted((t for t in trials if t.method == name), key=lambda t: (t.one_image_error, t.own_error))
+    return [dataclasses.replace(method, lr=t.lr, per_class=t.per_class) for t in own[:count]]
 
 
 def _run(
@@ -105,27 +134,38 @@ def _run(
     trials = []
     for label, (name, method) in candidates.items():
         own = [f for plan, f in zip(plans, found, strict=True) if plan.method == label]
+        few = [_error(f, "co_adaptation", "head", "retrained") for f in own]
         trials.append(
             Trial(
                 name,
                 method.lr,
                 method.per_class,
-                fmean(_value(f, "co_adaptation", "head", "retrained") for f in own),
-                fmean(_value(f, "accuracy", "split", "test") for f in own),
+                recipe.epochs,
+                fmean(found.value for found in few),
+                _standard_error(few),
+                fmean(_error(f, "accuracy", "split", "test").value for f in own),
                 tuple(f.note.status if f.note else "" for f in own),
             )
         )
     return trials
 
 
-def _value(findings: RunFindings, audit: str, key: str, wanted: str) -> float:
+def _error(findings: RunFindings, audit: str, key: str, wanted: str) -> Measurement:
     """One error of a run; 1 where the run broke down before it could be measured."""
 
     def fits(record: Record) -> bool:
         found = record.measurement
         return found.audit == audit and found.name == "error" and found.context.get(key) == wanted
 
-    return next((r.measurement.value for r in findings.records if fits(r)), 1.0)
+    broken = Measurement(audit, "error", 1.0, "fraction", 1)
+    return next((r.measurement for r in findings.records if fits(r)), broken)
+
+
+def _standard_error(found: list[Measurement]) -> float:
+    """Of a mean over seeds, each a mean over draws: what the draws leave open, and what differs by seed."""
+    draws = sum((one.spread or 0.0) ** 2 / one.n for one in found) / len(found) ** 2
+    seeds = variance(one.value for one in found) / len(found) if len(found) > 1 else 0.0
+    return math.sqrt(max(draws, seeds))
 
 
 def at_edge(trials: list[Trial], chosen: Trial) -> bool:
