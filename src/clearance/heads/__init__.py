@@ -13,11 +13,38 @@ them?* Here twenty heads learn from ten images each, in one loop of batched prod
 True
 """
 
+from clearance.heads.fisher import SegmentDistances as SegmentDistances
+from clearance.heads.fisher import path_distance as path_distance
+from clearance.heads.fisher import segment_distances as segment_distances
 from clearance.heads.mlp import MLP as MLP
+from clearance.heads.ridge import LinearHead as LinearHead
+from clearance.heads.ridge import pair_head as pair_head
+from clearance.heads.ridge import solve_ridge as solve_ridge
 from clearance.heads.stack import HeadStack as HeadStack
 from clearance.heads.train import HeadTraining as HeadTraining
 from clearance.heads.train import TrainedHeads as TrainedHeads
 from clearance.heads.train import train_heads as train_heads
+from clearance.heads.weak import EarlyStoppedHeads as EarlyStoppedHeads
 from clearance.heads.weak import GradientHeads as GradientHeads
+from clearance.heads.weak import PairHeads as PairHeads
+from clearance.heads.weak import RidgeHeads as RidgeHeads
+from clearance.heads.weak import ridge_is_too_strong as ridge_is_too_strong
 
-__all__ = ["MLP", "GradientHeads", "HeadStack", "HeadTraining", "TrainedHeads", "train_heads"]
+__all__ = [
+    "MLP",
+    "EarlyStoppedHeads",
+    "GradientHeads",
+    "HeadStack",
+    "HeadTraining",
+    "LinearHead",
+    "PairHeads",
+    "RidgeHeads",
+    "SegmentDistances",
+    "TrainedHeads",
+    "pair_head",
+    "path_distance",
+    "ridge_is_too_strong",
+    "segment_distances",
+    "solve_ridge",
+    "train_heads",
+]

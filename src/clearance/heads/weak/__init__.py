@@ -6,7 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from clearance.heads.train import TrainedHeads
+from clearance.heads.weak.early_stopped import EarlyStoppedHeads as EarlyStoppedHeads
 from clearance.heads.weak.gradient import GradientHeads as GradientHeads
+from clearance.heads.weak.pair import PairHeads as PairHeads
+from clearance.heads.weak.ridge import RidgeHeads as RidgeHeads
+from clearance.heads.weak.ridge import ridge_is_too_strong as ridge_is_too_strong
 
 
 class WeakHeads(Protocol):
@@ -24,4 +28,11 @@ class WeakHeads(Protocol):
         ...
 
 
-__all__ = ["GradientHeads", "WeakHeads"]
+__all__ = [
+    "EarlyStoppedHeads",
+    "GradientHeads",
+    "PairHeads",
+    "RidgeHeads",
+    "WeakHeads",
+    "ridge_is_too_strong",
+]

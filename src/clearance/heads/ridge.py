@@ -1,0 +1,175 @@
+"""Linear heads under squared error in closed form: ridge regression, and its special case of two samples."""
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_choice, check_non_negative, check_positive
+
+Convention = Literal["mean", "sum", "half"]
+CONVENTIONS = ("mean", "sum", "half")
+
+
+class LinearHead(NamedTuple):
+    """Weight and bias of linear heads: logits = features @ weight^T + bias."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+def ridge_term(penalty: float | Tensor, samples: int, convention: Convention = "mean") -> float | Tensor:
+    r"""The r of  min_{W,b}  sum_i ||W f_i + b - y_i||^2 + r ||W||^2  for a penalty in the paper's terms.
+
+    Sato et al. (2019) weigh data and penalty in three ways:
+
+    * ``"mean"``, Eq. 4: mean_i ||...||^2 + lambda ||theta||^2, so r = n lambda;
+    * ``"sum"``, Algorithm 1, line 5: sum_i ||...||^2 + lambda ||theta||^2, so r = lambda;
+    * ``"half"``, condition C5 and Eq. 11: sum_i ||...||^2 + (lambda / 2) ||theta||^2, so r = lambda / 2.
+
+    C5 alone leaves the bias free, as all functions of this file do; the other two penalise it in the paper.
+
+    Args:
+        penalty: lambda, in squared units of the features.
+        samples: n.
+        convention: Which of the three `penalty` is written in.
+
+    Raises:
+        ValueError: If there is no such convention.
+
+    >>> ridge_term(0.5, 10), ridge_term(0.5, 10, "sum"), ridge_term(0.5, 10, "half")
+    (5.0, 0.5, 0.25)
+    """
+    check_choice("convention", convention, CONVENTIONS)
+    return penalty * {"mean": float(samples), "sum": 1.0, "half": 0.5}[convention]
+
+
+def solve_ridge(
+    features: Tensor, targets: Tensor, penalty: float | Tensor, convention: Convention = "mean"
+) -> LinearHead:
+    r"""K ridge regressions at once, each with a bias that costs nothing.
+
+    W = (Z^T Z + r I)^-1 Z^T Y = Z^T (Z Z^T + r I)^-1 Y,    b = mean(y) - W mean(f),
+
+    with Z and Y the centred features and targets. The smaller of the two systems is solved, by Cholesky
+    factorisation. All of it happens in float64, because a Gram matrix squares the condition of the features:
+    that costs a float64 copy of them and K (m^2 max(n, D) + m^3 / 3) multiplications, m = min(n, D).
+
+    Source: Sato et al. (2019), Eq. 4, with squared error and a linear head.
+
+    Args:
+        features: Frozen or not: gradients flow through the solution.
+        targets: One-hot rows, or +1 and -1.
+        penalty: lambda above 0, in squared units of the features; a tensor (K,) gives each head its own.
+        convention: What `penalty` stands beside; see :func:`ridge_term`. Eq. 4 by default.
+
+    Shapes:
+        features (K, n, D); targets (K, n, C). Returns weight (K, C, D) and bias (K, C), float64.
+
+    Raises:
+        ValueError: If shapes do not fit or `penalty` is not above 0.
+
+    A head whose features are not finite, or whose penalty is lost in rounding beside them, comes back as NaN;
+    its neighbours are as they would be alone.
+
+    >>> features, targets = torch.eye(3).expand(2, 3, 3), torch.eye(3).expand(2, 3, 3)
+    >>> weight, bias = solve_ridge(features, targets, 1e-9)
+    >>> torch.allclose(features.double() @ weight.mT + bias[:, None], targets.double())
+    True
+    """
+    _check_shapes(features, targets)
+    if isinstance(penalty, Tensor):
+        if not bool((penalty > 0).all()):
+            raise ValueError(f"`penalty` must be above 0 for every head; got {float(penalty.min())}.")
+    else:
+        check_positive("penalty", penalty)
+    count = features.shape[1]
+    r = torch.as_tensor(ridge_term(penalty, count, convention), dtype=torch.float64, device=features.device)
+    centred, centre = _centred(features.double())
+    centred_targets, target_centre = _centred(targets.double())
+    solve = _primal if features.shape[2] <= count else _dual
+    weight = solve(centred, centred_targets, r.expand(len(features)))
+    return LinearHead(weight, target_centre - (weight @ centre[..., None])[..., 0])
+
+
+def pair_head(
+    first: Tensor,
+    second: Tensor,
+    first_target: float | Tensor,
+    second_target: float | Tensor,
+    penalty: float,
+) -> LinearHead:
+    r"""The scalar linear head that ridge regression gives for two samples, written out.
+
+    theta_bar = tau Delta / (lambda + ||Delta||^2),    theta_0 = (t1 + t2) / 2 - theta_bar . (f1 + f2) / 2,
+
+    with Delta = f1 - f2 and tau = t1 - t2: the minimiser of
+    (s(f1) - t1)^2 + (s(f2) - t2)^2 + (lambda / 2) ||theta_bar||^2,  s(f) = theta_bar . f + theta_0.
+
+    Source: Sato et al. (2019), condition C5 and Eq. 11, solved by the Sherman-Morrison formula. It is
+    ``solve_ridge`` with n = 2 and convention "half"; in the terms of Eq. 4 the penalty is lambda / 4.
+
+    Args:
+        first: f1, features of the first sample of each pair.
+        second: f2, features of the second.
+        first_target: t1, for all pairs or one each.
+        second_target: t2, likewise.
+        penalty: lambda, at least 0, in squared units of the features. At 0 it is the smallest head that
+            fits both samples, which does not exist where their features coincide (NaN).
+
+    Shapes:
+        first and second (..., D), broadcast against each other; targets broadcast against (...). Returns
+        weight (..., D) and bias (...), in the dtype of the features.
+
+    Raises:
+        ValueError: If `penalty` is below 0.
+
+    All pairs of two clouds take no loop: ``pair_head(f[:, None], g[None], 1.0, -1.0, penalty)``.
+
+    >>> weight, bias = pair_head(torch.tensor([3.0, 0.0]), torch.tensor([1.0, 0.0]), 1.0, -1.0, penalty=0.0)
+    >>> weight, bias
+    (tensor([1., 0.]), tensor(-2.))
+    """
+    check_non_negative("penalty", penalty)
+    difference = first - second
+    squared = difference.square().sum(dim=-1)
+    dtype, device = difference.dtype, difference.device
+    tau = torch.as_tensor(first_target - second_target, dtype=dtype, device=device)
+    middle = torch.as_tensor((first_target + second_target) / 2, dtype=dtype, device=device)
+    weight = (tau / (penalty + squared))[..., None] * difference
+    return LinearHead(weight, middle - (weight * (first + second) / 2).sum(dim=-1))
+
+
+def _primal(features: Tensor, targets: Tensor, r: Tensor) -> Tensor:
+    """Weight (K, C, D) by a system of D equations."""
+    return _solve_shifted(features.mT @ features, features.mT @ targets, r).mT
+
+
+def _dual(features: Tensor, targets: Tensor, r: Tensor) -> Tensor:
+    """Weight (K, C, D) by a system of n equations."""
+    return _solve_shifted(features @ features.mT, targets, r).mT @ features
+
+
+def _solve_shifted(gram: Tensor, right: Tensor, r: Tensor) -> Tensor:
+    """(gram + r I)^-1 right, NaN where that matrix is not positive definite to rounding."""
+    shift = r[:, None, None] * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    factor, failed = torch.linalg.cholesky_ex(gram + shift)
+    solution = torch.cholesky_solve(right, factor)
+    return torch.where((failed == 0)[:, None, None], solution, torch.nan)
+
+
+def _centred(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (K, n, d) without their mean, and that mean (K, d)."""
+    # Taking the first row away beforehand makes rows that are all equal exactly 0, not nearly.
+    shifted = rows - rows[:, :1]
+    mean = shifted.mean(dim=1, keepdim=True)
+    return shifted - mean, (rows[:, :1] + mean)[:, 0]
+
+
+def _check_shapes(features: Tensor, targets: Tensor) -> None:
+    fits = features.ndim == targets.ndim == 3 and features.shape[:2] == targets.shape[:2]
+    if not fits or 0 in features.shape:
+        raise ValueError(
+            "`features` must be (K, n, D) and `targets` (K, n, C) with the same K and n, none of them 0; got "
+            f"{tuple(features.shape)} and {tuple(targets.shape)}."
+        )

@@ -1,0 +1,50 @@
+"""What closed-form weak heads share: a head that is one linear layer, and the stack of its solutions."""
+
+import torch
+from torch import Tensor, nn
+
+from clearance.heads._relu_layers import linear_layers
+from clearance.heads.stack import HeadStack
+from clearance.heads.train import TrainedHeads
+
+
+def linear_names(architecture: nn.Module, kind: str) -> tuple[str, str]:
+    """Names of the weight and the bias of a head that is one linear layer.
+
+    Raises:
+        ValueError: If it is anything else; `kind` says who refuses it.
+    """
+    layers = linear_layers(architecture)
+    if layers is None or len(layers) != 1 or layers[0][1] is None:
+        raise ValueError(
+            f"{kind} need a head that is one nn.Linear with a bias, because only that has a closed form; got "
+            f"{architecture}. Give the model such a head, or draw GradientHeads."
+        )
+    weight, bias = layers[0]
+    assert bias is not None
+    return weight, bias
+
+
+def check_batches(features: Tensor, labels: Tensor, classes: int) -> None:
+    """Raise ValueError unless features are (K, n, D) and labels (K, n), of `classes` classes."""
+    if features.ndim != 3 or labels.shape != features.shape[:2]:
+        raise ValueError(
+            f"`features` must be (K, n, D) and `labels` (K, n); got {tuple(features.shape)} and "
+            f"{tuple(labels.shape)}."
+        )
+    if bool(((labels < 0) | (labels >= classes)).any()):
+        raise ValueError(
+            f"`labels` must lie in 0 .. {classes - 1}, because the head has {classes} outputs; got "
+            f"{int(labels.min())} .. {int(labels.max())}."
+        )
+
+
+def solved_heads(
+    architecture: nn.Module, names: tuple[str, str], weight: Tensor, bias: Tensor, like: Tensor
+) -> TrainedHeads:
+    """K solutions, weight (K, C, D) and bias (K, C), as heads for features such as `like`."""
+    # As trained heads are: float64 for float64 features, float32 for all others.
+    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    weight, bias = weight.to(dtype), bias.to(dtype)
+    finite = weight.isfinite().flatten(1).all(dim=1) & bias.isfinite().all(dim=1)
+    return TrainedHeads(HeadStack(architecture, dict(zip(names, (weight, bias), strict=True))), ~finite)

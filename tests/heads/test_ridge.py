@@ -1,0 +1,255 @@
+"""Ridge heads in closed form, against autograd, scikit-learn, and each other (sheet 4.3)."""
+
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+
+from clearance.heads.ridge import (
+    Convention,
+    _dual,
+    _primal,
+    _solve_shifted,
+    pair_head,
+    ridge_term,
+    solve_ridge,
+)
+
+K, C = 4, 3
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def close(found, expected, tolerance=1e-10):
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def eq_4(weight, bias, features, targets, lambda_):
+    """mean_i ||W f_i + b - y_i||^2 + lambda ||W||^2, summed over heads."""
+    residual = features @ weight.mT + bias[:, None] - targets
+    return (residual.square().sum(dim=2).mean(dim=1) + lambda_ * weight.square().sum(dim=(1, 2))).sum()
+
+
+def algorithm_1(weight, bias, features, targets, lambda_):
+    residual = features @ weight.mT + bias[:, None] - targets
+    return residual.square().sum() + lambda_ * weight.square().sum()
+
+
+def c5(weight, bias, features, targets, lambda_):
+    residual = features @ weight.mT + bias[:, None] - targets
+    return residual.square().sum() + 0.5 * lambda_ * weight.square().sum()
+
+
+@pytest.mark.parametrize(
+    ("convention", "objective"),
+    [("mean", eq_4), ("sum", algorithm_1), ("half", c5)],
+    ids=["eq 4", "alg 1", "c5"],
+)
+@pytest.mark.parametrize("shape", [(5, 9), (9, 5), (6, 6), (1, 3), (7, 1)], ids=str)
+def test_the_solution_is_stationary_for_the_objective_of_its_convention(shape, convention, objective):
+    features, targets = 3 + drawn(K, *shape), drawn(K, shape[0], C, seed=1)
+    solution = solve_ridge(features, targets, 0.3, convention)
+    weight, bias = (part.requires_grad_() for part in solution)
+    gradients = torch.autograd.grad(objective(weight, bias, features, targets, 0.3), [weight, bias])
+    for gradient in gradients:
+        close(gradient, torch.zeros_like(gradient))
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (9, 5)], ids=str)
+def test_it_equals_scikit_learn(shape):
+    features, targets = 3 + drawn(K, *shape), drawn(K, shape[0], C, seed=1)
+    weight, bias = solve_ridge(features, targets, 0.3)
+    for k in range(K):
+        other = Ridge(alpha=shape[0] * 0.3).fit(features[k].numpy(), targets[k].numpy())
+        close(weight[k], torch.as_tensor(other.coef_))
+        close(bias[k], torch.as_tensor(other.intercept_))
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (9, 5)], ids=str)
+def test_primal_equals_dual(shape):
+    features, targets = drawn(K, *shape), drawn(K, shape[0], C, seed=1)
+    r = torch.tensor([0.01, 0.1, 1.0, 10.0], dtype=torch.float64)
+    close(_primal(features, targets, r), _dual(features, targets, r))
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (9, 5), (6, 6)], ids=str)
+def test_the_smaller_of_the_two_systems_is_solved(shape, monkeypatch):
+    solved, factorise = [], torch.linalg.cholesky_ex
+
+    def watched(matrix):
+        solved.append(matrix.shape)
+        return factorise(matrix)
+
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", watched)
+    solve_ridge(drawn(K, *shape), drawn(K, shape[0], C, seed=1), 0.3)
+    assert solved == [(K, min(shape), min(shape))]
+
+
+def test_a_penalty_that_is_lost_in_rounding_gives_nan_and_not_some_number():
+    """Three equal features: without its penalty the system is singular, exactly."""
+    column = torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
+    features = torch.stack([column.expand(4, 3), torch.eye(4)[:, :3]])
+    targets = torch.eye(2).repeat(2, 1).expand(2, 4, 2)
+    weight, bias = solve_ridge(features, targets, 1e-30)
+    assert weight[0].isnan().all()
+    assert bias[0].isnan().all()
+    assert weight[1].isfinite().all()
+    indefinite = torch.tensor([[[1.0, 2.0], [2.0, 1.0]]])  # what rounding can make of it, a little
+    assert _solve_shifted(indefinite, torch.ones(1, 2, 1), torch.tensor([1e-3])).isnan().all()
+
+
+def test_batched_equals_a_loop_with_a_penalty_each():
+    features, targets = drawn(K, 5, 9), drawn(K, 5, C, seed=1)
+    penalties = torch.tensor([0.01, 0.1, 1.0, 10.0], dtype=torch.float64)
+    weight, bias = solve_ridge(features, targets, penalties)
+    for k in range(K):
+        alone = solve_ridge(features[k : k + 1], targets[k : k + 1], float(penalties[k]))
+        close(weight[k], alone.weight[0])
+        close(bias[k], alone.bias[0])
+
+
+@pytest.mark.parametrize("shape", [(8, 40), (40, 8)], ids=str)
+def test_float32_features_far_from_the_origin_lose_nothing_in_the_solving(shape):
+    features, targets = (1000 + drawn(K, *shape)).float(), drawn(K, shape[0], C, seed=1).float()
+    weight, _ = solve_ridge(features, targets, 1e-4)
+    other = Ridge(alpha=shape[0] * 1e-4, solver="svd").fit(features[0].double().numpy(), targets[0].numpy())
+    close(weight[0], torch.as_tensor(other.coef_).double(), 1e-6)
+
+
+def test_a_head_that_is_not_finite_leaves_its_neighbours_alone():
+    features, targets = drawn(K, 5, 9), drawn(K, 5, C, seed=1)
+    expected = solve_ridge(features, targets, 0.1)
+    spoilt = features.clone()
+    spoilt[1, 2, 3], spoilt[2, 0, 0] = torch.inf, torch.nan
+    weight, bias = solve_ridge(spoilt, targets, 0.1)
+    assert weight.isfinite().flatten(1).all(dim=1).tolist() == [True, False, False, True]
+    close(weight[[0, 3]], expected.weight[[0, 3]])
+    close(bias[[0, 3]], expected.bias[[0, 3]])
+
+
+def test_features_that_are_all_equal_give_weight_zero_and_the_mean_target():
+    features = torch.full((1, 6, 4), 0.1, dtype=torch.float64)
+    targets = torch.eye(3, dtype=torch.float64).repeat(2, 1)[None]
+    weight, bias = solve_ridge(features, targets, 1e-9)
+    assert torch.equal(weight, torch.zeros(1, 3, 4, dtype=torch.float64))
+    close(bias, torch.full((1, 3), 1 / 3, dtype=torch.float64))
+
+
+def test_the_three_conventions_are_one_penalty():
+    features, targets = drawn(K, 6, 9), drawn(K, 6, C, seed=1)
+    mean = solve_ridge(features, targets, 0.2).weight
+    close(solve_ridge(features, targets, 6 * 0.2, "sum").weight, mean)
+    close(solve_ridge(features, targets, 2 * 6 * 0.2, "half").weight, mean)
+    with pytest.raises(ValueError, match="`convention` must be one of 'mean', 'sum', 'half'; got 'means'"):
+        ridge_term(0.2, 6, "means")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("features", "targets", "penalty", "message"),
+    [
+        ((2, 5, 4), (2, 5, 3), 0.0, "`penalty` must be a finite number above 0; got 0.0"),
+        ((2, 5, 4), (2, 5, 3), -1.0, "`penalty` must be a finite number above 0; got -1.0"),
+        ((2, 5, 4), (2, 5, 3), torch.tensor([1.0, 0.0]), "`penalty` must be above 0 for every head"),
+        ((2, 5, 4), (2, 4, 3), 1.0, r"same K and n, none of them 0; got \(2, 5, 4\) and \(2, 4, 3\)"),
+        ((5, 4), (5, 3), 1.0, r"`features` must be \(K, n, D\)"),
+        ((2, 0, 4), (2, 0, 3), 1.0, "none of them 0"),
+    ],
+)
+def test_what_has_no_solution_is_refused(features, targets, penalty, message):
+    with pytest.raises(ValueError, match=message):
+        solve_ridge(torch.zeros(features), torch.zeros(targets), penalty)
+
+
+# The pair of one sample of each class.
+
+
+def pairs(count=6, D=5):
+    return 2 + drawn(count, D), drawn(count, D, seed=1)
+
+
+def test_the_pair_formula_is_stationary_and_solves_eq_11():
+    f1, f2 = pairs()
+    weight, bias = (part.requires_grad_() for part in pair_head(f1, f2, 1.0, -1.0, 0.7))
+    outputs = [(weight * f).sum(dim=1) + bias for f in (f1, f2)]
+    data = (outputs[0] - 1).square() + (outputs[1] + 1).square()
+    objective = (data + 0.35 * weight.square().sum(dim=1)).sum()
+    for gradient in torch.autograd.grad(objective, [weight, bias]):
+        close(gradient, torch.zeros_like(gradient))
+    # Eq. 11 with the bias eliminated: (Delta Delta^T + lambda I) theta_bar = tau Delta
+    difference = f1 - f2
+    residual = difference * (difference * weight).sum(dim=1, keepdim=True) + 0.7 * weight - 2 * difference
+    close(residual.detach(), torch.zeros_like(f1))
+
+
+@pytest.mark.parametrize("lambda_", [1e-6, 0.7, 100.0])
+def test_the_pair_formula_is_ridge_with_r_half_lambda(lambda_):
+    f1, f2 = pairs()
+    weight, bias = pair_head(f1, f2, 3.0, -1.0, lambda_)
+    targets = torch.tensor([[3.0], [-1.0]]).double().expand(6, 2, 1)
+    penalties: dict[Convention, float] = {"half": lambda_, "sum": lambda_ / 2, "mean": lambda_ / 4}
+    for convention, penalty in penalties.items():
+        solved = solve_ridge(torch.stack([f1, f2], dim=1), targets, penalty, convention)
+        close(solved.weight[:, 0], weight, 1e-8)
+        close(solved.bias[:, 0], bias, 1e-8)
+
+
+def test_translation_rotation_swap_and_scale():
+    f1, f2 = pairs()
+    weight, bias = pair_head(f1, f2, 1.0, -1.0, 0.7)
+    shift = drawn(5, seed=2)
+    moved = pair_head(f1 + shift, f2 + shift, 1.0, -1.0, 0.7)
+    close(moved.weight, weight)
+    close(moved.bias, bias - weight @ shift)
+    rotation = torch.linalg.qr(drawn(5, 5, seed=3)).Q
+    turned = pair_head(f1 @ rotation, f2 @ rotation, 1.0, -1.0, 0.7)
+    close(turned.weight, weight @ rotation)
+    close(turned.bias, bias)
+    swapped = pair_head(f2, f1, -1.0, 1.0, 0.7)
+    close(swapped.weight, weight)
+    close(swapped.bias, bias)
+    scaled = pair_head(50 * f1, 50 * f2, 1.0, -1.0, 2500 * 0.7)
+    close(50 * scaled.weight, weight)
+    close(scaled.bias, bias)
+
+
+def test_shrinkage():
+    f1, f2 = pairs()
+    weight, bias = pair_head(f1, f2, 3.0, -1.0, 0.7)
+    squared = (f1 - f2).square().sum(dim=1)
+    close((weight * f1).sum(dim=1) + bias - 1, 2 * squared / (squared + 0.7))
+    close((weight * f2).sum(dim=1) + bias - 1, -2 * squared / (squared + 0.7))
+
+
+def test_all_pairs_at_once_equal_a_loop():
+    f, g = drawn(4, 3), drawn(5, 3, seed=1)
+    weight, bias = pair_head(f[:, None], g[None], 1.0, -1.0, 0.7)
+    assert weight.shape == (4, 5, 3)
+    for i in range(4):
+        for j in range(5):
+            alone = pair_head(f[i], g[j], 1.0, -1.0, 0.7)
+            close(weight[i, j], alone.weight)
+            close(bias[i, j], alone.bias)
+
+
+def test_coinciding_samples_give_the_mean_target():
+    weight, bias = pair_head(torch.ones(3), torch.ones(3), 3.0, -1.0, 1e-12)
+    assert torch.equal(weight, torch.zeros(3))
+    assert float(bias) == 1.0
+    assert pair_head(torch.ones(3), torch.ones(3), 1.0, -1.0, 0.0).weight.isnan().all()
+    with pytest.raises(ValueError, match="`penalty` must be a finite number of at least 0; got -1"):
+        pair_head(torch.ones(3), torch.zeros(3), 1.0, -1.0, -1.0)
+
+
+def test_without_penalty_it_is_the_smallest_head_that_fits():
+    f1, f2 = pairs(count=1)
+    weight, bias = pair_head(f1, f2, 1.0, -1.0, 0.0)
+    close(weight[0], 2 * torch.linalg.pinv(f1 - f2)[:, 0])
+    close((weight * f1).sum() + bias, torch.ones(1, dtype=torch.float64))
+
+
+def test_targets_keep_their_last_digits():
+    three, one = torch.tensor([[3.0], [1.0]], dtype=torch.float64)
+    weight, bias = pair_head(three, one, 0.3, 0.1, 0.0)
+    assert float(weight) == pytest.approx(0.1, abs=1e-15)
+    assert float(bias) == pytest.approx(0.0, abs=1e-15)
