@@ -23,6 +23,7 @@ Datasets. `GaussianClasses` makes images whose Bayes error is known.
 
 from clearance.data.augmentation import Augmentation, cutout, flip, pad_crop
 from clearance.data.cifar import read_cifar10, read_cifar100
+from clearance.data.class_split import draw_classes, split_classes
 from clearance.data.conversion import as_image_set
 from clearance.data.digits import read_digits
 from clearance.data.folder import read_folder
@@ -38,6 +39,7 @@ __all__ = [
     "ImageSet",
     "as_image_set",
     "cutout",
+    "draw_classes",
     "flip",
     "gaussian_images",
     "pad_crop",
@@ -47,5 +49,6 @@ __all__ = [
     "read_folder",
     "read_idx",
     "read_npz",
+    "split_classes",
     "symmetric_label_noise",
 ]

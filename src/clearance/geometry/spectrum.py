@@ -1,0 +1,107 @@
+"""How many dimensions a cloud of features fills: the eigenvalues of its covariance, and what they say."""
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_count
+
+
+def covariance_spectrum(features: Tensor) -> Tensor:
+    """Eigenvalues of the covariance of a cloud, largest first, float64, shape (min(N, D),).
+
+    For the spectrum within one class pass that class's rows. Sums are divided by N. Where N < D the N x N
+    matrix of inner products is taken: it has the same eigenvalues above 0. What cannot be told from the
+    rounding of `features` is 0, so that a class in one point has the spectrum of a point.
+
+    Args:
+        features: (N, D), finite.
+
+    Misleads: N points span at most N - 1 axes, so a small class looks low-dimensional whatever its features.
+
+    >>> covariance_spectrum(torch.tensor([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])).tolist()
+    [2.0, 0.5]
+    """
+    centred = features.double() - features.double().mean(dim=0)
+    count, width = centred.shape
+    scatter = centred.T @ centred if count >= width else centred @ centred.T
+    values = torch.linalg.eigvalsh(scatter).flip(0).clamp(min=0) / count
+    own = float(features.abs().max()) * torch.finfo(features.dtype).eps
+    solver = float(values[0]) * len(values) * torch.finfo(torch.float64).eps
+    return torch.where(values > max(own**2, solver), values, 0.0)
+
+
+def first_axis_share(spectrum: Tensor) -> float:
+    """The share of all variance that lies on the first principal axis, in (0, 1]: 1 for a cloud on a line.
+
+    It is 1 for a single point too: no variance lies elsewhere.
+
+    Args:
+        spectrum: Eigenvalues, largest first, (R,), at least 0.
+
+    >>> first_axis_share(torch.tensor([3.0, 1.0]))
+    0.75
+    """
+    total = float(spectrum.sum())
+    return float(spectrum[0]) / total if total > 0 else 1.0
+
+
+def effective_rank(spectrum: Tensor) -> float:
+    r"""exp(entropy) of the shares of variance: from 1 (a line) to R (alike in every direction); 0 for a point.
+
+    erank = exp(- sum_i p_i ln p_i),  p_i = l_i / sum_j l_j
+
+    Source: Roy, Vetterli, "The effective rank: a measure of effective dimensionality", EUSIPCO 2007, for the
+    covariance matrix (whose singular values are its eigenvalues, not their roots).
+
+    Args:
+        spectrum: Eigenvalues, (R,), at least 0.
+
+    >>> round(effective_rank(torch.tensor([2.0, 2.0, 2.0, 0.0])), 12)
+    3.0
+    """
+    total = spectrum.double().sum()
+    if not float(total) > 0:
+        return 0.0
+    return float(torch.special.entr(spectrum.double() / total).sum().exp())
+
+
+def participation_ratio(spectrum: Tensor) -> float:
+    """(sum l)^2 / sum l^2: another count of axes, at most `effective_rank`; 0 for a point.
+
+    It is the exponential of the Rényi entropy of order 2 of the same shares, so weak axes count less.
+
+    Args:
+        spectrum: Eigenvalues, (R,), at least 0.
+
+    >>> participation_ratio(torch.tensor([2.0, 2.0, 2.0, 0.0]))
+    3.0
+    """
+    total = spectrum.double().sum()
+    if not float(total) > 0:
+        return 0.0
+    return float(1 / (spectrum.double() / total).square().sum())
+
+
+def principal_axes(features: Tensor, count: int) -> Tensor:
+    """The first principal axes as rows of unit length, float64, shape (count, D).
+
+    Signs make the largest entry of each axis positive. Axes beyond min(N, D) are 0.
+
+    Args:
+        features: (N, D), finite.
+        count: How many, at least 1.
+
+    >>> principal_axes(torch.tensor([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 1).tolist()
+    [[1.0, 0.0]]
+    """
+    check_count("count", count)
+    centred = features.double() - features.double().mean(dim=0)
+    if len(centred) < centred.shape[1]:
+        # Eigenvectors of the inner products give the axes as sums of samples; far cheaper than their SVD.
+        axes = torch.linalg.eigh(centred @ centred.T).eigenvectors.flip(1).T[:count] @ centred
+        axes = torch.nn.functional.normalize(axes)
+    else:
+        axes = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1).T[:count]
+    axes = torch.nn.functional.pad(axes, (0, 0, 0, count - len(axes)))
+    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
+    return axes * torch.where(largest < 0, -1.0, 1.0)
