@@ -9,9 +9,23 @@
 """
 
 from clearance.models.classifier import Classifier as Classifier
+from clearance.models.extractors import convnet32 as convnet32
 from clearance.models.extractors import small_cnn as small_cnn
+from clearance.models.extractors import vgg16 as vgg16
 from clearance.models.features import extract_features as extract_features
 from clearance.models.features import predictions as predictions
+from clearance.models.recut import HeadCutError as HeadCutError
+from clearance.models.recut import cut_deeper as cut_deeper
 from clearance.models.wrap import wrap as wrap
 
-__all__ = ["Classifier", "extract_features", "predictions", "small_cnn", "wrap"]
+__all__ = [
+    "Classifier",
+    "HeadCutError",
+    "convnet32",
+    "cut_deeper",
+    "extract_features",
+    "predictions",
+    "small_cnn",
+    "vgg16",
+    "wrap",
+]

@@ -1,0 +1,37 @@
+"""A plain convolutional extractor for 32 x 32 images that ends at 4,096 features."""
+
+from typing import Literal
+
+from torch import nn
+
+from clearance.models.extractors._stages import check_images_of_32, convolution_stages
+
+STAGES = ((64, 64), (128, 128), (256, 256))
+
+
+def convnet32(channels: int, size: int, norm: Literal["none", "batch"] = "none") -> nn.Sequential:
+    """Three stages of two convolutions, ReLU and pooling, to 256 maps of 4 x 4: 4,096 features.
+
+    A stage is twice 3 x 3 convolution > (batch normalisation) > ReLU, then 2 x 2 max pooling; 64, 128, 256
+    maps. Weights start as He et al. (2015) for ReLU, biases at 0.
+
+    Source: the width of the features is that of Sato et al. (2019), section 4, on CIFAR-10; the layers are not,
+    because theirs (after Lee et al., 2016) are not published in full.
+
+    Args:
+        channels: Channels of an image, at least 1; 3 for CIFAR.
+        size: Height and width in pixels; 32 and nothing else.
+        norm: ``"batch"`` puts batch normalisation after every convolution.
+
+    Shapes:
+        images (B, channels, 32, 32); features (B, 4096).
+
+    Raises:
+        ValueError: If `size` is not 32.
+
+    >>> import torch
+    >>> convnet32(3, 32)(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 4096])
+    """
+    check_images_of_32("convnet32", channels, size, norm)
+    return convolution_stages(channels, STAGES, norm)
