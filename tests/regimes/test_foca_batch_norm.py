@@ -8,7 +8,7 @@ from torch import nn
 
 from clearance.regimes import FOCA
 from clearance.regimes._class_balanced import ClassBalancedDraws
-from clearance.regimes.foca import running_statistics_frozen
+from clearance.regimes.batch_norm import running_statistics_frozen
 
 
 @pytest.fixture
@@ -65,3 +65,25 @@ def test_layers_track_again_even_where_the_forward_pass_fails(model):
         fail()
     assert model.extractor[2].track_running_stats
     assert not untracked.track_running_stats
+
+
+def test_by_running_statistics_a_head_batch_is_normalised_as_in_evaluation(data, watched, model, sgd):
+    spy, twin = watched(), copy.deepcopy(model).eval()
+    regime = FOCA(weak_heads=spy, per_class=3, batch_norm="running")
+    rows = ClassBalancedDraws(data.labels, 3).draw(1, 3, regime.generators(0)["head_batch"])
+    begin(regime, model, data, sgd).step(data.images, data.labels)
+    torch.testing.assert_close(spy.calls[0][0][0], twin.features(data.images[rows[0]]).detach())
+    assert int(model.extractor[2].num_batches_tracked) == 1  # the extractor's own batch
+    assert model.extractor[2].training
+
+
+def test_by_update_a_head_batch_enters_the_running_statistics(data, watched, model, sgd):
+    spy, twin = watched(), copy.deepcopy(model)
+    regime = FOCA(weak_heads=spy, per_class=3, batch_norm="update")
+    rows = ClassBalancedDraws(data.labels, 3).draw(1, 3, regime.generators(0)["head_batch"])
+    begin(regime, model, data, sgd).step(data.images, data.labels)
+    torch.testing.assert_close(spy.calls[0][0][0], twin.features(data.images[rows[0]]).detach())
+    twin.features(data.images)
+    assert int(model.extractor[2].num_batches_tracked) == 2
+    torch.testing.assert_close(model.extractor[2].running_mean, twin.extractor[2].running_mean)
+    torch.testing.assert_close(model.extractor[2].running_var, twin.extractor[2].running_var)

@@ -11,6 +11,7 @@ from clearance._rng import generator
 from clearance.data.image_set import ImageSet
 from clearance.models.classifier import Classifier
 from clearance.objectives._objective import Objective
+from clearance.regimes._distributed import own_stream
 from clearance.tensors import LossTerms
 
 Generators = Mapping[str, torch.Generator]
@@ -30,6 +31,10 @@ class Training(ABC):
         """What happened along the way, counted; nothing where there is nothing to count."""
         return {}
 
+    def diagnostics(self) -> dict[str, float]:
+        """What showed besides the loss since this was last asked; ``fit`` asks once an epoch."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must hold besides model, objective, optimiser and generators."""
         return {}
@@ -45,11 +50,13 @@ class Regime(ABC):
     Attributes:
         objective: The loss.
         streams: Names of the random generators that ``start`` expects.
+        own_streams: Those of them that differ from process to process under torch.distributed.
         trains_head: Whether the model's own head is usable before ``finish``.
     """
 
     objective: Objective
     streams: tuple[str, ...] = ()
+    own_streams: tuple[str, ...] = ()
     trains_head: bool = True
 
     @abstractmethod
@@ -64,4 +71,5 @@ class Regime(ABC):
 
     def generators(self, seed: int) -> dict[str, torch.Generator]:
         """One independent generator for each of ``streams``."""
-        return {name: generator(seed, name) for name in self.streams}
+        own = self.own_streams
+        return {n: generator(seed, *(own_stream(n) if n in own else (n,))) for n in self.streams}

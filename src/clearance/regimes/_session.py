@@ -14,6 +14,13 @@ from clearance.data.image_set import ImageSet
 from clearance.models.classifier import Classifier
 from clearance.models.features import predictions
 from clearance.objectives._objective import Objective
+from clearance.regimes._distributed import (
+    copy_from_first,
+    mean_over_processes,
+    process_count,
+    process_rank,
+)
+from clearance.regimes._extractor_forward import ExtractorForward
 from clearance.regimes._regime import Regime, Training
 
 
@@ -29,12 +36,14 @@ class Session:
     data: ImageSet
     validation: ImageSet | None
     regime: Regime
+    forward: ExtractorForward
     seed: int
     epochs: int
     batch_size: int
     step: int = 0
     seconds: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
+    diagnostics: list[dict[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.training: Training = self.regime.start(self.model, self.data, self.optimizer, self.generators)
@@ -45,9 +54,9 @@ class Session:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches in an epoch; a last batch of one image is left out (batch statistics need two)."""
+        """Batches in an epoch; a last batch of one image a process is left out (batch statistics need two)."""
         full, rest = divmod(len(self.data), self.batch_size)
-        return full + (1 if rest > 1 or (rest == 1 and self.batch_size == 1) else 0)
+        return full + (1 if rest >= 2 * process_count() else 0)
 
     @property
     def total_steps(self) -> int:
@@ -63,17 +72,20 @@ class Session:
         """One update; the reason in words if a loss term is not finite."""
         self.model.train()
         images, labels = self.data.batch(self._rows(), self.generators["augmentation"])
-        loss = self.training.step(images, labels)
+        with self.forward.in_use():
+            loss = self.training.step(images, labels)
         self.step += 1
-        for name, term in loss.terms.items():
-            value = float(term.detach())
+        values = [float(term.detach()) for term in loss.terms.values()]
+        means = mean_over_processes(values, len(labels), images.device)
+        for name, value in zip(loss.terms, means, strict=True):
             if not math.isfinite(value):
                 return f"term {name} is not finite"
             self._sums[name] = self._sums.get(name, 0.0) + value
         return None
 
     def end_epoch(self) -> dict[str, float]:
-        """Close the epoch: its mean terms, learning rate and validation error, as a row of the history."""
+        """Close the epoch: a row for the history and, if there are any, diagnostics; both as one row to log."""
+        copy_from_first(self.model, self.objective)
         rate = float(self.optimizer.param_groups[0]["lr"])
         row: dict[str, float] = {
             "epoch": self.step // self.steps_per_epoch,
@@ -88,7 +100,13 @@ class Session:
             self.schedule.step()
         self._sums = {}
         self.history.append(row)
-        return row
+        seen = self.training.diagnostics()
+        if not seen:
+            return row
+        means = mean_over_processes(list(seen.values()), 1, self.data.images.device)
+        seen = dict(zip(seen, means, strict=True))
+        self.diagnostics.append({"epoch": row["epoch"], "step": row["step"], **seen})
+        return row | seen
 
     def state_dict(self) -> dict[str, Any]:
         """All that decides how the run goes on."""
@@ -105,6 +123,7 @@ class Session:
             "seconds": self.seconds,
             "sums": self._sums,
             "history": self.history,
+            "diagnostics": self.diagnostics,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -122,6 +141,7 @@ class Session:
             torch.cuda.set_rng_state(state["forward_cuda"], self.data.images.device)
         self.step, self.seconds = state["step"], state["seconds"]
         self._sums, self.history = dict(state["sums"]), list(state["history"])
+        self.diagnostics = list(state.get("diagnostics", []))
 
     @property
     def _on_cuda(self) -> bool:
@@ -133,7 +153,8 @@ class Session:
         if self._order[0] != epoch:
             order = torch.randperm(len(self.data), generator=generator(self.seed, "batches", epoch))
             self._order = (epoch, list(order.split(self.batch_size)))
-        return self._order[1][place].to(self.data.images.device)
+        share = self._order[1][place].tensor_split(process_count())[process_rank()]
+        return share.to(self.data.images.device)
 
 
 def final_state(session: Session) -> dict[str, Tensor]:

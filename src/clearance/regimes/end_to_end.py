@@ -12,6 +12,7 @@ from clearance.data.image_set import ImageSet
 from clearance.models.classifier import Classifier
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import CrossEntropyLoss
+from clearance.regimes._distributed import average_gradients, copy_from_first
 from clearance.regimes._regime import Generators, Regime, Training
 from clearance.tensors import LossTerms
 
@@ -58,6 +59,8 @@ class _EndToEndTraining(Training):
     ) -> None:
         self.regime, self.model, self.optimizer = regime, model, optimizer
         self.generators = generators
+        self._moved = list(regime.trainable(model))
+        copy_from_first(model, regime.objective)
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
         objective = self.regime.objective
@@ -66,6 +69,7 @@ class _EndToEndTraining(Training):
             outputs = self.model.outputs(images, objective.layers)
             loss = objective(outputs, labels)
             loss.total.backward()
+        average_gradients(self._moved, len(labels))
         self.optimizer.step()
         with torch.no_grad():
             objective.after_step(outputs, labels)

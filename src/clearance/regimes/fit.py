@@ -1,8 +1,6 @@
 """The only training loop: it loops, logs, saves and resumes; what a step does is the regime's business."""
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,47 +13,18 @@ from clearance._checks import check_count, check_positive
 from clearance._rng import derived_seed, generator
 from clearance.data import as_image_set
 from clearance.models.classifier import Classifier
-from clearance.regimes._guards import (
-    collapse_reason,
-    limit_gradients,
-    limit_weights,
-    untrained_reason,
-)
+from clearance.regimes._distributed import own_stream, process_count
+from clearance.regimes._extractor_forward import ExtractorForward
+from clearance.regimes._guards import limit_gradients, limit_weights
+from clearance.regimes._loop import run_session
 from clearance.regimes._regime import Regime
-from clearance.regimes._session import Session, final_state, load_final_state
+from clearance.regimes._session import Session
 from clearance.regimes.describe import describe
+from clearance.regimes.result import FitResult as FitResult
+from clearance.regimes.result import Progress as Progress
 from clearance.runs import RunDirectory, digest
-from clearance.vocabulary import Outcome, Status
 
 SGD = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """What training gave: the model, how the run ended, and one row per epoch.
-
-    Args:
-        model: The classifier that was passed to ``fit``, trained in place, in evaluation mode.
-        status: Finished, stopped, diverged (when, in which term) or collapsed.
-        history: For each epoch its last step, the learning rate, the mean of every loss term over the epoch,
-            and the validation error where there is one.
-        seconds: Time spent in training steps and in finishing, over all resumed parts.
-        counts: What the regime counted, for example weak heads that diverged.
-    """
-
-    model: Classifier
-    status: Status
-    history: list[dict[str, float]] = field(default_factory=list)
-    seconds: float = 0.0
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run stands: `step` of `steps` are done."""
-
-    step: int
-    steps: int
 
 
 def fit(
@@ -70,6 +39,8 @@ def fit(
     validation: Any = None,
     clip_norm: float | None = None,
     max_norm: float | None = None,
+    autocast: torch.dtype | None = None,
+    compile_extractor: bool = False,
     device: str = "auto",
     seed: int = 0,
     run_dir: str | Path | None = None,
@@ -89,8 +60,13 @@ def fit(
         schedule: Called with the optimiser; stepped once an epoch, as in torch's own examples.
         validation: Like `train`; its error is logged after every epoch in which the head can be used.
         clip_norm: Bound on the norm of the whole gradient, above 0.
-        max_norm: Bound, above 0, on the norm of every unit's incoming weights in the model, after each step
-            (Srivastava et al. 2014; FOCA's stabiliser in Sato et al. 2019).
+        max_norm: Bound, above 0, on the norm of every unit's incoming weights, after each step, in the part of
+            the model that the regime moves (under FOCA the extractor alone; Srivastava et al. 2014, FOCA's
+            stabiliser in Sato et al. 2019).
+        autocast: ``torch.bfloat16`` runs the extractor in mixed precision during steps; heads, their training
+            and the loss stay in float32. None is full precision.
+        compile_extractor: Whether torch.compile translates the extractor for the steps; heads and loss stay as
+            they are. The first steps then take long, and the last bits differ.
         device: ``"auto"`` is CUDA where there is one, else the CPU.
         seed: Decides batch order, augmentation, dropout, noise and fresh heads (not the model's own first
             weights: seed torch before you build it).
@@ -98,8 +74,13 @@ def fit(
         checkpoint_every: Steps between checkpoints, at least 1.
         on_step: Told of the progress after every step; returning ``"stop"`` ends the run as stopped.
 
+    Under torch.distributed (torchrun) every process calls ``fit`` with the same arguments: each moves its
+    share of every batch, gradients are averaged, and all end with the same model. Batch normalisation uses the
+    statistics of a process's own share (pass a model with torch.nn.SyncBatchNorm otherwise).
+
     Raises:
-        ValueError: If an argument is out of range, or `run_dir` belongs to another run.
+        ValueError: If an argument is out of range, `run_dir` belongs to another run, the objective reads
+            activations of a compiled extractor, or several processes get a `run_dir` or too small a batch.
 
     >>> from clearance.data import gaussian_images
     >>> from clearance.heads import MLP
@@ -114,6 +95,7 @@ def fit(
     check_count("batch_size", batch_size)
     check_count("checkpoint_every", checkpoint_every)
     place = _device(device)
+    _check_processes(batch_size, run_dir)
     data = as_image_set(train).to(place)
     held_out = None if validation is None else as_image_set(validation).to(place)
     model.to(place)
@@ -130,18 +112,21 @@ def fit(
         objective=regime.objective,
         optimizer=stepper,
         schedule=None if schedule is None else _schedule(schedule, stepper),
-        generators=regime.generators(seed) | {"augmentation": generator(seed, "augmentation")},
+        generators=regime.generators(seed) | {"augmentation": generator(seed, *own_stream("augmentation"))},
         data=data,
         validation=held_out,
         regime=regime,
+        forward=ExtractorForward(
+            model.extractor, autocast, compiled=compile_extractor, objective=regime.objective
+        ),
         seed=seed,
         epochs=epochs,
         batch_size=batch_size,
     )
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
-        torch.manual_seed(derived_seed(seed, "forward"))
+        torch.manual_seed(derived_seed(seed, *own_stream("forward")))
         if run_dir is None:
-            return _run(session, None, checkpoint_every, on_step)
+            return run_session(session, None, checkpoint_every, on_step)
         prints = {
             "model": describe(model),
             "first_weights": digest(model.state_dict().items()),
@@ -155,71 +140,31 @@ def fit(
             "settings": {
                 "epochs": epochs, "batch_size": batch_size, "clip_norm": clip_norm, "max_norm": max_norm,
                 "seed": seed, "device": place.type,
+                **_unusual(autocast, compile_extractor=compile_extractor),
             },
         }  # fmt: skip
         with RunDirectory.open(Path(run_dir), prints) as run:
-            return _run(session, run, checkpoint_every, on_step)
+            return run_session(session, run, checkpoint_every, on_step)
 
 
-def _run(
-    session: Session,
-    run: RunDirectory | None,
-    checkpoint_every: int,
-    on_step: Callable[[Progress], object] | None,
-) -> FitResult:
-    if run is not None and run.finished:
-        return _read_back(session, run)
-    if run is not None and (checkpoint := run.latest()) is not None:
-        session.load_state_dict(checkpoint.state)
-    outcome = Outcome.FINISHED
-    reason = ""
-    total = session.total_steps
-    while session.step < total:
-        began = time.perf_counter()
-        failure = session.advance()
-        session.seconds += time.perf_counter() - began
-        if failure is not None:
-            outcome, reason = Outcome.DIVERGED, failure
-            break
-        row = session.end_epoch() if session.at_epoch_end else None
-        if row is not None and run is not None:
-            run.log(row)
-        if row is not None and (flat := collapse_reason(session.model, session.data)) is not None:
-            outcome, reason = Outcome.COLLAPSED, flat
-            break
-        if run is not None and session.step % checkpoint_every == 0 and session.step < total:
-            run.save(session.step, session.state_dict())
-        stop = on_step is not None and on_step(Progress(session.step, total)) == "stop"
-        if stop and session.step < total:
-            outcome, reason = Outcome.STOPPED, "asked to"
-            break
-    return _close(session, run, Status(outcome, session.step, reason))
+def _check_processes(batch_size: int, run_dir: str | Path | None) -> None:
+    processes = process_count()
+    if processes > 1 and run_dir is not None:
+        raise ValueError(
+            f"`run_dir` must be None with {processes} processes, because a run's directory belongs to one; save "
+            "the trained model from the first."
+        )
+    if processes > 1 and batch_size < 2 * processes:
+        raise ValueError(
+            f"`batch_size` must be at least {2 * processes} with {processes} processes, two images for each; got "
+            f"{batch_size}. Raise it, or start fewer."
+        )
 
 
-def _close(session: Session, run: RunDirectory | None, status: Status) -> FitResult:
-    """Complete the model, judge it, and keep it."""
-    if status.outcome is not Outcome.DIVERGED:
-        began = time.perf_counter()
-        session.training.finish()
-        session.seconds += time.perf_counter() - began
-        problem = untrained_reason(session.model, session.data) if status.good else None
-        status = status if problem is None else Status(problem[0], session.step, problem[1])
-    session.model.eval()
-    if run is not None and status.outcome is not Outcome.STOPPED:
-        result = {
-            "outcome": str(status.outcome), "step": status.step, "reason": status.reason,
-            "seconds": session.seconds, "history": session.history, "counts": session.training.counts(),
-        }  # fmt: skip
-        run.finish(final_state(session), result)
-    return FitResult(session.model, status, session.history, session.seconds, session.training.counts())
-
-
-def _read_back(session: Session, run: RunDirectory) -> FitResult:
-    weights, result = run.result()
-    load_final_state(session, weights)
-    session.model.eval()
-    status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
-    return FitResult(session.model, status, list(result["history"]), result["seconds"], result["counts"])
+def _unusual(autocast: torch.dtype | None, *, compile_extractor: bool) -> dict[str, Any]:
+    """Settings that are named only where they are used, so that older runs stay known by theirs."""
+    named = {} if autocast is None else {"autocast": str(autocast)}
+    return named | ({"compile_extractor": True} if compile_extractor else {})
 
 
 def _device(name: str) -> torch.device:

@@ -1,27 +1,24 @@
 """FOCA: the extractor never meets the same head twice."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from clearance._checks import check_count
+from clearance._checks import check_choice, check_count
 from clearance.data.image_set import ImageSet
-from clearance.heads.scale import feature_unit
-from clearance.heads.stack import HeadStack
 from clearance.heads.train import HeadTraining
 from clearance.heads.weak import GradientHeads, WeakHeads
-from clearance.heads.weak.gradient import train_on_unit_scale
 from clearance.models.classifier import Classifier
-from clearance.models.features import extract_features
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import CrossEntropyLoss
-from clearance.regimes._class_balanced import ClassBalancedDraws
+from clearance.regimes._foca_training import FOCATraining
 from clearance.regimes._regime import Generators, Regime, Training
-from clearance.tensors import LossTerms, Outputs
+from clearance.regimes.batch_norm import BatchNormPolicy
+
+Mode = Literal["average", "cycle"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,19 +40,35 @@ class FOCA(Regime):
         objective: The loss that moves the extractor.
         weak_heads: How heads are drawn; their architecture is that of the model's head. With an objective
             other than cross-entropy give them its `sample_loss` too: one loss serves both (Eq. 2 and 4).
-        per_class: k, images of every class (drawn with replacement) that a weak head is trained on, at
-            least 1; 10 in the paper.
-        heads: K, heads drawn at once; their losses are averaged. At least 1; 1 in the paper.
-        reuse: u, steps that use the same heads; at least 1; 1 (CIFAR-10) or 8 (CIFAR-100) in the paper.
+        per_class: k, images of every class that a weak head is trained on, at least 1; 10 in the paper. Drawn
+            with replacement, so a class may have fewer images than k.
+        heads: K, heads drawn at once, at least 1; 1 in the paper.
+        reuse: u, steps between two draws; at least 1; 1 (CIFAR-10) or 8 (CIFAR-100) in the paper.
+        mode: ``"average"`` averages the loss over all K heads in each step; ``"cycle"`` uses one a step in turn.
+            The paper has one head, where both are the same. With K near u, cycling costs one refresh in u steps
+            and the extractor still meets another head in nearly every step.
+        batch_norm: What the extractor's batch normalisation does with the heads' batches (all K together).
+            ``"batch"`` normalises by their own statistics and leaves the running ones alone; ``"running"``
+            normalises by the running ones; ``"update"`` is ``"batch"`` that also moves the running ones, as the
+            authors' later code does. The paper's extractors have none.
+        recalibrate: Whether ``finish`` first recomputes the running statistics from all training images
+            (``recalibrate_batch_norm``). Off by default: the running ones then stay those of training.
+        pool: A cheaper deviation from Algorithm 1, 0 by default: heads are trained on features of the last so
+            many images that the extractor was moved on (as it saw them then, with their augmentation), which
+            saves the heads' own forward pass. These features are up to pool / batch size steps old, and the
+            extractor has just been moved on their images. Until all classes are there, and always with 0, heads
+            get a forward pass of their own. At least the number of classes, unless 0.
         final_head: How ``finish`` trains the head that the model keeps, on all training images.
 
-    Batch normalisation in the extractor normalises the heads' batches by their own statistics (of all K
-    together) and leaves the running statistics alone. A weak head that diverges is left out of its steps and
-    counted. The unit of the first features drawn is the least one in which any weak head reads features (see
-    GradientHeads).
+    A weak head that diverges is left out of its steps and counted. The unit of the first features drawn is
+    the least one in which any weak head reads features (see GradientHeads); a run that starts from a trained
+    network takes it from that network's features. Under torch.distributed each process draws heads of its own,
+    from its own streams, and only gradients of the extractor are averaged.
 
     >>> FOCA(per_class=1).reuse
     1
+    >>> FOCA(heads=8, reuse=8, mode="cycle").mode
+    'cycle'
     """
 
     objective: Objective = field(default_factory=CrossEntropyLoss)
@@ -66,13 +79,26 @@ class FOCA(Regime):
     final_head: HeadTraining = field(
         default_factory=lambda: HeadTraining(steps=2000, lr=0.03, momentum=0.9, batch_size=128)
     )
+    mode: Mode = "average"
+    batch_norm: BatchNormPolicy = "batch"
+    recalibrate: bool = False
+    pool: int = 0
     streams = ("head_init", "head_batch", "head_augmentation", "final_head")
+    own_streams = ("head_init", "head_batch", "head_augmentation")
     trains_head = False
 
     def __post_init__(self) -> None:
         check_count("per_class", self.per_class)
         check_count("heads", self.heads)
         check_count("reuse", self.reuse)
+        check_count("pool", self.pool, minimum=0)
+        check_choice("mode", self.mode, get_args(Mode))
+        check_choice("batch_norm", self.batch_norm, get_args(BatchNormPolicy))
+        if self.mode == "cycle" and self.heads > self.reuse:
+            raise ValueError(
+                f"`heads` must not exceed `reuse` with mode 'cycle', because heads beyond it would be drawn and "
+                f"never used; got {self.heads} heads for {self.reuse} steps. Raise `reuse`, or draw fewer."
+            )
 
     def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
         """The extractor and the objective; never a head."""
@@ -84,134 +110,7 @@ class FOCA(Regime):
         """Begin; weak heads are trained on images of `data`, which must hold every class.
 
         Raises:
-            ValueError: If a class has no image.
+            ValueError: If a class has no image, the pool is smaller than the number of classes, or the model's
+                head cannot be stacked (batch normalisation, one layer used twice).
         """
         return FOCATraining(self, model, data, optimizer, generators)
-
-
-class FOCATraining(Training):
-    """FOCA at work; `diverged_heads` of the `drawn_heads` so far were left out."""
-
-    REDRAWS = 3  # a batch of features can be unlucky; four unlucky ones in a row are a diverged extractor
-
-    def __init__(
-        self,
-        regime: FOCA,
-        model: Classifier,
-        data: ImageSet,
-        optimizer: torch.optim.Optimizer,
-        generators: Generators,
-    ) -> None:
-        self.regime, self.model, self.data, self.optimizer = regime, model, data, optimizer
-        self.generators = generators
-        self.draws = ClassBalancedDraws(data.labels, data.class_count)
-        self.steps = self.drawn_heads = self.diverged_heads = 0
-        self.heads: HeadStack | None = None
-        self.first_unit: Tensor | None = None
-
-    def step(self, images: Tensor, labels: Tensor) -> LossTerms:
-        """Draw heads where it is time, then move the extractor on (images, labels) with them fixed."""
-        if self.steps % self.regime.reuse == 0:
-            self.heads = self._draw_heads()
-        self.steps += 1
-        if self.heads is None:
-            return LossTerms({"weak_heads": images.new_tensor(torch.nan)})
-        objective = self.regime.objective
-        self.optimizer.zero_grad(set_to_none=True)
-        outputs = self._features_of(images)
-        loss = _loss_over_heads(objective, outputs, labels, self.heads)
-        loss.total.backward()
-        self.optimizer.step()
-        with torch.no_grad():
-            objective.after_step(outputs, labels)
-        return loss
-
-    def finish(self) -> None:
-        """Train the head that the model keeps, on all training images and frozen features (Eq. 5)."""
-        features = extract_features(self.model, self.data)
-        generator = self.generators["final_head"]
-        fresh = HeadStack.initialised(self.model.head, 1, generator)
-        trained = train_on_unit_scale(
-            fresh,
-            features,
-            self.data.labels,
-            self.regime.final_head,
-            loss=self.regime.objective.sample_loss,
-            generator=generator,
-        )
-        self.model.head.load_state_dict({name: v[0] for name, v in trained.stack.parameters.items()})
-
-    def counts(self) -> dict[str, int]:
-        """Weak heads drawn, and how many of them diverged and were left out."""
-        return {"drawn_heads": self.drawn_heads, "diverged_heads": self.diverged_heads}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where in the cycle of reuse we are, and the heads in use."""
-        heads = None if self.heads is None else self.heads.parameters
-        return {
-            "steps": self.steps,
-            "drawn_heads": self.drawn_heads,
-            "diverged_heads": self.diverged_heads,
-            "heads": heads,
-            "first_unit": self.first_unit,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue in the middle of a cycle with the same heads."""
-        self.steps, self.drawn_heads = state["steps"], state["drawn_heads"]
-        self.diverged_heads = state["diverged_heads"]
-        device = next(self.model.parameters()).device
-        unit, heads = state["first_unit"], state["heads"]
-        self.first_unit = None if unit is None else unit.to(device)
-        self.heads = None
-        if heads is not None:
-            self.heads = HeadStack(self.model.head, {name: v.to(device) for name, v in heads.items()})
-
-    def _draw_heads(self) -> HeadStack | None:
-        for _ in range(1 + self.REDRAWS):
-            features, labels = self._head_batch()
-            if self.first_unit is None:
-                self.first_unit = feature_unit(features)
-            trained = self.regime.weak_heads.draw(
-                self.model.head, features, labels, self.generators["head_init"], self.first_unit
-            )
-            self.drawn_heads += len(trained.stack)
-            self.diverged_heads += int(trained.diverged.sum())
-            if not bool(trained.diverged.all()):
-                return trained.intact()
-        return None
-
-    @torch.no_grad()
-    def _head_batch(self) -> tuple[Tensor, Tensor]:
-        """Features (K, n, D) and labels (K, n) of one class-balanced batch for each head."""
-        rows = self.draws.draw(self.regime.heads, self.regime.per_class, self.generators["head_batch"])
-        images, labels = self.data.batch(rows.flatten(), self.generators["head_augmentation"])
-        with running_statistics_frozen(self.model.extractor):
-            features = self.model.features(images)
-        return features.view(*rows.shape, -1), labels.view(rows.shape)
-
-    def _features_of(self, images: Tensor) -> Outputs:
-        assert self.heads is not None
-        return self.model.outputs(images, self.regime.objective.layers, head=self.heads)
-
-
-def _loss_over_heads(objective: Objective, outputs: Outputs, labels: Tensor, heads: HeadStack) -> LossTerms:
-    """The mean over heads of each term (Eq. 2: the loss is averaged, never the logits)."""
-    if objective.reads_logits_only:
-        return objective(outputs, labels)
-    losses = [objective(outputs.with_head(heads[k]), labels).terms for k in range(len(heads))]
-    return LossTerms({name: torch.stack([terms[name] for terms in losses]).mean() for name in losses[0]})
-
-
-@contextmanager
-def running_statistics_frozen(module: nn.Module) -> Iterator[None]:
-    """Batch normalisation normalises by the batch while the block runs, and remembers nothing of it."""
-    tracking = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    tracking = [m for m in tracking if m.training and m.track_running_stats]
-    for layer in tracking:
-        layer.track_running_stats = False
-    try:
-        yield
-    finally:
-        for layer in tracking:
-            layer.track_running_stats = True

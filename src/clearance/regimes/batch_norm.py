@@ -1,0 +1,109 @@
+"""Batch normalisation where the extractor runs for the heads' sake, and its statistics afterwards."""
+
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal
+
+import torch
+from torch import nn
+
+from clearance._checks import check_count
+from clearance._rng import generator
+from clearance.data.image_set import ImageSet
+from clearance.models._observe import evaluating
+from clearance.models.classifier import Classifier
+
+BatchNormPolicy = Literal["batch", "running", "update"]
+_BatchNorm = nn.modules.batchnorm._BatchNorm
+
+
+def head_batch_statistics(module: nn.Module, policy: BatchNormPolicy) -> AbstractContextManager[None]:
+    """While the block runs, batch normalisation treats a batch for the heads as `policy` says.
+
+    ``"batch"``: its own statistics, and the running ones stay as they are; ``"running"``: the running ones;
+    ``"update"``: its own, which also enter the running ones.
+    """
+    if policy == "batch":
+        return running_statistics_frozen(module)
+    return running_statistics_in_use(module) if policy == "running" else nullcontext()
+
+
+@contextmanager
+def running_statistics_frozen(module: nn.Module) -> Iterator[None]:
+    """Batch normalisation normalises by the batch while the block runs, and remembers nothing of it."""
+    tracking = [layer for layer in tracking_layers(module) if layer.training]
+    for layer in tracking:
+        layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        for layer in tracking:
+            layer.track_running_stats = True
+
+
+@contextmanager
+def running_statistics_in_use(module: nn.Module) -> Iterator[None]:
+    """Batch normalisation normalises by the running statistics while the block runs; the rest stays as it is."""
+    training = [layer for layer in tracking_layers(module) if layer.training]
+    for layer in training:
+        layer.training = False
+    try:
+        yield
+    finally:
+        for layer in training:
+            layer.training = True
+
+
+def tracking_layers(module: nn.Module) -> list[_BatchNorm]:
+    """The layers of batch normalisation that keep running statistics."""
+    return [m for m in module.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+
+
+def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 512) -> None:
+    """Recompute the extractor's running statistics by one pass over the training images.
+
+    Each layer's running mean and variance become the plain averages of its batches' means and (unbiased)
+    variances, all batches alike, under the weights as they are now. During training they lag behind the
+    weights, and hold whatever batches came last.
+
+    Args:
+        model: Its weights and its head stay as they are; without batch normalisation nothing happens.
+        data: The training images, without augmentation.
+        batch_size: Images at once, at least 2; in an order that is always the same. Equal up to one image.
+
+    Raises:
+        ValueError: If `batch_size` is below 2, or `data` holds one image: a variance needs two.
+
+    Misleads where batches are small: a mean of variances within batches lacks the spread between them.
+
+    >>> from clearance.data import gaussian_images
+    >>> model = Classifier(nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16)), nn.Linear(16, 3))
+    >>> data = gaussian_images(shape=(1, 4, 4))
+    >>> recalibrate_batch_norm(model, data)
+    >>> torch.allclose(model.extractor[1].running_mean, data.images.flatten(1).mean(dim=0))
+    True
+    """
+    check_count("batch_size", batch_size, minimum=2)
+    layers = tracking_layers(model.extractor)
+    if not layers:
+        return
+    if len(data) < 2:
+        raise ValueError(
+            f"`data` must hold at least 2 images, because a variance needs two; got {len(data)}."
+        )
+    # Sets come sorted by class, and a batch of one class would know nothing of the spread between classes.
+    order = torch.randperm(len(data), generator=generator(0, "recalibration"))
+    device = next(model.parameters()).device
+    momenta = [layer.momentum for layer in layers]
+    batches = min(math.ceil(len(data) / batch_size), len(data) // 2)
+    with evaluating(model):
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum, layer.training = None, True  # None: the plain average of all batches
+        try:
+            for rows in order.tensor_split(batches):
+                model.features(data.images[rows.to(data.images.device)].to(device))
+        finally:
+            for layer, momentum in zip(layers, momenta, strict=True):
+                layer.momentum = momentum
