@@ -1,11 +1,24 @@
 """The one list of audits that the contract tests run; a new audit is one more entry."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clearance.audits import Accuracy, Audit, ClassScatterAudit, CoAdaptation
+from clearance.audits import (
+    Accuracy,
+    Audit,
+    Churn,
+    ClassScatterAudit,
+    CoAdaptation,
+    DeeperCut,
+    Findings,
+    Geodesic,
+    LowDimension,
+    NeuralCollapse,
+    NewClasses,
+)
 from clearance.data import GaussianClasses, ImageSet
 from clearance.heads import MLP
 from clearance.models import Classifier
@@ -21,10 +34,16 @@ class AuditCase:
     Args:
         audit: With settings that keep it under a second on the world above.
         worst: For each measurement the value of a model whose every number is NaN.
+        new_classes: Whether the audit looks at classes that were left out; here the same images stand for them.
     """
 
     audit: Audit
     worst: dict[str, float]
+    new_classes: bool = False
+
+    def __call__(self, model: Classifier, train: Any, test: Any) -> Findings:
+        """What the audit finds."""
+        return self.audit(model, train, test, new_classes=(train, test) if self.new_classes else None)
 
 
 AUDITS = {
@@ -32,8 +51,39 @@ AUDITS = {
     "co_adaptation": AuditCase(
         CoAdaptation(per_class=(1, 5), repetitions=(6, 3), hidden=(8,)), {"error": 1 - 1 / 3}
     ),
+    "deeper_cut": AuditCase(
+        DeeperCut(per_class=(1, 5), repetitions=(6, 3), hidden=(8,)), {"error": 1 - 1 / 3}
+    ),
+    "geodesic": AuditCase(
+        # raw features are an audit of features in their own unit, which the contract forbids elsewhere
+        Geodesic(segments=4, repetitions=3, hidden=(8,), readings=("rms",)),
+        {
+            "distance": float("inf"),
+            "length": float("inf"),
+            "path_error_rise": 2 / 3,
+            "worst_path_error": 2 / 3,
+        },
+    ),
     "class_scatter": AuditCase(
         ClassScatterAudit(), dict.fromkeys(("within_between", "cdnv", "nc1"), float("inf"))
+    ),
+    "low_dimension": AuditCase(
+        LowDimension(),
+        {"lda_eigenvalue": 0.0, "threshold_error": 1.0, "first_axis_share": 0.0, "effective_rank": 6.0},
+    ),
+    "neural_collapse": AuditCase(
+        NeuralCollapse(heads=2),
+        {
+            **dict.fromkeys(("nc1", "nc2_equinorm", "nc2_equiangle", "nc2_simplex", "nc3"), float("inf")),
+            "nc4": 1.0,
+            "effective_rank": 6.0,
+        },
+    ),
+    "churn": AuditCase(
+        Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
+    ),
+    "new_classes": AuditCase(
+        NewClasses(per_class=(1, 5), repetitions=(6, 3), hidden=(8,)), {"error": 1 - 1 / 3}, new_classes=True
     ),
 }
 

@@ -5,6 +5,12 @@
 | Accuracy | How often is the classifier wrong? |
 | CoAdaptation | How much do the features depend on the head they grew up with? |
 | ClassScatterAudit | How point-like are the classes in feature space? |
+| DeeperCut | How much does co-adaptation change where the network is cut one layer later? |
+| Geodesic | How far does a head move when it is trained on few images in place of all? |
+| LowDimension | In how few dimensions do the classes lie? |
+| NeuralCollapse | How far have features and head collapsed to a simplex? |
+| Churn | How much do independently trained heads disagree on the same features? |
+| NewClasses | Do the features help with classes that the network has never seen? |
 
 An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
 
@@ -26,15 +32,27 @@ from clearance.audits._audit import Subject as Subject
 from clearance.audits._audit import check_comparable as check_comparable
 from clearance.audits.accuracy import Accuracy as Accuracy
 from clearance.audits.accuracy import wilson_interval as wilson_interval
+from clearance.audits.churn import Churn as Churn
 from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
+from clearance.audits.deeper_cut import DeeperCut as DeeperCut
+from clearance.audits.geodesic import Geodesic as Geodesic
+from clearance.audits.low_dimension import LowDimension as LowDimension
+from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
+from clearance.audits.new_classes import NewClasses as NewClasses
 
 __all__ = [
     "Accuracy",
     "Audit",
+    "Churn",
     "ClassScatterAudit",
     "CoAdaptation",
+    "DeeperCut",
     "Findings",
+    "Geodesic",
+    "LowDimension",
+    "NeuralCollapse",
+    "NewClasses",
     "Subject",
     "check_comparable",
     "wilson_interval",

@@ -47,18 +47,30 @@ class Subject:
         train: The images that the model was trained on (fresh heads learn from these).
         test: Held-out images with the same classes.
         seed: Decides partial sets and first weights; equal seeds give different models the same ones.
+        new_classes: Images of classes that the model never saw: some to learn from, others to be tested on;
+            for the audit of that name.
 
     Raises:
-        ValueError: If the two sets have different classes or image shapes.
+        ValueError: If the two sets of a pair have different classes or image shapes.
     """
 
-    def __init__(self, model: Classifier, train: Any, test: Any, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: Classifier,
+        train: Any,
+        test: Any,
+        seed: int = 0,
+        new_classes: tuple[Any, Any] | None = None,
+    ) -> None:
         device = next(model.parameters()).device
         self.model = model
         self.train: ImageSet = as_image_set(train).to(device)
         self.test: ImageSet = as_image_set(test).to(device)
         self.seed = seed
         check_comparable(self.train, self.test)
+        self.new_classes: Subject | None = None
+        if new_classes is not None:
+            self.new_classes = Subject(model, *new_classes, seed)
 
     @property
     def classes(self) -> int:
@@ -87,9 +99,16 @@ class Audit(ABC):
     name: ClassVar[str]
     question: ClassVar[str]
 
-    def __call__(self, model: Classifier, train: Any, test: Any, seed: int = 0) -> Findings:
+    def __call__(
+        self,
+        model: Classifier,
+        train: Any,
+        test: Any,
+        seed: int = 0,
+        new_classes: tuple[Any, Any] | None = None,
+    ) -> Findings:
         """Audit `model` alone; see :class:`Subject` for the arguments."""
-        return self.examine(Subject(model, train, test, seed))
+        return self.examine(Subject(model, train, test, seed, new_classes))
 
     @abstractmethod
     def examine(self, subject: Subject) -> Findings:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._fresh_heads import scaled_features
 from clearance.audits._partial_sets import PartialSets, partial_sets
 from clearance.geometry import class_means, nearest_class_mean, nearest_neighbour
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
-from clearance.heads.scale import feature_unit
 from clearance.models.features import predictions
 from clearance.vocabulary import Measurement, Scalar
 
@@ -22,7 +22,7 @@ FITTED_UP_TO = 100  # images up to which a head must fit its own images, or is c
 
 
 @dataclass(frozen=True)
-class _Errors:
+class HeadErrors:
     """Test errors of the r heads of one kind and size; how many failed, and in which way."""
 
     head: str
@@ -99,14 +99,15 @@ class CoAdaptation(Audit):
         """Every head on every partial set."""
         wrong = predictions(subject.model, subject.test) != subject.test.labels
         own_error = float(wrong.double().mean())
-        measured: list[Measurement] = []
+        return Findings(tuple(m for errors in self.errors(subject) for m in _measurements(errors, own_error)))
+
+    def errors(self, subject: Subject) -> Iterator[HeadErrors]:
+        """Test errors of every head on every partial set; the model's own head is not looked at."""
         sizes = partial_sets(subject.train, self.per_class, self.repetitions, subject.seed)
         for sets in sizes if self.all_images else sizes[:-1]:
-            for errors in self._errors(subject, sets):
-                measured.extend(_measurements(errors, own_error))
-        return Findings(tuple(measured))
+            yield from self._errors(subject, sets)
 
-    def _errors(self, subject: Subject, sets: PartialSets) -> Iterator[_Errors]:
+    def _errors(self, subject: Subject, sets: PartialSets) -> Iterator[HeadErrors]:
         width = subject.train_features.shape[1]
         with torch.random.fork_rng(devices=[]):  # their own first weights are drawn, and never used
             architectures = {
@@ -120,9 +121,8 @@ class CoAdaptation(Audit):
         if sets.samples <= self.pixel_limit:
             yield _nearest_pixel(subject, sets)
 
-    def _trained(self, subject: Subject, sets: PartialSets, head: str, architecture: nn.Module) -> _Errors:
-        unit = feature_unit(subject.train_features)
-        train, test = subject.train_features / unit, subject.test_features / unit
+    def _trained(self, subject: Subject, sets: PartialSets, head: str, architecture: nn.Module) -> HeadErrors:
+        train, test = scaled_features(subject)
         architecture = architecture.to(train)
         first = generator(subject.seed, "fresh heads", head, sets.samples)
         trained = train_heads(
@@ -138,7 +138,7 @@ class CoAdaptation(Audit):
         unfitted = None
         if sets.samples <= FITTED_UP_TO:
             unfitted = _unfitted(trained.stack, train, subject.train.labels, sets.rows)
-        return _Errors(head, sets.samples, errors, int(trained.diverged.sum()), unfitted)
+        return HeadErrors(head, sets.samples, errors, int(trained.diverged.sum()), unfitted)
 
 
 def head_training(
@@ -160,28 +160,28 @@ def _unfitted(stack: HeadStack, features: Tensor, labels: Tensor, rows: Tensor) 
     return int((torch.stack(own) != labels[rows]).any(dim=1).sum())
 
 
-def _class_mean(subject: Subject, sets: PartialSets, head: str, *, unit_length: bool) -> _Errors:
+def _class_mean(subject: Subject, sets: PartialSets, head: str, *, unit_length: bool) -> HeadErrors:
     train, test = subject.train_features, subject.test_features
     if not bool(train.isfinite().all() and test.isfinite().all()):
         chance = torch.full((len(sets.rows),), 1 - 1 / subject.classes, dtype=torch.float64)
-        return _Errors(head, sets.samples, chance)
+        return HeadErrors(head, sets.samples, chance)
     if unit_length:
         train, test = nn.functional.normalize(train), nn.functional.normalize(test)
     labels = subject.train.labels
     means = torch.cat([class_means(train[r][None], labels[r][None], subject.classes) for r in sets.rows])
     wrong = torch.stack([nearest_class_mean(m, test) for m in means]) != subject.test.labels
-    return _Errors(head, sets.samples, wrong.double().mean(dim=1))
+    return HeadErrors(head, sets.samples, wrong.double().mean(dim=1))
 
 
-def _nearest_pixel(subject: Subject, sets: PartialSets) -> _Errors:
+def _nearest_pixel(subject: Subject, sets: PartialSets) -> HeadErrors:
     train, test = subject.train.images.flatten(1), subject.test.images.flatten(1)
     labels = subject.train.labels
     named = torch.stack([nearest_neighbour(train[r], labels[r], test) for r in sets.rows])
     errors = (named != subject.test.labels).double().mean(dim=1)
-    return _Errors("nearest pixel", sets.samples, errors)
+    return HeadErrors("nearest pixel", sets.samples, errors)
 
 
-def _measurements(found: _Errors, own_error: float) -> list[Measurement]:
+def _measurements(found: HeadErrors, own_error: float) -> list[Measurement]:
     context: dict[str, Scalar] = {"head": found.head, "samples": found.samples}
     repetitions = len(found.errors)
     error = float(found.errors.mean())
