@@ -10,12 +10,19 @@ from matplotlib.collections import LineCollection, PathCollection
 
 from clearance.records.record import ExhibitRecord
 from clearance.report import figures, kinds
-from clearance.report.curve import curve, with_curves
+from clearance.report.curve import curve
 from clearance.report.findings import Findings
+from clearance.report.summaries import with_summaries
 from clearance.report.svg import as_svg
 from clearance.vocabulary import Exhibit
 
 SIZE = (5.0, 3.0)
+
+
+def made(findings):
+    record = curve(findings)
+    assert record is not None
+    return record
 
 
 def pairs(x, y):
@@ -24,7 +31,7 @@ def pairs(x, y):
 
 def test_partial_data_draws_the_exhibit_and_nothing_else(comparison):
     findings = Findings(comparison, "digits")
-    columns = curve(findings).exhibit.columns
+    columns = made(findings).exhibit.columns
     axes: Any = figures.partial_data(columns, "retrained", findings.methods, SIZE).axes[0]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     wanted = [row for row in rows if row["head"] in ("retrained", "nearest pixel")]
@@ -51,7 +58,7 @@ def test_partial_data_draws_the_exhibit_and_nothing_else(comparison):
 
 
 def test_curve_is_made_from_the_measurements(comparison):
-    columns = curve(Findings(comparison, "digits")).exhibit.columns
+    columns = made(Findings(comparison, "digits")).exhibit.columns
     errors = [
         record.measurement.value
         for record in comparison.records
@@ -72,7 +79,7 @@ def test_curve_is_made_from_the_measurements(comparison):
 
 
 def test_one_seed_has_bars_over_repetitions(single):
-    record = curve(Findings(single, "digits"))
+    record = made(Findings(single, "digits"))
     columns = record.exhibit.columns
     at = columns["samples"].index(10)
     assert columns["high"][at] - columns["error"][at] == pytest.approx(0.2 * columns["error"][at])
@@ -167,6 +174,6 @@ def test_names_with_dollar_signs_are_not_mathematics():
 
 def test_exhibit_of_a_method_called_summary_is_not_taken_for_the_summary(comparison):
     fake = ExhibitRecord("digits", "summary", 0, Exhibit("co_adaptation", "partial_data", "curve", {}, ""))
-    found = with_curves(replace(comparison, exhibits=(fake,))).exhibits
+    found = with_summaries(replace(comparison, exhibits=(fake,))).exhibits
     assert found[0] == fake
     assert len(found) == 2

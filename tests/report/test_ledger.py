@@ -27,7 +27,13 @@ def measured(report, method, name, **context):
 
 
 def entries(findings):
-    return [entry for group in ledger(findings) for block in group.blocks for entry in block]
+    return [
+        entry
+        for group in ledger(findings)
+        for part in group.parts
+        for block in part.blocks
+        for entry in block
+    ]
 
 
 def test_each_cell_is_its_method_s_own(findings):

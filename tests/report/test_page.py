@@ -55,7 +55,7 @@ class Reading(HTMLParser):
     def handle_data(self, text):
         tags = {tag for tag, _ in self.stack}
         results = any("results" in kind.split() for _, kind in self.stack)
-        if results and not tags & {"data", "svg", "code"}:
+        if results and not tags & {"data", "svg", "code", "cite"}:
             self.loose.append(text)
 
 
@@ -84,6 +84,16 @@ def single_page(single):
     return render_page(single)
 
 
+@pytest.fixture(scope="module")
+def paper_folder(paper, tmp_path_factory):
+    return write_page(paper, tmp_path_factory.mktemp("paper")).parent
+
+
+@pytest.fixture(scope="module")
+def paper_page(paper_folder):
+    return (paper_folder / "index.html").read_text(encoding="utf-8")
+
+
 def stored(report):
     rows = json.loads(report)
     return numbers_in(rows["measurements"]) | numbers_in(rows["summary"]) | {0.0}
@@ -95,10 +105,37 @@ def test_every_printed_number_is_in_the_report(folder, page):
     assert set(values) <= stored((folder / "report.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("which", ["page", "single_page"])
+def test_every_number_of_the_paper_s_figures_is_in_the_report_or_in_an_exhibit(paper_folder, paper_page):
+    values = set(Reading(paper_page).values)
+    text = (paper_folder / "report.json").read_text(encoding="utf-8")
+    named = set(re.findall(r"Numbers: <code>(exhibits/[^<]+)</code>", paper_page))
+    assert len(named) == 2
+    files = [json.loads((paper_folder / name).read_text(encoding="utf-8")) for name in named]
+    beside = set().union(*(numbers_in(one["columns"]) for one in files))
+    assert values <= stored(text) | beside | {1.0}
+    assert not values <= stored(text)
+    pictured = set(re.findall(r"exhibits/[^<\s]+?\.json", paper_page))
+    assert pictured <= {f"exhibits/{path.name}" for path in (paper_folder / "exhibits").iterdir()}
+
+
+def test_without_the_new_audits_nothing_of_them_is_on_the_page(page, paper_page):
+    for word in (
+        "Fig. 3",
+        "Table 1",
+        "sureness",
+        "regulariser",
+        "one layer later",
+        "left out of training",
+        "rebuilt sets",
+    ):
+        assert word in paper_page
+        assert word not in page
+
+
+@pytest.mark.parametrize("which", ["page", "single_page", "paper_page"])
 def test_no_number_is_printed_loose(which, request):
     text = " ".join(Reading(request.getfixturevalue(which)).loose)
-    text = re.sub(r"95\s%", "", text).replace("(NC1)", "")
+    text = re.sub(r"95\s%|[Ss]eed \d+", "", text).replace("(NC1)", "")
     assert "Training" in text
     assert not re.findall(r"\S*\d\S*", text)
 
@@ -177,7 +214,9 @@ def test_the_page_stands_alone(page):
     assert "//" not in re.sub(r"http://www\.w3\.org/\S+", "", page)
 
 
-def test_the_markup_is_sound(page):
+@pytest.mark.parametrize("which", ["page", "paper_page"])
+def test_the_markup_is_sound(which, request):
+    page = request.getfixturevalue(which)
     found = Reading(page)
     assert found.stack == []
     assert len(found.ids) == len(set(found.ids))

@@ -4,61 +4,48 @@ It is drawn from the summary over seeds, so the summary itself becomes an exhibi
 seed), made afresh from the measurements whenever a page is built.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.row import SummaryRow
-from clearance.records.store import Report
-from clearance.report.findings import FEW, Findings, datasets
+from clearance.report.findings import FEW, Findings
 from clearance.report.names import PIXELS
+from clearance.report.over_seeds import SUMMARY, stored
 from clearance.vocabulary import Exhibit
 
-SUMMARY = "summary"
 NAME = "partial_data"
 OWN = "own"  # the last layers that the network was trained with
 COLUMNS = ("method", "head", "samples", "error", "low", "high", "seeds")
 
 
-def with_curves(report: Report) -> Report:
-    """`report` with the curve of each dataset recomputed from its measurements.
-
-    >>> with_curves(Report({}, {}, "", "")).exhibits
-    ()
-    """
-    kept = [record for record in report.exhibits if not _is_curve(record)]
-    curves = [curve(Findings(report, dataset)) for dataset in datasets(report)]
-    found = [record for record in curves if record.exhibit.columns["method"]]
-    return replace(report, exhibits=(*kept, *found))
-
-
-def curve(findings: Findings) -> ExhibitRecord:
+def curve(findings: Findings) -> ExhibitRecord | None:
     """The curve of one dataset: a row per method, stand-in and number of images, and one per own error.
 
     `low` and `high` are the 95 % t interval over seeds; with a single seed, one standard deviation over the
     repetitions either side. The caption says which.
 
-    >>> curve(Findings(Report({}, {}, "", ""), "digits")).exhibit.columns["error"]
-    []
+    >>> from clearance.records import Report
+    >>> curve(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
     """
     rows = [_point(row, str(row.context.get("head"))) for row in findings.rows("mean", FEW, "error")]
     rows += [_point(row, OWN) for row in findings.rows("mean", "accuracy", "error", split="test")]
     if not any(row["head"] != OWN for row in rows):
-        rows = []
+        return None
     columns = {name: [row[name] for row in rows] for name in COLUMNS}
     bars = "95 % interval over seeds" if findings.seeds > 1 else "standard deviation over repetitions"
     exhibit = Exhibit(FEW, NAME, "curve", columns, f"Bars: {bars}. Dashed: with its own last layers.")
     return ExhibitRecord(findings.dataset, SUMMARY, None, exhibit)
 
 
-def curve_of(report: Report, dataset: str) -> ExhibitRecord | None:
+def curve_of(findings: Findings) -> ExhibitRecord | None:
     """The stored curve of a dataset, if it has one.
 
-    >>> curve_of(Report({}, {}, "", ""), "digits") is None
+    >>> from clearance.records import Report
+    >>> curve_of(Findings(Report({}, {}, "", ""), "digits")) is None
     True
     """
-    found = (record for record in report.exhibits if _is_curve(record) and record.dataset == dataset)
-    return next(found, None)
+    return stored(findings, FEW, NAME)
 
 
 def _point(row: SummaryRow, head: str) -> dict[str, Any]:
@@ -74,9 +61,3 @@ def _point(row: SummaryRow, head: str) -> dict[str, Any]:
         "high": high,
         "seeds": row.seeds,
     }
-
-
-def _is_curve(record: ExhibitRecord) -> bool:
-    exhibit = record.exhibit
-    ours = (record.method, record.seed) == (SUMMARY, None)
-    return ours and (exhibit.audit, exhibit.name) == (FEW, NAME)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
@@ -12,10 +13,23 @@ from clearance.report import figures, kinds
 from clearance.report.curve import curve_of
 from clearance.report.findings import Findings
 from clearance.report.names import head_name, method_name
+from clearance.report.over_seeds import is_summary
 from clearance.report.svg import as_svg
 
 CURVE_SIZE = (5.9, 3.2)
 SMALL_SIZE = (4.8, 3.3)
+# What has a place of its own on the page.
+DRAWN = frozenset(
+    {
+        ("class_scatter", "features"),
+        ("training", "curve"),
+        ("geodesic", "path_error"),
+        ("geodesic", "segments"),
+        ("low_dimension", "spectrum"),
+        ("low_dimension", "lda"),
+        ("low_dimension", "plane"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +53,41 @@ def other_curves(findings: Findings) -> list[Picture]:
 
 
 def feature_pictures(findings: Findings) -> list[Picture]:
-    """One picture per method, all of the first seed that most methods have."""
-    records = [one for one in findings.exhibits("class_scatter", "features") if one.exhibit.kind == "scatter"]
+    """One picture per method of the features of test images."""
+    return clouds(findings, "class_scatter", "features", "Features")
+
+
+def clouds(findings: Findings, audit: str, name: str, what: str) -> list[Picture]:
+    """One picture per method of a scatter of labelled points, a colour per class."""
+    shown = one_seed(findings, audit, name)
+    classes = _classes(shown.values())
+    return [
+        per_method(findings, record, figures.features(record.exhibit.columns, classes), f"{what} of")
+        for record in shown.values()
+    ]
+
+
+def one_seed(findings: Findings, audit: str, name: str) -> dict[str, ExhibitRecord]:
+    """Each method's scatter of that name, of the first seed that most methods have."""
+    records = [one for one in findings.exhibits(audit, name) if one.exhibit.kind == "scatter"]
     seeds = [record.seed for record in records]
     seed = max(dict.fromkeys(seeds), key=seeds.count, default=None)
     shown = {record.method: record for record in reversed(records) if record.seed == seed}
-    classes = _classes(shown.values())
-    pictures = []
-    for method in findings.methods:
-        if method not in shown:
-            continue
-        drawn = figures.features(shown[method].exhibit.columns, classes)
-        caption = f"{method_name(method)}, seed {seed}"
-        svg = as_svg(drawn, _salt(findings, "features", method), f"Features of {caption}, a colour per class")
-        pictures.append(Picture(svg, caption, (exhibit_file(shown[method]),)))
-    return pictures
+    return {method: shown[method] for method in findings.methods if method in shown}
+
+
+def per_method(findings: Findings, record: ExhibitRecord, drawn: Figure, what: str) -> Picture:
+    """A drawing of one exhibit, with method and seed as its caption."""
+    caption = f"{method_name(record.method)}, seed {record.seed}"
+    shown = record.exhibit
+    svg = as_svg(drawn, _salt(findings, shown.audit, shown.name, record.method), f"{what} {caption}")
+    return Picture(svg, caption, (exhibit_file(record),))
+
+
+def picture(findings: Findings, drawn: Figure, caption: str, records: Sequence[ExhibitRecord]) -> Picture:
+    """A drawing of several exhibits, or of one over all methods."""
+    files = tuple(exhibit_file(record) for record in records)
+    return Picture(as_svg(drawn, _salt(findings, caption, *files[:1]), caption), caption, files)
 
 
 def training_pictures(findings: Findings) -> list[Picture]:
@@ -74,13 +108,12 @@ def training_pictures(findings: Findings) -> list[Picture]:
 
 def further_pictures(findings: Findings) -> list[Picture]:
     """Every other exhibit, drawn by its kind; of several seeds, the first."""
-    known = {("class_scatter", "features"), ("training", "curve"), ("co_adaptation", "partial_data")}
     seen: set[Any] = set()
     pictures = []
     for record in findings.exhibits():
         shown = record.exhibit
         what = (record.method, shown.audit, shown.name, tuple(sorted(shown.context.items())))
-        if (shown.audit, shown.name) in known or what in seen or not shown.columns:
+        if (shown.audit, shown.name) in DRAWN or is_summary(record) or what in seen or not shown.columns:
             continue
         seen.add(what)
         seed = "" if record.seed is None else f", seed {record.seed}"
@@ -91,7 +124,7 @@ def further_pictures(findings: Findings) -> list[Picture]:
 
 
 def _curve(findings: Findings, head: str, size: tuple[float, float]) -> Picture | None:
-    record = curve_of(findings.report, findings.dataset)
+    record = curve_of(findings)
     if record is None:
         return None
     shown = record.exhibit

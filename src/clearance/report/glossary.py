@@ -1,18 +1,10 @@
 """How to read each number, in which direction it is better, and what it does not mean."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One quantity: a title, what it is, how to read it, and what it does not mean."""
-
-    title: str
-    what: str
-    reading: str
-    not_meant: str
-
+from clearance.report.entry import Entry
+from clearance.report.glossary_features import ENTRIES as FEATURES
+from clearance.report.glossary_paper import ENTRIES as PAPER
 
 GLOSSARY: Mapping[tuple[str, str], Entry] = {
     ("accuracy", "error"): Entry(
@@ -92,6 +84,8 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
         "Neither direction is better; it says whether methods were given the same.",
         "Equal steps are not equal work: a step of one method may cost several of another.",
     ),
+    **PAPER,
+    **FEATURES,
 }
 
 

@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from markupsafe import Markup
+
 from clearance.records.row import SummaryRow
 from clearance.report.findings import Findings
 from clearance.report.glossary import title
-from clearance.report.names import PIXELS, head_name
+from clearance.report.names import PIXELS
+from clearance.report.settings import setting
 
 DIRECTIONS = {
     "lower": "lower is better",
@@ -16,9 +19,16 @@ DIRECTIONS = {
 AUDITS = {
     "accuracy": "As trained",
     "co_adaptation": "With rebuilt last layers",
+    "deeper_cut": "With rebuilt last layers, cut one layer later",
+    "geodesic": "How far the last layers move",
     "class_scatter": "How the features lie",
+    "low_dimension": "The main directions of the features",
+    "neural_collapse": "Whether classes are points",
+    "churn": "Whether rebuilt last layers agree",
+    "new_classes": "Classes that the network has never seen",
     "training": "Training",
 }
+LONG = 24  # lines from which on a group is folded, a part for each quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,7 @@ class Entry:
     """One quantity: what it is, where measured, and a cell per method (None where not measured)."""
 
     title: str
-    place: str
+    place: Markup
     samples: int | None
     unit: str
     direction: str
@@ -49,14 +59,22 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Blocks of entries that differ in the number of images alone; folded away under `title` if it has one."""
+
+    title: str
+    blocks: Sequence[Sequence[Entry]]
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
-    """The quantities of one audit, in blocks of those that differ in the number of images alone.
+    """The quantities of one audit, in one part, or where they are many in one for each quantity.
 
     `idle` names the counts that are zero everywhere; they would fill the table and say nothing.
     """
 
     title: str
-    blocks: Sequence[Sequence[Entry]]
+    parts: Sequence[Part]
     idle: Sequence[str]
 
 
@@ -84,15 +102,23 @@ def ledger(findings: Findings) -> list[Group]:
 
 
 def _group(audit: str, entries: Sequence[Entry]) -> Group:
-    blocks: dict[tuple[str, str], list[Entry]] = {}
     by_title: dict[str, list[Entry]] = {}
     for entry in entries:
         by_title.setdefault(entry.title, []).append(entry)
     idle = [name for name, alike in by_title.items() if all(entry.idle for entry in alike)]
-    for name, alike in by_title.items():
-        for entry in alike if name not in idle else ():
-            blocks.setdefault((name, entry.place), []).append(entry)
-    return Group(AUDITS.get(audit, audit.replace("_", " ").capitalize()), list(blocks.values()), idle)
+    shown = {name: _blocks(alike) for name, alike in by_title.items() if name not in idle}
+    if sum(len(by_title[name]) for name in shown) < LONG:
+        parts = [Part("", [block for blocks in shown.values() for block in blocks])] if shown else []
+    else:
+        parts = [Part(name, blocks) for name, blocks in shown.items()]
+    return Group(AUDITS.get(audit, audit.replace("_", " ").capitalize()), parts, idle)
+
+
+def _blocks(entries: Sequence[Entry]) -> list[list[Entry]]:
+    blocks: dict[str, list[Entry]] = {}
+    for entry in entries:
+        blocks.setdefault(entry.place, []).append(entry)
+    return list(blocks.values())
 
 
 def _entry(
@@ -122,14 +148,6 @@ def _entry(
     )
 
 
-def _place(context: Mapping[str, object]) -> str:
+def _place(context: Mapping[str, object]) -> Markup:
     """The settings of a quantity as words; the number of images has its own column."""
-    words = []
-    for key, value in context.items():
-        if key == "split":
-            words.append("test images" if value == "test" else "training images")
-        elif key == "head":
-            words.append(head_name(str(value)))
-        elif key != "samples":
-            words.append(f"{key.replace('_', ' ')} {value}")
-    return ", ".join(words)
+    return Markup(", ").join(setting(key, value) for key, value in context.items() if key != "samples")

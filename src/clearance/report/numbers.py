@@ -48,6 +48,15 @@ def data(value: float | None, unit: str) -> Markup:
     return _element(value, printed(value, unit))
 
 
+def exact(value: float) -> Markup:
+    """A setting that somebody chose, with the digits that it was chosen with.
+
+    >>> exact(1e-3).striptags(), exact(5).striptags()
+    ('0.001', '5')
+    """
+    return _element(value, _minus(f"{value:g}"))
+
+
 def interval(low: float | None, high: float | None, unit: str) -> Markup:
     """Both ends of an interval; nothing where there is none.
 
@@ -57,6 +66,7 @@ def interval(low: float | None, high: float | None, unit: str) -> Markup:
     if low is None or high is None:
         return Markup("")
     bare = printed(low, unit).removesuffix(f"{THIN}%").removesuffix("×").removesuffix(f"{THIN}s")
+    bare = bare.removesuffix(f"{THIN}{unit}")
     return Markup("{} to {}").format(_element(low, bare), data(high, unit))
 
 

@@ -13,13 +13,14 @@ from clearance._files import write_bytes
 from clearance.records.encoding import encode
 from clearance.records.store import Report
 from clearance.report import gallery
-from clearance.report.curve import with_curves
 from clearance.report.findings import Findings, datasets
 from clearance.report.glossary import entries
 from clearance.report.ledger import ledger
 from clearance.report.names import class_noun, described, method_name
 from clearance.report.numbers import data, interval
 from clearance.report.overview import overview, pixels_error, stand_ins
+from clearance.report.sections import sections
+from clearance.report.summaries import with_summaries
 from clearance.report.svg import glyph, marker
 from clearance.report.verdict import verdict
 
@@ -32,7 +33,7 @@ def render_page(report: Report) -> str:
     >>> "<script" in render_page(Report({}, {}, "clearance compare", "2026-01-01T00:00:00+00:00"))
     False
     """
-    report = with_curves(report)
+    report = with_summaries(report)
     worlds = [_world(Findings(report, dataset)) for dataset in datasets(report) or ("no dataset",)]
     return (
         _templates()
@@ -51,10 +52,10 @@ def render_page(report: Report) -> str:
 def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
     """Write ``index.html``, ``report.json`` and ``exhibits/`` into `directory`; return the page's path.
 
-    The summary and the curve over seeds are computed afresh from the measurements first.
+    The summary and every exhibit over seeds are computed afresh from the measurements first.
     """
     folder = Path(directory)
-    with_curves(report).save(folder)
+    with_summaries(report).save(folder)
     write_bytes(folder / FILE, render_page(report).encode())
     return folder / FILE
 
@@ -73,6 +74,7 @@ def _world(findings: Findings) -> dict[str, Any]:
         "features": gallery.feature_pictures(findings),
         "other_curves": gallery.other_curves(findings),
         "training": gallery.training_pictures(findings),
+        "sections": sections(findings),
         "further": gallery.further_pictures(findings),
         "ledger": ledger(findings),
     }

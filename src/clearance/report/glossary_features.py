@@ -1,0 +1,73 @@
+"""How to read the numbers about classes as points, about agreement, and about classes never seen."""
+
+from collections.abc import Mapping
+
+from clearance.report.entry import Entry
+
+_TRAINED = "Measured on the training images it says nothing about unseen ones: read the test value."
+
+ENTRIES: Mapping[tuple[str, str], Entry] = {
+    ("neural_collapse", "nc1"): Entry(
+        "Spread within classes",
+        "How widely each class is spread, in units of how far the class averages lie apart, direction by direction.",
+        "Lower is better; 0 would mean that each class is a single point.",
+        _TRAINED,
+    ),
+    ("neural_collapse", "nc2_equinorm"): Entry(
+        "Class averages unequally far out",
+        "How unequal the distances of the class averages from the middle of all images are, as a share of the mean.",
+        "0 means that all lie equally far out.",
+        "Equally far out is not far apart.",
+    ),
+    ("neural_collapse", "nc2_equiangle"): Entry(
+        "Class averages at unequal angles",
+        "How unequal the angles between class averages are, seen from the middle of all images.",
+        "0 means that every two classes lie at the same angle.",
+        "Two classes always have 0.",
+    ),
+    ("neural_collapse", "nc2_simplex"): Entry(
+        "Distance from the widest angles",
+        "How far the angles between class averages are from the widest that as many classes can all have.",
+        "0 means that the averages are the corners of a regular figure, as far apart as possible.",
+        "Two classes always have 0. Errors can be few long before it is small.",
+    ),
+    ("neural_collapse", "nc3"): Entry(
+        "Last layer away from the class averages",
+        "How far the weights of a single last layer are from the class averages, both brought to the same size.",
+        "0 means that the layer compares an image with the averages; 2 is the farthest there is.",
+        "It depends on how long and how the layer was trained. Where a network has several last layers, fresh single "
+        "ones are compared in their place.",
+    ),
+    ("neural_collapse", "nc4"): Entry(
+        "Nearest average says otherwise",
+        "The share of images to which the network gives another class than that of the nearest class average.",
+        "0 % means that the network does no more than to look for the nearest average.",
+        "It is no error: both answers may be right or wrong.",
+    ),
+    ("neural_collapse", "effective_rank"): Entry(
+        "Directions filled by all images",
+        "Along how many directions the images differ, each counted by its share of the spread.",
+        "Where every class is a point it is one less than the number of classes.",
+        "Less than that is no better: classes then share directions.",
+    ),
+    ("churn", "disagreement"): Entry(
+        "Disagreement of rebuilt last layers",
+        "Last layers are rebuilt several times, with other first weights or from other images. For each pair, the "
+        "share of test images to which they give different answers; then averaged.",
+        "Lower is better: it does not matter which of them one gets.",
+        "Layers that are always wrong in the same way agree. Read it beside the errors.",
+    ),
+    ("churn", "worst_class_disagreement"): Entry(
+        "Disagreement on the worst class",
+        "The same for the one class of test images on which it is largest.",
+        "Lower is better.",
+        "The largest of several numbers is large partly by luck, the more so the fewer images a class has.",
+    ),
+    ("new_classes", "error"): Entry(
+        "Error on classes never seen",
+        "Some classes were left out of training. The last layers are rebuilt for these alone, from a few images of "
+        "each, and tested on other images of them.",
+        "Lower is better; “nearest image, pixel by pixel” is what has to be beaten.",
+        "Classes that resemble those of training are easy. One choice of classes is one choice: compare several.",
+    ),
+}

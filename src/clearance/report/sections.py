@@ -1,0 +1,29 @@
+"""The parts of a page that tell of one audit each, in the order of the paper; each only where it was measured."""
+
+from clearance.report.churn_section import churn_section
+from clearance.report.collapse_section import collapse_section
+from clearance.report.cut_section import cut_section
+from clearance.report.directions_section import directions_section
+from clearance.report.findings import Findings
+from clearance.report.geodesic_section import geodesic_section
+from clearance.report.new_classes_section import new_classes_section
+from clearance.report.section import Section
+
+MAKERS = (
+    geodesic_section,
+    directions_section,
+    cut_section,
+    collapse_section,
+    churn_section,
+    new_classes_section,
+)
+
+
+def sections(findings: Findings) -> list[Section]:
+    """Every part that the records have something for.
+
+    >>> from clearance.records import Report
+    >>> sections(Findings(Report({}, {}, "", ""), "digits"))
+    []
+    """
+    return [section for make in MAKERS if (section := make(findings)) is not None]

@@ -1,0 +1,44 @@
+"""Everything that a page draws or prints over seeds and that is no row of the summary: made afresh each time.
+
+Such an exhibit has the method ``"summary"`` and no seed. A stored one is never read back: a record that
+changes must change the page.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import Report
+from clearance.report import curve, cuts, directions, distances
+from clearance.report.findings import FEW, Findings, datasets
+from clearance.report.over_seeds import is_summary
+
+MAKERS: dict[tuple[str, str], Callable[[Findings], ExhibitRecord | None]] = {
+    (FEW, curve.NAME): curve.curve,
+    (distances.AUDIT, distances.DISTANCES): distances.distances,
+    (distances.AUDIT, distances.PATH): distances.mean_path,
+    (distances.AUDIT, distances.SEGMENTS): distances.mean_segments,
+    (directions.AUDIT, directions.TABLE): directions.table,
+    (directions.AUDIT, directions.SENSITIVITY): directions.sensitivity,
+    (cuts.AUDIT, cuts.NAME): cuts.cuts,
+}
+
+
+def with_summaries(report: Report) -> Report:
+    """`report` with the exhibits over seeds of each dataset recomputed from its records.
+
+    >>> with_summaries(Report({}, {}, "", "")).exhibits
+    ()
+    """
+    kept = [record for record in report.exhibits if not _is_ours(record)]
+    made = [
+        record
+        for findings in [Findings(report, dataset) for dataset in datasets(report)]
+        for make in MAKERS.values()
+        if (record := make(findings)) is not None
+    ]
+    return replace(report, exhibits=(*kept, *made))
+
+
+def _is_ours(record: ExhibitRecord) -> bool:
+    return is_summary(record) and (record.exhibit.audit, record.exhibit.name) in MAKERS
