@@ -218,7 +218,7 @@ class TestAudit:
         assert "<iframe" in card._repr_html_()
         assert "mine" in repr(card)
 
-    def test_all_audits_are_the_default(self, model, data):
+    def test_the_default_audits_are_those_of_a_comparison(self, model, data):
         card = cl.audit(model, train=data.train, test=data.test)
         assert {m.audit for m in card.measurements} == {"accuracy", "co_adaptation", "class_scatter"}
 

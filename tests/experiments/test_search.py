@@ -160,7 +160,7 @@ def test_the_best_of_short_trials_are_repeated_in_full_length(searched):
     short, full = grid.calls
     assert {plan.recipe.epochs for plan in short} == {7}
     assert {plan.recipe.epochs for plan in full} == {60}
-    again = {trial.method: [] for trial in trials}
+    again: dict = {trial.method: [] for trial in trials}
     for trial in trials[len(short) // 2 :]:
         again[trial.method].append((trial.lr, trial.per_class))
     assert again["foca"][0] == (0.2, 1)

@@ -10,6 +10,7 @@ from clearance.cli.audit import AuditCommand
 from clearance.cli.compare import CompareCommand
 from clearance.cli.list import ListCommand
 from clearance.cli.report import ReportCommand
+from clearance.cli.reproduce import ReproduceCommand
 from clearance.cli.search import SearchCommand
 from clearance.cli.train import TrainCommand
 
@@ -18,6 +19,7 @@ COMMANDS: dict[str, Any] = {
     "train": TrainCommand,
     "audit": AuditCommand,
     "report": ReportCommand,
+    "reproduce": ReproduceCommand,
     "search": SearchCommand,
     "list": ListCommand,
 }

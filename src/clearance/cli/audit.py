@@ -14,7 +14,7 @@ class AuditCommand:
     Args:
         run_dir: The directory of a run that `clearance train` or `clearance compare` left.
         root: The folder that holds the dataset's files, if it has moved.
-        audits: Names separated by commas (default: those of the run).
+        audits: Names separated by commas, or all (default: those of the run).
         seed: Decides partial sets and first weights of fresh heads (default: the seed of the run).
         out: Where the page and its records are written.
     """
@@ -32,12 +32,13 @@ class AuditCommand:
         from clearance.cli._options import split_names
         from clearance.cli._tables import print_table
         from clearance.experiments.audit import audited
+        from clearance.experiments.catalogue import named_audits
         from clearance.experiments.run import chosen_audits
         from clearance.experiments.saved import load_run
 
         console = Console()
         run = load_run(self.run_dir)
-        names = split_names(self.audits) or run.recipe.audits
+        names = named_audits(split_names(self.audits)) or run.recipe.audits
         audits = chosen_audits(names, run.recipe.audit_settings)
         seed = run.seed if self.seed is None else self.seed
         with console.status("auditing"):

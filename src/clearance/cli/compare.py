@@ -32,7 +32,7 @@ class CompareCommand:
         seeds: How many seeds.
         model: A name from `clearance list`.
         epochs: Passes over the training images.
-        audits: Names separated by commas (default: all).
+        audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter).
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
         out: Where the report and its runs are kept.
@@ -83,6 +83,7 @@ class CompareCommand:
 
     def _recipe(self) -> "Recipe":
         from clearance.cli._options import chosen_recipe, default_methods, split_names
+        from clearance.experiments.catalogue import named_audits
 
         return chosen_recipe(
             self.recipe,
@@ -93,7 +94,7 @@ class CompareCommand:
             seeds=self.seeds,
             model=self.model,
             epochs=self.epochs,
-            audits=split_names(self.audits) or None,
+            audits=named_audits(split_names(self.audits)) or None,
         )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ListCommand:
-    """Name the datasets, models, methods, objectives and audits, with one line each."""
+    """Name the datasets, models, methods, objectives, audits, papers and their studies, with one line each."""
 
     def run(self) -> None:
         """Print the catalogue."""
@@ -21,6 +21,11 @@ class ListCommand:
             "methods": catalogue.METHODS,
             "objectives": {name: entry.summary for name, entry in catalogue.OBJECTIVES.items()},
             "audits": {name: entry.summary for name, entry in catalogue.AUDITS.items()},
+            "papers": {name: entry.summary for name, entry in catalogue.PAPERS.items()},
+            **{
+                f"studies of {paper}": {name: entry.summary for name, entry in studies.items()}
+                for paper, studies in catalogue.STUDIES.items()
+            },
         }
         for room, entries in rooms.items():
             table = Table(title=room, title_justify="left", title_style="bold", show_header=False, box=None)

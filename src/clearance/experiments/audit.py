@@ -6,8 +6,9 @@ from typing import Any
 from clearance.audits import Audit
 from clearance.data import as_image_set
 from clearance.experiments.build import RunData
-from clearance.experiments.catalogue import AUDITS
+from clearance.experiments.catalogue import named_audits
 from clearance.experiments.compare import report_with
+from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, audit_model, chosen_audits
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record
@@ -30,7 +31,7 @@ def audit(
         model: A Classifier; make one of any ``nn.Module`` with :func:`clearance.wrap`.
         train: The images that it was trained on: an ImageSet, a map-style Dataset, or (images, labels).
         test: Held-out images with the same classes.
-        audits: Names of audits; all by default.
+        audits: Names of audits; by default accuracy, co_adaptation and class_scatter. ``["all"]`` is every one.
         seed: Decides partial sets and first weights of fresh heads.
         name: What the card calls the model.
 
@@ -52,8 +53,8 @@ def audit(
             "clearance.wrap(module, example=images)."
         )
     data = RunData(as_image_set(train), as_image_set(test))
-    names = tuple(AUDITS) if audits is None else tuple(audits)
-    return audited(model, data, chosen_audits(names), seed, name, "clearance.audit(...)")
+    names = Recipe().audits if audits is None else audits
+    return audited(model, data, chosen_audits(named_audits(names)), seed, name, "clearance.audit(...)")
 
 
 def audited(

@@ -12,11 +12,12 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 
 from clearance._rng import derived_seed
 from clearance.audits import check_comparable
-from clearance.data import Augmentation, ImageSet
+from clearance.data import Augmentation, ImageSet, split_classes
 from clearance.experiments.catalogue import MODELS, OBJECTIVES, resolve
 from clearance.experiments.datasets import SPLIT_SEED, load_dataset
 from clearance.experiments.recipe import Method, Recipe
-from clearance.heads import MLP, GradientHeads, HeadTraining
+from clearance.heads import MLP, EarlyStoppedHeads, GradientHeads, HeadTraining, PairHeads, RidgeHeads
+from clearance.heads.weak import WeakHeads
 from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.regimes import FOCA, EndToEnd, Regime
@@ -34,6 +35,7 @@ class RunData:
 
     train: ImageSet
     test: ImageSet
+    new_classes: tuple[ImageSet, ImageSet] | None = None  # of classes kept from training: likewise
 
     def __post_init__(self) -> None:
         check_comparable(self.train, self.test)
@@ -49,6 +51,10 @@ def build_data(recipe: Recipe) -> RunData:
         train, test = train.split(recipe.held_out, SPLIT_SEED)
     else:
         test = load_dataset(recipe.dataset, "test", recipe.root, recipe.size)
+    new = None
+    if recipe.left_out:
+        (train, new_train), (test, new_test) = (split_classes(s, recipe.left_out) for s in (train, test))
+        new = (new_train, new_test)
     if recipe.train_fraction < 1:
         train = train.fraction(recipe.train_fraction, DATA_SEED)
     if recipe.label_noise > 0:
@@ -56,7 +62,7 @@ def build_data(recipe: Recipe) -> RunData:
     augmentation = Augmentation(recipe.augment_flip, recipe.augment_pad, recipe.augment_cutout)
     if augmentation != Augmentation():
         train = train.augmented(augmentation)
-    return RunData(train, test)
+    return RunData(train, test, new)
 
 
 def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Classifier:
@@ -99,16 +105,30 @@ def build_regime(method: Method, objective: Objective | None = None) -> Regime:
     )
     if method.regime == "end_to_end":
         return EndToEnd(loss, method.head_noise)
-    heads = HeadTraining(method.head_steps, method.head_lr, 0.9, weight_decay=method.head_decay)
     final = HeadTraining(method.final_head_steps, method.final_head_lr, 0.9, batch_size=128)
     return FOCA(
         loss,
-        GradientHeads(heads, loss=loss.sample_loss),
+        build_weak_heads(method, loss),
         per_class=method.per_class,
         heads=method.heads,
         reuse=method.reuse,
+        mode=method.mode,
+        batch_norm=method.heads_batch_norm,
+        recalibrate=method.recalibrate,
+        pool=method.pool,
         final_head=final,
     )
+
+
+def build_weak_heads(method: Method, loss: Objective) -> WeakHeads:
+    """How FOCA draws its heads; those trained by gradient get the loss that moves the extractor (Eq. 2, 4)."""
+    training = HeadTraining(method.head_steps, method.head_lr, 0.9, weight_decay=method.head_decay)
+    if method.weak_heads == "ridge":
+        return RidgeHeads(method.penalty)
+    if method.weak_heads == "pair":
+        return PairHeads(method.penalty)
+    kind = EarlyStoppedHeads if method.weak_heads == "early_stopped" else GradientHeads
+    return kind(training, loss=loss.sample_loss)
 
 
 def build_optimizer(method: Method) -> Callable[..., Optimizer]:

@@ -4,6 +4,7 @@ Nothing is imported until it is used, so that ``clearance list`` and ``--help`` 
 """
 
 import importlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,16 @@ class Entry:
 
     place: str
     summary: str
+
+
+@dataclass(frozen=True)
+class Study(Entry):
+    """A study of a paper: a function ``run(out, *, seeds, jobs, listener)`` that returns the ledger's path.
+
+    With `rooted`, it also takes ``root``, the folder that holds a dataset's files.
+    """
+
+    rooted: bool = False
 
 
 DATASETS = {
@@ -48,6 +59,14 @@ MODELS = {
         "clearance.models.extractors.small_cnn:small_cnn",
         "three convolutions for square images of any size from 8; its flattened maps are the features",
     ),
+    "convnet32": Entry(
+        "clearance.models.extractors.convnet32:convnet32",
+        "six convolutions for 32x32 images, as three stages; 4,096 features",
+    ),
+    "vgg16": Entry(
+        "clearance.models.extractors.vgg16:vgg16",
+        "the 13 convolutions of VGG-16 for 32x32 images; 512 features",
+    ),
 }
 
 OBJECTIVES = {
@@ -71,13 +90,71 @@ AUDITS = {
         "clearance.audits.co_adaptation:CoAdaptation",
         "How much do the features depend on the head they grew up with?",
     ),
+    "deeper_cut": Entry(
+        "clearance.audits.deeper_cut:DeeperCut",
+        "How much does co-adaptation change where the network is cut one layer later?",
+    ),
+    "geodesic": Entry(
+        "clearance.audits.geodesic:Geodesic",
+        "How far does a head move when it is trained on few images in place of all?",
+    ),
     "class_scatter": Entry(
         "clearance.audits.class_scatter:ClassScatterAudit", "How point-like are the classes in feature space?"
     ),
+    "low_dimension": Entry(
+        "clearance.audits.low_dimension:LowDimension", "In how few dimensions do the classes lie?"
+    ),
+    "neural_collapse": Entry(
+        "clearance.audits.neural_collapse:NeuralCollapse",
+        "How far have features and head collapsed to a simplex?",
+    ),
+    "churn": Entry(
+        "clearance.audits.churn:Churn",
+        "How much do independently trained heads disagree on the same features?",
+    ),
+    "new_classes": Entry(
+        "clearance.audits.new_classes:NewClasses",
+        "Do the features help with classes that the network has never seen?",
+    ),
+}
+
+PAPERS = {
+    "sato-2019": Entry(
+        "clearance.experiments.reproductions.sato_2019",
+        "Breaking Inter-Layer Co-Adaptation by Classifier Anonymization (FOCA), ICML 2019",
+    ),
+}
+
+STUDIES = {
+    "sato-2019": {
+        "weakness": Study(
+            "clearance.experiments.reproductions.sato_2019.weakness:run",
+            "how weak FOCA's heads must be: images, steps, decay, max-norm and reuse, on digits",
+        ),
+        "new-classes": Study(
+            "clearance.experiments.reproductions.sato_2019.new_classes:run",
+            "whether FOCA's features help with digits that were left out of training",
+        ),
+        "fine-tuning": Study(
+            "clearance.experiments.reproductions.sato_2019.fine_tuning:run",
+            "what a few epochs of FOCA do to a network that was trained plainly; takes --root",
+            rooted=True,
+        ),
+    },
 }
 
 
-def resolve(kind: str, name: str, entries: dict[str, Entry]) -> Any:
+def named_audits(names: Iterable[str]) -> tuple[str, ...]:
+    """The names as they are; ``"all"`` alone is every audit.
+
+    >>> len(named_audits(["all"])) == len(AUDITS)
+    True
+    """
+    given = tuple(names)
+    return tuple(AUDITS) if given == ("all",) else given
+
+
+def resolve(kind: str, name: str, entries: Mapping[str, Entry]) -> Any:
     """The object that a name stands for.
 
     Raises:

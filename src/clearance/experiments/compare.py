@@ -50,7 +50,7 @@ def compare(
         batch_size: Images a step; default likewise.
         model: Name of an extractor in the catalogue, or a function that builds a fresh Classifier (the
             methods' settings of head and norm then do not apply).
-        audits: Names of audits; all by default.
+        audits: Names of audits; those of the recipe by default.
         directory: Where runs are kept, so that an interrupted comparison goes on; None keeps nothing.
         on_run: Told the method and seed of each run before it starts.
 

@@ -38,12 +38,19 @@ class Method:
         head_noise: Standard deviation of noise on the head's parameters (end_to_end).
         clip_norm: Bound on the norm of the gradient, or None.
         max_norm: Bound on the norm of every unit's incoming weights, or None.
+        weak_heads: How weak heads are drawn (foca): ``"gradient"`` (Algorithm 1), ``"early_stopped"``, or in
+            closed form ``"ridge"`` and, for two classes, ``"pair"`` (both need ``hidden: []``).
         per_class: Images of every class that a weak head is trained on (foca).
         heads: Weak heads drawn at once (foca).
         reuse: Steps that use the same weak heads (foca).
+        mode: ``"average"`` over the heads in each step, or one in turn, ``"cycle"`` (foca).
+        pool: Recent images on whose features weak heads are trained in place of fresh ones, 0 for none (foca).
+        heads_batch_norm: What batch normalisation does with the weak heads' batches (foca).
+        recalibrate: Whether running statistics are recomputed before the final head (foca).
         head_steps: Steps of a weak head (foca).
         head_lr: Step size of a weak head (foca).
         head_decay: Weight decay of a weak head (foca).
+        penalty: Of weak heads in closed form, above 0 (foca).
         final_head_steps: Steps, in batches of 128, of the head that the model keeps (foca).
         final_head_lr: Step size of the same (foca).
     """
@@ -59,18 +66,29 @@ class Method:
     head_noise: float = 0.0
     clip_norm: float | None = None
     max_norm: float | None = None
+    weak_heads: Literal["gradient", "early_stopped", "ridge", "pair"] = "gradient"
     per_class: int = 10
     heads: int = 1
     reuse: int = 1
+    mode: Literal["average", "cycle"] = "average"
+    pool: int = 0
+    heads_batch_norm: Literal["batch", "running", "update"] = "batch"
+    recalibrate: bool = False
     head_steps: int = 32
     head_lr: float = 0.1
     head_decay: float = 1e-2
+    penalty: float = 1e-2
     final_head_steps: int = 2000
     final_head_lr: float = 0.03
 
     def __post_init__(self) -> None:
         check_choice("regime", self.regime, ("end_to_end", "foca"))
         check_choice("norm", self.norm, ("none", "batch"))
+        check_choice("weak_heads", self.weak_heads, ("gradient", "early_stopped", "ridge", "pair"))
+        check_choice("mode", self.mode, ("average", "cycle"))
+        check_choice("heads_batch_norm", self.heads_batch_norm, ("batch", "running", "update"))
+        check_count("pool", self.pool, minimum=0)
+        check_positive("penalty", self.penalty)
         check_positive("lr", self.lr)
         check_positive("head_lr", self.head_lr)
         check_positive("final_head_lr", self.final_head_lr)
@@ -97,6 +115,7 @@ class Recipe:
         epochs: Passes over the training set, at least 1.
         batch_size: Images a step, at least 1.
         schedule: ``"cosine"`` lets the step size fall to 0 over the run; ``"constant"`` leaves it.
+        left_out: Numbers of classes that are kept from training; the audit `new_classes` looks at them.
         label_noise: Share of training labels replaced by another class, in [0, 1).
         train_fraction: Share of the training set that is used, in (0, 1].
         held_out: 0: audit on the test set. Above 0: this share of the training set is split off (its seed is
@@ -104,6 +123,8 @@ class Recipe:
         augment_flip: Random horizontal flips while training.
         augment_pad: Pixels of zero padding before a random crop.
         augment_cutout: Side in pixels of a square set to 0 at a random place.
+        autocast: Whether the extractor is trained in bfloat16; weak heads and audits stay in float32.
+        compile_extractor: Whether torch.compile is used on the extractor while training.
         seeds: How many seeds; they are 0, 1, 2 ...
         audits: Names of audits in the catalogue.
         audit_settings: Settings of an audit that differ from its defaults, by audit and setting.
@@ -117,12 +138,15 @@ class Recipe:
     epochs: int = 60
     batch_size: int = 64
     schedule: Literal["cosine", "constant"] = "cosine"
+    left_out: tuple[int, ...] = ()
     label_noise: float = 0.0
     train_fraction: float = 1.0
     held_out: float = 0.0
     augment_flip: bool = False
     augment_pad: int = 0
     augment_cutout: int = 0
+    autocast: bool = False
+    compile_extractor: bool = False
     seeds: int = 3
     audits: tuple[str, ...] = ("accuracy", "co_adaptation", "class_scatter")
     audit_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -17,13 +17,14 @@ from clearance.audits import Audit, Findings, Subject
 from clearance.experiments.build import RunData, build_model, build_optimizer, build_regime, build_schedule
 from clearance.experiments.catalogue import AUDITS, resolve
 from clearance.experiments.recipe import Method, Recipe, identifier, to_tree
+from clearance.experiments.training_findings import peak_memory, training_findings
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.regimes import FitResult, Regime, fit
 from clearance.regimes.describe import describe
 from clearance.regimes.fit import Progress
 from clearance.runs import write_json
-from clearance.vocabulary import Exhibit, Measurement, Outcome
+from clearance.vocabulary import Outcome
 
 FINDINGS = "findings.json"
 MODEL = "model.json"
@@ -86,6 +87,7 @@ def run_method(
     directory: Path | None = None,
     on_step: Callable[[Progress], object] | None = None,
     on_audit: Callable[[str], object] | None = None,
+    own_process: bool = False,
 ) -> RunFindings:
     """Train and audit; what is finished in `directory` already is read back, not done again.
 
@@ -95,6 +97,7 @@ def run_method(
         directory: Where runs are kept, each in a folder of its own; None keeps nothing.
         on_step: Told of the progress of training.
         on_audit: Told the name of each audit before it starts.
+        own_process: Whether this process does nothing else, so that its memory is that of the run.
     """
     audits = chosen_audits(
         plan.recipe.audits, plan.recipe.audit_settings
@@ -116,13 +119,15 @@ def run_method(
         clip_norm=plan.settings.clip_norm,
         max_norm=plan.settings.max_norm,
         seed=plan.seed,
+        autocast=torch.bfloat16 if plan.recipe.autocast else None,
+        compile_extractor=plan.recipe.compile_extractor,
         run_dir=folder,
         on_step=on_step,
     )
     if directory is not None and (kept := kept_findings(plan, data, directory)) is not None:
         return kept  # fit found that the caller's model and regime are those of the finished run
     findings = audit_model(model, data, audits, plan.seed, on_audit)
-    training = _training(result)
+    training = training_findings(result, peak_memory() if own_process else None)
     found = _as_records(plan, data, result, [training, *findings])
     if folder is not None:
         if plan.model is None:
@@ -173,33 +178,13 @@ def audit_model(
     on_audit: Callable[[str], object] | None = None,
 ) -> list[Findings]:
     """Every audit on one classifier; features are extracted once."""
-    subject = Subject(model, data.train, data.test, seed)
+    subject = Subject(model, data.train, data.test, seed, data.new_classes)
     found = []
     for audit in audits:
         if on_audit is not None:
             on_audit(audit.name)
         found.append(audit.examine(subject))
     return found
-
-
-def _training(result: FitResult) -> Findings:
-    steps = result.status.step
-    measurements: tuple[Measurement, ...] = (
-        Measurement("training", "seconds", result.seconds, "seconds", max(steps, 1), better="lower"),
-        Measurement("training", "steps", steps, "count", 1),
-    )
-    if result.counts.get("drawn_heads"):
-        drawn, bad = result.counts["drawn_heads"], result.counts["diverged_heads"]
-        measurements += (Measurement("training", "diverged_heads", bad, "count", drawn, better="lower"),)
-    if not result.history:
-        return Findings(measurements)
-    terms = [k for k in result.history[0] if k not in ("epoch", "step", "lr", "validation_error")]
-    columns = {
-        "step": [row["step"] for row in result.history],
-        "loss": [sum(row[term] for term in terms) for row in result.history],
-    }
-    caption = "Training loss, averaged over each pass through the training images."
-    return Findings(measurements, (Exhibit("training", "curve", "curve", columns, caption),))
 
 
 def _as_records(plan: RunPlan, data: RunData, result: FitResult, findings: Sequence[Findings]) -> RunFindings:

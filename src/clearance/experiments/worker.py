@@ -64,6 +64,7 @@ def main() -> None:
         Path(job["directory"]),
         on_step=reporter.step,
         on_audit=lambda name: reporter.event(event="audit", name=name),
+        own_process=True,
     )
     reporter.event(event="done")
 

@@ -1,0 +1,88 @@
+"""Papers by name: their claims, their recipes and their studies of their own, read without torch."""
+
+import dataclasses
+import importlib
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+import yaml
+
+from clearance._checks import check_choice
+from clearance.experiments.catalogue import PAPERS, STUDIES, Study
+from clearance.experiments.recipe import Recipe, from_tree
+from clearance.records.claims import PaperClaims, parse_claims
+
+DEFAULT_DATASET = "digits"  # embedded, so that a reproduction needs no files
+
+
+def paper_claims(paper: str) -> PaperClaims:
+    """Every claim of a paper.
+
+    Args:
+        paper: Its name in the catalogue.
+
+    Raises:
+        ValueError: If there is no such paper.
+
+    >>> [claim.id for claim in paper_claims("sato-2019").claims][:3]
+    ['T1', 'T2', 'A1']
+    """
+    return parse_claims(_folder(paper).joinpath("claims.toml").read_text("utf-8"), f"{paper}/claims.toml")
+
+
+def paper_datasets(paper: str) -> tuple[str, ...]:
+    """Datasets for which a paper has a recipe.
+
+    >>> paper_datasets("sato-2019")
+    ('cifar10', 'cifar100', 'digits', 'mnist')
+    """
+    files = (file.name for file in _folder(paper).iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
+
+
+def paper_recipe(paper: str, dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
+    """The recipe with which a paper's claims are tried on a dataset.
+
+    Args:
+        paper: Its name in the catalogue.
+        dataset: One of :func:`paper_datasets`.
+        root: The folder that holds the dataset's files.
+        seeds: How many seeds; those of the recipe by default. A verdict needs five.
+
+    Raises:
+        ValueError: If there is no such paper, or no recipe for the dataset.
+
+    >>> paper_recipe("sato-2019", "digits").seeds
+    5
+    """
+    folder = _folder(paper)
+    check_choice("dataset", dataset, paper_datasets(paper))
+    text = folder.joinpath(f"{dataset}.yaml").read_text("utf-8")
+    recipe = from_tree(yaml.safe_load(text), f"{paper}/{dataset}.yaml")
+    return dataclasses.replace(recipe, root=root, seeds=recipe.seeds if seeds is None else seeds)
+
+
+def paper_study(paper: str, name: str, dataset: str | None = None, root: str | None = None) -> Study:
+    """A study of a paper by name.
+
+    Raises:
+        ValueError: If there is none, or it is given a dataset or a root that it does not take.
+
+    >>> paper_study("sato-2019", "weakness").rooted
+    False
+    """
+    check_choice("paper", paper, PAPERS)
+    studies = STUDIES.get(paper, {})
+    check_choice("only", name, studies)
+    study = studies[name]
+    if dataset is not None or (root is not None and not study.rooted):
+        raise ValueError(
+            f"study {name!r} has a dataset of its own; got dataset {dataset!r} and root {root!r}. "
+            f"Drop --dataset{'' if study.rooted else ' and --root'}."
+        )
+    return study
+
+
+def _folder(paper: str) -> Traversable:
+    check_choice("paper", paper, PAPERS)
+    return resources.files(importlib.import_module(PAPERS[paper].place))

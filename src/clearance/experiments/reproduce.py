@@ -1,0 +1,125 @@
+"""Try the claims of a paper: run its recipe, judge every claim, and write the ledger."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clearance.experiments.build import RunData, build_data
+from clearance.experiments.catalogue import STUDIES, resolve
+from clearance.experiments.compare import report_of
+from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.papers import DEFAULT_DATASET, paper_claims, paper_recipe, paper_study
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
+from clearance.experiments.run import RunPlan, chosen_audits
+from clearance.records.claims import PaperClaims
+from clearance.records.judgement import Judgement, judge, not_run
+from clearance.report import Card
+
+NO_DATA = "no data"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What a reproduction left behind.
+
+    Args:
+        ledger: The path of ``ledger.md``; ``ledger.json`` lies beside it.
+        judgements: One for each claim; none for a study of its own.
+        card: The comparison; None where nothing was run.
+    """
+
+    ledger: Path
+    judgements: tuple[Judgement, ...] = ()
+    card: Card | None = None
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the dataset was there."""
+        return not any(judgement.reason == NO_DATA for judgement in self.judgements)
+
+
+def silent(plan: RunPlan, event: Mapping[str, Any]) -> None:
+    """A listener that hears nothing."""
+
+
+def reproduce(
+    paper: str,
+    dataset: str | None = None,
+    *,
+    root: str | None = None,
+    seeds: int | None = None,
+    jobs: int = 1,
+    out: Path = Path("clearance-reproduction"),
+    only: str | None = None,
+    listener: Listener = silent,
+) -> Reproduction:
+    """Run a paper's recipe on a dataset, judge its claims, and write the ledger beside the report.
+
+    Args:
+        paper: A name of the catalogue, for example ``"sato-2019"``.
+        dataset: One that the paper has a recipe for; digits by default.
+        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        seeds: How many seeds; those of the recipe by default. A verdict needs five.
+        jobs: Processes at a time.
+        out: Where the ledger, the report and the runs are kept; called again, finished runs are read back.
+        only: A study of the paper to run instead, by name; it has a dataset of its own and takes no other
+            (some take a root).
+        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+
+    Raises:
+        ValueError: If a name is unknown, or the data are damaged.
+
+    Without the dataset's files nothing is trained: the ledger says "not run: no data" with the command to run.
+    """
+    if only is not None:
+        paper_study(paper, only, dataset, root)
+        run = resolve("only", only, STUDIES[paper])
+        rooted = {} if root is None else {"root": root}
+        return Reproduction(run(out, seeds=seeds, jobs=jobs, listener=listener, **rooted))
+    recipe = paper_recipe(paper, dataset or DEFAULT_DATASET, root, seeds)
+    command = reproduce_command(paper, recipe.dataset, seeds)
+    return reproduce_recipe(paper_claims(paper), recipe, command, jobs, out, listener)
+
+
+def reproduce_recipe(
+    claims: PaperClaims,
+    recipe: Recipe,
+    command: str,
+    jobs: int,
+    out: Path,
+    listener: Listener = silent,
+) -> Reproduction:
+    """The same for claims and a recipe of the caller's own; `command` is what the ledger says made it."""
+    chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong name, before any training
+    data = data_if_there(recipe)
+    if data is None:
+        return _without_data(claims, recipe, command, out)
+    findings = run_grid(plans_of(recipe), data, out / "runs", jobs, listener)
+    card = Card(report_of(recipe, findings, command))
+    card.save_folder(out)
+    judgements = judge(claims, card.records, data.train.name)
+    ledger = Ledger(claims, data.train.name, judgements, card.report)
+    return Reproduction(ledger.save(out), judgements, card)
+
+
+def data_if_there(recipe: Recipe) -> RunData | None:
+    """The images of a recipe; None where there is no root, or no file in it."""
+    if recipe.root is None and recipe.dataset != "digits" and ":" not in recipe.dataset:
+        return None
+    try:
+        return build_data(recipe)
+    except FileNotFoundError:
+        return None
+
+
+def _without_data(claims: PaperClaims, recipe: Recipe, command: str, out: Path) -> Reproduction:
+    absent, known = not_run(claims, NO_DATA), judge(claims, [], recipe.dataset)
+    # what is about another dataset says so: these files would not help it
+    judgements = tuple(
+        no_data if recipe.dataset in (*row.claim.datasets, *row.claim.also) else row
+        for no_data, row in zip(absent, known, strict=True)
+    )
+    ledger = Ledger(claims, recipe.dataset, judgements, report_of(recipe, [], command))
+    return Reproduction(ledger.save(out), judgements)

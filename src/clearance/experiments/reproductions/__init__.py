@@ -1,0 +1,1 @@
+"""Papers, each in a folder: its claims as data, its recipes, and its studies."""

@@ -1,0 +1,179 @@
+"""How weak FOCA's heads must be: their images, steps and decay, the extractor's max-norm, and reuse, on digits.
+
+The paper trains each weak head on few images for few steps and does not say what happens otherwise. Here FOCA
+alone is trained under many settings, one short run a seed; no choice is made and no claim is judged.
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clearance._files import write_bytes
+from clearance.experiments.build import build_data
+from clearance.experiments.compare import report_of
+from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.papers import paper_recipe
+from clearance.experiments.recipe import Method, Recipe
+from clearance.records import Record, Report
+from clearance.records.encoding import encode
+from clearance.records.summary import SeedSummary, summarise
+from clearance.report.numbers import THIN, printed
+from clearance.vocabulary import Outcome
+
+PER_CLASS = (1, 3, 10, 30, 100)
+HEAD_STEPS = (8, 32, 128)
+CHANGES: dict[str, dict[str, Any]] = {
+    "decay 0": {"head_decay": 0.0},
+    "max-norm 4": {"max_norm": 4.0},
+    "reuse 8": {"reuse": 8},
+}
+EPOCHS = 10  # a sixth of the recipe's: 63 runs in a quarter of an hour on two cores
+SEEDS = 3
+COMMAND = "clearance reproduce sato-2019 --only weakness"
+HEADER = ("setting", "runs", "collapsed", "other failures", "one-image error", "own error", "training time")
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What became of FOCA under one setting, over its seeds.
+
+    Args:
+        name: The setting.
+        runs: How many runs there were.
+        collapsed: How many ended with all features equal or at chance.
+        failed: How many ended otherwise before their time.
+        one_image_error: Of heads retrained on one image of each class; None where nothing was measured.
+        own_error: Of the model's own head.
+        seconds: Of training.
+    """
+
+    name: str
+    runs: int
+    collapsed: int
+    failed: int
+    one_image_error: SeedSummary | None
+    own_error: SeedSummary | None
+    seconds: SeedSummary | None
+
+
+def weakness_recipe(seeds: int | None = None) -> Recipe:
+    """The comparison: FOCA of the digits recipe under every setting, for fewer epochs.
+
+    Each of images and steps with each other; then, at 1 and 10 images and 32 steps, one change at a time: no
+    decay of the head's weights, max-norm on the extractor, eight steps with the same head.
+
+    >>> len(weakness_recipe().methods)
+    21
+    """
+    start = paper_recipe("sato-2019", "digits")
+    foca = start.methods["foca"]
+
+    def method(per_class: int, steps: int = 32, **changes: Any) -> Method:
+        return dataclasses.replace(foca, per_class=per_class, head_steps=steps, **changes)
+
+    methods = {f"k={k}, S={steps}": method(k, steps) for k in PER_CLASS for steps in HEAD_STEPS}
+    for k in (1, 10):
+        methods |= {f"k={k}, S=32, {name}": method(k, **change) for name, change in CHANGES.items()}
+    return dataclasses.replace(
+        start,
+        epochs=EPOCHS,
+        seeds=SEEDS if seeds is None else seeds,
+        audits=("accuracy", "co_adaptation"),
+        audit_settings={"co_adaptation": {"per_class": [1], "repetitions": [50], "all_images": False}},
+        methods=methods,
+    )
+
+
+def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
+    """Run the study and write its ledger; interrupted, it goes on where it stood.
+
+    Args:
+        out: Where ledger, report and runs are kept.
+        seeds: Runs of each setting; 3 by default.
+        jobs: Processes at a time.
+        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+    """
+    recipe = weakness_recipe(seeds)
+    findings = run_grid(plans_of(recipe), build_data(recipe), out / "runs", jobs, listener)
+    report = report_of(recipe, findings, COMMAND)
+    report.save(out)  # a page with a column for each of 21 settings would be read by nobody
+    return write_ledger(report, out)
+
+
+def write_ledger(report: Report, out: Path) -> Path:
+    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
+    settings = settings_of(report)
+    out.mkdir(parents=True, exist_ok=True)
+    told = {"command": report.command, "created": report.created, "versions": report.versions}
+    rows = encode({**told, "settings": [dataclasses.asdict(setting) for setting in settings]})
+    write_bytes(out / "ledger.json", (json.dumps(rows, indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(out / "ledger.md", _markdown(report, settings).encode())
+    return out / "ledger.md"
+
+
+def settings_of(report: Report) -> tuple[Setting, ...]:
+    """One row for each setting, from the records alone."""
+    return tuple(_setting(report, name) for name in report.methods)
+
+
+def _setting(report: Report, name: str) -> Setting:
+    outcomes = [note.outcome for note in report.runs if note.method == name]
+    collapsed = sum(outcome is Outcome.COLLAPSED for outcome in outcomes)
+    own = [record for record in report.records if record.method == name]
+    return Setting(
+        name,
+        len(outcomes),
+        collapsed,
+        sum(outcome is not Outcome.FINISHED for outcome in outcomes) - collapsed,
+        _over_seeds(own, "co_adaptation", "error", "head", "retrained"),
+        _over_seeds(own, "accuracy", "error", "split", "test"),
+        _over_seeds(own, "training", "seconds"),
+    )
+
+
+def _over_seeds(
+    records: Sequence[Record], audit: str, name: str, key: str = "", wanted: str | None = None
+) -> SeedSummary | None:
+    values = {
+        record.seed: record.measurement.value
+        for record in records
+        if (record.measurement.audit, record.measurement.name) == (audit, name)
+        and record.measurement.context.get(key) == wanted
+    }
+    return summarise(values) if values else None
+
+
+def _markdown(report: Report, settings: Sequence[Setting]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    lines = [
+        "# sato-2019: how weak FOCA's heads must be",
+        f"Made by `{report.command}`, {report.created}. Versions: {versions}.",
+        f"Digits, {EPOCHS} epochs; k images of each class and S steps for a weak head. Mean ± sd over seeds.",
+        "\n".join("| " + " | ".join(row) + " |" for row in _rows(settings)),
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def _rows(settings: Sequence[Setting]) -> list[Sequence[str]]:
+    return [HEADER, ["---"] * len(HEADER), *(_row(setting) for setting in settings)]
+
+
+def _row(setting: Setting) -> Sequence[str]:
+    return (
+        setting.name,
+        str(setting.runs),
+        printed(setting.collapsed / max(setting.runs, 1), "fraction").replace(THIN, " "),
+        str(setting.failed),
+        _shown(setting.one_image_error, "fraction"),
+        _shown(setting.own_error, "fraction"),
+        _shown(setting.seconds, "seconds"),
+    )
+
+
+def _shown(over: SeedSummary | None, unit: str) -> str:
+    if over is None:
+        return "–"
+    spread = "" if over.spread is None else f" ± {printed(over.spread, unit)}"
+    return f"{printed(over.mean, unit)}{spread}".replace(THIN, " ")

@@ -1,0 +1,67 @@
+"""What a training run cost and looked like, as measurements and exhibits."""
+
+import resource
+import sys
+
+import torch
+
+from clearance.audits import Findings
+from clearance.regimes import FitResult
+from clearance.vocabulary import Exhibit, Measurement
+
+NOT_LOSSES = ("epoch", "step", "lr", "validation_error")
+MIB = 2**20
+
+
+def peak_memory() -> float:
+    """The most memory that this process has held so far, MiB: of the GPU where it used one, else its own."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return torch.cuda.max_memory_allocated() / MIB
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MIB
+
+
+def training_findings(result: FitResult, memory: float | None = None) -> Findings:
+    """Time, steps, memory and weak heads of a run, and its curves.
+
+    Args:
+        result: What ``fit`` gave.
+        memory: The most that its process held, MiB; None where others shared the process.
+
+    >>> from clearance.heads import MLP
+    >>> from clearance.models import Classifier
+    >>> from clearance.vocabulary import Outcome, Status
+    >>> model = Classifier(torch.nn.Flatten(), MLP((4, 2)))
+    >>> found = training_findings(FitResult(model, Status(Outcome.FINISHED, 3), seconds=1.5), memory=300.0)
+    >>> [(m.name, m.value) for m in found.measurements]
+    [('seconds', 1.5), ('steps', 3), ('peak_memory', 300.0)]
+    """
+    steps = result.status.step
+    found = [
+        Measurement("training", "seconds", result.seconds, "seconds", max(steps, 1), better="lower"),
+        Measurement("training", "steps", steps, "count", 1),
+    ]
+    if memory is not None:
+        found.append(Measurement("training", "peak_memory", memory, "MiB", 1, better="lower"))
+    if result.counts.get("drawn_heads"):
+        drawn, bad = result.counts["drawn_heads"], result.counts["diverged_heads"]
+        found.append(Measurement("training", "diverged_heads", bad, "count", drawn, better="lower"))
+    return Findings(tuple(found), _curves(result))
+
+
+def _curves(result: FitResult) -> tuple[Exhibit, ...]:
+    curves = []
+    if result.history:
+        terms = [name for name in result.history[0] if name not in NOT_LOSSES]
+        columns = {
+            "step": [row["step"] for row in result.history],
+            "loss": [sum(row[term] for term in terms) for row in result.history],
+        }
+        caption = "Training loss, averaged over each pass through the training images."
+        curves.append(Exhibit("training", "curve", "curve", columns, caption))
+    if result.diagnostics:
+        names = [name for name in result.diagnostics[0] if name != "epoch"]
+        columns = {name: [row[name] for row in result.diagnostics] for name in names}
+        caption = "Weak heads on images that they were not trained on: accuracy, and the share at chance."
+        curves.append(Exhibit("training", "weak_heads", "curve", columns, caption))
+    return tuple(curves)
