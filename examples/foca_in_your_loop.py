@@ -1,0 +1,66 @@
+"""FOCA in a training loop of your own, on a module of your own: five lines are Clearance's.
+
+    python examples/foca_in_your_loop.py
+
+The extractor never meets the same head twice: before every step a fresh weak head is trained on a few images of
+each class, the step moves the extractor against it, and ``finish`` trains the head that your module keeps. The
+data come from an ordinary ``DataLoader``; the module is any ``nn.Module`` that ends in a head.
+
+With one image of each class (``per_class=1``) classes contract further, but the same loop then needs smaller steps and
+clipped gradients (``optimizer.register_step_pre_hook``, or ``cl.fit(..., clip_norm=1.0)``): without them all features
+end in one point, and the loss stays at log 10 = 2.303.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+import clearance as cl
+
+
+class Network(nn.Module):
+    """An ordinary network; Clearance has no part in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Flatten(),
+        )  # fmt: skip
+        self.head = nn.Sequential(nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of images in [0, 1]."""
+        return self.head(self.body(images))
+
+
+@torch.no_grad()
+def error(network: nn.Module, data: cl.ImageSet) -> float:
+    """The share of images that the network gives the wrong class."""
+    return float((network.eval()(data.images).argmax(dim=1) != data.labels).double().mean())
+
+
+def main(epochs: int = 10, seed: int = 0) -> nn.Module:
+    """Train the network by FOCA in a plain loop; it is the module itself that has learnt in the end."""
+    train, test = cl.load_dataset("digits", split="train"), cl.load_dataset("digits", split="test")
+    torch.manual_seed(seed)
+    network = Network()
+    batches = DataLoader(train, batch_size=64, shuffle=True)  # or a loader of yours, of images in [0, 1]
+
+    model = cl.wrap(network, head="head", example=train.images[:8])  # shares the weights of `network`
+    regime = cl.regimes.FOCA(per_class=10)
+    optimizer = torch.optim.SGD(regime.trainable(model), lr=0.05, momentum=0.9)
+    training = regime.start(model, train, optimizer, regime.generators(seed))
+    for epoch in range(epochs):
+        network.train()
+        for images, labels in batches:
+            loss = training.step(images, labels)
+        print(f"epoch {epoch + 1}: loss under the last weak heads {loss.total.item():.3f}")
+    training.finish()
+
+    print(f"test error of your own module: {100 * error(network, test):.1f} %")
+    return network
+
+
+if __name__ == "__main__":
+    main()
