@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from clearance.audits import (
     Accuracy,
     Audit,
+    BoundaryDistance,
     Churn,
     ClassScatterAudit,
     CoAdaptation,
@@ -18,6 +19,7 @@ from clearance.audits import (
     LowDimension,
     NeuralCollapse,
     NewClasses,
+    Robustness,
 )
 from clearance.data import GaussianClasses, ImageSet
 from clearance.heads import MLP
@@ -81,6 +83,14 @@ AUDITS = {
     ),
     "churn": AuditCase(
         Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
+    ),
+    "robustness": AuditCase(
+        Robustness(inf=(0.03,), two=(0.07,), steps=5, queries=10),
+        {"robust_accuracy": 0.0, "cross_entropy_attack_accuracy": 0.0, "noise_accuracy": 0.0},
+    ),
+    "boundary_distance": AuditCase(
+        BoundaryDistance(searched=12, steps=5),
+        {"first_order_distance": float("-inf"), "minimum_distance": 0.0},
     ),
     "new_classes": AuditCase(
         NewClasses(per_class=(1, 5), repetitions=(6, 3), hidden=(8,)), {"error": 1 - 1 / 3}, new_classes=True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from clearance.objectives import CrossEntropyLoss, Objective, SquaredErrorLoss
+from clearance.objectives import CrossEntropyLoss, HingeLoss, LargeMarginLoss, Objective, SquaredErrorLoss
 from clearance.tensors import LossTerms, Outputs
 
 CLASSES, FEATURE_WIDTH, INPUT_WIDTH = 4, 5, 6
@@ -65,5 +65,14 @@ class ObjectiveCase:
 OBJECTIVES = {
     "cross-entropy": ObjectiveCase(CrossEntropyLoss, ("cross_entropy",)),
     "squared error": ObjectiveCase(SquaredErrorLoss, ("squared_error",)),
+    "hinge": ObjectiveCase(HingeLoss, ("hinge",)),
+    "hinge, sum": ObjectiveCase(lambda: HingeLoss(0.5, "sum"), ("hinge",)),
+    # The denominator in the gradient, so that it can be checked; every=2, so that a step leaves something behind.
+    "large margin": ObjectiveCase(
+        lambda: LargeMarginLoss(
+            ("hidden", "features", "logits"), gamma=2.0, top_k=2, denominator="full", every=2
+        ),
+        ("margin", "cross_entropy"),
+    ),
     "own": ObjectiveCase(OwnObjective, ("cross_entropy", "norm")),
 }

@@ -12,12 +12,22 @@ import clearance
 
 PUBLIC = {
     "Card", "Classifier", "Exhibit", "ImageSet", "LossTerms", "Measurement", "Method", "Outputs",
-    "audit", "audits", "compare", "data", "fit", "geometry", "heads", "load_dataset", "load_model",
+    "attacks", "audit", "audits", "compare", "data", "fit", "geometry", "heads", "load_dataset", "load_model",
     "models", "objectives", "regimes", "wrap",
 }  # fmt: skip
 """Everything at the top. A name that goes is a break: say so in CHANGELOG.md."""
 
 ROOMS = {
+    "attacks": {
+        "FGSM",
+        "IFGSM",
+        "PGD",
+        "Attacked",
+        "TargetedAscent",
+        "as_attack",
+        "transfer_matrix",
+        "transferred",
+    },
     "audits": {
         "Accuracy",
         "Audit",

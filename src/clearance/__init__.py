@@ -10,7 +10,7 @@ The map; an import goes down only::
     experiments/    recipe, catalogue, run, grid, and the faces load_dataset, audit, compare
     audits/         one question per file          report/   the page, from records only
     regimes/        EndToEnd, FOCA, fit: the only training loop
-    objectives/     one published loss per file
+    objectives/     one published loss per file    attacks/  see a callable with bounds alone
     models/         Classifier, wrap, extractors   heads/    MLP, HeadStack, train_heads, weak heads
     data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
     geometry/       a labelled cloud of features, as pure functions
@@ -25,6 +25,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clearance import attacks as attacks
     from clearance import audits as audits
     from clearance import data as data
     from clearance import geometry as geometry
@@ -65,7 +66,7 @@ _PLACES = {
     "load_model": "clearance.experiments.saved",
     "wrap": "clearance.models",
 }
-_ROOMS = ("audits", "data", "geometry", "heads", "models", "objectives", "regimes")
+_ROOMS = ("attacks", "audits", "data", "geometry", "heads", "models", "objectives", "regimes")
 
 __all__ = [
     "Card",
@@ -76,6 +77,7 @@ __all__ = [
     "Measurement",
     "Method",
     "Outputs",
+    "attacks",
     "audit",
     "audits",
     "compare",

@@ -63,7 +63,7 @@ def test_measurements_say_how_to_read_them(findings, name):
     results = {round(m.value, 12) for m in found if m.unit in ("fraction", "ratio")}
     for m in found:
         assert m.audit == name
-        assert m.unit in ("fraction", "ratio", "count", "seconds", "nats")
+        assert m.unit in ("fraction", "ratio", "count", "seconds", "nats", "pixel units")
         assert m.n >= 1
         assert m.better in ("lower", "higher")
         assert math.isfinite(m.value)

@@ -1,5 +1,7 @@
 """What running documents and examples shares."""
 
+import contextlib
+import warnings
 from functools import partial
 
 import pytest
@@ -7,6 +9,10 @@ import pytest
 from clearance.audits import co_adaptation
 from clearance.audits._partial_sets import partial_sets
 from clearance.heads import HeadTraining
+
+with warnings.catch_warnings(), contextlib.suppress(ImportError):
+    warnings.simplefilter("ignore")  # a document imports it, and it imports from places that SciPy has moved
+    import foolbox  # noqa: F401
 
 
 @pytest.fixture

@@ -233,7 +233,7 @@ class TestWeakness:
 def test_every_study_takes_what_it_is_given(paper, name):
     taken = inspect.signature(resolve("only", name, STUDIES[paper])).parameters
     asked = {"out", "seeds", "jobs", "listener"} | ({"root"} if STUDIES[paper][name].rooted else set())
-    assert set(taken) == asked
+    assert set(taken) == asked | ({"dataset"} if STUDIES[paper][name].datasets else set())
 
 
 def test_a_root_goes_to_the_studies_that_take_one(monkeypatch, tmp_path):

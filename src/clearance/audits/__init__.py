@@ -11,6 +11,8 @@
 | NeuralCollapse | How far have features and head collapsed to a simplex? |
 | Churn | How much do independently trained heads disagree on the same features? |
 | NewClasses | Do the features help with classes that the network has never seen? |
+| Robustness | How many images stay right under attack? |
+| BoundaryDistance | How far are images from the decision boundary? |
 
 An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
 
@@ -32,6 +34,7 @@ from clearance.audits._audit import Subject as Subject
 from clearance.audits._audit import check_comparable as check_comparable
 from clearance.audits.accuracy import Accuracy as Accuracy
 from clearance.audits.accuracy import wilson_interval as wilson_interval
+from clearance.audits.boundary_distance import BoundaryDistance as BoundaryDistance
 from clearance.audits.churn import Churn as Churn
 from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
@@ -40,10 +43,12 @@ from clearance.audits.geodesic import Geodesic as Geodesic
 from clearance.audits.low_dimension import LowDimension as LowDimension
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
+from clearance.audits.robustness import Robustness as Robustness
 
 __all__ = [
     "Accuracy",
     "Audit",
+    "BoundaryDistance",
     "Churn",
     "ClassScatterAudit",
     "CoAdaptation",
@@ -53,6 +58,7 @@ __all__ = [
     "LowDimension",
     "NeuralCollapse",
     "NewClasses",
+    "Robustness",
     "Subject",
     "check_comparable",
     "wilson_interval",

@@ -49,6 +49,10 @@ def _check_names(recipe: "Recipe") -> None:
         check_choice("audit", name, AUDITS)
     for method in recipe.methods.values():
         check_choice("objective", method.objective, OBJECTIVES)
+        if method.objective_settings:
+            from clearance.experiments.build import build_objective
+
+            build_objective(method)  # which says what is wrong with them
 
 
 def default_jobs() -> int:

@@ -5,7 +5,9 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +34,9 @@ class CompareCommand:
         seeds: How many seeds.
         model: A name from `clearance list`.
         epochs: Passes over the training images.
+        steps: Updates in all, in place of epochs: as many for few images as for all.
+        noisy_labels: Share of training labels switched to another class, in [0, 1), alike for all methods.
+        small_data: Training images drawn for each seed, alike for all methods; also --samples.
         audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter).
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
@@ -46,6 +51,9 @@ class CompareCommand:
     seeds: int | None = None
     model: str | None = None
     epochs: int | None = None
+    steps: int | None = None
+    noisy_labels: float | None = None
+    small_data: Annotated[int | None, tyro.conf.arg(aliases=["--samples"])] = None
     audits: str | None = None
     recipe: Path | None = None
     jobs: int | None = None
@@ -94,6 +102,9 @@ class CompareCommand:
             seeds=self.seeds,
             model=self.model,
             epochs=self.epochs,
+            steps=self.steps,
+            label_noise=self.noisy_labels,
+            samples=self.small_data,
             audits=named_audits(split_names(self.audits)) or None,
         )
 

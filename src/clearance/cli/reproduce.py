@@ -31,7 +31,7 @@ class ReproduceCommand:
         seeds: How many seeds (default: those of the recipe; a verdict needs 5).
         jobs: Runs at a time, each a process with one thread (default: one per core).
         out: Where ledger, report and runs are kept (default: clearance-PAPER/DATASET).
-        only: A study of the paper to run instead, from `clearance list`.
+        only: A study of the paper to run instead, from `clearance list`; some take --dataset and --root.
         dry_run: Print the plan and stop.
     """
 
@@ -80,13 +80,13 @@ class ReproduceCommand:
     def _runs_and_name(self) -> tuple[int | None, str]:
         """How many runs there will be, where that is known, and what of; wrong names are found here."""
         from clearance._checks import check_count
-        from clearance.experiments.papers import paper_study
+        from clearance.experiments.papers import DEFAULT_DATASET, paper_study
 
         if self.seeds is not None:
             check_count("seeds", self.seeds)
         if self.only is not None:
-            paper_study(self.paper, self.only, self.dataset, self.root)
-            return None, self.only
+            study = paper_study(self.paper, self.only, self.dataset, self.root)
+            return None, f"{self.only}-{self.dataset or DEFAULT_DATASET}" if study.datasets else self.only
         recipe = self._recipe()
         return len(recipe.methods) * recipe.seeds, recipe.dataset
 

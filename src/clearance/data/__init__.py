@@ -31,6 +31,7 @@ from clearance.data.idx import read_idx
 from clearance.data.image_set import ImageSet
 from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.npz import read_npz
+from clearance.data.samples import draw_samples
 from clearance.data.synthetic import GaussianClasses, gaussian_images
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "as_image_set",
     "cutout",
     "draw_classes",
+    "draw_samples",
     "flip",
     "gaussian_images",
     "pad_crop",

@@ -12,8 +12,9 @@ def symmetric_label_noise(
     """A copy of `labels` in which exactly ``round(rate * N)`` are wrong, uniform over the other classes.
 
     The images hit are drawn without replacement, and a replaced label is never the old one: `rate` is the
-    fraction of wrong labels itself. Papers that draw the new label from all K classes call the same noise
-    ``rate * K / (K - 1)``.
+    fraction of wrong labels itself. For one state of the generator, the labels replaced at a lower rate are
+    among those replaced at a higher one, and are replaced by the same class. Papers that draw the new label from
+    all K classes call the same noise ``rate * K / (K - 1)``.
 
     Args:
         labels: True classes, on the CPU.
@@ -36,7 +37,9 @@ def symmetric_label_noise(
     check_count("class_count", class_count, minimum=2)
     count = round(rate * len(labels))
     hit = torch.randperm(len(labels), generator=generator)[:count]
-    shift = torch.randint(1, class_count, (count,), generator=generator)
+    shift = torch.randint(1, class_count, (len(labels),), generator=generator)[
+        :count
+    ]  # for any rate the same
     noisy = labels.clone()
     noisy[hit] = (labels[hit] + shift) % class_count
     return noisy

@@ -1,6 +1,7 @@
 """From a recipe's numbers to objects: data, model, regime and optimiser of one run."""
 
 import copy
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 
+from clearance._checks import check_choice
 from clearance._rng import derived_seed
+from clearance.attacks.fgsm import FGSM
 from clearance.audits import check_comparable
 from clearance.data import Augmentation, ImageSet, split_classes
 from clearance.experiments.catalogue import MODELS, OBJECTIVES, resolve
@@ -22,7 +25,7 @@ from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.regimes import FOCA, EndToEnd, Regime
 
-DATA_SEED = 0  # label noise and subsets are part of the data, the same for every seed of a comparison
+DATA_SEED = 0  # a fraction of the training set is part of the data, the same for every seed of a comparison
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,14 @@ class RunData:
     train: ImageSet
     test: ImageSet
     new_classes: tuple[ImageSet, ImageSet] | None = None  # of classes kept from training: likewise
+    validation: ImageSet | None = None  # kept from training, to look at after every epoch
 
     def __post_init__(self) -> None:
         check_comparable(self.train, self.test)
 
 
 def build_data(recipe: Recipe) -> RunData:
-    """Load, split, thin, spoil and augment as the recipe says.
+    """Load, split, thin and augment as the recipe says; what differs from seed to seed is in `drawn_data`.
 
     With ``held_out`` above 0 the test set is never read: a part of the training set stands in for it.
     """
@@ -57,8 +61,6 @@ def build_data(recipe: Recipe) -> RunData:
         new = (new_train, new_test)
     if recipe.train_fraction < 1:
         train = train.fraction(recipe.train_fraction, DATA_SEED)
-    if recipe.label_noise > 0:
-        train = train.with_label_noise(recipe.label_noise, DATA_SEED)
     augmentation = Augmentation(recipe.augment_flip, recipe.augment_pad, recipe.augment_cutout)
     if augmentation != Augmentation():
         train = train.augmented(augmentation)
@@ -96,15 +98,28 @@ def empty_model(
     return Classifier(extractor.train(), head, [0.0] * channels, [1.0] * channels)
 
 
+def build_objective(method: Method) -> Objective:
+    """The loss that a method names, with its settings.
+
+    Raises:
+        ValueError: If there is no such loss, it has no such setting, or a value is out of range.
+
+    >>> build_objective(Method(objective="hinge", objective_settings={"margin": 2.0}))
+    HingeLoss(margin=2.0, form='max')
+    """
+    kind = resolve("objective", method.objective, OBJECTIVES)
+    for name in method.objective_settings:
+        check_choice(f"setting of objective {method.objective!r}", name, inspect.signature(kind).parameters)
+    loss: Objective = kind(**method.objective_settings)
+    return loss
+
+
 def build_regime(method: Method, objective: Objective | None = None) -> Regime:
     """The regime of a method; `objective` takes the place of the one it names (a copy of it is used)."""
-    loss = (
-        copy.deepcopy(objective)
-        if objective is not None
-        else resolve("objective", method.objective, OBJECTIVES)()
-    )
+    loss = copy.deepcopy(objective) if objective is not None else build_objective(method)
     if method.regime == "end_to_end":
-        return EndToEnd(loss, method.head_noise)
+        attack = FGSM(method.adversarial) if method.adversarial > 0 else None
+        return EndToEnd(loss, method.head_noise, attack, method.adversarial_share)
     final = HeadTraining(method.final_head_steps, method.final_head_lr, 0.9, batch_size=128)
     return FOCA(
         loss,
@@ -136,8 +151,8 @@ def build_optimizer(method: Method) -> Callable[..., Optimizer]:
     return partial(torch.optim.SGD, lr=method.lr, momentum=method.momentum, weight_decay=method.weight_decay)
 
 
-def build_schedule(recipe: Recipe) -> Callable[[Optimizer], LRScheduler] | None:
-    """Cosine decay to 0 over the run, or none."""
+def build_schedule(recipe: Recipe, epochs: int) -> Callable[[Optimizer], LRScheduler] | None:
+    """Cosine decay to 0 over so many epochs, or none."""
     if recipe.schedule == "constant":
         return None
-    return partial(CosineAnnealingLR, T_max=recipe.epochs)
+    return partial(CosineAnnealingLR, T_max=epochs)

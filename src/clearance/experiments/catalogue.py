@@ -23,10 +23,12 @@ class Entry:
 class Study(Entry):
     """A study of a paper: a function ``run(out, *, seeds, jobs, listener)`` that returns the ledger's path.
 
-    With `rooted`, it also takes ``root``, the folder that holds a dataset's files.
+    With `rooted`, it also takes ``root``, the folder that holds a dataset's files; with `datasets`, also
+    ``dataset``, one of them.
     """
 
     rooted: bool = False
+    datasets: tuple[str, ...] = ()
 
 
 DATASETS = {
@@ -63,6 +65,14 @@ MODELS = {
         "clearance.models.extractors.convnet32:convnet32",
         "six convolutions for 32x32 images, as three stages; 4,096 features",
     ),
+    "large-margin-cnn": Entry(
+        "clearance.models.extractors.large_margin_cnn:large_margin_cnn",
+        "two 5x5 convolutions and a layer of 512 features, the MNIST network of Elsayed et al. (2018)",
+    ),
+    "resnet20": Entry(
+        "clearance.models.extractors.resnet20:resnet20",
+        "the residual network of 20 layers for 32x32 images; 64 features",
+    ),
     "vgg16": Entry(
         "clearance.models.extractors.vgg16:vgg16",
         "the 13 convolutions of VGG-16 for 32x32 images; 512 features",
@@ -74,6 +84,11 @@ OBJECTIVES = {
     "squared-error": Entry(
         "clearance.objectives.squared_error:SquaredErrorLoss", "squared error against one-hot labels"
     ),
+    "hinge": Entry("clearance.objectives.hinge:HingeLoss", "multi-class hinge: a margin between logits"),
+    "large-margin": Entry(
+        "clearance.objectives.large_margin:LargeMarginLoss",
+        "a margin around the boundary at any layers, with cross-entropy (Elsayed et al. 2018)",
+    ),
 }
 
 METHODS = {
@@ -82,6 +97,8 @@ METHODS = {
     "dropout": "plain, with dropout in a wider head",
     "batchnorm": "plain, with batch normalisation in extractor and head",
     "foca": "the extractor never meets the same head twice (Sato et al. 2019)",
+    "hinge": "plain, with a margin between logits in place of cross-entropy",
+    "large-margin": "plain, with a margin around the boundary at input and features (Elsayed et al. 2018)",
 }
 
 AUDITS = {
@@ -116,6 +133,11 @@ AUDITS = {
         "clearance.audits.new_classes:NewClasses",
         "Do the features help with classes that the network has never seen?",
     ),
+    "robustness": Entry("clearance.audits.robustness:Robustness", "How many images stay right under attack?"),
+    "boundary_distance": Entry(
+        "clearance.audits.boundary_distance:BoundaryDistance",
+        "How far are images from the decision boundary?",
+    ),
 }
 
 PAPERS = {
@@ -123,9 +145,46 @@ PAPERS = {
         "clearance.experiments.reproductions.sato_2019",
         "Breaking Inter-Layer Co-Adaptation by Classifier Anonymization (FOCA), ICML 2019",
     ),
+    "elsayed-2018": Entry(
+        "clearance.experiments.reproductions.elsayed_2018",
+        "Large Margin Deep Networks for Classification, NeurIPS 2018",
+    ),
 }
 
+_ELSAYED = "clearance.experiments.reproductions.elsayed_2018"
+_ELSAYED_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10")}
+
 STUDIES = {
+    "elsayed-2018": {
+        "toy": Study(
+            f"{_ELSAYED}.toy:run", "Fig. 1b: two classes in the plane, and exact distances to the boundary"
+        ),
+        "noise": Study(
+            f"{_ELSAYED}.noise:run",
+            "wrong training labels, up to 80 %; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
+        "small-data": Study(
+            f"{_ELSAYED}.small_data:run",
+            "few training images, the same number of steps; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
+        "white-box": Study(
+            f"{_ELSAYED}.attacked:run_white_box",
+            "FGSM and iterated FGSM with the network's own gradients; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
+        "black-box": Study(
+            f"{_ELSAYED}.attacked:run_black_box",
+            "the same images made on another network; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
+        "adversarially-trained": Study(
+            f"{_ELSAYED}.attacked:run_adversarially_trained",
+            "the white box, for networks trained on FGSM images; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
+    },
     "sato-2019": {
         "weakness": Study(
             "clearance.experiments.reproductions.sato_2019.weakness:run",

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from clearance._checks import check_choice
+from clearance._checks import check_choice, check_count, check_fraction
 from clearance.data import as_image_set
 from clearance.experiments.build import RunData
 from clearance.experiments.recipe import Method, Recipe, to_tree, tuned_recipe
@@ -32,6 +32,9 @@ def compare(
     seeds: int = 3,
     epochs: int | None = None,
     batch_size: int | None = None,
+    steps: int | None = None,
+    noisy_labels: float = 0.0,
+    small_data: int | None = None,
     model: "str | Callable[[], Classifier]" = "small-cnn",
     audits: Sequence[str] | None = None,
     directory: str | Path | None = None,
@@ -48,6 +51,11 @@ def compare(
         seeds: How many seeds; a verdict needs two, and three can often not tell.
         epochs: Passes over the training images; the default is that of the dataset's tuned recipe.
         batch_size: Images a step; default likewise.
+        steps: Updates in all, in place of `epochs`.
+        noisy_labels: Share of training labels switched to another class, in [0, 1): drawn once for each seed, alike
+            for all methods. Errors on `test`, whose labels stay, are then recorded after every epoch.
+        small_data: Training images drawn for each seed, class-balanced and alike for all methods; all by default.
+            Give `steps`, too, so that few images do not mean little training.
         model: Name of an extractor in the catalogue, or a function that builds a fresh Classifier (the
             methods' settings of head and norm then do not apply).
         audits: Names of audits; those of the recipe by default.
@@ -63,6 +71,9 @@ def compare(
     >>> sorted({record.method for record in card.records})
     ['foca', 'plain']
     """
+    check_fraction("noisy_labels", noisy_labels, open_above=True)
+    if small_data is not None:
+        check_count("small_data", small_data, minimum=2)
     data = RunData(as_image_set(train), as_image_set(test))
     start = tuned_recipe(data.train.name)
     named = {name: name for name in methods} if not isinstance(methods, Mapping) else dict(methods)
@@ -72,6 +83,9 @@ def compare(
         seeds=seeds,
         epochs=start.epochs if epochs is None else epochs,
         batch_size=start.batch_size if batch_size is None else batch_size,
+        steps=steps,
+        label_noise=noisy_labels,
+        samples=small_data,
         model=model if isinstance(model, str) else "of the caller",
         audits=start.audits if audits is None else tuple(audits),
         methods={name: settings for name, (settings, _) in resolved.items()},

@@ -75,7 +75,9 @@ def paper_study(paper: str, name: str, dataset: str | None = None, root: str | N
     studies = STUDIES.get(paper, {})
     check_choice("only", name, studies)
     study = studies[name]
-    if dataset is not None or (root is not None and not study.rooted):
+    if study.datasets:
+        check_choice("dataset", dataset or DEFAULT_DATASET, study.datasets)
+    elif dataset is not None or (root is not None and not study.rooted):
         raise ValueError(
             f"study {name!r} has a dataset of its own; got dataset {dataset!r} and root {root!r}. "
             f"Drop --dataset{'' if study.rooted else ' and --root'}."

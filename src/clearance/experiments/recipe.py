@@ -29,6 +29,7 @@ class Method:
     Args:
         regime: ``"end_to_end"`` or ``"foca"``.
         objective: Name of the loss in the catalogue.
+        objective_settings: Settings of the loss that differ from its defaults, by name.
         lr: Step size of the extractor's SGD, above 0.
         momentum: Of the same, in [0, 1).
         weight_decay: Of the same, at least 0.
@@ -36,6 +37,9 @@ class Method:
         dropout: In that head, in [0, 1).
         norm: ``"batch"`` puts batch normalisation into extractor and head.
         head_noise: Standard deviation of noise on the head's parameters (end_to_end).
+        adversarial: Largest change of a pixel, of [0, 1], in the FGSM images that are trained on; 0 trains on none
+            (end_to_end).
+        adversarial_share: Part of every batch that they take the place of, in (0, 1] (end_to_end).
         clip_norm: Bound on the norm of the gradient, or None.
         max_norm: Bound on the norm of every unit's incoming weights, or None.
         weak_heads: How weak heads are drawn (foca): ``"gradient"`` (Algorithm 1), ``"early_stopped"``, or in
@@ -57,6 +61,8 @@ class Method:
 
     regime: Literal["end_to_end", "foca"] = "end_to_end"
     objective: str = "cross-entropy"
+    # Methods are keys of dictionaries, and a mapping has no hash; it still tells two methods apart.
+    objective_settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     lr: float = 0.05
     momentum: float = 0.9
     weight_decay: float = 5e-4
@@ -64,6 +70,8 @@ class Method:
     dropout: float = 0.0
     norm: Literal["none", "batch"] = "none"
     head_noise: float = 0.0
+    adversarial: float = 0.0
+    adversarial_share: float = 0.5
     clip_norm: float | None = None
     max_norm: float | None = None
     weak_heads: Literal["gradient", "early_stopped", "ridge", "pair"] = "gradient"
@@ -99,6 +107,8 @@ class Method:
                 check_positive(name, getattr(self, name))
         for name in ("per_class", "heads", "reuse", "head_steps", "final_head_steps"):
             check_count(name, getattr(self, name))
+        check_fraction("adversarial", self.adversarial)
+        check_fraction("adversarial_share", self.adversarial_share, open_below=True)
         check_fraction("dropout", self.dropout, open_above=True)
         check_fraction("momentum", self.momentum, open_above=True)
 
@@ -113,10 +123,15 @@ class Recipe:
         size: Side in pixels to which an image folder is resized, or None.
         model: Name of the extractor in the catalogue.
         epochs: Passes over the training set, at least 1.
+        steps: Updates in all, in place of `epochs`: as many for few images as for all. None counts epochs.
         batch_size: Images a step, at least 1.
         schedule: ``"cosine"`` lets the step size fall to 0 over the run; ``"constant"`` leaves it.
         left_out: Numbers of classes that are kept from training; the audit `new_classes` looks at them.
-        label_noise: Share of training labels replaced by another class, in [0, 1).
+        label_noise: Share of training labels replaced by another class, in [0, 1); drawn once for each seed. The
+            labels of images that choices are made on are as noisy; those of the test set never are.
+        samples: Training images to draw for each seed, alike for all methods; None is all of them.
+        balanced: Whether such a draw has equally many images of every class, or is plainly at random.
+        validation: Share of the training set kept back to look at after every epoch, in [0, 1).
         train_fraction: Share of the training set that is used, in (0, 1].
         held_out: 0: audit on the test set. Above 0: this share of the training set is split off (its seed is
             fixed) and everything is measured on it instead: for choices.
@@ -136,10 +151,14 @@ class Recipe:
     size: int | None = None
     model: str = "small-cnn"
     epochs: int = 60
+    steps: int | None = None
     batch_size: int = 64
     schedule: Literal["cosine", "constant"] = "cosine"
     left_out: tuple[int, ...] = ()
     label_noise: float = 0.0
+    samples: int | None = None
+    balanced: bool = True
+    validation: float = 0.0
     train_fraction: float = 1.0
     held_out: float = 0.0
     augment_flip: bool = False
@@ -159,6 +178,11 @@ class Recipe:
         check_fraction("label_noise", self.label_noise, open_above=True)
         check_fraction("train_fraction", self.train_fraction, open_below=True)
         check_fraction("held_out", self.held_out, open_above=True)
+        check_fraction("validation", self.validation, open_above=True)
+        if self.steps is not None:
+            check_count("steps", self.steps)
+        if self.samples is not None:
+            check_count("samples", self.samples, minimum=2)
 
 
 def to_tree(recipe: Recipe | Method) -> dict[str, Any]:

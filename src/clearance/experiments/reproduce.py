@@ -64,8 +64,8 @@ def reproduce(
         seeds: How many seeds; those of the recipe by default. A verdict needs five.
         jobs: Processes at a time.
         out: Where the ledger, the report and the runs are kept; called again, finished runs are read back.
-        only: A study of the paper to run instead, by name; it has a dataset of its own and takes no other
-            (some take a root).
+        only: A study of the paper to run instead, by name. Some take a dataset and a root; others have a dataset
+            of their own and take no other.
         listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
 
     Raises:
@@ -74,10 +74,11 @@ def reproduce(
     Without the dataset's files nothing is trained: the ledger says "not run: no data" with the command to run.
     """
     if only is not None:
-        paper_study(paper, only, dataset, root)
+        study = paper_study(paper, only, dataset, root)
         run = resolve("only", only, STUDIES[paper])
-        rooted = {} if root is None else {"root": root}
-        return Reproduction(run(out, seeds=seeds, jobs=jobs, listener=listener, **rooted))
+        given: dict[str, Any] = {} if root is None else {"root": root}
+        given |= {"dataset": dataset or DEFAULT_DATASET} if study.datasets else {}
+        return Reproduction(run(out, seeds=seeds, jobs=jobs, listener=listener, **given))
     recipe = paper_recipe(paper, dataset or DEFAULT_DATASET, root, seeds)
     command = reproduce_command(paper, recipe.dataset, seeds)
     return reproduce_recipe(paper_claims(paper), recipe, command, jobs, out, listener)
@@ -95,7 +96,7 @@ def reproduce_recipe(
     chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong name, before any training
     data = data_if_there(recipe)
     if data is None:
-        return _without_data(claims, recipe, command, out)
+        return without_data(claims, recipe, command, out)
     findings = run_grid(plans_of(recipe), data, out / "runs", jobs, listener)
     card = Card(report_of(recipe, findings, command))
     card.save_folder(out)
@@ -114,7 +115,8 @@ def data_if_there(recipe: Recipe) -> RunData | None:
         return None
 
 
-def _without_data(claims: PaperClaims, recipe: Recipe, command: str, out: Path) -> Reproduction:
+def without_data(claims: PaperClaims, recipe: Recipe, command: str, out: Path) -> Reproduction:
+    """The ledger that says "not run: no data" of every claim that the dataset's files would help."""
     absent, known = not_run(claims, NO_DATA), judge(claims, [], recipe.dataset)
     # what is about another dataset says so: these files would not help it
     judgements = tuple(

@@ -44,9 +44,10 @@ class Ledger:
         return directory / "ledger.md"
 
     def counts(self) -> dict[str, int]:
-        """How many claims hold, are refuted, cannot be told and were not run."""
+        """How many claims hold, are refuted, cannot be told and were not run; how many are only recalled."""
         found = Counter(judgement.verdict for judgement in self.judgements)
-        return {verdict: found[verdict] for verdict in ("holds", "refuted", "cannot tell", "not run")}
+        told = {verdict: found[verdict] for verdict in ("holds", "refuted", "cannot tell", "not run")}
+        return told | ({"no verdict": found["no verdict"]} if found["no verdict"] else {})
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``ledger.json``."""
@@ -113,14 +114,14 @@ class Ledger:
             reason = f": {judgement.reason}" if judgement.reason else ""
             run = self._command(judgement)
             note = " ".join(part for part in (claim.note, f"Run `{run}`." if run else "") if part)
-            rows.append(
-                (claim.id, claim.words, f"{claim.value} ({claim.where})", ours, verdict + reason, note)
-            )
+            rows.append((claim.id, claim.words, claim.told, ours, verdict + reason, note))
         return rows
 
     def _beside(self) -> list[Sequence[str]]:
         rows: list[Sequence[str]] = []
         for judgement in self.judgements:
+            if judgement.claim.recalled:
+                continue
             about = [o for o in judgement.outcomes if o.reading.role != "verdict" or o.order != o.verdict]
             for outcome in about:
                 reason = f": {outcome.reason}" if outcome.reason else ""
@@ -131,20 +132,20 @@ class Ledger:
 
     def _command(self, judgement: Judgement) -> str:
         """What to run for a claim that was not run here."""
-        if judgement.verdict != "not run":
-            return ""
         claim = judgement.claim
+        if judgement.verdict != "not run" or claim.command == "-":
+            return ""
         dataset = self.dataset if self.dataset in (*claim.datasets, *claim.also) else claim.datasets[0]
-        return claim.command or reproduce_command(self.claims.paper, dataset)
+        return claim.command or reproduce_command(self.claims.paper, dataset, only=claim.study)
 
 
-def reproduce_command(paper: str, dataset: str, seeds: int | None = None) -> str:
+def reproduce_command(paper: str, dataset: str, seeds: int | None = None, only: str = "") -> str:
     """The command line of a reproduction; names no folder of this machine.
 
     >>> reproduce_command("sato-2019", "cifar10")
     'clearance reproduce sato-2019 --dataset cifar10 --root ROOT'
     """
-    words = ["clearance", "reproduce", paper, "--dataset", dataset]
+    words = ["clearance", "reproduce", paper, *(["--only", only] if only else []), "--dataset", dataset]
     words += [] if dataset == "digits" else ["--root", "ROOT"]
     return " ".join(words + ([] if seeds is None else ["--seeds", str(seeds)]))
 

@@ -16,6 +16,8 @@ from clearance._rng import derived_seed
 from clearance.audits import Audit, Findings, Subject
 from clearance.experiments.build import RunData, build_model, build_optimizer, build_regime, build_schedule
 from clearance.experiments.catalogue import AUDITS, resolve
+from clearance.experiments.draws import drawn_data, passes
+from clearance.experiments.epoch_findings import epoch_findings
 from clearance.experiments.recipe import Method, Recipe, identifier, to_tree
 from clearance.experiments.training_findings import peak_memory, training_findings
 from clearance.models import Classifier
@@ -93,7 +95,7 @@ def run_method(
 
     Args:
         plan: What to run.
-        data: Its images.
+        data: Its images, before what is drawn for the seed.
         directory: Where runs are kept, each in a folder of its own; None keeps nothing.
         on_step: Told of the progress of training.
         on_audit: Told the name of each audit before it starts.
@@ -102,8 +104,9 @@ def run_method(
     audits = chosen_audits(
         plan.recipe.audits, plan.recipe.audit_settings
     )  # a wrong name, before any training
+    data = drawn_data(plan.recipe, data, plan.seed)
     named = plan.regime is None and plan.model is None  # then the folder's name says everything
-    if directory is not None and named and (kept := kept_findings(plan, data, directory)) is not None:
+    if directory is not None and named and (kept := _kept(plan, data, directory)) is not None:
         return kept
     folder = None if directory is None else directory / plan.folder
     model = _fresh_model(plan, data)
@@ -112,10 +115,13 @@ def run_method(
         # a copy: no seed may start from what the caller's objective learnt under the one before
         copy.deepcopy(plan.regime) if plan.regime is not None else build_regime(plan.settings),
         data.train,
-        epochs=plan.recipe.epochs,
+        epochs=plan.recipe.epochs if plan.recipe.steps is None else None,
+        steps=plan.recipe.steps,
         batch_size=plan.recipe.batch_size,
         optimizer=build_optimizer(plan.settings),
-        schedule=build_schedule(plan.recipe),
+        schedule=build_schedule(plan.recipe, passes(plan.recipe, len(data.train))),
+        validation=data.validation,
+        watched={"test": data.test} if plan.recipe.label_noise > 0 or data.validation is not None else None,
         clip_norm=plan.settings.clip_norm,
         max_norm=plan.settings.max_norm,
         seed=plan.seed,
@@ -124,11 +130,12 @@ def run_method(
         run_dir=folder,
         on_step=on_step,
     )
-    if directory is not None and (kept := kept_findings(plan, data, directory)) is not None:
+    if directory is not None and (kept := _kept(plan, data, directory)) is not None:
         return kept  # fit found that the caller's model and regime are those of the finished run
     findings = audit_model(model, data, audits, plan.seed, on_audit)
     training = training_findings(result, peak_memory() if own_process else None)
-    found = _as_records(plan, data, result, [training, *findings])
+    epochs = epoch_findings(result, len(data.test))
+    found = _as_records(plan, data, result, [training, epochs, *findings])
     if folder is not None:
         if plan.model is None:
             write_json(folder / MODEL, _model_facts(plan, data))
@@ -210,7 +217,19 @@ def _model_facts(plan: RunPlan, data: RunData) -> dict[str, Any]:
 
 
 def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
-    """What a finished run left in `directory`, if it was audited in the same way on the same images."""
+    """What a finished run left in `directory`, if it was audited in the same way on the same images.
+
+    Args:
+        plan: The run.
+        data: Its images, before what is drawn for the seed.
+        directory: Where runs are kept.
+    """
+    if not (directory / plan.folder / FINDINGS).exists():
+        return None
+    return _kept(plan, drawn_data(plan.recipe, data, plan.seed), directory)
+
+
+def _kept(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
     path = directory / plan.folder / FINDINGS
     if not path.exists():
         return None

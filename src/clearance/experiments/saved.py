@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clearance.experiments.build import RunData, build_data, empty_model
+from clearance.experiments.draws import drawn_data
 from clearance.experiments.recipe import Method, Recipe, from_tree
 from clearance.experiments.run import MODEL
 from clearance.models import Classifier
@@ -24,7 +25,7 @@ class SavedRun:
     def data(self, root: str | None = None) -> RunData:
         """The images that it was trained and measured on; `root` if they are no longer where they were."""
         moved = self.recipe if root is None else dataclasses.replace(self.recipe, root=root)
-        return build_data(moved)
+        return drawn_data(moved, build_data(moved), self.seed)
 
 
 def load_run(run_dir: str | Path) -> SavedRun:

@@ -9,7 +9,7 @@ from clearance.audits import Findings
 from clearance.regimes import FitResult
 from clearance.vocabulary import Exhibit, Measurement
 
-NOT_LOSSES = ("epoch", "step", "lr", "validation_error")
+NOT_LOSSES = ("epoch", "step", "lr", "validation_error", "test_error")
 MIB = 2**20
 
 

@@ -12,6 +12,9 @@ from clearance.geometry.discriminant import PooledScatter as PooledScatter
 from clearance.geometry.discriminant import pooled_scatter as pooled_scatter
 from clearance.geometry.discriminant import scatter_ratio as scatter_ratio
 from clearance.geometry.discriminant import versus_rest as versus_rest
+from clearance.geometry.first_order import dual_exponent as dual_exponent
+from clearance.geometry.first_order import dual_norm as dual_norm
+from clearance.geometry.first_order import first_order_distance as first_order_distance
 from clearance.geometry.nearest import class_means as class_means
 from clearance.geometry.nearest import nearest_class_mean as nearest_class_mean
 from clearance.geometry.nearest import nearest_neighbour as nearest_neighbour
@@ -46,8 +49,11 @@ __all__ = [
     "class_means",
     "class_scatter",
     "covariance_spectrum",
+    "dual_exponent",
+    "dual_norm",
     "effective_rank",
     "first_axis_share",
+    "first_order_distance",
     "mean_cosines",
     "nc1",
     "nc2_equiangle",

@@ -10,6 +10,8 @@
 
 from clearance.models.classifier import Classifier as Classifier
 from clearance.models.extractors import convnet32 as convnet32
+from clearance.models.extractors import large_margin_cnn as large_margin_cnn
+from clearance.models.extractors import resnet20 as resnet20
 from clearance.models.extractors import small_cnn as small_cnn
 from clearance.models.extractors import vgg16 as vgg16
 from clearance.models.features import extract_features as extract_features
@@ -24,7 +26,9 @@ __all__ = [
     "convnet32",
     "cut_deeper",
     "extract_features",
+    "large_margin_cnn",
     "predictions",
+    "resnet20",
     "small_cnn",
     "vgg16",
     "wrap",

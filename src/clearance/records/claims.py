@@ -16,6 +16,9 @@
     datasets = ["cifar10"]       what it is about
     also = ["digits"]            stand-ins on which an ordering can be judged
     note = ""
+    study = "noise"              which study measures it, where the recipe alone does not
+    source = "[S] slides"        where the number or ordering is known from, if not from the paper itself
+    recalled = false             true: known from memory alone; shown as such, never judged, not called the paper's
       [[claim.reading]]          see `Reading`
       is = "lower"
       audit = "co_adaptation"
@@ -40,6 +43,7 @@ Kind = Literal["order", "ratio", "value", "qualitative"]
 Role = Literal["verdict", "control", "beside"]
 KINDS = ("order", "ratio", "value", "qualitative")
 ROLES = ("verdict", "control", "beside")
+RECALLED = "recalled, not checked"
 SELECTORS = frozenset({"rank", "at_most", "by_dataset"})
 RENAMED = {"is": "direction", "reading": "readings", "claim": "claims"}  # words of the file that Python keeps
 
@@ -109,7 +113,11 @@ class Claim:
         also: Datasets on which its ordering may be judged instead.
         note: What must be known to read the verdict.
         if_order_differs: What is said where the claim holds and a control of it is refuted.
-        command: What to run where the claim is about no dataset of a comparison.
+        command: What to run where the claim is about no dataset of a comparison; ``"-"`` where nothing here runs it.
+        study: Name of the study that measures it, where the paper's recipe alone does not.
+        source: Where the claim is known from, if not from the paper itself.
+        recalled: Whether it is known from memory alone, so that it is shown as "recalled, not checked", gets no
+            verdict and is not called the paper's.
     """
 
     id: str
@@ -123,14 +131,37 @@ class Claim:
     note: str = ""
     if_order_differs: str = ""
     command: str = ""
+    study: str = ""
+    source: str = ""
+    recalled: bool = False
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
+        if self.recalled:
+            self._check_recalled()
+            return
         judged = [reading for reading in self.readings if reading.role == "verdict"]
         if self.kind == "ratio" and any(reading.factor == 1 for reading in judged):
             raise ValueError(f"claim {self.id}: a reading of a ratio must have a `factor`; give one.")
         if self.kind == "value" and all(reading.value is None for reading in judged):
             raise ValueError(f"claim {self.id}: a value must be held against a `value`; give one.")
+
+    @property
+    def told(self) -> str:
+        """What a table says that the paper prints, and where it is known from.
+
+        >>> Claim("1", "order", "", "96 %", "Fig. 1", (), source="[S] slides").told
+        '96 % (Fig. 1; [S] slides)'
+        """
+        if self.recalled:
+            return f"{RECALLED}: {self.value}"
+        return f"{self.value} ({'; '.join(part for part in (self.where, self.source) if part)})"
+
+    def _check_recalled(self) -> None:
+        if any(reading.value is not None for reading in self.readings):
+            raise ValueError(
+                f"claim {self.id}: what is recalled must not be held against; drop the `value` of its readings."
+            )
 
 
 @dataclass(frozen=True)

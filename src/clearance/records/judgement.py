@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from clearance.records.claims import Claim, PaperClaims, Reading
+from clearance.records.claims import RECALLED, Claim, PaperClaims, Reading
 from clearance.records.encoding import encode
 from clearance.records.readings import Missing, Pair, Series, Shelf, paired
 from clearance.records.record import Record
 from clearance.records.summary import LEVEL, Comparison, compare, holm, summarise
 
-Verdict = Literal["holds", "refuted", "cannot tell", "not run"]
+Verdict = Literal["holds", "refuted", "cannot tell", "not run", "no verdict"]
 MINIMUM_SEEDS = 5  # decided before any number was seen; a t interval over fewer says next to nothing
 
 
@@ -65,7 +65,7 @@ class Judgement:
 
     Args:
         claim: The claim.
-        verdict: Holds, refuted, cannot tell or not run.
+        verdict: Holds, refuted, cannot tell or not run; no verdict for a claim that is only recalled.
         reason: Why, where it does not simply hold.
         remark: What must be said with the verdict because a control orders the methods otherwise.
         outcomes: The readings that it rests on, and those shown beside it.
@@ -84,7 +84,9 @@ class Judgement:
             "id": claim.id,
             "claim": claim.words,
             "kind": claim.kind,
-            "paper": claim.value,
+            "paper": "" if claim.recalled else claim.value,
+            "recalled": claim.value if claim.recalled else "",
+            "source": claim.source,
             "where": claim.where,
             "about": list(claim.datasets),
             "verdict": self.verdict,
@@ -134,11 +136,19 @@ def not_run(claims: PaperClaims, reason: str) -> tuple[Judgement, ...]:
     >>> not_run(PaperClaims("x", "", "foca", (), ()), "no data")
     ()
     """
-    return tuple(Judgement(claim, "not run", reason) for claim in claims.claims)
+    return tuple(
+        Judgement(claim, "no verdict", RECALLED) if claim.recalled else Judgement(claim, "not run", reason)
+        for claim in claims.claims
+    )
 
 
 def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
     dataset = shelf.dataset
+    if claim.recalled:  # what was measured is shown all the same
+        here = claim.readings if dataset in (*claim.datasets, *claim.also) else ()
+        return Judgement(
+            claim, "no verdict", RECALLED, "", tuple(_read(reading, claims, shelf) for reading in here)
+        )
     about = ", ".join(claim.datasets)
     if dataset not in (*claim.datasets, *claim.also):
         return Judgement(claim, "not run", f"about {about}; this is {dataset}")

@@ -8,6 +8,8 @@ from typing import Any
 from clearance.records.claims import PaperClaims, Reading
 from clearance.records.record import DESCRIPTIVE, Record
 
+TITLED = ("samples", "layer", "noise", "attack", "norm", "epsilon")
+
 
 class Missing(LookupError):  # noqa: N818 - nothing is wrong: a measurement was not made
     """A measurement that a claim reads is not in the records."""
@@ -36,7 +38,7 @@ class Series:
         >>> Series("foca", {"head": "retrained", "samples": 10}, "fraction", {}).title
         'foca (samples 10)'
         """
-        shown = [f"{key} {self.context[key]}" for key in ("samples", "layer") if key in self.context]
+        shown = [f"{key} {self.context[key]}" for key in TITLED if key in self.context]
         return f"{self.method} ({', '.join(shown)})" if shown else self.method
 
 

@@ -1,6 +1,7 @@
 """A training run's moving parts, and all of their state as one tree."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +41,8 @@ class Session:
     seed: int
     epochs: int
     batch_size: int
+    steps: int | None = None  # in place of `epochs`: the last pass may then be cut short
+    watched: Mapping[str, ImageSet] = field(default_factory=dict)
     step: int = 0
     seconds: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
@@ -61,12 +64,12 @@ class Session:
     @property
     def total_steps(self) -> int:
         """Updates in the whole run."""
-        return self.epochs * self.steps_per_epoch
+        return self.epochs * self.steps_per_epoch if self.steps is None else self.steps
 
     @property
     def at_epoch_end(self) -> bool:
-        """Whether the last update was the last of its epoch."""
-        return self.step % self.steps_per_epoch == 0
+        """Whether the last update was the last of its epoch, or of the run."""
+        return self.step % self.steps_per_epoch == 0 or self.step == self.total_steps
 
     def advance(self) -> str | None:
         """One update; the reason in words if a loss term is not finite."""
@@ -87,15 +90,14 @@ class Session:
         """Close the epoch: a row for the history and, if there are any, diagnostics; both as one row to log."""
         copy_from_first(self.model, self.objective)
         rate = float(self.optimizer.param_groups[0]["lr"])
+        done, made = (self.step - 1) // self.steps_per_epoch, (self.step - 1) % self.steps_per_epoch + 1
         row: dict[str, float] = {
-            "epoch": self.step // self.steps_per_epoch,
+            "epoch": done + 1,
             "step": self.step,
             "lr": rate,
-            **{name: total / self.steps_per_epoch for name, total in self._sums.items()},
+            **{name: total / made for name, total in self._sums.items()},
+            **self._errors(),
         }
-        if self.validation is not None and self.regime.trains_head:
-            wrong = predictions(self.model, self.validation) != self.validation.labels
-            row["validation_error"] = float(wrong.double().mean())
         if self.schedule is not None:
             self.schedule.step()
         self._sums = {}
@@ -107,6 +109,16 @@ class Session:
         seen = dict(zip(seen, means, strict=True))
         self.diagnostics.append({"epoch": row["epoch"], "step": row["step"], **seen})
         return row | seen
+
+    def _errors(self) -> dict[str, float]:
+        """Of the head that is in use, where there is one, on the sets that are looked at after every epoch."""
+        if not self.regime.trains_head:
+            return {}
+        sets = {} if self.validation is None else {"validation": self.validation}
+        return {
+            f"{name}_error": float((predictions(self.model, data) != data.labels).double().mean())
+            for name, data in {**sets, **self.watched}.items()
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """All that decides how the run goes on."""

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from clearance._checks import check_non_negative
+from clearance._checks import check_fraction, check_non_negative
+from clearance._rng import generator
 from clearance.data.image_set import ImageSet
 from clearance.models.classifier import Classifier
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import CrossEntropyLoss
-from clearance.regimes._distributed import average_gradients, copy_from_first
+from clearance.regimes._adversarial import Attack, attacked_part
+from clearance.regimes._distributed import average_gradients, copy_from_first, own_stream
 from clearance.regimes._regime import Generators, Regime, Training
 from clearance.tensors import LossTerms
 
@@ -28,6 +30,19 @@ class EndToEnd(Regime):
         head_noise: Standard deviation, at least 0, of fresh Gaussian noise on every parameter of the head
             in every step (the paper's Noisy baseline, after Graves 2011); the update is applied to the
             parameters without noise. 0 is plain training.
+        adversarial: An attack, called in every step as ``attack(model, images, labels)`` with the model in
+            evaluation mode; its ``.images`` take the place of a part of the batch. None is plain training.
+        adversarial_share: That part, in (0, 1]. A half, the default, keeps clean images in every batch, as
+            Kurakin et al. (2017, "at scale") do, whom Elsayed et al. (2018) follow; how these mix them themselves
+            no source at hand says. 1 attacks every image (Madry et al. 2018).
+
+    Raises:
+        TypeError: If `adversarial` cannot be called.
+        ValueError: If a number is out of range.
+
+    Misleads: Clearance's attacks return an image that the model already gets wrong as it was, so that in the
+    first steps fewer images change than `adversarial_share` says. Low loss on attacked images is no measure of
+    robustness; the audit `robustness` is.
 
     >>> EndToEnd(CrossEntropyLoss()).head_noise
     0.0
@@ -35,11 +50,26 @@ class EndToEnd(Regime):
 
     objective: Objective = field(default_factory=CrossEntropyLoss)
     head_noise: float = 0.0
+    adversarial: Attack | None = None
+    adversarial_share: float = 0.5
     streams = ("head_noise",)
     trains_head = True
 
     def __post_init__(self) -> None:
         check_non_negative("head_noise", self.head_noise)
+        check_fraction("adversarial_share", self.adversarial_share, open_below=True)
+        if self.adversarial is not None and not callable(self.adversarial):
+            raise TypeError(
+                "`adversarial` must be an attack, called as attack(model, images, labels); got "
+                f"{type(self.adversarial).__name__}."
+            )
+
+    def generators(self, seed: int) -> dict[str, torch.Generator]:
+        """The head's noise and, where there is an attack, its random starts (each process its own)."""
+        streams = super().generators(seed)
+        if self.adversarial is not None:  # runs without one keep the checkpoints that they always had
+            streams["adversarial"] = generator(seed, *own_stream("adversarial"))
+        return streams
 
     def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
         """Everything: extractor, head and objective."""
@@ -64,7 +94,8 @@ class _EndToEndTraining(Training):
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
         objective = self.regime.objective
-        self.optimizer.zero_grad(set_to_none=True)
+        images = self._attacked(images, labels)
+        self.optimizer.zero_grad(set_to_none=True)  # after the attack, which may leave gradients behind
         with self._noisy_head():
             outputs = self.model.outputs(images, objective.layers)
             loss = objective(outputs, labels)
@@ -74,6 +105,12 @@ class _EndToEndTraining(Training):
         with torch.no_grad():
             objective.after_step(outputs, labels)
         return loss
+
+    def _attacked(self, images: Tensor, labels: Tensor) -> Tensor:
+        attack, share = self.regime.adversarial, self.regime.adversarial_share
+        if attack is None:
+            return images
+        return attacked_part(attack, self.model, images, labels, share, self.generators["adversarial"])
 
     @contextmanager
     def _noisy_head(self) -> Iterator[None]:

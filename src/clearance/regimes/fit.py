@@ -1,6 +1,6 @@
 """The only training loop: it loops, logs, saves and resumes; what a step does is the regime's business."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from clearance._checks import check_count, check_positive
 from clearance._rng import derived_seed, generator
-from clearance.data import as_image_set
+from clearance.data import ImageSet, as_image_set
 from clearance.models.classifier import Classifier
 from clearance.regimes._distributed import own_stream, process_count
 from clearance.regimes._extractor_forward import ExtractorForward
@@ -32,11 +32,13 @@ def fit(
     regime: Regime,
     train: Any,
     *,
-    epochs: int,
+    epochs: int | None = None,
+    steps: int | None = None,
     batch_size: int = 128,
     optimizer: Callable[..., Optimizer] = SGD,
     schedule: Callable[[Optimizer], LRScheduler] | None = None,
     validation: Any = None,
+    watched: Mapping[str, Any] | None = None,
     clip_norm: float | None = None,
     max_norm: float | None = None,
     autocast: torch.dtype | None = None,
@@ -53,12 +55,14 @@ def fit(
         model: Trained in place.
         regime: What a step does.
         train: An ImageSet, a map-style Dataset, or (images, labels).
-        epochs: Passes over the training set, at least 1.
+        epochs: Passes over the training set, at least 1; or give `steps`.
+        steps: Updates in all, at least 1, however many images there are; the last pass may be cut short.
         batch_size: Images a step; the last batch of an epoch may be smaller (a single image is left out).
         optimizer: Called with the parameters that the regime may move. Default: SGD with lr 0.05 and
             momentum 0.9.
         schedule: Called with the optimiser; stepped once an epoch, as in torch's own examples.
         validation: Like `train`; its error is logged after every epoch in which the head can be used.
+        watched: More such sets by name, each logged as ``NAME_error``: to look at, not to choose by.
         clip_norm: Bound on the norm of the whole gradient, above 0.
         max_norm: Bound, above 0, on the norm of every unit's incoming weights, after each step, in the part of
             the model that the regime moves (under FOCA the extractor alone; Srivastava et al. 2014, FOCA's
@@ -79,8 +83,9 @@ def fit(
     statistics of a process's own share (pass a model with torch.nn.SyncBatchNorm otherwise).
 
     Raises:
-        ValueError: If an argument is out of range, `run_dir` belongs to another run, the objective reads
-            activations of a compiled extractor, or several processes get a `run_dir` or too small a batch.
+        ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
+            belongs to another run, the objective reads activations of a compiled extractor, or several processes
+            get a `run_dir` or too small a batch.
 
     >>> from clearance.data import gaussian_images
     >>> from clearance.heads import MLP
@@ -91,13 +96,14 @@ def fit(
     >>> str(fit(model, EndToEnd(), data, epochs=50, batch_size=10).status)
     'finished at step 150'
     """
-    check_count("epochs", epochs)
+    _check_length(epochs, steps)
     check_count("batch_size", batch_size)
     check_count("checkpoint_every", checkpoint_every)
     place = _device(device)
     _check_processes(batch_size, run_dir)
     data = as_image_set(train).to(place)
     held_out = None if validation is None else as_image_set(validation).to(place)
+    looked_at = {name: as_image_set(images).to(place) for name, images in (watched or {}).items()}
     model.to(place)
     regime.objective.to(place)
     moved = list(regime.trainable(model))
@@ -120,8 +126,10 @@ def fit(
             model.extractor, autocast, compiled=compile_extractor, objective=regime.objective
         ),
         seed=seed,
-        epochs=epochs,
+        epochs=epochs or 0,
         batch_size=batch_size,
+        steps=steps,
+        watched=looked_at,
     )
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         torch.manual_seed(derived_seed(seed, *own_stream("forward")))
@@ -140,7 +148,7 @@ def fit(
             "settings": {
                 "epochs": epochs, "batch_size": batch_size, "clip_norm": clip_norm, "max_norm": max_norm,
                 "seed": seed, "device": place.type,
-                **_unusual(autocast, compile_extractor=compile_extractor),
+                **_unusual(autocast, steps, looked_at, compile_extractor=compile_extractor),
             },
         }  # fmt: skip
         with RunDirectory.open(Path(run_dir), prints) as run:
@@ -161,10 +169,27 @@ def _check_processes(batch_size: int, run_dir: str | Path | None) -> None:
         )
 
 
-def _unusual(autocast: torch.dtype | None, *, compile_extractor: bool) -> dict[str, Any]:
+def _check_length(epochs: int | None, steps: int | None) -> None:
+    if (epochs is None) == (steps is None):
+        raise ValueError(f"one of `epochs` and `steps` must be given; got epochs={epochs} and steps={steps}.")
+    check_count("epochs" if steps is None else "steps", epochs if steps is None else steps)  # type: ignore[arg-type]
+
+
+def _unusual(
+    autocast: torch.dtype | None,
+    steps: int | None,
+    watched: Mapping[str, ImageSet],
+    *,
+    compile_extractor: bool,
+) -> dict[str, Any]:
     """Settings that are named only where they are used, so that older runs stay known by theirs."""
-    named = {} if autocast is None else {"autocast": str(autocast)}
-    return named | ({"compile_extractor": True} if compile_extractor else {})
+    used = {
+        "autocast": None if autocast is None else str(autocast),
+        "compile_extractor": compile_extractor,
+        "steps": steps,
+        "watched": {name: images.digest() for name, images in watched.items()},
+    }
+    return {name: value for name, value in used.items() if value}
 
 
 def _device(name: str) -> torch.device:

@@ -16,7 +16,8 @@ def small_cnn(channels: int, size: int, norm: Literal["none", "batch"] = "none")
 
     A stage is 3 x 3 convolution > (batch normalisation) > ReLU > 2 x 2 max pooling while the maps are
     larger than 4 x 4; 16, 32 and then always 64 maps. The end is flattened: 1,024 features for 8 x 8 and
-    32 x 32 images, 576 for 28 x 28. Weights start as He et al. (2015) for ReLU, biases at 0.
+    32 x 32 images, 576 for 28 x 28. Weights start as He et al. (2015) for ReLU, biases at 0. A 28 x 28 image of
+    one channel takes 1,919,232 multiply-adds (2.01 million with a head of 128-128-10).
 
     Args:
         channels: Channels of an image, at least 1.

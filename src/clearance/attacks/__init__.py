@@ -1,0 +1,69 @@
+"""Attacks: small changes of an image that change what a model calls it.
+
+An attack sees a callable `model(images) -> logits`, images within bounds and labels; never a classifier's insides.
+It holds its settings and is called:
+
+>>> import torch
+>>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3)).eval()
+>>> images, labels = torch.rand(8, 1, 4, 4), torch.randint(3, (8,))
+>>> hit = PGD(epsilon=0.1, norm=2, loss="logit_margin")(model, images, labels)
+>>> hit.images.shape, hit.success.shape, hit.distance.shape
+(torch.Size([8, 1, 4, 4]), torch.Size([8]), torch.Size([8]))
+
+Radii are in the unit of the pixels, which lie in [0, 1]. Whatever an attack finds is clipped, checked against
+its ball, and scored by asking the model again.
+
+| attack | finds | norms |
+|---|---|---|
+| FGSM | the point of the ball that is best to first order | inf, 2, 1 |
+| IFGSM (BIM) | the end of many small steps | inf, 2, 1 |
+| PGD | the same from several starts, towards several rivals | inf, 2, 1 |
+| TargetedAscent | an image that the model is sure of being something else | inf, 2, 1 |
+| DeepFool | the first boundary on the way of linear steps | inf, 2, 1 |
+| MinimumNorm | the nearest image that the model gets wrong | inf, 2, 1 |
+| SquareSearch | what random patches find, without gradients | inf, 2 |
+| transferred | what another attack finds on another model | its own |
+| as_attack | what any callable returns | inf, 2, 1 |
+
+Losses are named (:data:`LOSSES`); only those in :data:`SCALE_FREE` give a verdict that the scale of logits cannot move.
+"""
+
+from clearance.attacks.ascent import TargetedAscent as TargetedAscent
+from clearance.attacks.attack import AnyAttack as AnyAttack
+from clearance.attacks.attack import Attack as Attack
+from clearance.attacks.attacked import Attacked as Attacked
+from clearance.attacks.deep_fool import DeepFool as DeepFool
+from clearance.attacks.distance_attack import DistanceAttack as DistanceAttack
+from clearance.attacks.fgsm import FGSM as FGSM
+from clearance.attacks.foreign import as_attack as as_attack
+from clearance.attacks.iterative import BIM as BIM
+from clearance.attacks.iterative import IFGSM as IFGSM
+from clearance.attacks.iterative import PGD as PGD
+from clearance.attacks.losses import LOSSES as LOSSES
+from clearance.attacks.losses import SCALE_FREE as SCALE_FREE
+from clearance.attacks.minimum_norm import MinimumNorm as MinimumNorm
+from clearance.attacks.square import SquareSearch as SquareSearch
+from clearance.attacks.transfer import TransferMatrix as TransferMatrix
+from clearance.attacks.transfer import transfer_matrix as transfer_matrix
+from clearance.attacks.transfer import transferred as transferred
+
+__all__ = [
+    "BIM",
+    "FGSM",
+    "IFGSM",
+    "LOSSES",
+    "PGD",
+    "SCALE_FREE",
+    "AnyAttack",
+    "Attack",
+    "Attacked",
+    "DeepFool",
+    "DistanceAttack",
+    "MinimumNorm",
+    "SquareSearch",
+    "TargetedAscent",
+    "TransferMatrix",
+    "as_attack",
+    "transfer_matrix",
+    "transferred",
+]

@@ -1,0 +1,86 @@
+"""DeepFool: from one linearisation of the classifier to the next, until the answer changes."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_count, check_non_negative
+from clearance.attacks._slopes import Slopes, rival_slopes
+from clearance.attacks.attack import Batch
+from clearance.attacks.balls import norm_of
+from clearance.attacks.distance_attack import DistanceAttack, chosen
+from clearance.attacks.half_space import shortest_step
+from clearance.vocabulary import Bounds
+
+
+@dataclass(frozen=True)
+class DeepFool(DistanceAttack):
+    r"""Steps to the nearest boundary as it would be if the classifier were linear.
+
+        x_{t+1} = x_t + argmin_d min_i ||d||_p   such that   (z_i - z_y)(x_t) + grad(z_i - z_y)(x_t) . d >= 0
+
+    Source: Moosavi-Dezfooli, Fawzi, Frossard, *DeepFool* (2016), algorithm 2 (p = 2) and section 3.3 (other
+    norms). There pixels are not bounded; here a step is the shortest one inside the bounds
+    (:func:`~clearance.attacks.half_space.shortest_step`).
+
+    Args:
+        norm: inf, 2 or 1.
+        steps: At most; 50 as in the authors' code.
+        rivals: Wrong classes whose boundaries are looked at in a step, by largest logit; 9 is all of ten
+            classes, as in the paper.
+        overshoot: How much farther than the boundary a step goes, as a share of the gap; 0.02 as in the
+            paper, section 4.1, but for each step rather than for their sum.
+        bounds: Of pixel values.
+        chunk: Images that the model sees at once.
+
+    Raises:
+        ValueError: If a setting is out of range.
+
+    Misleads as a distance: it stops at a boundary, not at its nearest point; on digits 2 % to 40 % too far, the
+    more the less linear the network. :class:`~clearance.attacks.minimum_norm.MinimumNorm` begins where it ends.
+
+    >>> model = torch.nn.Identity().eval()                                  # the larger pixel names the class
+    >>> hit = DeepFool(norm=2)(model, torch.tensor([[0.8, 0.4]]), torch.tensor([0]))
+    >>> hit.success, round(float(hit.distance), 2)                   # 0.4 / sqrt(2), and 2 % more
+    (tensor([True]), 0.29)
+    """
+
+    steps: int = 50
+    rivals: int = 9
+    overshoot: float = 0.02
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("steps", self.steps)
+        check_count("rivals", self.rivals)
+        check_non_negative("overshoot", self.overshoot)
+
+    def _search(self, batch: Batch) -> Tensor:
+        return self.crossed(batch)
+
+    def crossed(self, batch: Batch) -> Tensor:
+        """Points behind a boundary, or as near to one as the steps led, for every image of the batch."""
+        points = batch.images.clone()
+        rows = torch.arange(len(batch), device=points.device)
+        for _ in range(self.steps):
+            slopes = rival_slopes(batch, points[rows], self.rivals)
+            step = _nearest(slopes, points[rows], self.norm, self.bounds, 1 + self.overshoot)
+            going = ~slopes.broken & (step.flatten(1) != 0).any(dim=1)
+            rows, batch = rows[going], batch[going]
+            if not len(rows):
+                break
+            points[rows] = (points[rows] + step[going]).clamp(self.bounds.lower, self.bounds.upper)
+        return points
+
+
+def _nearest(slopes: Slopes, points: Tensor, norm: float, bounds: Bounds, factor: float) -> Tensor:
+    """The shortest of the steps to the rivals' linear boundaries; 0 where no gradient leads anywhere."""
+    best = torch.zeros_like(points)
+    least = torch.full_like(slopes.gaps[0], torch.inf)
+    for gap, gradient in zip(slopes.gaps, slopes.gradients, strict=True):
+        step = shortest_step(points, gradient, -gap * factor, norm, bounds)
+        length = norm_of(step, norm).to(least)
+        shorter = (length > 0) & (length < least)
+        best, least = chosen(shorter, step, best), torch.where(shorter, length, least)
+    return best

@@ -1,0 +1,68 @@
+"""Attacks of other libraries, and anybody's own: any callable (model, images, labels) -> images."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearance.attacks.attack import Attack, Batch
+from clearance.attacks.queries import Model
+from clearance.vocabulary import Bounds
+
+Images = Callable[[Model, Tensor, Tensor], Any]
+"""(model, images, labels) to images: a tensor, or what ``torch.as_tensor`` makes one of."""
+
+
+@dataclass(frozen=True)
+class ForeignAttack(Attack):
+    """A callable as an attack; made by :func:`as_attack`."""
+
+    make: Images = field(kw_only=True)
+
+    def _search(self, batch: Batch, *, persist: bool) -> Tensor:
+        del persist  # its own affair
+        if batch.targets is not None:
+            raise ValueError(
+                "`targets` must be None because a callable takes no targets; let it choose its own."
+            )
+        with torch.enable_grad():
+            made = self.make(batch.model, batch.images.clone(), batch.labels.clone())
+        found = torch.as_tensor(made).detach().to(batch.images)
+        if found.shape != batch.images.shape:
+            raise ValueError(
+                f"an attack must return images of shape {tuple(batch.images.shape)}, as it got; "
+                f"it returned {tuple(found.shape)}."
+            )
+        return found
+
+
+def as_attack(
+    make: Images, epsilon: float, norm: float = math.inf, *, bounds: Bounds | None = None
+) -> ForeignAttack:
+    """Any callable ``(model, images, labels) -> images`` as an attack, verified like every other.
+
+    It is given the images that the model gets right, and copies of them; what it returns is clipped, checked
+    against the ball, and scored by asking the model again. Its own word on success is not heard.
+
+    Args:
+        make: The callable. Its radius is its own: give it the same `epsilon`, in the unit of the pixels.
+        epsilon: Radius of the ball in which its images must lie.
+        norm: inf, 2 or 1.
+        bounds: Of pixel values, by default [0, 1].
+
+    Raises:
+        ValueError: If `epsilon` or `norm` is out of range; on a call, if images come back outside the ball by
+            more than rounding, or in another shape.
+
+    Whether it depends on batch size, on order or on the scale of logits is the callable's own affair.
+
+    >>> def darker(model, images, labels):
+    ...     return images - 0.25
+    >>> attack = as_attack(darker, epsilon=0.25)
+    >>> attack(torch.nn.Identity().eval(), torch.tensor([[0.75, 0.1]]), torch.tensor([0])).images
+    tensor([[0.5000, 0.0000]])
+    """
+    return ForeignAttack(epsilon, norm, make=make, bounds=Bounds() if bounds is None else bounds)

@@ -1,0 +1,157 @@
+"""Square search: random changes of square patches, kept when they help; needs scores alone, no gradient."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_count, check_fraction
+from clearance._rng import generator
+from clearance.attacks._patches import Window, patches, pyramid, split_pyramid
+from clearance.attacks.attack import Attack, Batch
+from clearance.attacks.balls import norm_of, projected
+from clearance.attacks.losses import logit_margin
+from clearance.attacks.queries import logits_of
+
+HALVED_AT = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
+"""After which share of the queries the area of a patch is halved: the paper's schedule for 10,000 queries."""
+DRAWS = (
+    5  # numbers that one query of one image uses besides the signs of its channels: two corners and a turn
+)
+
+
+@dataclass(frozen=True)
+class SquareSearch(Attack):
+    r"""A random search that changes one square patch a query, and keeps what raises the logit margin.
+
+    Norm inf: the start is vertical stripes of +-epsilon; then a patch of every channel is set to +epsilon or
+    -epsilon. Norm 2: the start is a grid of bumps of random sign; then a patch gets a bump in two halves of
+    opposite sign, paid for by emptying another patch. Patches shrink as queries are spent.
+
+    Source: Andriushchenko, Croce, Flammarion, Hein, *Square Attack* (2020), algorithms 1 to 3 and section 3.3;
+    written from the description.
+
+    Args:
+        epsilon: Radius in the unit of the pixels, at least 0.
+        norm: inf or 2; there is no published search for norm 1.
+        queries: Forward passes an image, the start's included; 1,000 by default.
+        share: Of the image's area that the first patches cover, in (0, 1]; 0.8, the paper's for MNIST.
+        seed: What is drawn for an image follows from it and from the image's own pixels, so that neither its
+            place nor its company in a batch matters.
+        bounds: Of pixel values.
+        chunk: Images that the model sees at once.
+
+    Images that are not of shape (C, H, W) are searched as one row of pixels.
+
+    Raises:
+        ValueError: If a setting is out of range, or the norm is 1.
+
+    Misleads as a verdict of its own: it finds less than gradients do where there are any. It is there for
+    models that hide them.
+
+    >>> model, image = torch.nn.Flatten().eval(), torch.tensor([[[[0.8, 0.4]]]])     # every pixel is a class
+    >>> hit = SquareSearch(epsilon=0.3, queries=50)(model, image, torch.tensor([0]))
+    >>> hit.success
+    tensor([True])
+    """
+
+    queries: int = 1000
+    share: float = 0.8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.norm == 1:
+            raise ValueError("`norm` must be inf or 2 for a square search; got 1; use PGD for norm 1.")
+        check_count("queries", self.queries)
+        check_fraction("share", self.share, open_below=True)
+        check_count("seed", self.seed, minimum=0)
+
+    def _search(self, batch: Batch, *, persist: bool) -> Tensor:
+        shape = batch.images.shape[1:] if batch.images.ndim == 4 else (1, 1, batch.images[0].numel())
+        images = batch.images.view(-1, *shape)
+        first, draws = self._draws(images)
+        delta = self._kept_inside(self._start(images, first), images)
+        best, rows = delta.clone(), torch.arange(len(batch), device=images.device)
+        least = torch.full_like(images[:, 0, 0, 0], -math.inf)
+        for query in range(self.queries):
+            old = best[rows]
+            moved = delta if query == 0 else self._moved(old, images[rows], draws[rows, query], query)
+            tried = self._kept_inside(moved, images[rows])
+            logits = logits_of(batch.model, (images[rows] + tried).view_as(batch.images), chunk=self.chunk)
+            margin, done = _margin(batch, logits).to(least), batch.broken(logits)
+            better = (margin > least[rows]) | done
+            best[rows[better]], least[rows[better]] = tried[better], margin[better]
+            if not persist and bool(done.any()):
+                rows, batch = rows[~done], batch[~done]
+            if not len(rows):
+                break
+        return (images + best).view(-1, *batch.images.shape[1:])
+
+    def _draws(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Uniform numbers of every image: for its start, (B, C, H, W), and for its queries, (B, queries, ...)."""
+        first, later = [], []
+        for row in images.detach().to("cpu", torch.float64):
+            name = hashlib.sha256((row + 0.0).numpy().tobytes()).hexdigest()  # + 0.0 makes one zero of two
+            stream = generator(self.seed, "square", name)
+            first.append(torch.rand(row.shape, generator=stream))
+            later.append(torch.rand(self.queries, DRAWS + len(row), generator=stream))
+        return torch.stack(first).to(images), torch.stack(later).to(images)
+
+    def _start(self, images: Tensor, draws: Tensor) -> Tensor:
+        height, width = images.shape[2:]
+        if self.norm == math.inf:
+            return (self.epsilon * _sign(draws[:, :, :1])).expand_as(images)
+        side = max(min(height, width) // 5, 1)
+        signs = _sign(draws)
+        bump = pyramid(side, side).to(images)
+        tiles = bump.repeat(math.ceil(height / side), math.ceil(width / side))[:height, :width]
+        corner = [torch.arange(size, device=images.device) // side * side for size in (height, width)]
+        bumps = tiles * signs[:, :, corner[0]][:, :, :, corner[1]]  # one sign a tile
+        return self.epsilon * bumps / norm_of(bumps, 2).view(-1, 1, 1, 1)
+
+    def _moved(self, delta: Tensor, images: Tensor, draws: Tensor, query: int) -> Tensor:
+        _, channels, height, width = images.shape
+        side = self._side(height, width, query / self.queries)
+        window = Window(min(side, height), min(side, width))
+        signs = _sign(draws[:, DRAWS : DRAWS + channels]).view(-1, channels, 1, 1)
+        here = patches(window, height, width, draws[:, 0], draws[:, 1])
+        if self.norm == math.inf:
+            return torch.where(here.inside, self.epsilon * signs, delta)
+        there = patches(window, height, width, draws[:, 2], draws[:, 3])
+        bump = here.filled(split_pyramid(window.rows, window.columns).to(images), draws[:, 4] < 0.5) * signs
+        return self._exchanged(delta, here.inside, there.inside, bump)
+
+    def _exchanged(self, delta: Tensor, here: Tensor, there: Tensor, bump: Tensor) -> Tensor:
+        """One patch emptied; its length, and what was not spent yet, go into a bump on another."""
+        unspent = (self.epsilon**2 - delta.square().sum(dim=(1, 2, 3))).clamp(min=0) / delta.shape[1]
+        freed = _length(torch.where(here | there, delta, 0.0)).square()
+        available = (freed + unspent.view(-1, 1, 1, 1)).sqrt()
+        old = torch.where(here, delta, 0.0)
+        shape = bump / _length(bump).clamp(min=1e-12) + old / _length(old).clamp(min=1e-12)
+        filled = shape / _length(shape).clamp(min=1e-12) * available
+        return torch.where(here, filled, torch.where(there, 0.0, delta))
+
+    def _kept_inside(self, delta: Tensor, images: Tensor) -> Tensor:
+        return projected(delta, images, self.epsilon, self.norm, self.bounds)
+
+    def _side(self, height: int, width: int, spent: float) -> int:
+        halvings = sum(spent > at for at in HALVED_AT)
+        return max(round(math.sqrt(self.share / 2**halvings * height * width)), 1)
+
+
+def _sign(uniform: Tensor) -> Tensor:
+    return torch.where(uniform < 0.5, -1.0, 1.0).to(uniform)
+
+
+def _length(delta: Tensor) -> Tensor:
+    """Euclidean length of each channel, (B, C, 1, 1)."""
+    return delta.square().sum(dim=(2, 3), keepdim=True).sqrt()
+
+
+def _margin(batch: Batch, logits: Tensor) -> Tensor:
+    if batch.targets is None:
+        return logit_margin(logits, batch.labels)
+    return -logit_margin(logits, batch.targets)

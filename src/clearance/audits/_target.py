@@ -1,0 +1,55 @@
+"""A network under attack, with the images that it is attacked on."""
+
+from collections.abc import Iterable
+
+from torch import Tensor
+
+from clearance.attacks.attack import AnyAttack
+from clearance.attacks.attacked import broken
+from clearance.attacks.queries import Model, logits_of
+from clearance.attacks.starts import random_starts
+from clearance.audits._alarm import blind_share
+from clearance.audits._verdict import survivors
+from clearance.vocabulary import Bounds
+
+BOUNDS = Bounds()
+
+
+class Target:
+    """What one audit attacks, asked once for what does not depend on a radius.
+
+    Args:
+        model: In evaluation mode.
+        images: (B, ...).
+        labels: (B,).
+        source: A network whose gradients make images too, in evaluation mode; None where there is none.
+        seed: Of everything drawn.
+    """
+
+    def __init__(
+        self, model: Model, images: Tensor, labels: Tensor, source: Model | None = None, seed: int = 0
+    ) -> None:
+        self.model, self.images, self.labels = model, images, labels
+        self.source, self.seed = source, seed
+        logits = logits_of(model, images)
+        self.classes = logits.shape[1]
+        self.right = ~broken(logits, labels)
+        self._blind: dict[str, float] = {}
+
+    def left(self, attacks: Iterable[AnyAttack], alive: Tensor | None = None) -> Tensor:
+        """The images that no attack breaks, of those alive, by default of those that are right."""
+        begin = self.right if alive is None else alive
+        return survivors(self.model, self.images, self.labels, attacks, begin)
+
+    def under_noise(self, norm: float, epsilon: float) -> Tensor:
+        """The images that stay right at one point of the ball that is drawn for each."""
+        noise = random_starts(self.images, epsilon, norm, BOUNDS, seed=self.seed, stream=0)
+        return self.right & ~broken(logits_of(self.model, self.images + noise), self.labels)
+
+    def blind(self, loss: str) -> float:
+        """Share of right images where a loss has no gradient."""
+        if loss not in self._blind:
+            self._blind[loss] = blind_share(
+                self.model, self.images[self.right], self.labels[self.right], loss
+            )
+        return self._blind[loss]

@@ -1,0 +1,155 @@
+"""How far are images from the decision boundary, to first order and as a search finds it?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_choice, check_count
+from clearance.attacks.minimum_norm import MinimumNorm
+from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._fixed_images import fixed_images
+from clearance.audits._layer_spread import layer_spreads
+from clearance.data import ImageSet
+from clearance.models._observe import evaluating
+from clearance.models.classifier import Classifier
+from clearance.objectives.margins import margin_distances
+from clearance.vocabulary import Exhibit, Measurement, Scalar
+
+NORMS = ("inf", "2", "1")
+PIXELS = "pixel units"
+CHUNK = 64
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class BoundaryDistance(Audit):
+    r"""Distances of held-out images to the nearest boundary: linearised at any layer, and searched for at the input.
+
+    first_order_distance = min_i (z_y - z_i) / ||grad_h (z_y - z_i)||_q, 1/p + 1/q = 1
+
+    Positive on the right side, negative where the image is misclassified. At the input it is in pixel units.
+    At every other layer it is in units of that layer's typical deviation from its mean over these images (in
+    the same norm), so that features times a constant, undone by the next layer, give the same number.
+
+    ``minimum_distance``, at the input: the nearest wrong image that
+    :class:`~clearance.attacks.MinimumNorm` finds; 0 where the image is misclassified, infinite where none was
+    found.
+
+    Source: Elsayed et al. (2018), section 3, for the first-order distance; Moosavi-Dezfooli et al. (2016) for
+    robustness as the median of the smallest perturbation.
+
+    Measurements: the median over images, for each ``norm``, ``class`` (and ``all``), and for first-order distances
+    each ``layer``. Medians are of values that occur, the lower of two. A layer on which all images agree has
+    distance 0. Exhibit ``distances`` for each norm: found against first order, image by image.
+
+    Args:
+        norms: ``"inf"``, ``"2"``, ``"1"``.
+        layers: ``"input"``, names of submodules as in ``named_modules()``, ``"features"``, ``"logits"``.
+        images: At most, for first-order distances; a class-balanced choice by the seed where there are more.
+        searched: At most, of these, for minimum distances.
+        steps: Of the search.
+
+    Misleads: the first-order distance is no bound of the true one, and infinite where a gradient is zero; the
+    minimum distance is an upper bound, far too long for a network that hides its gradients (see the audit
+    `robustness`).
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> train, test = gaussian_images(per_class=9, seed=0), gaussian_images(per_class=9, seed=1)
+    >>> audit = BoundaryDistance(norms=("2",), layers=("input",), steps=5)
+    >>> found = audit(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> [(m.name, m.context["class"]) for m in found.measurements][:4:3]
+    [('first_order_distance', 'all'), ('first_order_distance', '2')]
+    """
+
+    name: ClassVar[str] = "boundary_distance"
+    question: ClassVar[str] = "How far are images from the decision boundary?"
+    norms: tuple[str, ...] = ("inf", "2")
+    layers: tuple[str, ...] = ("input", "features", "logits")
+    images: int = 1000
+    searched: int = 200
+    steps: int = 100
+
+    def __post_init__(self) -> None:
+        for norm in self.norms:
+            check_choice("norms", norm, NORMS)
+        for name in ("images", "searched", "steps"):
+            check_count(name, getattr(self, name))
+
+    def examine(self, subject: Subject) -> Findings:
+        """Every norm, first to first order at every layer, then by search."""
+        data = fixed_images(subject.test, self.images, subject.seed)
+        some = fixed_images(data, self.searched, subject.seed)
+        found: list[Measurement] = []
+        exhibits = []
+        with evaluating(subject.model):
+            for norm in self.norms:
+                found.extend(self._first_order(subject.model, data, norm))
+                distance = MinimumNorm(float(norm), steps=self.steps)(
+                    subject.model, some.images, some.labels
+                ).distance
+                found.extend(_medians("minimum_distance", distance, some, {"norm": norm}, PIXELS))
+                linear = _distances(subject.model, some, ("input",), norm)["input"]
+                exhibits.append(_picture(norm, distance, linear, some))
+        return Findings(tuple(found), tuple(exhibits))
+
+    def _first_order(self, model: Classifier, data: ImageSet, norm: str) -> Iterator[Measurement]:
+        others = tuple(layer for layer in self.layers if layer != "input")
+        spreads = layer_spreads(model, data.images, others, float(norm), CHUNK)
+        for layer, distance in _distances(model, data, self.layers, norm).items():
+            context: dict[str, Scalar] = {"norm": norm, "layer": layer}
+            if layer == "input":
+                yield from _medians("first_order_distance", distance, data, context, PIXELS)
+            else:
+                values = distance.double() / spreads[layer]
+                if spreads[layer] == 0:  # all images in one point: there is no length to measure by
+                    values = torch.zeros_like(values)
+                values = torch.where(values.isnan(), -torch.inf, values)
+                yield from _medians("first_order_distance", values, data, context, "ratio")
+
+
+def _distances(model: Classifier, data: ImageSet, layers: tuple[str, ...], norm: str) -> dict[str, Tensor]:
+    """Signed distance of each image to its nearest boundary, by layer; -inf where it is not a number."""
+    parts = [
+        margin_distances(model, images, labels, layers, norm=float(norm)).nearest()
+        for images, labels in zip(data.images.split(CHUNK), data.labels.split(CHUNK), strict=True)
+    ]
+    joined = {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
+    return {layer: torch.where(values.isnan(), -torch.inf, values) for layer, values in joined.items()}
+
+
+def _medians(
+    name: str, values: Tensor, data: ImageSet, context: dict[str, Scalar], unit: str
+) -> Iterator[Measurement]:
+    """Over all images, then class by class; a class without images among them has no median."""
+    everything = torch.ones_like(data.labels, dtype=torch.bool)
+    chosen = {ALL: everything} | {title: data.labels == k for k, title in enumerate(data.classes)}
+    for title, rows in chosen.items():
+        part = values[rows]
+        if len(part):
+            yield Measurement(
+                BoundaryDistance.name,
+                name,
+                float(part.median()),
+                unit,
+                len(part),
+                better="higher",
+                context={**context, "class": title},
+            )
+
+
+def _picture(norm: str, found: Tensor, linear: Tensor, data: ImageSet) -> Exhibit:
+    shown = (found.isfinite() & linear.isfinite()).cpu()
+    columns = {
+        "x": linear.cpu()[shown].tolist(),
+        "y": found.cpu()[shown].tolist(),
+        "label": [data.classes[k] for k in data.labels.cpu()[shown].tolist()],
+    }
+    caption = (
+        f"Distance to the nearest wrong image found (up) against the first-order distance (right), norm {norm}, "
+        f"in pixel units; {int(shown.sum())} of {len(shown)} images, those where both are finite."
+    )
+    return Exhibit(BoundaryDistance.name, "distances", "scatter", columns, caption, {"norm": norm})

@@ -1,0 +1,145 @@
+"""How many images stay right under attack, by attacks that loud logits cannot fool?"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from clearance._checks import check_count, check_positive
+from clearance.attacks.iterative import PGD
+from clearance.attacks.square import SquareSearch
+from clearance.attacks.transfer import transferred
+from clearance.audits._alarm import Signs, share
+from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._fixed_images import fixed_images
+from clearance.audits._robustness_readings import Reading, full_radius, under_attack, zero_gradients
+from clearance.audits._target import Target
+from clearance.audits._verdict import cross_entropy_attacks, scale_free_attacks
+from clearance.models._observe import evaluating
+from clearance.models.classifier import Classifier
+
+
+@dataclass(frozen=True)
+class Robustness(Audit):
+    r"""Accuracy under attack: the worst case, image by image, over attacks that ignore the scale of logits.
+
+    robust_accuracy = share of images right before and after every attack in the ball ||x' - x||_p <= epsilon
+
+    The attacks, cheap ones first, each on what the ones before left: FGSM; PGD of 40 steps from the image and
+    4 random points, on the logit margin, on cross-entropy in units of the sample's own logits, and (from the
+    image) on the difference-of-logits ratio; the same steered at each of the 3 nearest rivals; images made on
+    `source`, where one is given; and a square search of 1,000 queries where gradients are in doubt. An image
+    broken within a smaller radius is broken within a larger one.
+
+    Logits times a constant are the same classifier, and get the same verdict. Plain cross-entropy attacks do
+    not: their gradient vanishes where logits are large. What they leave is shown beside the verdict.
+
+    Source: Croce and Hein (2020) for the worst case over several attacks; Carlini et al., *On Evaluating
+    Adversarial Robustness* (2019), for the signs of a weak one.
+
+    Measurements, for each ``norm`` and ``epsilon``: ``robust_accuracy`` and ``cross_entropy_attack_accuracy``
+    (FGSM and PGD from the image) with 95 % Wilson intervals, ``noise_accuracy`` (one uniform draw from the
+    ball), ``transfer_accuracy`` where there is a source, ``alarms`` (reasons to doubt the gradient attacks, or to
+    disbelieve the plain ones). For each norm ``full_radius_accuracy``: the radius reaches every image there
+    is, so anything much above 0 says that the attack is stuck. For each ``loss`` ``zero_gradients``: share of
+    right images without a gradient. Exhibit ``under_attack`` for each norm: these over the radius, and the
+    alarm in words in its caption.
+
+    Args:
+        inf: Radii in norm inf, in pixel units, ascending, each above 0; 0.1 and 0.3 are those of MNIST (Madry
+            et al. 2018). They are far too large for photographs, where 8 / 255 is usual.
+        two: Radii in norm 2.
+        one: Radii in norm 1.
+        images: At most; a class-balanced choice by the seed where there are more (the same for all methods).
+        steps: Of PGD.
+        queries: Of the square search.
+        source: A network whose gradients make images too (a transfer attack), in any mode; not changed.
+
+    Misleads as a certificate: an accuracy under attack is an upper bound of the true one, however many attacks
+    took part. Intervals of two models audited on the same images overlap more than the models differ.
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> train, test = gaussian_images(per_class=9, seed=0), gaussian_images(per_class=9, seed=1)
+    >>> found = Robustness(inf=(0.1,), two=(), steps=3)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> sorted({m.name for m in found.measurements})
+    ['alarms', 'cross_entropy_attack_accuracy', 'full_radius_accuracy', 'noise_accuracy', 'robust_accuracy',
+     'zero_gradients']
+    """
+
+    name: ClassVar[str] = "robustness"
+    question: ClassVar[str] = "How many images stay right under attack?"
+    inf: tuple[float, ...] = (0.1, 0.3)
+    two: tuple[float, ...] = (1.0,)
+    one: tuple[float, ...] = ()
+    images: int = 1000
+    steps: int = 40
+    queries: int = 1000
+    source: Classifier | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("images", "steps", "queries"):
+            check_count(name, getattr(self, name))
+        for name in ("inf", "two", "one"):
+            radii = getattr(self, name)
+            for epsilon in radii:
+                check_positive(name, epsilon)
+            if list(radii) != sorted(set(radii)):
+                raise ValueError(f"`{name}` must ascend, each radius once; got {radii}.")
+        if not (self.inf or self.two or self.one):
+            raise ValueError("at least one radius must be given; got none in `inf`, `two` and `one`.")
+
+    def examine(self, subject: Subject) -> Findings:
+        """Every norm, radius by radius."""
+        data = fixed_images(subject.test, self.images, subject.seed)
+        with evaluating(subject.model):
+            if self.source is None:
+                return self._examined(Target(subject.model, data.images, data.labels, None, subject.seed))
+            source = self.source.to(data.images.device)
+            with evaluating(source):
+                return self._examined(Target(subject.model, data.images, data.labels, source, subject.seed))
+
+    def _examined(self, target: Target) -> Findings:
+        found, exhibits = list(zero_gradients(target)), []
+        for norm, radii in ((math.inf, self.inf), (2.0, self.two), (1.0, self.one)):
+            if radii:
+                readings = list(self._readings(target, norm, radii))
+                found.append(full_radius(target, norm, readings[0].signs))
+                found.extend(m for reading in readings for m in reading.measurements())
+                exhibits.append(under_attack(norm, target, readings))
+        return Findings(tuple(found), tuple(exhibits))
+
+    def _readings(self, target: Target, norm: float, radii: tuple[float, ...]) -> Iterator[Reading]:
+        everything = target.left([PGD(_whole_radius(norm, target.images), norm, steps=self.steps)])
+        alive = plain = target.right
+        for epsilon in radii:
+            attacks = scale_free_attacks(norm, epsilon, target.classes, self.steps, target.seed)
+            alive = target.left(attacks, alive)
+            plain = target.left(cross_entropy_attacks(norm, epsilon, self.steps), plain)
+            white_box, transfer = share(alive), None
+            if target.source is not None:
+                made_on = PGD(epsilon, norm, loss="scaled_cross_entropy", steps=self.steps)
+                shown = target.left([transferred(target.source, made_on)])
+                alive, transfer = alive & shown, share(shown)
+            signs = Signs(
+                white_box,
+                share(plain),
+                share(target.under_noise(norm, epsilon)),
+                share(everything),
+                target.blind("logit_margin"),
+                target.blind("cross_entropy"),
+                transfer,
+            )
+            if signs.doubts() and norm != 1:
+                alive = target.left(
+                    [SquareSearch(epsilon, norm, queries=self.queries, seed=target.seed)], alive
+                )
+            yield Reading(norm, epsilon, len(target.labels), share(alive), signs)
+
+
+def _whole_radius(norm: float, images: Tensor) -> float:
+    """The radius within which every image lies, whatever the original."""
+    pixels = images[0].numel()
+    return 1.0 if math.isinf(norm) else pixels ** (1 / norm)

@@ -1,0 +1,177 @@
+"""Adversarial images in the paper's way: FGSM and iterated FGSM on cross-entropy, white box and black box.
+
+Such attacks see little of a network whose logits are large, so that what they leave is no evidence of robustness; the
+verdict that the scale of logits cannot move, the audit `robustness`, stands beside them where it is in the catalogue.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from clearance.attacks.attack import Attack
+from clearance.attacks.fgsm import FGSM
+from clearance.attacks.iterative import IFGSM
+from clearance.attacks.transfer import transferred
+from clearance.audits.accuracy import wilson_interval
+from clearance.data import ImageSet
+from clearance.data.samples import draw_samples
+from clearance.experiments.build import RunData
+from clearance.experiments.catalogue import AUDITS
+from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.reproduce import data_if_there
+from clearance.experiments.reproductions.elsayed_2018.conditions import StudyOf, Table
+from clearance.experiments.reproductions.elsayed_2018.protocol import (
+    BASELINE,
+    PROTOCOLS,
+    adversarial_recipe,
+    base_recipe,
+)
+from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.saved import load_model
+from clearance.models import Classifier
+from clearance.records import Record
+from clearance.vocabulary import Measurement, Outcome, Scalar
+
+IMAGES = 1000  # of the test set, class-balanced, the same for all
+VERDICT = "robustness"
+FIRST_SOURCE = 1000  # the seed of the black box's network for seed 0
+ATTACKS: dict[str, Callable[[float], Attack]] = {"FGSM": FGSM, "IFGSM": IFGSM}
+WHITE, BLACK, TRAINED = "white", "black", "white, adversarially trained"
+
+
+def run_white_box(
+    out: Path, *, seeds: int | None, jobs: int, listener: Listener, dataset: str = "digits", root: str | None = None
+) -> Path:  # fmt: skip
+    """Attack every network with its own gradients; see `attack_study`."""
+    return attack_study("white-box", WHITE, base_recipe(dataset, root, seeds), seeds, out, jobs, listener)
+
+
+def run_black_box(
+    out: Path, *, seeds: int | None, jobs: int, listener: Listener, dataset: str = "digits", root: str | None = None
+) -> Path:  # fmt: skip
+    """Show every network images made on one more network trained with cross-entropy; see `attack_study`."""
+    return attack_study("black-box", BLACK, base_recipe(dataset, root, seeds), seeds, out, jobs, listener)
+
+
+def run_adversarially_trained(
+    out: Path, *, seeds: int | None, jobs: int, listener: Listener, dataset: str = "digits", root: str | None = None
+) -> Path:  # fmt: skip
+    """The white box for networks that were trained on FGSM images; see `attack_study`."""
+    recipe = adversarial_recipe(dataset, root, seeds)
+    return attack_study("adversarially-trained", TRAINED, recipe, seeds, out, jobs, listener)
+
+
+def attack_study(
+    name: str, box: str, recipe: Recipe, seeds: int | None, out: Path, jobs: int, listener: Listener
+) -> Path:
+    """Train every method, attack what was trained, and write the ledger; trained networks are read back.
+
+    Args:
+        name: Of the study.
+        box: What the setting ``box`` of its numbers says.
+        recipe: What is trained.
+        seeds: How many were asked for.
+        out: Where ledger, report, figure and runs are kept.
+        jobs: Processes at a time, for the training.
+        listener: Told of events.
+    """
+    study = StudyOf(name, recipe.dataset, _tables(box))
+    if (data := data_if_there(recipe)) is None:
+        return study.without_data(recipe, seeds, out)
+    if VERDICT in AUDITS:
+        radii = {VERDICT: {"inf": list(PROTOCOLS[recipe.dataset].verdict), "two": []}}
+        recipe = dataclasses.replace(recipe, audits=(*recipe.audits, VERDICT), audit_settings=radii)
+    plans = plans_of(recipe)
+    found = run_grid(plans, data, out / "runs", jobs, listener)
+    sources = _sources(recipe, data, out, jobs, listener) if box == BLACK else {}
+    shown, epsilons = fixed_images(data.test), PROTOCOLS[recipe.dataset].epsilons
+    measured = []
+    for plan, one in zip(plans, found, strict=True):
+        if _finished(one) and (box != BLACK or plan.seed in sources):
+            model = load_model(out / "runs" / plan.folder)
+            numbers = accuracies(model, shown, epsilons, box, sources.get(plan.seed))
+            if box == BLACK:  # beside it the white box, which must not be the weaker of the two
+                numbers += accuracies(model, shown, epsilons, WHITE)
+            own = tuple(Record(data.train.name, plan.method, plan.seed, m) for m in numbers)
+            one = dataclasses.replace(one, records=(*one.records, *own))
+        measured.append(one)
+    return study.written(recipe, measured, seeds, out)
+
+
+def fixed_images(test: ImageSet) -> ImageSet:
+    """At most 1,000 images of a test set, class-balanced, always the same ones.
+
+    >>> from clearance.data import gaussian_images
+    >>> len(fixed_images(gaussian_images(per_class=400)))
+    1000
+    """
+    return test if len(test) <= IMAGES else draw_samples(test, IMAGES, seed=0)
+
+
+def accuracies(
+    model: Classifier, images: ImageSet, epsilons: Sequence[float], box: str, source: Classifier | None = None
+) -> list[Measurement]:
+    """What is left of accuracy under each attack at each radius, and without one (radius 0).
+
+    Args:
+        model: What is attacked.
+        images: Which images.
+        epsilons: Largest changes of a pixel, of [0, 1].
+        box: What the setting of that name says.
+        source: Where images are made; the model itself by default.
+    """
+    found = []
+    for name, make in ATTACKS.items():
+        for epsilon in (0.0, *epsilons):
+            attack = make(epsilon) if source is None else transferred(source, make(epsilon))
+            with torch.enable_grad():
+                right = int((~attack(model, images.images, images.labels).success).sum())
+            low, high = wilson_interval(right, len(images))
+            context: dict[str, Scalar] = {
+                "attack": name,
+                "box": box,
+                "epsilon": epsilon,
+                "interval": "wilson 95 %",
+            }
+            found.append(
+                Measurement("attacked", "accuracy", right / len(images), "fraction", len(images),
+                            low=low, high=high, better="higher", context=context)
+            )  # fmt: skip
+    return found
+
+
+def _sources(
+    recipe: Recipe, data: RunData, out: Path, jobs: int, listener: Listener
+) -> dict[int, Classifier]:
+    """One more network trained with cross-entropy for each seed; none where that failed."""
+    plain = dataclasses.replace(recipe, audits=("accuracy",), audit_settings={})
+    plans = {seed: RunPlan(plain, BASELINE, FIRST_SOURCE + seed) for seed in range(recipe.seeds)}
+    found: list[RunFindings] = run_grid(list(plans.values()), data, out / "runs", jobs, listener)
+    return {
+        seed: load_model(out / "runs" / plan.folder)
+        for (seed, plan), one in zip(plans.items(), found, strict=True)
+        if _finished(one)
+    }
+
+
+def _finished(found: RunFindings) -> bool:
+    return found.note is not None and found.note.outcome is Outcome.FINISHED
+
+
+def _tables(box: str) -> tuple[Table, ...]:
+    """IFGSM before FGSM, as the first table is the one that is drawn."""
+    boxes = (BLACK, WHITE) if box == BLACK else (box,)
+    verdict = Table(
+        "The verdict that the scale of logits cannot move: accuracy under the worst attack",
+        VERDICT, "robust_accuracy", "epsilon", {"norm": "inf"}, as_accuracy=False,
+    )  # fmt: skip
+    shown = tuple(
+        Table(f"Accuracy under {name}, box: {one}", "attacked", "accuracy", "epsilon",
+              {"attack": name, "box": one}, as_accuracy=False)
+        for one in boxes
+        for name in reversed(ATTACKS)
+    )  # fmt: skip
+    return (*shown, verdict) if VERDICT in AUDITS else shown

@@ -1,0 +1,71 @@
+"""Adversarial images for training: a part of a batch, attacked with the model as it stands."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+LARGEST_SEED = 2**31 - 1
+
+
+class Attack(Protocol):
+    """Anything that is called with a model, images in [0, 1] and labels, and returns them as `.images`."""
+
+    def __call__(self, model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, /) -> Any:
+        """The attacked images, as the attribute `images` of what is returned."""
+
+
+@contextmanager
+def in_evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode with gradients; afterwards every submodule has its own mode back."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def attacked_part(
+    attack: Attack, model: nn.Module, images: Tensor, labels: Tensor, share: float, stream: torch.Generator
+) -> Tensor:
+    """The batch with its first round(share * B) images attacked, at least one.
+
+    The model is in evaluation mode while it is attacked: dropout is off and batch normalisation uses, and keeps,
+    its running statistics. An attack that has a setting `seed` gets a fresh one from `stream` in every step, so
+    that its random starts differ from step to step and a resumed run draws the same ones.
+
+    Raises:
+        ValueError: If the attack returns images of another shape, or with values outside [0, 1].
+    """
+    count = max(1, round(share * len(images)))
+    chosen = images[:count].detach()
+    with in_evaluation_mode(model):
+        found = _seeded(attack, stream)(model, chosen, labels[:count]).images.detach()
+    _check_images(found, chosen)
+    return torch.cat([found.to(images), images[count:].detach()])
+
+
+def _seeded(attack: Attack, stream: torch.Generator) -> Attack:
+    if not dataclasses.is_dataclass(attack) or isinstance(attack, type):
+        return attack
+    if "seed" not in {field.name for field in dataclasses.fields(attack) if field.init}:
+        return attack
+    return dataclasses.replace(attack, seed=int(torch.randint(LARGEST_SEED, (), generator=stream)))
+
+
+def _check_images(found: Tensor, given: Tensor) -> None:
+    if found.shape != given.shape:
+        raise ValueError(
+            f"the attack must return images of shape {tuple(given.shape)}; got {tuple(found.shape)}."
+        )
+    if not bool(((found >= 0) & (found <= 1)).all()):  # nan is outside, too
+        low, high = found.aminmax()
+        raise ValueError(
+            f"the attack must return images in [0, 1]; got values from {float(low):.3g} to {float(high):.3g}. "
+            "Clip them."
+        )

@@ -1,0 +1,134 @@
+"""The square search: inside the ball, the same whatever the batch, and blind to what hides gradients."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from clearance.attacks._patches import Window, patches, pyramid, split_pyramid
+from clearance.attacks.attacked import broken
+from clearance.attacks.fgsm import FGSM
+from clearance.attacks.iterative import PGD
+from clearance.attacks.square import SquareSearch
+from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    RoundingFront,
+    Times,
+    digits,
+    network,
+)
+
+COUNT, QUERIES = 40, 200
+RADIUS = {math.inf: 0.12, 2.0: 0.6}
+
+
+@pytest.fixture(scope="module")
+def right():
+    """Images of the digits' test set that the network gets right."""
+    _, test = digits()
+    chosen = ~broken(network()(test.images).detach(), test.labels)
+    return test.images[chosen][:COUNT], test.labels[chosen][:COUNT]
+
+
+@pytest.mark.parametrize("norm", RADIUS)
+def test_finds_most_of_what_gradients_find_and_stays_in_the_ball(right, norm):
+    images, labels = right
+    ours = SquareSearch(RADIUS[norm], norm, queries=300)(network(), images, labels)
+    gradient = PGD(RADIUS[norm], norm)(network(), images, labels)
+    assert ours.distance.max() <= RADIUS[norm] * (1 + 1e-6)
+    assert gradient.success_rate > 0.5
+    assert ours.success_rate >= {math.inf: 0.75, 2.0: 0.4}[norm] * gradient.success_rate
+    # and far more than noise of the same size
+    noise = SquareSearch(RADIUS[norm], norm, queries=1)(network(), images, labels)
+    assert noise.success_rate < 0.5 * ours.success_rate
+
+
+@pytest.mark.parametrize("norm", RADIUS)
+def test_a_rounding_front_hides_nothing_from_it(right, norm):
+    images, labels = right
+    hidden = RoundingFront(network())
+    assert FGSM(RADIUS[norm], norm, loss="logit_margin")(hidden, images, labels).success_rate < 0.2
+    assert SquareSearch(RADIUS[norm], norm, queries=400)(hidden, images, labels).success_rate > 0.4
+
+
+@pytest.mark.parametrize("norm", RADIUS)
+def test_neither_batch_nor_order_nor_scale_matters_and_the_seed_does(right, norm):
+    images, labels = right
+    attack = SquareSearch(RADIUS[norm], norm, queries=QUERIES)
+    whole = attack(network(), images, labels)
+    some = torch.tensor([17, 3, 30])
+    assert torch.equal(attack(network(), images[some], labels[some]).images, whole.images[some])
+    assert torch.equal(attack(Times(network(), 64.0), images, labels).images, whole.images)
+    other = SquareSearch(RADIUS[norm], norm, queries=QUERIES, seed=1)(network(), images, labels)
+    assert not torch.equal(other.images, whole.images)
+
+
+def test_more_queries_only_add_successes_of_one_schedule(right):
+    """Margins never fall from query to query: the search keeps only what helps."""
+    images, labels = right
+    seen = []
+
+    def watched(batch):
+        logits = network()(batch)
+        others = logits.scatter(1, labels[:1].expand(len(batch), 1), -math.inf).amax(1)
+        seen.append(float((others - logits[:, labels[0]])[0]))
+        return logits
+
+    hit = SquareSearch(0.02, queries=60)(watched, images[:1], labels[:1])
+    assert not hit.success.any()
+    tried = seen[1:61]  # the first call is the image itself, the last ones score the result
+    final = seen[-1]
+    assert final == pytest.approx(max(tried), abs=1e-5)
+    assert final > tried[0]
+
+
+def test_it_takes_as_many_queries_as_it_may():
+    calls = []
+
+    def constant(batch):
+        calls.append(len(batch))
+        return torch.tensor([[1.0, 0.0]]).expand(len(batch), 2)
+
+    SquareSearch(0.1, queries=30)(constant, torch.rand(2, 3, 6, 5), torch.zeros(2, dtype=torch.long))
+    assert len(calls) in (31, 32, 33)  # the check before, the queries, the score after
+
+
+@pytest.mark.parametrize("shape", [(64,), (3, 5, 9), (1, 1, 1), (2, 4, 4)])
+@pytest.mark.parametrize("norm", RADIUS)
+def test_any_shape_of_image_will_do(shape, norm):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 3)).eval()
+    images = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
+    labels = model(images).argmax(1)
+    hit = SquareSearch(0.3, norm, queries=20)(model, images, labels)
+    assert hit.images.shape == images.shape
+    assert not torch.equal(hit.images, images)
+
+
+def test_patches_lie_wholly_inside_and_everywhere():
+    draws = torch.linspace(0, 1 - 1e-6, 50)
+    across, down = (part.flatten() for part in torch.meshgrid(draws, draws, indexing="ij"))
+    found = patches(Window(3, 2), 7, 5, down, across)
+    assert (found.inside.sum(dim=(1, 2, 3)) == 6).all()
+    assert found.inside.any(dim=0).all()
+    values = torch.arange(6.0).view(3, 2) + 1
+    laid = found.filled(values, torch.zeros(2500, dtype=torch.bool))
+    assert torch.equal(laid[found.inside].view(2500, 3, 2), values.expand(2500, 3, 2))
+
+
+def test_bumps_have_the_heights_of_the_paper():
+    bump = pyramid(5, 5)  # n = 2: heights 1/9, 1/9 + 1/4, 1/9 + 1/4 + 1
+    assert bump[0, 3] == pytest.approx(1 / 9)
+    assert bump[1, 2] == pytest.approx(1 / 9 + 1 / 4)
+    assert bump[2, 2] == pytest.approx(1 / 9 + 1 / 4 + 1)
+    halves = split_pyramid(6, 6)
+    assert (halves[:, :3] > 0).all()
+    assert torch.equal(halves[:, :3], -halves[:, 3:])
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(ValueError, match="`norm` must be inf or 2 for a square search; got 1"):
+        SquareSearch(0.1, 1)
+    with pytest.raises(ValueError, match="`queries` must be a whole number of at least 1; got 0"):
+        SquareSearch(0.1, queries=0)
+    with pytest.raises(ValueError, match=r"`share` must lie in \(0, 1\]; got 0"):
+        SquareSearch(0.1, share=0.0)

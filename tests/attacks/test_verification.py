@@ -1,0 +1,213 @@
+"""What comes back from any attack is clipped, checked and scored afresh; transfer and foreign attacks among them."""
+
+import math
+
+import pytest
+import torch
+
+from clearance.attacks import FGSM, IFGSM, PGD, as_attack, transfer_matrix, transferred
+from clearance.attacks.attacked import broken, rescored
+from clearance.attacks.queries import gradients_of, logits_of
+from clearance.vocabulary import Bounds
+from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    RoundingFront,
+    digits,
+    network,
+)
+
+
+def batch(count=60):
+    _, test = digits()
+    return test.batch(torch.arange(count))
+
+
+def moved_by(step):
+    return lambda model, images, labels: images + step
+
+
+def test_images_are_clipped_and_repaired_up_to_rounding():
+    images, labels = batch()
+    hit = as_attack(moved_by(0.1 * (1 + 1e-5)), 0.1)(network(), images, labels)
+    assert hit.images.max() <= 1
+    assert (hit.images - images).abs().max() <= 0.1 + 1e-7
+    hit = as_attack(moved_by(0.01 * (1 + 1e-5)), 0.01 * 8, norm=2)(network(), images, labels)
+    assert (hit.images - images).flatten(1).norm(dim=1).max() <= 0.08 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("norm", "length"), [(math.inf, 0.11), (2, 0.02), (1, 0.01)])
+def test_images_outside_the_ball_are_refused(norm, length):
+    images, labels = batch()
+    images = 0.1 + 0.8 * images
+    with pytest.raises(
+        ValueError, match=r"an attack must stay within `epsilon` 0.1 in norm .* give it the same radius"
+    ):
+        as_attack(moved_by(length), 0.1, norm)(network(), images, labels)
+
+
+def test_another_shape_is_refused_and_arrays_are_taken():
+    images, labels = batch()
+    with pytest.raises(
+        ValueError, match=r"an attack must return images of shape \(\d+, 1, 8, 8\), as it got"
+    ):
+        as_attack(lambda model, x, y: x[1:], 0.1)(network(), images, labels)
+    found = as_attack(lambda model, x, y: (x + 0.1).numpy(), 0.1)(network(), images, labels)
+    assert torch.equal(found.images, as_attack(moved_by(0.1), 0.1)(network(), images, labels).images)
+
+
+def test_pixels_that_are_no_numbers_are_put_back():
+    images, labels = batch()
+    hit = as_attack(lambda model, x, y: x * math.nan, 0.1)(network(), images, labels)
+    assert torch.equal(hit.images, images)
+
+
+def test_a_foreign_attack_is_not_given_the_callers_images_nor_those_that_are_wrong():
+    images, labels = batch()
+    kept = images.clone()
+    labels[3] = (labels[3] + 1) % 10
+    seen = []
+
+    def spoil(model, x, y):
+        seen.append(len(x))
+        return x.zero_()
+
+    hit = as_attack(spoil, 1.0)(network(), images, labels)
+    assert torch.equal(images, kept)
+    right = int((network()(images).argmax(dim=1) == labels).sum())
+    assert seen == [right]
+    assert torch.equal(hit.images[3], images[3])
+    with pytest.raises(ValueError, match="takes no targets"):
+        as_attack(spoil, 1.0)(network(), images, labels, labels)
+
+
+def test_targets_of_attack_and_call_do_not_go_together():
+    images, labels = batch()
+    with pytest.raises(ValueError, match="`targets` must be given to the attack or to its call, not to both"):
+        PGD(0.1, targets=2)(network(), images, labels, (labels + 1) % 10)
+    with pytest.raises(ValueError, match=r"`targets` must lie in 0 ... 9"):
+        PGD(0.1)(network(), images, labels, labels + 10)
+
+
+def test_a_radius_in_grey_levels_is_refused():
+    with pytest.raises(
+        ValueError, match=r"`epsilon` must be at most 1, .* got 8.0; .* divide grey levels by 255"
+    ):
+        FGSM(8.0)
+    assert FGSM(8.0, norm=2).epsilon == 8.0
+    assert FGSM(8.0, bounds=Bounds(0.0, 255.0)).epsilon == 8.0
+
+
+@pytest.mark.parametrize(
+    "settings", [{"steps": 0}, {"step": 0.0}, {"restarts": 0}, {"targets": 0}, {"seed": -1}, {"chunk": 0}]
+)
+def test_settings_out_of_range_are_refused(settings):
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"`{name}` must be a"):
+        PGD(0.1, **settings)
+
+
+def test_the_model_sees_batches_of_one_size():
+    images, labels = batch()
+    sizes = []
+
+    def model(x):
+        sizes.append(len(x))
+        return network()(x)
+
+    PGD(0.1, steps=5, restarts=2, chunk=16)(model, images, labels)
+    assert set(sizes) == {16}
+    assert len(sizes) > 10
+
+
+def test_broken_images_cost_nothing_more():
+    """At a radius where all break at once, forty steps ask no more than one does."""
+    images, labels = batch(20)
+    asked = []
+
+    def model(x):
+        asked.append(1)
+        return network()(x)
+
+    PGD(1.0, step=1.0, restarts=5)(model, images, labels)
+    assert len(asked) <= 6
+
+
+def test_logits_and_gradients_are_those_of_the_plain_model():
+    images, labels = batch(30)
+
+    def loss(logits, rows):
+        return logits[torch.arange(len(logits)), labels[rows]]
+
+    leaf = images.clone().requires_grad_()
+    plain = network()(leaf)
+    (expected,) = torch.autograd.grad(plain[torch.arange(30), labels].sum(), leaf)
+    found, gradient = gradients_of(network(), images, loss, chunk=7)
+    torch.testing.assert_close(found, plain.detach())
+    torch.testing.assert_close(gradient, expected)
+    torch.testing.assert_close(logits_of(network(), images, chunk=7), plain.detach())
+
+
+def test_broken_is_a_wrong_class_or_the_target():
+    logits = torch.tensor([[1.0, 2.0, 0.0], [3.0, 2.0, 0.0], [math.nan, 2.0, 0.0]])
+    labels = torch.tensor([1, 1, 0])
+    assert broken(logits, labels).tolist() == [False, True, True]
+    assert broken(logits, labels, torch.tensor([1, 2, 0])).tolist() == [True, False, False]
+
+
+def test_a_known_verdict_is_not_asked_for_again():
+    images, labels = batch(10)
+    asked = []
+
+    def model(x):
+        asked.append(1)
+        return network()(x)
+
+    nothing = torch.zeros(10, dtype=torch.bool)
+    rescored(model, images, images, labels, norm=2, bounds=Bounds(), before=nothing)
+    assert len(asked) == 1
+
+
+def test_transfer_uses_the_sources_gradients_alone():
+    """A rounding front hides the target's gradient; images made on the network behind it find their way."""
+    images, labels = batch()
+    hidden = RoundingFront(network())
+    white = PGD(0.2, steps=10)(hidden, images, labels)
+    black = transferred(network(), PGD(0.2, steps=10))(hidden, images, labels)
+    assert white.success_rate < 0.3
+    assert black.success_rate > 0.8
+
+
+def test_the_matrix_holds_white_boxes_on_its_diagonal_and_a_slow_look_beside():
+    images, labels = batch()
+    models = {"one": network(0), "two": network(1)}
+    attack = IFGSM(0.1, steps=4)
+    matrix = transfer_matrix(attack, models, models | {"hidden": RoundingFront(network(0))}, images, labels)
+    assert matrix.sources == ("one", "two")
+    assert matrix.targets == ("one", "two", "hidden")
+    for row, source in enumerate(models.values()):
+        shown = attack.perturbed(source, images, labels)
+        for column, target in enumerate(models.values()):
+            right = (target(shown).argmax(dim=1) == labels).double().mean()
+            assert float(matrix.accuracy[row, column]) == pytest.approx(float(right))
+    assert (matrix.accuracy.diagonal() < matrix.accuracy[:, :2].flip(0).diagonal()).all()
+    assert matrix.clean.tolist() == [
+        float((m(images).argmax(1) == labels).double().mean())
+        for m in (network(0), network(1), RoundingFront(network(0)))
+    ]
+
+
+def test_a_source_that_is_wrong_still_makes_images():
+    """Left alone, they would reach the target unattacked."""
+    images, labels = batch()
+    attack = FGSM(0.2)
+    made = attack.perturbed(network(), images, (labels + 1) % 10)  # wrong about all of them
+    assert (made != images).flatten(1).any(dim=1).all()
+
+
+@pytest.mark.parametrize("missing", ["sources", "targets", "images"])
+def test_an_empty_matrix_is_refused(missing):
+    images, labels = batch(4)
+    models = {"one": network()}
+    given = {"sources": models, "targets": models, "images": images, "labels": labels}
+    given[missing] = {} if missing != "images" else images[:0]
+    with pytest.raises(ValueError, match=f"`{missing}` must hold at least one; got none"):
+        transfer_matrix(FGSM(0.1), **given)

@@ -1,0 +1,220 @@
+"""The verdict under attack: what it must not depend on, and what it must not be fooled by."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from clearance.attacks import FGSM, PGD
+from clearance.audits import Robustness
+from clearance.audits._alarm import Signs, sentence
+from clearance.audits._fixed_images import fixed_images
+from clearance.audits._verdict import survivors
+from clearance.data import GaussianClasses, ImageSet
+from clearance.models import Classifier
+from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    RoundingFront,
+    Times,
+    digits,
+    network,
+)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it imports from places that SciPy has moved
+    foolbox = pytest.importorskip("foolbox")
+
+EPSILON = 0.08
+
+
+def headed(scale=1.0, model=None):
+    """The network with a head that is louder by `scale`, as a Classifier."""
+    found = network() if model is None else model
+    return Classifier(found.extractor, Times(found.head, scale))
+
+
+def audited(model, test=None, **settings):
+    train, whole = digits()
+    chosen = {"inf": (EPSILON,), "two": (), **settings}
+    return Robustness(**chosen)(model, train, whole if test is None else test)
+
+
+def values(findings, name="robust_accuracy"):
+    return [m.value for m in findings.measurements if m.name == name]
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """Verdicts on the whole test set as the audit comes, by scale of logits."""
+    return {scale: audited(headed(scale)) for scale in (1.0, 50.0)}
+
+
+def on_some(model, order=None, two=(0.4,)):
+    """Both norms on 100 images, few steps: for properties that hold at any length."""
+    some = digits()[1].per_class(10, seed=0)
+    return audited(model, some if order is None else some.subset(order), two=two, steps=12)
+
+
+@pytest.fixture(scope="module")
+def quiet():
+    """Findings on the smaller set."""
+    return on_some(headed())
+
+
+def test_logits_times_64_change_no_bit_of_the_verdict(quiet):
+    loud = on_some(headed(64.0))
+    for name in ("robust_accuracy", "noise_accuracy", "full_radius_accuracy"):
+        assert values(loud, name) == values(quiet, name)
+    # which plain attacks cannot say: they see little of a network this loud
+    assert values(loud, "cross_entropy_attack_accuracy")[0] > values(quiet)[0] + 0.05
+    assert "do not read plain attacks as robustness" in loud.exhibits[0].caption
+
+
+def test_logits_times_50_move_at_most_two_images_of_the_test_set(whole):
+    count = len(digits()[1])
+    for one, other in zip(values(whole[50.0]), values(whole[1.0]), strict=True):
+        assert abs(one - other) * count <= 2
+
+
+def test_order_does_not_matter(quiet):
+    shuffled = on_some(headed(), torch.randperm(100, generator=torch.Generator().manual_seed(0)))
+    assert values(shuffled) == pytest.approx(values(quiet), abs=1e-12)
+
+
+def test_batch_size_does_not_matter():
+    _, test = digits()
+    images, labels = test.images[:60], test.labels[:60]
+    whole = survivors(network(), images, labels, [PGD(EPSILON, restarts=2)])
+    for chunk in (7, 60):
+        assert torch.equal(
+            survivors(network(), images, labels, [PGD(EPSILON, restarts=2, chunk=chunk)]), whole
+        )
+    parts = [
+        survivors(network(), images[i : i + 1], labels[i : i + 1], [PGD(EPSILON, restarts=2)])
+        for i in range(0, 60, 9)
+    ]
+    assert torch.equal(torch.cat(parts), whole[::9])
+
+
+def test_the_verdict_is_the_worst_case_and_below_the_others(quiet):
+    for name in ("cross_entropy_attack_accuracy", "noise_accuracy"):
+        pairs = zip(values(quiet), values(quiet, name), strict=True)
+        assert all(verdict <= other for verdict, other in pairs)
+    verdict = next(m for m in quiet.measurements if m.name == "robust_accuracy")
+    assert verdict.low < verdict.value < verdict.high
+    assert verdict.n == 100
+    assert dict(verdict.context) == {"norm": "inf", "epsilon": EPSILON, "interval": "wilson 95 %"}
+
+
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+def test_at_most_half_a_point_above_foolbox_with_restarts_on_scaled_logits(whole, scale):
+    _, test = digits()
+    model = network()
+    with torch.no_grad():
+        top = model(test.images).topk(2, dim=1).values
+    wrapped = foolbox.PyTorchModel(
+        Times(model, 1 / float((top[:, 0] - top[:, 1]).median())), bounds=(0, 1), device="cpu"
+    )
+    alive = torch.ones(len(test), dtype=torch.bool)
+    torch.manual_seed(0)
+    for random_start in (False, True, True):
+        attack = foolbox.attacks.LinfPGD(steps=40, rel_stepsize=2.5 / 40, random_start=random_start)
+        _, _, success = attack(wrapped, test.images, test.labels, epsilons=EPSILON)
+        alive &= ~success
+    verdict = values(whole[scale])[0]
+    assert verdict <= float(alive.double().mean()) + 0.005
+
+
+@pytest.mark.parametrize("with_source", [True, False])
+def test_a_rounding_front_is_never_called_robust(with_source):
+    _, test = digits()
+    some = test.per_class(5, seed=0)
+    hidden = Classifier(RoundingFront(network().extractor), network().head)
+    found = audited(hidden, some, source=network() if with_source else None)
+    made = PGD(EPSILON, loss="cross_entropy").perturbed(network(), some.images, some.labels)
+    hidden.eval()
+    transfer = float((hidden(made).argmax(1) == some.labels).double().mean())
+    plain = values(found, "cross_entropy_attack_accuracy")[0]
+    assert plain > transfer + 0.1  # gradients alone would be fooled
+    assert values(found)[0] <= transfer + 0.01
+    assert values(found, "alarms")[0] >= 1
+    assert "ALARM" in found.exhibits[0].caption
+    assert ("transfer" in found.exhibits[0].columns) == with_source
+
+
+def test_the_words_name_what_was_seen():
+    calm = Signs(0.5, 0.5, 0.9, 0.0, 0.0, 0.0)
+    assert calm.doubts() == calm.fooled(0.5) == []
+    noisy = Signs(0.5, 0.9, 0.4, 0.2, 0.3, 0.8, transfer=0.1)
+    assert len(noisy.doubts()) == 4
+    assert len(noisy.fooled(0.1)) == 2
+    said = sentence(0.1, 0.3, "2", noisy.doubts(), noisy.fooled(0.1))
+    for words in (
+        "10.0%",
+        "norm 2",
+        "30.0% of images have no gradient",
+        "leaves 40.0%",
+        "80.0%",
+        "still leave 20.0%",
+    ):
+        assert words in said
+
+
+def test_on_a_linear_world_the_verdict_is_the_closed_form():
+    """Two classes, a hyperplane, pixels far from their bounds: survivors are those farther than epsilon."""
+    world = GaussianClasses(class_count=2, shape=(1, 3, 3), separation=2.0, noise=0.02)
+    train, test = world.images(20, seed=0), world.images(200, seed=1)
+    head = nn.Linear(9, 2)
+    model = Classifier(nn.Flatten(), head)
+    with torch.no_grad():
+        means = torch.stack([train.images[train.labels == k].flatten(1).mean(0) for k in range(2)])
+        head.weight.copy_(means)
+        head.bias.copy_(-means.square().sum(1) / 2)
+    rows = test.images.flatten(1).double()
+    logits = rows @ head.weight.detach().T.double() + head.bias.detach().double()
+    gap = torch.where(test.labels == 0, 1, -1) * (logits[:, 0] - logits[:, 1])
+    across = (head.weight[0] - head.weight[1]).detach().double()
+    found = Robustness(inf=(0.005, 0.01), two=(0.02,), one=(0.05,), steps=20)(model, train, test)
+    radii = [(0.005, 1), (0.01, 1), (0.02, 2), (0.05, math.inf)]
+    expected = [float((gap > eps * across.norm(p=dual)).double().mean()) for eps, dual in radii]
+    assert all(0.02 < value < 0.99 for value in expected)
+    assert values(found) == pytest.approx(expected, abs=1.5 / len(test))
+
+
+def test_images_are_a_balanced_choice_that_the_seed_alone_decides():
+    _, test = digits()
+    assert fixed_images(test, 497, seed=3) is test
+    chosen = fixed_images(test, 100, seed=0)
+    assert torch.equal(torch.bincount(chosen.labels), torch.full((10,), 10))
+    assert torch.equal(fixed_images(test, 100, seed=0).images, chosen.images)
+    assert not torch.equal(fixed_images(test, 100, seed=1).images, chosen.images)
+    scarce = ImageSet(torch.rand(12, 1, 2, 2), torch.tensor([0] * 10 + [1] * 2), ("a", "b"))
+    assert torch.bincount(fixed_images(scarce, 8, seed=0).labels).tolist() == [4, 2]
+
+
+def test_survivors_drop_what_is_broken():
+    _, test = digits()
+    attacked = []
+
+    def attack(model, images, labels):
+        attacked.append(len(images))
+        return FGSM(EPSILON, loss="logit_margin")(model, images, labels)
+
+    alive = survivors(network(), test.images[:80], test.labels[:80], [attack, attack])
+    assert attacked == [80, int(alive.sum())]
+    assert 0 < int(alive.sum()) < 80
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"inf": (0.3, 0.1)}, "`inf` must ascend"),
+        ({"inf": (), "two": ()}, "at least one radius"),
+        ({"two": (-1.0,)}, "`two` must be a finite number above 0"),
+        ({"images": 0}, "`images` must be a whole number"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Robustness(**settings)

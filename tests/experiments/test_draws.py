@@ -1,0 +1,171 @@
+"""Noisy labels and small data: the same for every method of a seed, other for every seed, never the test set."""
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import clearance as cl
+from clearance.cli.compare import CompareCommand
+from clearance.data import gaussian_images
+from clearance.experiments import build, run
+from clearance.experiments.build import RunData
+from clearance.experiments.draws import drawn_data, passes
+from clearance.experiments.grid import plans_of
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.run import RunPlan, kept_findings, run_method
+from clearance.experiments.saved import load_run
+
+DATA = RunData(gaussian_images(per_class=40, seed=0), gaussian_images(per_class=10, seed=1))
+
+
+def wrong(noisy, clean):
+    return noisy.labels != clean.labels
+
+
+def test_without_any_of_it_the_data_are_what_they_were():
+    drawn = drawn_data(Recipe(), DATA, seed=3)
+    assert drawn.train is DATA.train
+    assert drawn.test is DATA.test
+    assert drawn.validation is None
+
+
+def test_noise_is_drawn_once_for_each_seed_and_nested_over_rates():
+    by_rate = {rate: drawn_data(Recipe(label_noise=rate), DATA, 0).train for rate in (0.2, 0.4, 0.8)}
+    for rate, noisy in by_rate.items():
+        assert int(wrong(noisy, DATA.train).sum()) == round(rate * 120)
+    low, high = by_rate[0.2], by_rate[0.8]
+    hit = wrong(low, DATA.train)
+    assert torch.equal(high.labels[hit], low.labels[hit])
+    other = drawn_data(Recipe(label_noise=0.2), DATA, 1).train
+    assert not torch.equal(other.labels, low.labels)
+
+
+def test_validation_is_as_noisy_and_the_test_set_stays_clean():
+    clean = drawn_data(Recipe(validation=0.25), DATA, 0)
+    noisy = drawn_data(Recipe(validation=0.25, label_noise=0.5), DATA, 0)
+    assert clean.validation is not None
+    assert noisy.validation is not None
+    assert (len(clean.train), len(clean.validation)) == (90, 30)
+    assert torch.equal(clean.validation.images, noisy.validation.images)
+    assert int(wrong(noisy.validation, clean.validation).sum()) == 15
+    assert int(wrong(noisy.train, clean.train).sum()) == 45
+    assert torch.equal(noisy.test.labels, DATA.test.labels)
+
+
+def test_what_stands_in_for_the_test_set_in_a_search_is_noisy_too():
+    recipe = Recipe(label_noise=0.5, held_out=0.25)
+    searched = drawn_data(recipe, DATA, 0)
+    assert int(wrong(searched.test, DATA.test).sum()) == 15
+    again = drawn_data(dataclasses.replace(recipe, label_noise=0.8), DATA, 0)
+    hit = wrong(searched.test, DATA.test)
+    assert torch.equal(again.test.labels[hit], searched.test.labels[hit])
+
+
+def test_samples_are_those_of_the_seed_whatever_else():
+    few = drawn_data(Recipe(samples=6), DATA, 0)
+    assert torch.bincount(few.train.labels).tolist() == [2, 2, 2]
+    more, noisy = (drawn_data(Recipe(samples=n, label_noise=r), DATA, 0) for n, r in ((12, 0.0), (6, 0.5)))
+    assert {i.numpy().tobytes() for i in few.train.images} <= {i.numpy().tobytes() for i in more.train.images}
+    assert torch.equal(noisy.train.images, few.train.images)
+    assert int(wrong(noisy.train, few.train).sum()) == 3
+    assert not torch.equal(drawn_data(Recipe(samples=6), DATA, 1).train.images, few.train.images)
+    plain = drawn_data(Recipe(samples=6, balanced=False), DATA, 0)
+    assert not torch.equal(plain.train.images, few.train.images)
+
+
+@pytest.mark.parametrize(("images", "expected"), [(68, 1500), (64, 3000), (65, 3000), (550, 334), (60000, 4)])
+def test_as_many_passes_as_the_steps_take(images, expected):
+    """3,000 steps of 64; a last batch of one image is no batch."""
+    assert passes(Recipe(steps=3000, batch_size=64), images) == expected
+    full, rest = divmod(images, 64)
+    assert expected == math.ceil(3000 / (full + (rest > 1)))
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """What every run trained on, instead of training."""
+    kept: dict[int, Any] = {}
+    fit = run.fit
+
+    def noted(model, regime, train, **how):
+        kept[len(kept)] = (train, how)
+        return fit(model, regime, train, **how)
+
+    monkeypatch.setattr(run, "fit", noted)
+    return kept
+
+
+def test_methods_share_what_is_drawn_and_seeds_do_not(recipe, given):
+    made = recipe(label_noise=0.25, samples=30, validation=0.2, seeds=2, steps=3)
+    for plan in plans_of(made):
+        run_method(plan, DATA)
+    labels = [train.labels for train, _ in given.values()]
+    assert torch.equal(labels[0], labels[1])
+    assert torch.equal(labels[2], labels[3])
+    assert not torch.equal(labels[0], labels[2])
+    assert all(torch.equal(how["watched"]["test"].labels, DATA.test.labels) for _, how in given.values())
+    assert all(len(how["validation"]) == 24 for _, how in given.values())
+
+
+def test_every_epoch_is_recorded_for_the_picture_and_the_last_is_the_verdict(recipe, data):
+    plan = RunPlan(recipe(label_noise=0.3, validation=0.25, epochs=5), "plain", 0)
+    found = run_method(plan, data)
+    (picture,) = [e.exhibit for e in found.exhibits if e.exhibit.name == "epochs"]
+    assert list(picture.columns) == ["epoch", "validation error", "test error"]
+    assert picture.columns["epoch"] == [1, 2, 3, 4, 5]
+    assert "for the picture only" in picture.caption
+    test_errors = picture.columns["test error"]
+    by_name = {(r.measurement.audit, r.measurement.name): r.measurement for r in found.records
+               if r.measurement.context.get("split") != "train"}  # fmt: skip
+    assert by_name["accuracy", "error"].value == test_errors[-1]
+    validation = picture.columns["validation error"]
+    first = min(range(5), key=lambda k: (validation[k], k))
+    early = by_name["training", "early_stopped_error"]
+    assert (early.value, early.n) == (test_errors[first], 30)
+    assert by_name["training", "early_stopped_epoch"].value == first + 1
+    (curve,) = [e.exhibit for e in found.exhibits if e.exhibit.name == "curve"]
+    assert list(curve.columns) == ["step", "loss"]
+
+
+def test_steps_are_as_many_for_few_images_as_for_all(recipe, data):
+    for samples in (6, None):
+        found = run_method(RunPlan(recipe(samples=samples, steps=7), "plain", 0), data)
+        (steps,) = [r.measurement.value for r in found.records if r.measurement.name == "steps"]
+        assert steps == 7
+
+
+def test_finished_runs_are_known_again_and_load_with_their_own_images(recipe, data, tmp_path, monkeypatch):
+    plan = RunPlan(recipe(dataset="gaussian", samples=12, label_noise=0.25), "plain", 1)
+    done = run_method(plan, data, tmp_path)
+    kept = kept_findings(plan, data, tmp_path)
+    assert kept is not None
+    assert [r.to_json() for r in kept.records] == [r.to_json() for r in done.records]
+    sets = {"train": data.train, "test": data.test}
+    monkeypatch.setattr(build, "load_dataset", lambda name, split, *_: sets[split])
+    again = load_run(tmp_path / plan.folder).data()
+    assert torch.equal(again.train.labels, drawn_data(plan.recipe, data, 1).train.labels)
+
+
+class TestCompare:
+    def test_both_are_plain_options_in_python(self, data, given):
+        card = cl.compare(["plain", "foca"], data.train, data.test, seeds=1, steps=4, audits=["accuracy"],
+                          noisy_labels=0.25, small_data=12)  # fmt: skip
+        assert {r.method for r in card.records} == {"plain", "foca"}
+        assert all(len(train) == 12 for train, _ in given.values())
+        settings = card.report.recipe
+        assert (settings["label_noise"], settings["samples"], settings["steps"]) == (0.25, 12, 4)
+
+    def test_out_of_range_is_said_in_the_callers_words(self, data):
+        for wrong_option, message in (
+            ({"noisy_labels": 1.0}, r"`noisy_labels` must lie in \[0, 1\)"),
+            ({"small_data": 1}, "`small_data` must be a whole number of at least 2"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                cl.compare(["plain"], data.train, data.test, **wrong_option)
+
+    def test_and_on_the_command_line(self):
+        made = CompareCommand(noisy_labels=0.8, small_data=68, steps=3000)._recipe()
+        assert (made.label_noise, made.samples, made.steps) == (0.8, 68, 3000)

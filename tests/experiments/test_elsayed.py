@@ -1,0 +1,317 @@
+"""The studies of Elsayed et al. (2018), small: what they vary, what they share, what their ledgers say."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+
+from clearance.experiments import reproduce as reproduce_module
+from clearance.experiments.catalogue import AUDITS
+from clearance.experiments.papers import paper_claims, paper_recipe
+from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments.reproduce import reproduce
+from clearance.experiments.reproductions.elsayed_2018 import (
+    attacked,
+    conditions,
+    noise,
+    protocol,
+    small_data,
+    toy,
+)
+from clearance.experiments.reproductions.elsayed_2018.boundary import boundary_points, distances_to
+from clearance.experiments.run import chosen_audits, failed, run_method
+from clearance.records.claims import RECALLED
+from clearance.report import Card
+
+CLAIMS = paper_claims("elsayed-2018")
+SHEET = ["1", "2a", "2b", "2c", "3", "4", "5a", "5b", "6", "7a", "7b", "8a", "8b", "9a", "9b", "10", "11", "12",
+         "13", "14", "15", "16", "toy"]  # fmt: skip
+RATES, SIZES = (0.0, 0.8), (20, 40)
+METHODS = ("cross-entropy", "hinge", "margin-l1", "margin-l2", "margin-linf", "margin-l2-input")
+
+
+class Unrendered:
+    """A card that writes its report and draws no page, which takes longer than the runs."""
+
+    def __init__(self, report):
+        self.report = report
+
+    def save_folder(self, out):
+        self.report.save(out)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """All six methods as plain training on 130 digits, in this process; the plans that were run."""
+    plans = []
+
+    def run_grid(given, data, directory, jobs, listener):
+        plans.extend(given)
+        return [run_method(plan, data, directory) for plan in given]
+
+    def recipe(dataset="digits", root=None, seeds=None, epochs=1):
+        methods = {
+            name: Method(hidden=(), lr=0.1 + 0.01 * k, clip_norm=1.0) for k, name in enumerate(METHODS)
+        }
+        return Recipe(dataset=dataset, root=root, epochs=epochs, batch_size=16, train_fraction=0.1,
+                      seeds=seeds or 1, audits=("accuracy",), methods=methods)  # fmt: skip
+
+    monkeypatch.setattr(conditions, "Card", Unrendered)
+    for module in (conditions, attacked):
+        monkeypatch.setattr(module, "run_grid", run_grid)
+    monkeypatch.setattr(protocol, "base_recipe", recipe)
+    # enough to be more than chance: others are not attacked
+    monkeypatch.setattr(attacked, "base_recipe", lambda d, root, seeds: recipe(d, root, seeds, 4))
+    small = dataclasses.replace(
+        protocol.PROTOCOLS["digits"], noise=RATES, samples=SIZES, steps=3, draws=1, epsilons=(0.1, 0.2)
+    )
+    monkeypatch.setitem(protocol.PROTOCOLS, "digits", small)
+    monkeypatch.setattr(attacked, "IMAGES", 40)
+    monkeypatch.setattr(attacked, "AUDITS", {})  # the verdict takes its time, and has tests of its own
+    return plans
+
+
+def verdicts(folder):
+    told = json.loads((folder / "ledger.json").read_text("utf-8"))
+    return {row["id"]: row for row in told["claims"]}
+
+
+class TestClaims:
+    def test_every_row_of_the_sheet_is_there_with_its_source(self):
+        assert [claim.id for claim in CLAIMS.claims] == SHEET
+        assert all(claim.source for claim in CLAIMS.claims)
+
+    def test_what_is_known_from_memory_alone_is_recalled_and_nothing_else(self):
+        alone = {claim.id for claim in CLAIMS.claims if claim.source == "[M]"}
+        assert alone == {claim.id for claim in CLAIMS.claims if claim.recalled}
+        assert alone == {"2c", "3", "7b", "8b", "9b", "10", "11", "12", "16"}
+        assert all(claim.told.startswith(RECALLED) for claim in CLAIMS.claims if claim.recalled)
+
+    def test_the_printed_numbers_are_those_of_the_sheet(self):
+        (first,) = [claim for claim in CLAIMS.claims if claim.id == "1"]
+        numbers = [reading.value for reading in first.readings if reading.value is not None]
+        assert numbers == pytest.approx([1 - 0.964, 1 - 0.939])
+
+
+class TestNoise:
+    def test_a_ledger_with_every_claim_and_the_papers_figure(self, quick, tmp_path):
+        path = noise.run(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        assert [(p.recipe.label_noise, p.method) for p in quick] == [(r, m) for r in RATES for m in METHODS]
+        rows = verdicts(tmp_path)
+        assert list(rows) == SHEET
+        for name in ("1", "2a", "2b"):
+            assert (rows[name]["verdict"], rows[name]["reason"]) == (
+                "cannot tell",
+                "1 seed; a verdict needs 5",
+            )
+        assert rows["4"]["run"] == "clearance reproduce elsayed-2018 --only small-data --dataset digits"
+        assert rows["15"]["reason"] == "training seconds was not measured"
+        text = path.read_text("utf-8")
+        assert "## Test accuracy after the last epoch" in text
+        assert "| | noise 0 | noise 0.8 |".replace("| |", "|  |") in text
+        assert text.count("](figure.svg)") == 1
+        assert (tmp_path / "figure.svg").read_text("utf-8").startswith("<svg")
+
+        told = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        found = {
+            (row["method"], row["context"]["noise"]): row["value"]
+            for row in told["measurements"]
+            if (row["audit"], row["name"], row["context"].get("split")) == ("accuracy", "error", "test")
+        }
+        assert set(found) == {(m, r) for m in METHODS for r in RATES}
+        table = text[text.index("## Test accuracy after the last epoch") :].splitlines()
+        shown = next(line for line in table if line.startswith("| hinge | "))
+        right = [f"{100 * (1 - found['hinge', rate]):.1f} %" for rate in RATES]
+        assert shown == f"| hinge | {right[0]} | {right[1]} |"
+
+
+class TestSmallData:
+    def test_methods_share_the_images_and_steps_do_not_depend_on_them(self, quick, monkeypatch, tmp_path):
+        monkeypatch.setattr(conditions, "Card", Card)
+        small_data.run(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        assert {(p.recipe.samples, p.recipe.steps, p.recipe.balanced) for p in quick} == {
+            (20, 3, False), (40, 3, False)
+        }  # fmt: skip
+        assert "<html" in (tmp_path / "index.html").read_text("utf-8")
+        row = verdicts(tmp_path)["4"]
+        sides = {
+            (one["first"]["method"], one["first"]["context"]["samples"])
+            for one in row["readings"][0]["compared"]
+        }
+        assert sides == {(m, n) for m in ("margin-l1", "margin-l2", "margin-linf") for n in SIZES}
+
+
+class TestAttacked:
+    def test_the_white_box_leaves_no_more_than_without_attack(self, quick, tmp_path):
+        attacked.run_white_box(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        told = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        for method in METHODS:
+            for attack in ("FGSM", "IFGSM"):
+                by_radius = [
+                    row["value"]
+                    for row in told["measurements"]
+                    if (row["audit"], row["method"], row["context"].get("attack"))
+                    == ("attacked", method, attack)
+                ]
+                assert len(by_radius) == 3
+                assert by_radius[0] >= by_radius[1] >= by_radius[2]
+        assert verdicts(tmp_path)["5a"]["reason"].startswith("1 seed")
+
+    def test_the_black_box_attacks_another_network_of_the_same_loss(self, quick, tmp_path):
+        attacked.run_black_box(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        assert [(p.method, p.seed) for p in quick if p.seed >= 1000] == [("cross-entropy", 1000)]
+        assert verdicts(tmp_path)["5b"]["reason"].startswith("1 seed")
+        told = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        boxes = [r["context"]["box"] for r in told["measurements"] if r["audit"] == "attacked"]
+        assert boxes.count("black") == boxes.count("white") > 0
+
+    @pytest.mark.parametrize("box", [attacked.WHITE, attacked.BLACK])
+    def test_the_scale_proof_verdict_is_asked_for_at_the_radii_of_the_claims(
+        self, box, quick, monkeypatch, tmp_path
+    ):
+        seen = []
+
+        def nothing(plans, *_):
+            seen.extend(plans)
+            return [failed(plan, "not today") for plan in plans]
+
+        monkeypatch.setattr(attacked, "AUDITS", AUDITS)
+        monkeypatch.setattr(attacked, "run_grid", nothing)
+        recipe = protocol.base_recipe("digits", None)
+        attacked.attack_study("white-box", box, recipe, 1, tmp_path, 1, reproduce_module.silent)
+        targets = [plan.recipe for plan in seen if plan.seed < attacked.FIRST_SOURCE]
+        assert {r.audits for r in targets} == {("accuracy", "robustness")}
+        asked = targets[0].audit_settings["robustness"]["inf"]
+        read = {
+            epsilon
+            for claim in CLAIMS.claims
+            if "digits" in claim.also
+            for reading in claim.readings
+            if reading.audit == "robustness"
+            for epsilon in reading.context["epsilon"]
+        }
+        assert set(asked) == read == {0.1, 0.2}
+        chosen_audits(targets[0].audits, targets[0].audit_settings)
+        others = [plan.recipe.audits for plan in seen if plan.seed >= attacked.FIRST_SOURCE]
+        assert others == ([("accuracy",)] if box == attacked.BLACK else [])
+
+    def test_adversarially_trained_networks_are_trained_on_fgsm_images(self, quick, tmp_path, monkeypatch):
+        monkeypatch.setattr(attacked, "ATTACKS", {"FGSM": attacked.FGSM})
+        attacked.run_adversarially_trained(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        assert {p.settings.adversarial for p in quick} == {0.2}
+        assert verdicts(tmp_path)["6"]["verdict"] in ("cannot tell", "not run")
+
+
+@pytest.mark.parametrize("study", ["noise", "small-data", "white-box", "black-box", "adversarially-trained"])
+def test_without_data_the_ledger_says_so_with_the_command(study, quick, tmp_path):
+    found = reproduce("elsayed-2018", "mnist", only=study, out=tmp_path)
+    assert not quick
+    rows = verdicts(tmp_path)
+    assert rows["1"]["reason"] == "no data"
+    assert rows["1"]["run"] == "clearance reproduce elsayed-2018 --only noise --dataset mnist --root ROOT"
+    assert rows["3"]["verdict"] == "no verdict"
+    assert f"--only {study} --dataset mnist" in found.ledger.read_text("utf-8")
+
+
+def test_a_study_takes_the_datasets_that_it_names(tmp_path):
+    with pytest.raises(
+        ValueError, match="`dataset` must be one of 'digits', 'mnist', 'cifar10'; got 'cifar100'"
+    ):
+        reproduce("elsayed-2018", "cifar100", only="noise", out=tmp_path)
+    with pytest.raises(ValueError, match="has a dataset of its own"):
+        reproduce("elsayed-2018", "mnist", only="toy", out=tmp_path)
+
+
+class TestProtocol:
+    @pytest.mark.parametrize("dataset", ["digits", "mnist", "cifar10"])
+    def test_methods_differ_in_the_loss_alone(self, dataset):
+        methods = paper_recipe("elsayed-2018", dataset).methods
+        assert tuple(methods) == METHODS
+        margins = [methods[name] for name in METHODS if name.startswith("margin")]
+        assert {m.objective for m in margins} == {"large-margin"}
+        assert [float(m.objective_settings["norm"]) for m in margins] == [1, 2, math.inf, 2]
+        assert [len(m.objective_settings["layers"]) for m in margins] == [4, 4, 4, 1]
+        same = [dataclasses.replace(m, objective="", objective_settings={}, lr=1.0) for m in methods.values()]
+        assert all(method == same[0] for method in same)
+
+    def test_rates_and_sizes_are_those_of_the_issue(self):
+        assert set(protocol.noise_recipes("mnist")) == {0.0, 0.8}
+        assert all(r.epochs == 8 and r.seeds == 5 for r in protocol.noise_recipes("mnist").values())
+        few = protocol.small_data_recipes("mnist")
+        assert [(n, r.samples, r.steps, r.seeds) for n, r in few.items()] == [
+            (68, 68, 3000, 10), (550, 550, 3000, 10), (5500, 5500, 3000, 10)
+        ]  # fmt: skip
+
+    def test_the_full_protocol_is_the_sheets_network_with_all_nine_rivals(self):
+        full = protocol.full_protocol()
+        assert (full.model, full.batch_size) == ("large-margin-cnn", 128)
+        settings = full.methods["margin-l2"].objective_settings
+        assert settings["layers"] == ["input", "extractor.block1", "extractor.block2"]
+        assert settings["top_k"] is None
+        assert full.methods["margin-l2-input"].objective_settings["layers"] == ["input"]
+        assert full.methods["cross-entropy"].objective_settings == {}
+
+
+class TestBoundary:
+    def test_a_straight_line_is_met_exactly(self):
+        """x + 2y = 1: the distance of a point is |x + 2y - 1| / sqrt 5."""
+        curve = boundary_points(lambda at: at @ torch.tensor([1.0, 2.0], dtype=torch.float64) - 1, -2.0, 2.0)
+        points = torch.rand(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        exact = (points @ torch.tensor([1.0, 2.0], dtype=torch.float64) - 1).abs() / 5**0.5
+        found = distances_to(points, curve)
+        assert bool((found >= exact - 1e-12).all())
+        # points of the curve are at most h = 4 / 400 * sqrt 2 apart
+        h = 0.01 * 2**0.5
+        assert bool((found - exact <= h**2 / 8 / exact.clamp(min=h / 8) + 1e-12).all())
+
+    def test_a_circle_is_met_exactly(self):
+        curve = boundary_points(lambda at: 0.09 - (at - 0.5).square().sum(dim=1), 0.0, 1.0)
+        inside = torch.tensor([[0.5, 0.5], [0.5, 0.7], [0.1, 0.1]])
+        exact = torch.tensor([0.3, 0.1, 0.4 * 2**0.5 - 0.3], dtype=torch.float64)
+        torch.testing.assert_close(distances_to(inside, curve), exact, rtol=0, atol=1e-4)
+
+    def test_no_boundary_is_no_points_and_bad_squares_are_refused(self):
+        assert len(boundary_points(lambda at: at[:, 0] + 10, 0.0, 1.0, 5)) == 0
+        with pytest.raises(ValueError, match="`resolution`"):
+            boundary_points(lambda at: at[:, 0], 0.0, 1.0, 1)
+        with pytest.raises(ValueError, match="`low` must be below `high`"):
+            boundary_points(lambda at: at[:, 0], 1.0, 1.0)
+
+
+class TestToy:
+    SETTINGS = toy.ToySettings(per_class=6, test_per_class=20, steps=60, resolution=40, lr=0.02)
+
+    def test_both_losses_start_alike_and_are_measured_alike(self):
+        both = {loss: toy.run_toy(loss, self.SETTINGS, 0) for loss in toy.LOSSES}
+        names = [[r.measurement.name for r in one.records] for one in both.values()]
+        assert names[0] == names[1] == list(toy.QUANTITIES)
+        values = [[r.measurement.value for r in one.records] for one in both.values()]
+        assert values[0] != values[1]
+        again = toy.run_toy("margin-l2", self.SETTINGS, 0)
+        assert [r.measurement.value for r in again.records] == values[1]
+
+    def test_distances_agree_with_the_networks_own_labels(self):
+        """A point moved by less than its distance, in any direction, keeps its label; by a bit more, some lose it."""
+        train = toy.moons(6, 0.1, 0)
+        model = toy.trained("cross-entropy", train, self.SETTINGS, 0)
+        curve = boundary_points(toy._score_of(model), 0.0, 1.0, 200)
+        points = train.images.flatten(1).double()
+        found = distances_to(points, curve)
+        angles = torch.linspace(0, 2 * math.pi, 2000, dtype=torch.float64)
+        around = torch.stack([angles.cos(), angles.sin()], dim=1)
+        score = toy._score_of(model)
+        for point, distance in zip(points, found, strict=True):
+            side = score(point[None])[0] > 0
+            assert bool(((score(point + 0.97 * distance * around) > 0) == side).all())
+            assert not bool(((score(point + 1.01 * distance * around) > 0) == side).all())
+
+    def test_the_ledger_has_a_row_for_each_loss_and_paired_verdicts(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(toy, "ToySettings", lambda: self.SETTINGS)
+        path = toy.run(tmp_path, seeds=2, jobs=1, listener=reproduce_module.silent)
+        text = path.read_text("utf-8")
+        assert "| cross-entropy | " in text
+        assert "| margin-l2 | " in text
+        assert "paired over seeds: test error" in text
+        assert len(list((tmp_path / "exhibits").glob("*boundary*"))) == 4

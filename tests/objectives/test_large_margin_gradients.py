@@ -1,0 +1,293 @@
+"""What the loss pulls at: coefficients, identities, finite differences, flat places (5, 6, 12, 13, 16, 19)."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from clearance.models import Classifier
+from clearance.objectives import LargeMarginLoss, margin_distances
+from clearance.objectives.clips import margin_violation, over_rivals
+from clearance.tensors import Outputs
+from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    ALL_LAYERS,
+    CLASSES,
+    HIDDEN,
+    images,
+    labels,
+    smooth_net,
+)
+
+EVERY_NORM = [1.0, 1.5, 2.0, 3.0, math.inf]
+
+
+def total(objective, model, x, y):
+    return objective(model.outputs(x, objective.layers), y).total
+
+
+def gradients(objective, model, x, y):
+    return torch.autograd.grad(total(objective, model, x, y), list(model.parameters()))
+
+
+def gradient_of_logits(objective, model, x, y):
+    outputs = model.outputs(x, objective.layers)
+    return torch.autograd.grad(objective(outputs, y).total, outputs.logits)[0]
+
+
+def margin_only(*arguments, **settings):
+    return LargeMarginLoss(*arguments, **{"cross_entropy_weight": 0.0, "eps": 0.0, **settings})
+
+
+def test_p05_for_two_classes_the_score_does_not_change_the_gradient():
+    """grad phi(z) / ||grad phi(z)|| is the same for every increasing phi; only who is active may differ."""
+    model, x, y = smooth_net(classes=2), images(), labels(classes=2)
+    of_logits, of_probabilities = (
+        gradients(margin_only(ALL_LAYERS[:3], gamma=1e6, score=score), model, x, y)
+        for score in ("logits", "softmax")
+    )
+    for one, other in zip(of_logits, of_probabilities, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.3])
+def test_p06_eulers_identity_in_the_last_layer(eps):
+    """The loss is gamma minus a function of degree one in (W, b), its denominator a constant."""
+    model, x, y = smooth_net(), images(), labels()
+    objective = margin_only(("input", HIDDEN), gamma=1.5, eps=eps, layer_weights=1.0)
+    loss = total(objective, model, x, y)
+    head = model.head
+    of_weight, of_bias = torch.autograd.grad(loss, [head.weight, head.bias])
+    found = ((head.weight * of_weight).sum() + (head.bias * of_bias).sum()).item()
+    active = 0.0
+    for layer in ("input", HIDDEN):
+        short = (1.5 - distances(model, x, y, layer, eps)).clamp(min=0)
+        active += ((short > 0) * (short - 1.5)).mean().item()
+    assert abs(active) > 0.1
+    assert found == pytest.approx(active, rel=1e-10)
+
+
+def test_p06_with_the_denominator_in_the_gradient_the_identity_gives_zero():
+    """A distance is of degree zero in (W, b)."""
+    model, x, y = smooth_net(), images(), labels()
+    loss = total(margin_only(("input", HIDDEN), gamma=1.5, denominator="full"), model, x, y)
+    head = model.head
+    of_weight, of_bias = torch.autograd.grad(loss, [head.weight, head.bias])
+    assert of_weight.abs().max() > 1e-2
+    assert abs(((head.weight * of_weight).sum() + (head.bias * of_bias).sum()).item()) < 1e-12
+
+
+def distances(model, x, y, layer, eps):
+    """To the strongest rival."""
+    return margin_distances(model, x, y, (layer,), top_k=1, eps=eps).distances[layer][:, 0]
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_p12_the_gradient_of_logits_is_plus_and_minus_one_coefficient(k):
+    """-c at the sample's class, +c at its rivals, in all 0; none beyond gamma or below the lower clip."""
+    model, x, y = smooth_net(), images(12), labels(12)
+    gamma, clip = 0.4, 1.8
+    objective = margin_only(("input",), gamma=gamma, top_k=k, lower_clip=clip, aggregate="sum")
+    found = gradient_of_logits(objective, model, x, y)
+    torch.testing.assert_close(found.sum(dim=1), torch.zeros(12, dtype=torch.float64), rtol=0.0, atol=1e-15)
+    measured = margin_distances(model, x, y, top_k=k)
+    d = measured.distances["input"]
+    z = model(x)
+    gaps = z.gather(1, y[:, None]) - z.gather(1, measured.rivals)
+    inside = (d < gamma) & (d > gamma * (1 - clip))
+    assert {(d >= gamma).any().item(), (d <= gamma * (1 - clip)).any().item(), inside.any().item()} == {True}
+    c = inside * d / gaps / 12  # 1 / norm
+    expected = torch.zeros_like(z).scatter(1, measured.rivals, c)
+    expected = expected.scatter_add(1, y[:, None], -c.sum(dim=1, keepdim=True))
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-15)
+
+
+def test_p12_window_edges():
+    """0 and alpha gamma; less gamma in reference mode: -gamma and (alpha - 1) gamma."""
+    gamma, clip = 2.0, 4.0
+    d = torch.tensor([2.0, 9.0, -6.0, -50.0, 0.5])
+    assert margin_violation(d, gamma, clip).tolist() == [0.0, 0.0, 8.0, 8.0, 1.5]
+    assert (margin_violation(d, gamma, clip) - gamma).tolist() == (
+        -d.clamp(gamma * (1 - clip), gamma)
+    ).tolist()
+
+
+def test_p12_reference_plus_gamma_is_the_clipped_formula():
+    model, x, y = smooth_net(), images(), labels()
+    settings: dict[str, Any] = {"norm": 2.0, "gamma": 0.8, "lower_clip": 2.0, "score": "softmax", "eps": 1e-6}
+    shifted = LargeMarginLoss.reference(("input", HIDDEN), **settings)
+    plain = margin_only(("input", HIDDEN), **settings)
+    assert total(shifted, model, x, y).item() + 0.8 == pytest.approx(
+        total(plain, model, x, y).item(), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("norm", EVERY_NORM)
+@pytest.mark.parametrize("score", ["logits", "softmax"])
+def test_p13_the_full_gradient_equals_finite_differences(norm, score):
+    model, x, y = smooth_net(), images(3), labels(3)
+    objective = margin_only(
+        ALL_LAYERS, norm, gamma=3.0, top_k=2, aggregate="sum", score=score, denominator="full", eps=1e-3
+    )
+
+    def loss(*_):
+        return total(objective, model, x, y)
+
+    assert torch.autograd.gradcheck(loss, tuple(model.parameters()), fast_mode=True)
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+def test_p13_the_detached_gradient_equals_finite_differences_with_norms_held(norm):
+    """The norms are measured at the start, and only gaps move."""
+    model, x, y = smooth_net(), images(4), labels(4)
+    objective = margin_only(("input", HIDDEN), norm, gamma=3.0)
+    z = model(x)
+    rivals = z.detach().scatter(1, y[:, None], -math.inf).argmax(dim=1)
+    norms = [gap_of(z, y, rivals).detach() / d for d in held_distances(model, x, y, norm)]
+
+    def frozen():
+        gap = gap_of(model(x), y, rivals)
+        return sum((3.0 - gap / n).clamp(min=0).mean() for n in norms) / 2
+
+    found = gradients(objective, model, x, y)
+    for parameter, gradient in zip(model.parameters(), found, strict=True):
+        for place in (0, parameter.numel() - 1):
+            flat, step = parameter.data.view(-1), 1e-6
+            start = flat[place].item()
+            values = []
+            for sign in (1, -1):
+                flat[place] = start + sign * step
+                values.append(frozen().item())
+            flat[place] = start
+            difference = (values[0] - values[1]) / (2 * step)
+            assert gradient.view(-1)[place].item() == pytest.approx(difference, rel=1e-6, abs=1e-9)
+
+
+def gap_of(z, y, rivals):
+    return z.gather(1, y[:, None])[:, 0] - z.gather(1, rivals[:, None])[:, 0]
+
+
+def held_distances(model, x, y, norm):
+    found = margin_distances(model, x, y, ("input", HIDDEN), norm=norm, top_k=1).distances
+    return [values[:, 0] for values in found.values()]
+
+
+def dead_net():
+    """Every ReLU is off: the logits are the head's bias, whatever the image."""
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(9, 5), nn.ReLU())
+    model: Any = Classifier(extractor, nn.Linear(5, CLASSES)).double().eval()
+    with torch.no_grad():
+        model.extractor[1].bias.fill_(-100.0)
+        model.head.bias.copy_(torch.tensor([0.3, 0.1, 0.0, -0.2], dtype=torch.float64))
+    return model
+
+
+@pytest.mark.parametrize("denominator", ["detach", "full"])
+@pytest.mark.parametrize("norm", EVERY_NORM)
+def test_p16_where_all_gradients_are_zero_eps_caps_the_distance(denominator, norm):
+    """d = gap / eps, and loss and gradient are finite."""
+    model, y = dead_net(), torch.tensor([1])
+    objective = margin_only(("input",), norm, gamma=1.0, denominator=denominator, eps=0.5)
+    loss = total(objective, model, images(1), y)
+    assert loss.item() == pytest.approx(1.0 - (0.1 - 0.3) / 0.5, rel=1e-12)
+    loss.backward()
+    for parameter in model.parameters():
+        assert parameter.grad.isfinite().all()
+    assert model.head.bias.grad.tolist() == [2.0, -2.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("denominator", ["detach", "full"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_p16_saturated_probabilities_give_a_finite_loss(denominator, sign):
+    """At a logit gap of 2,000 both the probabilities' difference and its gradient are 1 and 0 to the last bit."""
+    model = smooth_net()
+    with torch.no_grad():
+        model.head.bias[0] += sign * 2000.0
+    objective = LargeMarginLoss.reference(("input", HIDDEN), denominator=denominator)
+    loss = total(objective, model, images(2), torch.tensor([0, 0]))
+    loss.backward()
+    assert loss.isfinite()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def counted(monkeypatch):
+    """How often a backward sweep is made while the block runs."""
+    calls = []
+    real = torch.autograd.grad
+
+    def grad(*arguments, **settings):
+        calls.append(1)
+        return real(*arguments, **settings)
+
+    monkeypatch.setattr(torch.autograd, "grad", grad)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("layers", "k", "sweeps"), [(ALL_LAYERS, 1, 1), (ALL_LAYERS, 3, 3), (("features", "logits"), 3, 0)]
+)
+def test_p19_one_sweep_a_rival_serves_all_layers(monkeypatch, layers, k, sweeps):
+    model, x, y = smooth_net(), images(), labels()
+    objective = LargeMarginLoss(layers, top_k=k, sweeps="sequential")
+    outputs = model.outputs(x, objective.layers)
+    calls, passes = counted(monkeypatch), []
+    outputs.features.register_hook(lambda _: passes.append(1))
+    objective(outputs, y)
+    assert len(calls) == len(passes) == sweeps
+
+
+def test_p19_nothing_else_gets_a_gradient_before_the_final_backward():
+    """And the caller's images never."""
+    model, x, y = smooth_net(), images().requires_grad_(), labels()
+    objective = LargeMarginLoss(ALL_LAYERS, top_k=3)
+    outputs = model.outputs(x, objective.layers)
+    loss = objective(outputs, y).total
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert outputs.activations["input"].grad is None
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    assert x.grad is None
+
+
+def test_the_total_is_a_function_of_logits_with_constant_coefficients():
+    """So one backward serves all layers and cross-entropy: cut off behind the logits, the loss has no other path."""
+    model, x, y = smooth_net(), images(), labels()
+    objective = LargeMarginLoss(ALL_LAYERS, gamma=1.0, top_k=2)
+    outputs = model.outputs(x, objective.layers)
+    loss = objective(outputs, y).total
+    (of_logits,) = torch.autograd.grad(loss, outputs.logits, retain_graph=True)
+    through = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+    again = torch.autograd.grad(outputs.logits, list(model.parameters()), of_logits)
+    for one, other in zip(through, again, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=0.0)
+
+
+@pytest.mark.parametrize("aggregate", ["max", "sum", "mean", "smooth_max"])
+def test_what_rivals_come_to(aggregate):
+    """Against plain Python, and in order: mean <= smooth maximum <= max <= sum."""
+    v = [0.0, 0.7, 2.0]
+    scale = 0.5
+    found = {
+        name: over_rivals(torch.tensor([v], dtype=torch.float64), name, torch.tensor([[scale]]), dim=1).item()
+        for name in ("mean", "smooth_max", "max", "sum")
+    }
+    smooth = scale / 10 * math.log(sum(math.exp(10 * u / scale) for u in v) / 3)
+    expected = {"max": 2.0, "sum": 2.7, "mean": 0.9, "smooth_max": smooth}
+    assert found[aggregate] == pytest.approx(expected[aggregate], rel=1e-12)
+    assert list(found.values()) == sorted(found.values())
+
+
+def test_without_violation_the_smooth_maximum_is_zero():
+    assert over_rivals(torch.zeros(2, 5), "smooth_max", 1.0, dim=1).tolist() == [0.0, 0.0]
+
+
+def test_logits_alone_carry_an_analytic_margin():
+    """No activation, no sweep, features without a graph."""
+    z = torch.tensor([[2.0, 0.0, 1.0]], requires_grad=True)
+    objective = LargeMarginLoss(("logits",), gamma=1.0, cross_entropy_weight=0.0, eps=0.0)
+    loss = objective(Outputs(torch.zeros(1, 2), z, nn.Identity()), torch.tensor([0])).total
+    assert loss.item() == pytest.approx(1 - 1 / math.sqrt(2))
+    loss.backward()
+    assert z.grad is not None
+    assert z.grad.tolist()[0] == pytest.approx([-1 / math.sqrt(2), 0.0, 1 / math.sqrt(2)])

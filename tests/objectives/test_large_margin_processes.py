@@ -1,0 +1,140 @@
+"""Several processes: margins of two halves of a batch train like those of the whole.
+
+Run as a script this file is one of two processes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from clearance.data import gaussian_images
+from clearance.models import Classifier
+from clearance.objectives import LargeMarginLoss
+from clearance.regimes import EndToEnd, fit
+
+SGD = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
+DATA = gaussian_images(class_count=3, per_class=8, shape=(1, 4, 4))
+
+pytestmark = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="needs torch.distributed with gloo"
+)
+
+
+def model_of(seed):
+    torch.manual_seed(seed)
+    return Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.ReLU()), nn.Linear(6, 3), 0.5, 0.25)
+
+
+def numbers(module):
+    return {name: value.double().tolist() for name, value in module.state_dict().items()}
+
+
+def fixed(rank):
+    """Given margins: each process begins with weights of its own, and all continue with the first's."""
+    objective = LargeMarginLoss(("input", "extractor.1", "features"), gamma=0.8, top_k=2, every=2)
+    return numbers(
+        fit(model_of(rank), EndToEnd(objective), DATA, epochs=2, batch_size=12, optimizer=SGD).model
+    )
+
+
+def from_data(rank):
+    """Margins from data are one number in all processes."""
+    objective = LargeMarginLoss(("input",), gamma={"quantile": 0.5, "batches": 2})
+    fit(model_of(0), EndToEnd(objective), DATA, epochs=1, batch_size=12, optimizer=SGD)
+    return numbers(objective)
+
+
+class WithLoss(nn.Module):
+    """What torch's own wrapper wants: the loss inside the wrapped module's forward pass."""
+
+    def __init__(self, model, objective):
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, images, labels):
+        return self.objective(self.model.outputs(images, self.objective.layers), labels).total
+
+
+def wrapped(rank, count=2):
+    """One gradient through DistributedDataParallel, each process with its share of 12 images."""
+    images, labels = DATA.batch(torch.arange(0, 24, 2))
+    share = slice(rank * 12 // count, (rank + 1) * 12 // count)
+    module = WithLoss(model_of(0), LargeMarginLoss(("input", "extractor.1"), gamma=0.8, top_k=2))
+    place = DistributedDataParallel(module) if count > 1 else module
+    place(images[share], labels[share]).backward()
+    return {name: value.grad.double().tolist() for name, value in module.model.named_parameters()}
+
+
+SCENES = (fixed, from_data, wrapped)
+
+
+def main(rank, folder):
+    """One of two processes: every scene, kept as JSON."""
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(folder / "store"), 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    told = {scene.__name__: scene(rank) for scene in SCENES}
+    (folder / f"{rank}.json").write_text(json.dumps(told))
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What each of two processes has to tell."""
+    folder = tmp_path_factory.mktemp("processes")
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(__file__).resolve())]
+    both = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder)], env=environment, stderr=subprocess.PIPE, text=True
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        errors = [process.communicate(timeout=180)[1] for process in both]
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
+    assert [process.returncode for process in both] == [0, 0], errors
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def close(first, second):
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(
+            torch.tensor(first[name]), torch.tensor(second[name]), rtol=1e-4, atol=1e-6
+        )
+
+
+def test_two_halves_of_a_batch_train_like_the_whole(told):
+    alone = fixed(0)
+    assert alone != numbers(model_of(0))
+    for each in told:
+        close(each["fixed"], alone)
+
+
+def test_margins_from_data_are_averaged_over_processes(told):
+    assert told[0]["from_data"] == told[1]["from_data"]
+    assert told[0]["from_data"]["margins.total"][0] > 0
+
+
+def test_torchs_own_wrapper_averages_the_gradient_once(told):
+    """Sweeps ask for activations, so its hooks on parameters run in the final backward alone."""
+    alone = wrapped(0, count=1)
+    for each in told:
+        close(each["wrapped"], alone)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

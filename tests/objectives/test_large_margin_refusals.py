@@ -1,0 +1,174 @@
+"""What the large-margin loss refuses, and in which words."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from clearance.models import Classifier
+from clearance.objectives import GammaQuantile, LargeMarginLoss, margin_distances
+from clearance.regimes import EndToEnd, fit
+from clearance.tensors import Outputs
+from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    CLASSES,
+    HIDDEN,
+    images,
+    labels,
+    smooth_net,
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gamma": 0.0}, "`gamma` must be a finite number above 0; got 0"),
+        ({"gamma": -1.0}, "`gamma` must be a finite number above 0"),
+        ({"gamma": {"input": 1.0, "logits": 0.0}}, "`gamma` must be a finite number above 0"),
+        (
+            {"gamma": {"inputs": 1.0}},
+            "`gamma` must be one of 'input', 'logits'; got 'inputs'. Did you mean 'input'",
+        ),
+        ({"gamma": {"input": 1.0}}, r"`gamma` must name every layer or be one number; it lacks \['logits'\]"),
+        ({"gamma": {"quantile": 1.0}}, r"`quantile` must lie in \(0, 1\)"),
+        ({"gamma": {"quantile": 0.5, "batch": 3}}, "Did you mean 'batches'"),
+        ({"norm": 0.5}, "`norm` must be at least 1"),
+        ({"norm": math.nan}, "`norm` must be at least 1"),
+        ({"top_k": 0}, "`top_k` must be a whole number of at least 1"),
+        ({"aggregate": "maximum"}, "`aggregate` must be one of 'max'"),
+        ({"score": "logit"}, "Did you mean 'logits'"),
+        ({"denominator": "ful"}, "Did you mean 'full'"),
+        ({"unit": "elements"}, "Did you mean 'element'"),
+        ({"sweeps": "batch"}, "Did you mean 'batched'"),
+        ({"lower_clip": 0.25}, "`lower_clip` must be a finite number of at least 1, because.*got 0.25"),
+        ({"lower_clip": math.inf}, "`lower_clip` must be a finite number"),
+        ({"eps": -1e-6}, "`eps` must be a finite number of at least 0"),
+        ({"cross_entropy_weight": -1.0}, "`cross_entropy_weight` must be a finite number of at least 0"),
+        ({"layer_weights": -1.0}, "`layer_weights` must be a finite number of at least 0"),
+        ({"layer_weights": {"input": 1.0}}, "`layer_weights` must name every layer"),
+        ({"every": 0}, "`every` must be a whole number of at least 1"),
+        ({"every": 2, "cross_entropy_weight": 0.0}, "`every` must be 1 without cross-entropy, because"),
+        ({"layers": ()}, "`layers` must name at least one layer, each once"),
+        ({"layers": ("input", "input")}, "each once; got"),
+    ],
+)
+def test_settings_out_of_range(settings, message):
+    with pytest.raises(ValueError, match=message):
+        LargeMarginLoss(**{"layers": ("input", "logits"), **settings})
+
+
+def loss_of(model, layers, **settings):
+    objective = LargeMarginLoss(layers, **settings)
+    return objective(model.outputs(images(), objective.layers), labels()).total
+
+
+def test_a_layer_that_does_not_exist_gets_the_nearest_name():
+    with pytest.raises(ValueError, match=r"'extractr\.2'. Did you mean 'extractor.2'"):
+        loss_of(smooth_net(), ("input", "extractr.2"))
+
+
+def test_a_layer_that_runs_twice():
+    shared = nn.Linear(9, 9)
+    model = Classifier(nn.Sequential(nn.Flatten(), shared, nn.Tanh(), shared), nn.Linear(9, CLASSES)).double()
+    with pytest.raises(ValueError, match=r"layer 'extractor\.1' ran twice"):
+        loss_of(model, ("extractor.1",))
+
+
+def test_a_layer_that_the_next_one_overwrites():
+    """Silently, the margin would be at what comes out of the ReLU."""
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(9, 6), nn.ReLU(inplace=True))
+    model = Classifier(extractor, nn.Linear(6, CLASSES)).double()
+    with pytest.raises(ValueError, match=r"'extractor.1' was changed in place.*name the following layer"):
+        loss_of(model, ("extractor.1",))
+    assert loss_of(model, ("extractor.2",)).isfinite()
+
+
+def test_an_activation_that_nobody_asked_for():
+    objective = LargeMarginLoss(("input", HIDDEN))
+    with pytest.raises(ValueError, match=r"must hold the activation of layer 'input'.*objective.layers"):
+        objective(smooth_net().outputs(images()), labels())
+
+
+def test_a_batch_without_a_graph():
+    """An evaluation under no_grad; the diagnostic builds its own graph."""
+    model, objective = smooth_net(), LargeMarginLoss((HIDDEN,))
+    with torch.no_grad():
+        outputs = model.outputs(images(), objective.layers)
+        with pytest.raises(ValueError, match=r"layer 'extractor.2' carries no graph.*margin_distances"):
+            objective(outputs, labels())
+        assert margin_distances(model, images(), labels(), (HIDDEN,)).distances[HIDDEN].isfinite().all()
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_the_diagnostic_works_on_frozen_models_and_without_gradients(gradients):
+    model = smooth_net()
+    expected = margin_distances(model, images(), labels(), ("input", HIDDEN, "features"))
+    model.requires_grad_(requires_grad=False)
+    with torch.set_grad_enabled(gradients):
+        found = margin_distances(model, images(), labels(), ("input", HIDDEN, "features"))
+        assert torch.is_grad_enabled() == gradients
+    for name, values in found.distances.items():
+        assert torch.equal(values, expected.distances[name])
+        assert not values.requires_grad
+
+
+def test_the_diagnostic_refuses_training_mode():
+    with pytest.raises(ValueError, match=r"`model` must be in evaluation mode, because.*model.eval\(\)"):
+        margin_distances(smooth_net().train(), images(), labels())
+
+
+def test_an_activation_that_has_no_part_in_the_logits():
+    """As behind nn.DataParallel, whose captured tensors are not those that were gathered."""
+    model = smooth_net()
+    mine, other = (model.outputs(images(), ("input",)) for _ in range(2))
+    mixed = Outputs(mine.features, mine.logits, mine.head, other.activations)
+    for sweeps in ("sequential", "batched"):
+        with pytest.raises(ValueError, match=r"layer 'input' has no part in these logits.*DataParallel"):
+            LargeMarginLoss(("input",), top_k=2, sweeps=sweeps)(mixed, labels())
+
+
+class TimeFirst(nn.Module):
+    def forward(self, x):
+        return x.flatten(1).mT
+
+
+class BatchFirst(nn.Module):
+    def forward(self, x):
+        return x.mT
+
+
+def test_an_activation_whose_first_axis_is_not_the_batch():
+    extractor = nn.Sequential(TimeFirst(), BatchFirst())
+    model = Classifier(extractor, nn.Linear(9, CLASSES)).double()
+    with pytest.raises(
+        ValueError, match=r"first axis of layer 'extractor.0' must count the 6 samples.*\(9, 6\)"
+    ):
+        loss_of(model, ("extractor.0", "input"))
+
+
+def test_one_logit_for_two_classes():
+    model = Classifier(nn.Flatten(), nn.Linear(9, 1)).double()
+    with pytest.raises(
+        ValueError, match=r"at least two classes; got \(6, 1\).*give the second class the logit 0"
+    ):
+        loss_of(model, ("input",))
+
+
+def test_a_spread_of_one_sample():
+    model, objective = smooth_net(), LargeMarginLoss((HIDDEN,), unit="spread")
+    with pytest.raises(ValueError, match="'spread' needs at least 2 samples"):
+        objective(model.outputs(images(1), (HIDDEN,)), labels(1))
+
+
+def test_a_compiled_extractor_is_refused_by_fit_with_the_reason():
+    model = smooth_net().float()
+    data = (images(8).float(), labels(8))
+    with pytest.raises(ValueError, match=r"`compile_extractor` must be False with LargeMarginLoss, because"):
+        fit(
+            model, EndToEnd(LargeMarginLoss(("input",))), data, epochs=1, batch_size=4, compile_extractor=True
+        )
+
+
+def test_quantile_settings():
+    with pytest.raises(ValueError, match="`batches` must be a whole number of at least 1"):
+        GammaQuantile(batches=0)
