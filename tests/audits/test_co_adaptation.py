@@ -8,6 +8,10 @@ import torch.nn.functional as F
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from torch import nn
 
+from audits.pixel_world import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    SEED,
+    WORLD,
+)
 from clearance._rng import generator
 from clearance.audits import CoAdaptation
 from clearance.audits._partial_sets import partial_sets
@@ -17,24 +21,11 @@ from clearance.heads import MLP, HeadStack
 from clearance.models import Classifier
 from clearance.models.features import extract_features, predictions
 
-WORLD = GaussianClasses(class_count=3, shape=(1, 4, 4), separation=2.0, noise=0.05)
-SEED = 3
-
 
 def pixels():
     """A classifier whose features are the pixels, so that everything about them is known."""
     torch.manual_seed(0)
     return Classifier(nn.Flatten(), nn.Linear(16, 3), mean=0.5, std=0.05)
-
-
-@pytest.fixture(scope="module")
-def train():
-    return WORLD.images(per_class=60, seed=0)
-
-
-@pytest.fixture(scope="module")
-def held_out():
-    return WORLD.images(per_class=100, seed=1)
 
 
 @pytest.fixture(scope="module")

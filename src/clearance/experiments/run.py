@@ -16,8 +16,11 @@ from clearance._rng import derived_seed
 from clearance.audits import Audit, Findings, Subject
 from clearance.experiments.build import RunData, build_model, build_optimizer, build_regime, build_schedule
 from clearance.experiments.catalogue import AUDITS, resolve
-from clearance.experiments.recipe import Method, Recipe, identifier, to_tree
-from clearance.experiments.training_findings import peak_memory, training_findings
+from clearance.experiments.method import Method
+from clearance.experiments.peak_memory import PeakMemory
+from clearance.experiments.recipe import Recipe, identifier, to_tree
+from clearance.experiments.trained_start import FACTS, extractor_name
+from clearance.experiments.training_findings import training_findings
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.regimes import FitResult, Regime, fit
@@ -27,7 +30,7 @@ from clearance.runs import write_json
 from clearance.vocabulary import Outcome
 
 FINDINGS = "findings.json"
-MODEL = "model.json"
+MODEL = FACTS
 
 
 @dataclass(frozen=True)
@@ -99,13 +102,13 @@ def run_method(
         on_audit: Told the name of each audit before it starts.
         own_process: Whether this process does nothing else, so that its memory is that of the run.
     """
-    audits = chosen_audits(
-        plan.recipe.audits, plan.recipe.audit_settings
-    )  # a wrong name, before any training
+    # a wrong name is found before any training
+    audits = chosen_audits(plan.recipe.audits, plan.recipe.audit_settings)
     named = plan.regime is None and plan.model is None  # then the folder's name says everything
     if directory is not None and named and (kept := kept_findings(plan, data, directory)) is not None:
         return kept
     folder = None if directory is None else directory / plan.folder
+    memory = PeakMemory() if own_process else None
     model = _fresh_model(plan, data)
     result = fit(
         model,
@@ -126,8 +129,10 @@ def run_method(
     )
     if directory is not None and (kept := kept_findings(plan, data, directory)) is not None:
         return kept  # fit found that the caller's model and regime are those of the finished run
+    training = training_findings(
+        result, None if memory is None else memory.added()
+    )  # before audits add theirs
     findings = audit_model(model, data, audits, plan.seed, on_audit)
-    training = training_findings(result, peak_memory() if own_process else None)
     found = _as_records(plan, data, result, [training, *findings])
     if folder is not None:
         if plan.model is None:
@@ -199,7 +204,7 @@ def _as_records(plan: RunPlan, data: RunData, result: FitResult, findings: Seque
 def _model_facts(plan: RunPlan, data: RunData) -> dict[str, Any]:
     """What it takes to build the trained model again without its data."""
     return {
-        "model": plan.recipe.model,
+        "model": extractor_name(plan.recipe.model),
         "method": to_tree(plan.settings),
         "shape": list(data.train.shape),
         "classes": list(data.train.classes),

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from clearance.experiments.build import RunData, build_data, empty_model
-from clearance.experiments.recipe import Method, Recipe, from_tree
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe, from_tree
 from clearance.experiments.run import MODEL
 from clearance.models import Classifier
 from clearance.runs import read_result
