@@ -1,8 +1,13 @@
-"""What the tests of studies share: grids in this process, and the ledger read back against the stored runs."""
+"""What the tests of studies share: grids in this process, ledgers read back, and files in the formats of datasets."""
 
+import gzip
 import itertools
 import json
 import math
+import struct
+
+import numpy as np
+from PIL import Image
 
 from clearance.experiments.run import run_method
 
@@ -95,3 +100,25 @@ def cells(out):
         elif not parts[0].startswith("---"):
             found[parts[0]] = dict(zip(header[1:], parts[1:], strict=True))
     return found
+
+
+def write_idx(folder, stem, count):
+    """Images of 28 x 28 with their labels, in MNIST's format; a class is a bright row."""
+    folder.mkdir(parents=True, exist_ok=True)
+    labels = np.arange(count, dtype=np.uint8) % 10
+    images = np.random.default_rng(0).integers(0, 60, (count, 28, 28), dtype=np.uint8)
+    images[np.arange(count), 2 * labels + 4] = 255
+    content = struct.pack(">4I", 2051, count, 28, 28) + images.tobytes()
+    (folder / f"{stem}-images-idx3-ubyte.gz").write_bytes(gzip.compress(content))
+    content = struct.pack(">2I", 2049, count) + labels.tobytes()
+    (folder / f"{stem}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(content))
+
+
+def write_photographs(folder):
+    """Ten folders of six pictures of 40 x 30."""
+    draw = np.random.default_rng(1)
+    for label in range(10):
+        (folder / str(label)).mkdir(parents=True)
+        for k in range(6):
+            pixels = draw.integers(0, 256, (30, 40, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / str(label) / f"{k}.png")

@@ -1,15 +1,11 @@
 """The study of fine-tuning, scaled down: from plain networks to the ledger, and the ledger against the runs."""
 
 import dataclasses
-import gzip
 import json
 import math
-import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from clearance.cli.__main__ import main
 from clearance.experiments.build import build_data
@@ -32,6 +28,8 @@ from experiments.studies import (  # type: ignore[import-not-found]  # on pytest
     number,
     stored,
     verdict,
+    write_idx,
+    write_photographs,
 )
 
 FULL = fine_tuning_task.paper_recipe
@@ -182,7 +180,7 @@ def test_cost_stands_beside_the_gain_as_a_factor(done):
             one = rows[label, FOCA]["against"][rival]
             assert math.exp(one["difference"]) == pytest.approx(factor)
             assert f"the {label}" in told[rival]
-    assert "2 epochs against 1 of FOCA" in text
+    assert "it has 2 epochs, FOCA 1 and its final head" in text
     assert f"- {ONE}: " in text
 
 
@@ -190,28 +188,6 @@ def test_nothing_to_start_from_is_one_clear_error(scaled, tmp_path):
     scaled.setattr(fine_tuning, "run_grid", grid_here([], broken={("plain", 0), ("plain", 1)}))
     with pytest.raises(ValueError, match="no network could be trained to start from: failed: boom"):
         reproduce("sato-2019", only="fine-tuning", seeds=SEEDS, out=tmp_path)
-
-
-def write_idx(folder, stem, count):
-    """Images of 28 x 28 with their labels, in MNIST's format; a class is a bright row."""
-    folder.mkdir(parents=True, exist_ok=True)
-    labels = np.arange(count, dtype=np.uint8) % 10
-    images = np.random.default_rng(0).integers(0, 60, (count, 28, 28), dtype=np.uint8)
-    images[np.arange(count), 2 * labels + 4] = 255
-    content = struct.pack(">4I", 2051, count, 28, 28) + images.tobytes()
-    (folder / f"{stem}-images-idx3-ubyte.gz").write_bytes(gzip.compress(content))
-    content = struct.pack(">2I", 2049, count) + labels.tobytes()
-    (folder / f"{stem}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(content))
-
-
-def write_photographs(folder):
-    """Ten folders of six pictures of 40 x 30."""
-    draw = np.random.default_rng(1)
-    for label in range(10):
-        (folder / str(label)).mkdir(parents=True)
-        for k in range(6):
-            pixels = draw.integers(0, 256, (30, 40, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / str(label) / f"{k}.png")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,12 @@ from clearance.vocabulary import Outcome
 
 def records(findings):
     """Everything that was measured but the time it took."""
-    return [r.to_json() for found in findings for r in found.records if r.measurement.name not in ("seconds", "memory")]
+    return [
+        r.to_json()
+        for found in findings
+        for r in found.records
+        if r.measurement.name not in ("seconds", "memory")
+    ]
 
 
 class Events:

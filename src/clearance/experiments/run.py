@@ -30,7 +30,6 @@ from clearance.runs import write_json
 from clearance.vocabulary import Outcome
 
 FINDINGS = "findings.json"
-MODEL = FACTS
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,7 @@ def run_method(
         on_audit: Told the name of each audit before it starts.
         own_process: Whether this process does nothing else, so that its memory is that of the run.
     """
-    # a wrong name is found before any training
-    audits = chosen_audits(plan.recipe.audits, plan.recipe.audit_settings)
+    audits = chosen_audits(plan.recipe.audits, plan.recipe.audit_settings)  # a wrong name is found at once
     named = plan.regime is None and plan.model is None  # then the folder's name says everything
     if directory is not None and named and (kept := kept_findings(plan, data, directory)) is not None:
         return kept
@@ -129,14 +127,13 @@ def run_method(
     )
     if directory is not None and (kept := kept_findings(plan, data, directory)) is not None:
         return kept  # fit found that the caller's model and regime are those of the finished run
-    training = training_findings(
-        result, None if memory is None else memory.added()
-    )  # before audits add theirs
+    # before audits add theirs
+    training = training_findings(result, None if memory is None else memory.added())
     findings = audit_model(model, data, audits, plan.seed, on_audit)
     found = _as_records(plan, data, result, [training, *findings])
     if folder is not None:
         if plan.model is None:
-            write_json(folder / MODEL, _model_facts(plan, data))
+            write_json(folder / FACTS, _model_facts(plan, data))
         write_json(folder / FINDINGS, {"identity": _identity(plan, data), **_to_tree(found)})
     return found
 

@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from clearance.experiments.build import build_data
 from clearance.experiments.compare import report_of
 from clearance.experiments.grid import Listener, run_grid
 from clearance.experiments.papers import paper_recipe
 from clearance.experiments.recipe import Recipe
+from clearance.experiments.reproduce import NoDataError, data_if_there
 from clearance.experiments.reproductions.sato_2019.study_ledger import (
     COST,
     OWN_HEAD,
@@ -70,7 +70,9 @@ def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener, root: st
     """
     recipes = [dataclasses.replace(cause_recipe(longer), root=root) for longer in (True, False)]
     count = recipes[0].seeds if seeds is None else seeds
-    data = build_data(recipes[0])
+    data = data_if_there(recipes[0])
+    if data is None:
+        raise NoDataError("MNIST's files are not there; give their folder with --root")
     plans = [RunPlan(recipe, next(iter(recipe.methods)), seed) for recipe in recipes for seed in range(count)]
     found: list[RunFindings] = run_grid(plans, data, out / "runs", jobs, listener)
     both = {**recipes[1].methods, **recipes[0].methods}

@@ -28,9 +28,9 @@ from clearance.experiments.reproductions.sato_2019.fine_tuning_ledger import (
     write_ledger,
 )
 from clearance.experiments.reproductions.sato_2019.fine_tuning_task import Task, task
-from clearance.experiments.run import MODEL, RunFindings, RunPlan, audit_model, chosen_audits
+from clearance.experiments.run import RunFindings, RunPlan, audit_model, chosen_audits
 from clearance.experiments.saved import load_model
-from clearance.experiments.trained_start import START
+from clearance.experiments.trained_start import FACTS, START
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.report import Card
 from clearance.vocabulary import Outcome
@@ -105,7 +105,7 @@ def _plain_networks(study: Study, start: Recipe, count: int) -> tuple[dict[int, 
     plans = [RunPlan(start, "plain", seed) for seed in range(count)]
     found = study.grid(plans, build_data(start))
     folders = {plan.seed: study.out / "runs" / plan.folder for plan in plans}
-    ready = {seed: folder for seed, folder in folders.items() if (folder / MODEL).exists()}
+    ready = {seed: folder for seed, folder in folders.items() if (folder / FACTS).exists()}
     broken = [f.note for f in found if f.note is not None and f.note.seed not in ready]
     if not ready:
         raise ValueError(f"no network could be trained to start from: {broken[0].status}.")

@@ -39,15 +39,15 @@ def write_ledger(report: Report, tried: list[Tried], out: Path) -> Path:
         "# sato-2019: fine-tuning a plainly trained network",
         provenance(report),
         f"Networks trained plainly on {report.recipe['start']['dataset']}, tuned and measured on "
-        f"{report.recipe['dataset']}. Test error, mean over {report.recipe['seeds']} networks with the 95 % t "
+        f"{report.recipe['dataset']}. Test error, mean over the networks ({report.recipe['seeds']}) with the 95 % t "
         f"interval; in brackets the verdict against the network {BEFORE}, paired over networks and not adjusted "
         "for the number of cells.",
         table(report, rows, report.methods, BEFORE),
         f"Cost of the tuning alone, as a factor of `{SAME_COST}`:",
         table(report, COST, [method for method in report.methods if method != BEFORE], SAME_COST),
-        f"Cross-entropy's budget is matched in time, not in steps: {epochs.get(SAME_COST)} epochs against "
-        f"{epochs.get(FOCA)} of FOCA, a number set before the study from the time of an epoch of each; the table "
-        f"says what it came to. `{SAME_STEPS}` takes as many steps as FOCA.",
+        f"Cross-entropy's budget is matched in time, not in steps: it has {epochs.get(SAME_COST)} epochs, "
+        f"FOCA {epochs.get(FOCA)} and its final head, a number set before the study from the time of an epoch of "
+        f"each; the table says what it came to. `{SAME_STEPS}` takes as many steps as FOCA.",
         *(_against(report, rival, rows) for rival in (SAME_COST, SAME_STEPS)),
         "Learning rates were chosen on a quarter of the training images, with one network, by one-image error: "
         + "; ".join(_told(trial, report) for trial in tried)
