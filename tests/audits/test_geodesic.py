@@ -84,6 +84,18 @@ def test_raw_features_too_large_for_the_step_size_are_measured_as_diverged(
             assert (m.spread is None) == ("raw" in key)
 
 
+@pytest.mark.parametrize("factor", [3.0, 30.0, 300.0, 3e3])
+def test_no_finite_distance_comes_from_a_head_that_is_worse_than_guessing(factor, train, held_out):
+    """Between a good fit and weights that overflow lies a range where they are only thrown far away."""
+    found = AUDIT(pixels(factor), train, held_out, seed=SEED)
+    finite = [
+        m.value
+        for m in found.measurements
+        if m.name == "distance" and m.context["features"] == "raw" and math.isfinite(m.value)
+    ]
+    assert all(value < 1e3 for value in finite)
+
+
 @pytest.mark.parametrize("place", ["train", "test"])
 def test_a_feature_that_is_not_a_number_is_the_worst_and_no_crash(train, held_out, place):
     class OneNaN(nn.Module):

@@ -1,11 +1,13 @@
 """How far does a head move when it is trained on few images in place of all?"""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from clearance._checks import check_choice, check_count, check_positive
 from clearance._rng import generator
@@ -59,7 +61,8 @@ class Geodesic(Audit):
     Heads read features in units of :func:`clearance.heads.scale.feature_unit` (``rms``), where features times
     a constant give the same numbers, and as they are (``raw``, the paper's).
 
-    A draw with a head that diverged, or features that are all equal or not finite, counts as infinitely far
+    A draw with a head that diverged (its weights overflowed, or by loss or error it does no better than
+    guessing on its own images), or features that are all equal or not finite, counts as infinitely far
     and its test error as risen to that of guessing.
 
     Args:
@@ -129,8 +132,9 @@ class Geodesic(Audit):
             stream = generator(subject.seed, "geodesic", "batches", samples)
             training = head_training(samples, self.lr)
             labels = subject.train.labels
-            ends.append(train_heads(heads, train, labels, training, rows=rows, generator=stream))
-        return _Ends(ends[0].stack, ends[1].stack, ends[0].diverged | ends[1].diverged)
+            trained = train_heads(heads, train, labels, training, rows=rows, generator=stream)
+            ends.append((trained.stack, trained.diverged | _lost(trained.stack, train, labels, rows)))
+        return _Ends(ends[0][0], ends[1][0], ends[0][1] | ends[1][1])
 
     def _segments(self, ends: _Ends, features: Tensor, labels: Tensor) -> Tensor:
         """Every segment of every path, infinite where an end is broken, (r, 3, L + 1, P)."""
@@ -168,6 +172,25 @@ def fisher_rows(count: int, seed: int) -> Tensor:
     """
     size = min(max(round(SHARE * count), FEWEST), MOST, count)
     return torch.randperm(count, generator=generator(seed, "geodesic", "fisher images"))[:size]
+
+
+@torch.no_grad()
+def _lost(heads: HeadStack, features: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
+    """Which heads do no better than guessing on the images that they were trained on, by loss or by error.
+
+    Steps that are too large for raw features can throw weights far away without any of them overflowing.
+    """
+    own = torch.arange(len(features), device=features.device)[None] if rows is None else rows
+    return torch.stack(
+        [_no_better_than_guessing(heads[k], features[o], labels[o]) for k, o in enumerate(own)]
+    )
+
+
+def _no_better_than_guessing(head: nn.Module, features: Tensor, labels: Tensor) -> Tensor:
+    logits = head(features)
+    right = (logits.argmax(dim=1) == labels).sum()
+    loss = cross_entropy(logits, labels)  # where it is not a number, the head is lost too
+    return ~(loss <= math.log(logits.shape[1])) | (right <= labels.bincount().max())
 
 
 def _displacement(ends: _Ends, k: int) -> dict[str, Tensor]:

@@ -102,7 +102,8 @@ def run_method(
     if directory is not None and named and (kept := kept_findings(plan, data, directory)) is not None:
         return kept
     folder = None if directory is None else directory / plan.folder
-    memory = PeakMemory() if own_process else None
+    # what was begun before was measured by nobody
+    memory = PeakMemory() if own_process and (folder is None or not folder.exists()) else None
     model = _fresh_model(plan, data)
     result = fit(
         model,
