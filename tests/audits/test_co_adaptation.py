@@ -2,6 +2,7 @@
 
 import statistics
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -117,14 +118,24 @@ def test_class_means_are_those_of_scikit_learn(found, train, held_out, audit):
             )
 
 
-def test_nearest_pixels_are_those_of_scikit_learn(found, train, held_out, audit):
+@pytest.mark.parametrize("head", ["nearest pixel", "class mean, pixels", "nearest neighbour"])
+def test_untrained_heads_are_those_of_scikit_learn(found, train, held_out, audit, head):
+    def points(data):  # the features of this classifier are the pixels in another unit
+        pixels = data.images.flatten(1)
+        return ((pixels - 0.5) / 0.05 if head == "nearest neighbour" else pixels).numpy()
+
     for sets in partial_sets(train, audit.per_class, audit.repetitions, SEED):
         errors = []
         for rows in sets.rows:
-            neighbour = KNeighborsClassifier(1).fit(train.images[rows].flatten(1), train.labels[rows])
-            named = neighbour.predict(held_out.images.flatten(1))
+            own, labels = points(train)[rows], train.labels[rows].numpy()
+            if (
+                head == "class mean, pixels"
+            ):  # NearestCentroid warns where all images of a class agree in a pixel
+                own = np.stack([own[labels == c].mean(axis=0) for c in range(3)])
+                labels = np.arange(3)
+            named = KNeighborsClassifier(1).fit(own, labels).predict(points(held_out))
             errors.append(float((named != held_out.labels.numpy()).mean()))
-        assert found["error", "nearest pixel", sets.samples].value == pytest.approx(statistics.mean(errors))
+        assert found["error", head, sets.samples].value == pytest.approx(statistics.mean(errors))
 
 
 def test_nearest_pixels_have_a_limit_and_do_not_look_at_the_model(train, held_out, found):
@@ -135,6 +146,7 @@ def test_nearest_pixels_have_a_limit_and_do_not_look_at_the_model(train, held_ou
     for samples in (3, 15):
         assert elsewhere["error", "nearest pixel", samples] == found["error", "nearest pixel", samples]
     assert ("error", "nearest pixel", 180) not in elsewhere
+    assert ("error", "class mean, pixels", 180) not in elsewhere
     assert ("error", "class mean", 180) in elsewhere
 
 
@@ -202,7 +214,13 @@ def test_all_images_can_be_left_out(train, held_out):
 def test_the_gap_is_to_the_models_own_head(found, held_out):
     own = float((predictions(pixels(), held_out) != held_out.labels).double().mean())
     gaps = {key: m for key, m in found.items() if key[0] == "gap"}
-    assert {head for _, head, _ in gaps} == {"retrained", "linear", "class mean", "class mean, unit length"}
+    assert {head for _, head, _ in gaps} == {
+        "retrained",
+        "linear",
+        "class mean",
+        "class mean, unit length",
+        "nearest neighbour",
+    }
     for (_, head, samples), gap in gaps.items():
         error = found["error", head, samples]
         assert gap.value == pytest.approx(error.value - own, abs=1e-12)

@@ -212,16 +212,16 @@ class TestStudy:
         longer = dataclasses.replace(TINY, epochs=4)
         assert all(run_folder(name, 0, TINY) != run_folder(name, 0, longer) for name in VARIANTS)
 
-    def test_a_panel_shows_the_median_of_the_runs_that_finished(self, untrained):
+    def test_a_panel_shows_a_finished_run_nearest_the_median_of_all(self, untrained):
         base = untrained("FOCA, MLP heads")
-        runs = [dataclasses.replace(base, seed=seed) for seed in range(4)]
+        runs = [dataclasses.replace(base, seed=seed) for seed in range(5)]
         collapsed = FitResult(base.result.model, Status(Outcome.COLLAPSED, 1))
         runs[0] = dataclasses.replace(runs[0], result=collapsed)
         records = [
             Record("toy", base.variant, seed, Measurement("toy", "within_between", value, "ratio", 1))
-            for seed, value in enumerate((0.2, 0.3, 0.1, 0.25))
+            for seed, value in enumerate((5.0, 0.3, 0.1, 0.25, 0.26))
         ]
-        assert [run.seed for run in fig1.shown_runs(runs, records)] == [3]
+        assert [run.seed for run in fig1.shown_runs(runs, records)] == [4]
         assert fig1.shown_runs(runs[:1], records) == []
 
     @pytest.mark.usefixtures("short_last_head")

@@ -9,7 +9,7 @@ from typing import Any
 from clearance.records.record import ExhibitRecord
 from clearance.records.row import SummaryRow
 from clearance.report.findings import FEW, Findings
-from clearance.report.names import PIXELS
+from clearance.report.names import NO_NETWORK
 from clearance.report.over_seeds import SUMMARY, stored
 from clearance.vocabulary import Exhibit
 
@@ -59,7 +59,7 @@ def _point(row: SummaryRow, head: str, cut: str = USUAL) -> dict[str, Any]:
     if row.seeds == 1 and row.within is not None:
         low, high = row.value - row.within, row.value + row.within
     return {
-        "method": "" if head == PIXELS else row.method,
+        "method": "" if head in NO_NETWORK else row.method,
         "head": head,
         "cut": cut,
         "samples": row.context.get("samples"),

@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from clearance.report.curve import LATER, OWN, USUAL
 from clearance.report.marks import legend, legend_below, logarithmic
-from clearance.report.names import PIXELS, method_name
+from clearance.report.names import NO_NETWORK, PIXEL_MEANS, PIXELS, method_name
 from clearance.report.svg import GRID, INK, MUTED, PAPER, marker, series
 
 Columns = Mapping[str, Sequence[Any]]
@@ -38,10 +38,11 @@ def partial_data(columns: Columns, head: str, methods: Sequence[str], size: tupl
     """
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     figure, axes = empty(size)
-    pixels = _line(rows, PIXELS, "")
+    bare = PIXEL_MEANS if head == "class mean" else PIXELS
+    pixels = _line(rows, bare, "")
     if pixels:
         x, y = [row["samples"] for row in pixels], [100 * row["error"] for row in pixels]
-        axes.plot(x, y, color=MUTED, linewidth=1.2, zorder=1, label="nearest image, no network")
+        axes.plot(x, y, color=MUTED, linewidth=1.2, zorder=1, label=NO_NETWORK[bare])
     for index, method in enumerate(methods):
         if points := _line(rows, head, method):
             _with_bars(axes, points, index, method_name(method))
@@ -50,7 +51,7 @@ def partial_data(columns: Columns, head: str, methods: Sequence[str], size: tupl
         for row in rows:
             if row["head"] == OWN and row["method"] == method and _finite(row["error"]):
                 axes.axhline(100 * row["error"], color=series(index), linewidth=1.1, dashes=(5, 3), zorder=1)
-    wanted = [row for row in rows if row["head"] in (head, OWN, PIXELS) and _finite(row["error"])]
+    wanted = [row for row in rows if row["head"] in (head, OWN, bare) and _finite(row["error"])]
     wanted = [row for row in wanted if row["cut"] == USUAL or row["method"] == methods[0]]
     samples = sorted({row["samples"] for row in wanted if row["samples"]})
     _partial_data_axes(axes, samples, [100 * row["error"] for row in wanted])
