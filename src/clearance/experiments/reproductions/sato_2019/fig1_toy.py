@@ -55,7 +55,7 @@ class ToySettings:
 
     per_class: int = 100
     noise: float = 0.1
-    epochs: int = 1000
+    epochs: int = 2500
     lr_linear: float = 0.01
     lr_mlp: float = 0.002
     penalty: float = 1.0
