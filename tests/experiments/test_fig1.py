@@ -31,7 +31,7 @@ from clearance.records import Record
 from clearance.regimes.result import FitResult
 from clearance.vocabulary import Measurement, Outcome, Status
 
-TINY = ToySettings(per_class=8, epochs=3, linear_heads=2, mlp_heads=2)
+TINY = ToySettings(per_class=8, epochs_linear=3, epochs_mlp=3, linear_heads=2, mlp_heads=2)
 LABELS = torch.tensor([0] * 8 + [1] * 8)
 
 
@@ -209,7 +209,7 @@ class TestStudy:
         other = dataclasses.replace(TINY, penalty=2.0)
         changed = [name for name in VARIANTS if run_folder(name, 0, TINY) != run_folder(name, 0, other)]
         assert changed == ["FOCA, linear heads"]
-        longer = dataclasses.replace(TINY, epochs=4)
+        longer = dataclasses.replace(TINY, epochs_linear=4, epochs_mlp=4)
         assert all(run_folder(name, 0, TINY) != run_folder(name, 0, longer) for name in VARIANTS)
 
     def test_a_panel_shows_a_finished_run_nearest_the_median_of_all(self, untrained):
@@ -226,7 +226,7 @@ class TestStudy:
 
     @pytest.mark.usefixtures("short_last_head")
     def test_focas_classes_are_three_times_smaller_for_their_distance(self):
-        settings = ToySettings(per_class=50, epochs=100, linear_heads=16)
+        settings = ToySettings(per_class=50, epochs_linear=100, linear_heads=16)
         found = {}
         for name in ("FOCA, linear heads", "joint, linear head"):
             ratios = []

@@ -62,7 +62,7 @@ def run_folder(name: str, seed: int, settings: ToySettings) -> str:
     variant = VARIANTS[name]
     told = {
         "points": [settings.per_class, settings.noise],
-        "epochs": settings.epochs,
+        "epochs": variant.epochs(settings),
         "lr": variant.lr(settings),
         "regime": describe(variant.regime(settings)),
     }
@@ -73,7 +73,9 @@ def _run(name: str, seed: int, settings: ToySettings, directory: Path, listener:
     data = two_moons(settings, seed)
     folder = directory / run_folder(name, seed, settings)
     # a listener knows runs by their plan; nothing of this one is used but method and seed
-    plan = RunPlan(Recipe(dataset=DATASET, epochs=settings.epochs, methods={name: Method()}), name, seed)
+    plan = RunPlan(
+        Recipe(dataset=DATASET, epochs=VARIANTS[name].epochs(settings), methods={name: Method()}), name, seed
+    )
     steps: list[int] = []
     listener(plan, {"event": "start"})
     told = _telling(plan, listener, steps)
