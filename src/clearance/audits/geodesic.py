@@ -1,6 +1,5 @@
 """How far does a head move when it is trained on few images in place of all?"""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,6 +21,7 @@ from clearance.heads.scale import feature_unit
 
 READINGS = ("rms", "raw")
 SHARE, FEWEST, MOST = 0.05, 500, 2500  # of the training images, for the Fisher information
+ROUNDING = 1e-4  # of losses that are alike
 AS_TRAINED, CALIBRATED = "as trained", "calibrated"
 
 
@@ -61,9 +61,9 @@ class Geodesic(Audit):
     Heads read features in units of :func:`clearance.heads.scale.feature_unit` (``rms``), where features times
     a constant give the same numbers, and as they are (``raw``, the paper's).
 
-    A draw with a head that diverged (its weights overflowed, or by loss or error it does no better than
-    guessing on its own images), or features that are all equal or not finite, counts as infinitely far
-    and its test error as risen to that of guessing.
+    A draw with a head that diverged (its weights overflowed, or its loss on its own images is no better than
+    that of always naming the classes' shares), or features that are all equal or not finite, counts as
+    infinitely far and its test error as risen to that of guessing.
 
     Args:
         segments: P; that of the paper.
@@ -176,21 +176,19 @@ def fisher_rows(count: int, seed: int) -> Tensor:
 
 @torch.no_grad()
 def _lost(heads: HeadStack, features: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
-    """Which heads do no better than guessing on the images that they were trained on, by loss or by error.
+    """Which heads do no better on the images that they were trained on than always naming the classes' shares.
 
     Steps that are too large for raw features can throw weights far away without any of them overflowing.
     """
     own = torch.arange(len(features), device=features.device)[None] if rows is None else rows
-    return torch.stack(
-        [_no_better_than_guessing(heads[k], features[o], labels[o]) for k, o in enumerate(own)]
-    )
+    return torch.stack([_learnt_nothing(heads[k], features[o], labels[o]) for k, o in enumerate(own)])
 
 
-def _no_better_than_guessing(head: nn.Module, features: Tensor, labels: Tensor) -> Tensor:
-    logits = head(features)
-    right = (logits.argmax(dim=1) == labels).sum()
-    loss = cross_entropy(logits, labels)  # where it is not a number, the head is lost too
-    return ~(loss <= math.log(logits.shape[1])) | (right <= labels.bincount().max())
+def _learnt_nothing(head: nn.Module, features: Tensor, labels: Tensor) -> Tensor:
+    shares = labels.bincount().double() / len(labels)
+    entropy = torch.special.entr(shares).sum()  # the least loss of answers that are alike for all images
+    loss = cross_entropy(head(features).double(), labels)
+    return ~(loss < (1 - ROUNDING) * entropy)  # a loss that is not a number is lost too
 
 
 def _displacement(ends: _Ends, k: int) -> dict[str, Tensor]:

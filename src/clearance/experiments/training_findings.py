@@ -15,6 +15,7 @@ def training_findings(result: FitResult, memory: float | None = None) -> Finding
         memory: What training added, at its highest, to what its process held before it, MiB; None where others
             shared the process.
 
+    >>> import torch
     >>> from clearance.heads import MLP
     >>> from clearance.models import Classifier
     >>> from clearance.vocabulary import Outcome, Status
