@@ -21,7 +21,7 @@ HEADS = {
     "linear": "one linear layer",
     "class mean": "the nearest class average",
     "class mean, unit length": "the nearest class direction",
-    "nearest neighbour": "the nearest image, as the network sees it",
+    "nearest neighbour": "the nearest features",
     PIXELS: "the nearest image, pixel by pixel (no network)",
     PIXEL_MEANS: "the nearest class average, pixel by pixel (no network)",
 }
