@@ -63,7 +63,7 @@ class Case:
 CASES = (
     Case("u=1", FOCA(weak_heads=GRADIENT), to_bound=1.05),
     Case("u=8", FOCA(weak_heads=GRADIENT, reuse=8), to_plain=1.08),
-    Case("u=1, pool of 1024", FOCA(weak_heads=GRADIENT, pool=1024)),
+    Case("u=1, pool of 1024", FOCA(weak_heads=GRADIENT, pool=1024), to_plain=1.08),
     Case("K=16 ridge", FOCA(weak_heads=RIDGE, heads=16), linear=True, to_bound=1.08),
     Case("K=16 ridge, pool of 1024", FOCA(weak_heads=RIDGE, heads=16, pool=1024), linear=True),
 )

@@ -18,6 +18,8 @@ from clearance.records import Report, SummaryRow, load_report
 HERE = Path(__file__).parent
 FEW = "co_adaptation"
 WANTED_RATIO = 0.5
+AUDITS = ("accuracy", FEW, "class_scatter")
+TRAINING = ("seconds", "steps", "memory", "diverged_heads")
 FIELDS = ("method", "seed", "audit", "name", "value", "unit", "n", "spread")
 
 
@@ -170,6 +172,7 @@ def main(dataset: str, search_dir: str, report_dir: str) -> None:
         [
             [r["method"], r["seed"], *(r[name] for name in FIELDS[2:]), json.dumps(r["context"])]
             for r in (record.to_json() for record in report.records)
+            if r["audit"] in AUDITS or r["name"] in TRAINING
         ],
     )
 

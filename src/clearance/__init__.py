@@ -6,7 +6,7 @@ shows only what is stored.
 
 The map; an import goes down only::
 
-    cli/            one command per file
+    cli/            one command per file           __main__  python -m clearance
     experiments/    recipe, catalogue, run, grid, and the faces load_dataset, audit, compare
     audits/         one question per file          report/   the page, from records only
     regimes/        EndToEnd, FOCA, fit: the only training loop
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from clearance.experiments.audit import audit as audit
     from clearance.experiments.compare import compare as compare
     from clearance.experiments.datasets import load_dataset as load_dataset
-    from clearance.experiments.recipe import Method as Method
+    from clearance.experiments.method import Method as Method
     from clearance.experiments.saved import load_model as load_model
     from clearance.models import Classifier as Classifier
     from clearance.models import wrap as wrap
@@ -57,7 +57,7 @@ _PLACES = {
     "ImageSet": "clearance.data",
     "LossTerms": "clearance.tensors",
     "Measurement": "clearance.vocabulary",
-    "Method": "clearance.experiments.recipe",
+    "Method": "clearance.experiments.method",
     "Outputs": "clearance.tensors",
     "audit": "clearance.experiments.audit",
     "compare": "clearance.experiments.compare",

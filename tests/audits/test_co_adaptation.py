@@ -2,12 +2,17 @@
 
 import statistics
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from torch import nn
 
+from audits.pixel_world import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    SEED,
+    WORLD,
+)
 from clearance._rng import generator
 from clearance.audits import CoAdaptation
 from clearance.audits._partial_sets import partial_sets
@@ -17,24 +22,11 @@ from clearance.heads import MLP, HeadStack
 from clearance.models import Classifier
 from clearance.models.features import extract_features, predictions
 
-WORLD = GaussianClasses(class_count=3, shape=(1, 4, 4), separation=2.0, noise=0.05)
-SEED = 3
-
 
 def pixels():
     """A classifier whose features are the pixels, so that everything about them is known."""
     torch.manual_seed(0)
     return Classifier(nn.Flatten(), nn.Linear(16, 3), mean=0.5, std=0.05)
-
-
-@pytest.fixture(scope="module")
-def train():
-    return WORLD.images(per_class=60, seed=0)
-
-
-@pytest.fixture(scope="module")
-def held_out():
-    return WORLD.images(per_class=100, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +118,24 @@ def test_class_means_are_those_of_scikit_learn(found, train, held_out, audit):
             )
 
 
-def test_nearest_pixels_are_those_of_scikit_learn(found, train, held_out, audit):
+@pytest.mark.parametrize("head", ["nearest pixel", "class mean, pixels", "nearest neighbour"])
+def test_untrained_heads_are_those_of_scikit_learn(found, train, held_out, audit, head):
+    def points(data):  # the features of this classifier are the pixels in another unit
+        pixels = data.images.flatten(1)
+        return ((pixels - 0.5) / 0.05 if head == "nearest neighbour" else pixels).numpy()
+
     for sets in partial_sets(train, audit.per_class, audit.repetitions, SEED):
         errors = []
         for rows in sets.rows:
-            neighbour = KNeighborsClassifier(1).fit(train.images[rows].flatten(1), train.labels[rows])
-            named = neighbour.predict(held_out.images.flatten(1))
+            own, labels = points(train)[rows], train.labels[rows].numpy()
+            if (
+                head == "class mean, pixels"
+            ):  # NearestCentroid warns where all images of a class agree in a pixel
+                own = np.stack([own[labels == c].mean(axis=0) for c in range(3)])
+                labels = np.arange(3)
+            named = KNeighborsClassifier(1).fit(own, labels).predict(points(held_out))
             errors.append(float((named != held_out.labels.numpy()).mean()))
-        assert found["error", "nearest pixel", sets.samples].value == pytest.approx(statistics.mean(errors))
+        assert found["error", head, sets.samples].value == pytest.approx(statistics.mean(errors))
 
 
 def test_nearest_pixels_have_a_limit_and_do_not_look_at_the_model(train, held_out, found):
@@ -144,6 +146,7 @@ def test_nearest_pixels_have_a_limit_and_do_not_look_at_the_model(train, held_ou
     for samples in (3, 15):
         assert elsewhere["error", "nearest pixel", samples] == found["error", "nearest pixel", samples]
     assert ("error", "nearest pixel", 180) not in elsewhere
+    assert ("error", "class mean, pixels", 180) not in elsewhere
     assert ("error", "class mean", 180) in elsewhere
 
 
@@ -211,7 +214,13 @@ def test_all_images_can_be_left_out(train, held_out):
 def test_the_gap_is_to_the_models_own_head(found, held_out):
     own = float((predictions(pixels(), held_out) != held_out.labels).double().mean())
     gaps = {key: m for key, m in found.items() if key[0] == "gap"}
-    assert {head for _, head, _ in gaps} == {"retrained", "linear", "class mean", "class mean, unit length"}
+    assert {head for _, head, _ in gaps} == {
+        "retrained",
+        "linear",
+        "class mean",
+        "class mean, unit length",
+        "nearest neighbour",
+    }
     for (_, head, samples), gap in gaps.items():
         error = found["error", head, samples]
         assert gap.value == pytest.approx(error.value - own, abs=1e-12)

@@ -18,6 +18,7 @@ from audit_cases import (  # type: ignore[import-not-found]  # on pytest's path,
 )
 from audit_cases import test_set as held_out_set
 from clearance.audits import Audit, accuracy, co_adaptation
+from clearance.audits.co_adaptation import PIXEL_HEADS
 from clearance.experiments import catalogue
 from clearance.models.features import extract_features, predictions
 from clearance.records import ExhibitRecord, Record, Report
@@ -149,7 +150,7 @@ def test_a_model_of_nan_is_measured_as_the_worst(case):
     for m in found.measurements:
         assert not math.isnan(m.value), identity(m)
         assert m.spread is None or math.isfinite(m.spread)
-        if m.name in case.worst and m.context.get("head") != "nearest pixel":
+        if m.name in case.worst and m.context.get("head") not in PIXEL_HEADS:
             assert m.value == pytest.approx(case.worst[m.name]), identity(m)
     for exhibit in found.exhibits:
         json.dumps(ExhibitRecord("world", "m", 0, exhibit).to_json(), allow_nan=False)
@@ -159,7 +160,7 @@ def test_a_model_that_sees_all_images_alike_gains_nothing(case):
     """All features in one point are not "classes in points": each measurement must say chance or infinity."""
     found = case(constant_features(), train_set(), held_out_set())
     for m in found.measurements:
-        if m.context.get("head") == "nearest pixel":
+        if m.context.get("head") in PIXEL_HEADS:
             continue
         if m.unit == "ratio":
             assert m.value == (math.inf if m.better == "lower" else 0.0), identity(m)

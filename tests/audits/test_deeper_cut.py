@@ -82,6 +82,6 @@ def test_settings_are_checked_as_those_of_co_adaptation():
 
 def test_nearest_pixels_are_left_out_unless_asked_for(train, held_out):
     heads = {head for _, head, _ in by_key(deeper_cut()(classifier(), train, held_out))}
-    assert heads == {"retrained", "linear", "class mean", "class mean, unit length"}
+    assert heads == {"retrained", "linear", "class mean", "class mean, unit length", "nearest neighbour"}
     asked = deeper_cut(pixel_limit=3)(classifier(), train, held_out)
     assert ("error", "nearest pixel", 3) in by_key(asked)

@@ -1,15 +1,14 @@
 """``clearance reproduce``: its plan, its mistakes, and what it says where there is no data."""
 
-import contextlib
-import io
 import re
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
-from clearance.cli.__main__ import main
 from clearance.experiments import grid
+from cli import terminal  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 
 @pytest.fixture
@@ -18,17 +17,7 @@ def run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(grid, "_start", lambda *_: pytest.fail("a process was started"))
 
-    def command(*words):
-        out, err = io.StringIO(), io.StringIO()
-        status: str | int | None = 0
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                main(["reproduce", *words])
-            except SystemExit as ended:
-                status = ended.code
-        return status, out.getvalue(), err.getvalue()
-
-    return command
+    return partial(terminal.run, "reproduce")
 
 
 def test_a_plan_names_claims_and_runs_and_does_nothing(run, tmp_path):

@@ -8,7 +8,8 @@ import pytest
 
 from clearance.data import GaussianClasses
 from clearance.experiments.build import RunData
-from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe
 
 WORLD = GaussianClasses(class_count=3, separation=5.0, noise=0.05)
 

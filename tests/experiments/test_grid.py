@@ -13,13 +13,19 @@ from filelock import FileLock
 from clearance.experiments import grid
 from clearance.experiments.build import build_data
 from clearance.experiments.grid import plans_of, run_grid
-from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe
 from clearance.vocabulary import Outcome
 
 
 def records(findings):
     """Everything that was measured but the time it took."""
-    return [r.to_json() for found in findings for r in found.records if r.measurement.name != "seconds"]
+    return [
+        r.to_json()
+        for found in findings
+        for r in found.records
+        if r.measurement.name not in ("seconds", "memory")
+    ]
 
 
 class Events:

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from clearance.data import Augmentation
-from clearance.experiments import build, run
-from clearance.experiments.build import RunData, build_data, build_model
-from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments import run
+from clearance.experiments.build import RunData, build_model
+from clearance.experiments.method import Method
 from clearance.experiments.run import RunPlan, run_method
 from clearance.experiments.saved import load_model, load_run
 from clearance.regimes import FOCA, EndToEnd
@@ -229,35 +229,3 @@ def test_a_directory_without_a_run_is_explained(recipe, data, tmp_path):
     (tmp_path / plan.folder / "result.json").unlink()
     with pytest.raises(ValueError, match="finished"):
         load_model(tmp_path / plan.folder)
-
-
-class TestHeldOut:
-    """A part of the training set stands in for the test set, which nobody reads."""
-
-    @pytest.fixture
-    def asked(self, monkeypatch, data):
-        splits = []
-
-        def load(name, split="train", root=None, size=None):
-            splits.append(split)
-            return data.train if split == "train" else data.test
-
-        monkeypatch.setattr(build, "load_dataset", load)
-        return splits
-
-    def test_the_test_set_is_not_read(self, asked, data):
-        found = build_data(Recipe(held_out=0.25))
-        assert asked == ["train"]
-        both = torch.cat([found.train.images, found.test.images])
-        assert len(found.test) == 6
-        assert {i.numpy().tobytes() for i in both} == {i.numpy().tobytes() for i in data.train.images}
-
-    def test_thinning_touches_the_training_part_alone(self, asked):
-        thin = build_data(Recipe(held_out=0.25, train_fraction=0.5, augment_flip=True))
-        assert (len(thin.train), len(thin.test)) == (9, 6)
-        assert thin.train.augmentation == Augmentation(flip=True)
-        assert thin.test.augmentation is None
-
-    def test_without_it_the_test_set_is_what_is_measured(self, asked, data):
-        assert build_data(Recipe()).test is data.test
-        assert asked == ["train", "test"]

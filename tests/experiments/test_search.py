@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from clearance.experiments import build, search
-from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, failed
 from clearance.experiments.search import Trial, at_edge, best
 from clearance.records import Record, RunNote

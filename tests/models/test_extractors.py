@@ -8,7 +8,7 @@ from torch import nn
 
 from clearance.experiments.build import empty_model
 from clearance.experiments.catalogue import MODELS, resolve
-from clearance.experiments.recipe import Method
+from clearance.experiments.method import Method
 from clearance.models import convnet32, vgg16
 
 CONVNET32 = ((64, 64), (128, 128), (256, 256))

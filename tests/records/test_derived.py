@@ -29,12 +29,72 @@ def test_mean_keeps_within_apart_from_over_seeds():
     assert (mean.seeds, mean.n, mean.interval) == (2, 100, "t over seeds")
 
 
+def named(name, unit, low, high, **rest):
+    """One method's mean over two seeds with these values."""
+    found = [Measurement("a", name, value, unit, n=9, better="lower", **rest) for value in (low, high)]
+    (mean,) = derive([Record("digits", "a", seed, one) for seed, one in enumerate(found)])
+    return mean
+
+
+HALF = 12.706204736174694 * 0.02  # of the t interval of 0.01 and 0.05, or of any two numbers as far apart
+
+
 def test_the_interval_of_an_error_stays_where_errors_are():
     (mean,) = derive([record("a", 0, 0.01), record("a", 1, 0.05)])
     assert (mean.low, mean.value) == (0.0, pytest.approx(0.03))
-    assert mean.high == pytest.approx(0.03 + 12.706204736 * 0.02, rel=1e-8)
-    (mean,) = derive([record("a", 0, 0.01, unit="ratio"), record("a", 1, 0.05, unit="ratio")])
-    assert mean.low == pytest.approx(0.03 - 12.706204736 * 0.02, rel=1e-8)
+    assert mean.high == pytest.approx(0.03 + HALF, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["disagreement", "threshold_error", "first_axis_share", "worst_path_error"])
+def test_the_interval_of_any_fraction_ends_at_none_and_at_all(name):
+    low, high = named(name, "fraction", 0.01, 0.05), named(name, "fraction", 0.95, 0.99)
+    assert (low.low, low.high) == (0.0, pytest.approx(0.03 + HALF, rel=1e-8))
+    assert (high.low, high.high) == (pytest.approx(0.97 - HALF, rel=1e-8), 1.0)
+
+
+@pytest.mark.parametrize("unit", ["ratio", "nats", "seconds", "MiB", "count"])
+def test_the_interval_of_an_amount_ends_at_nothing_only(unit):
+    assert named("distance", unit, 0.01, 0.05).low == 0.0
+    assert named("distance", unit, 0.95, 0.99).high == pytest.approx(0.97 + HALF, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [("gap", "fraction"), ("path_error_rise", "fraction"), ("angle", "degrees"), ("log_likelihood", "nats")],
+)
+def test_the_interval_of_what_may_be_negative_is_left_alone(name, unit):
+    below = -0.04 if name == "log_likelihood" else 0.0  # a number below zero shows what a unit does not
+    mean = named(name, unit, 0.01 + below, 0.05 + below)
+    assert mean.low == pytest.approx(0.03 + below - HALF, rel=1e-8)
+
+
+def test_a_difference_of_errors_may_be_negative():
+    rows = derive(
+        [record(m, s, v) for m, s, v in (("a", 0, 0.2), ("a", 1, 0.3), ("b", 0, 0.1), ("b", 1, 0.3))]
+    )
+    found = only(rows, "difference", "b")
+    assert found.value == pytest.approx(-0.05)
+    assert found.low == pytest.approx(-0.05 - 12.706204736174694 * 0.05, rel=1e-8)
+
+
+@pytest.mark.parametrize("unit", ["nats", "ratio", "MiB", "seconds"])
+def test_amounts_have_ratios_of_their_geometric_means(unit):
+    values = {("a", 0): 2.0, ("a", 1): 8.0, ("b", 0): 1.0, ("b", 1): 1.0}
+    rows = derive(
+        Record("digits", *key, Measurement("geodesic", "distance", value, unit, n=3, better="lower"))
+        for key, value in values.items()
+    )
+    found = only(rows, "ratio", "b")
+    assert (found.value, found.unit, found.against) == (pytest.approx(0.25), "factor", "a")
+    half = 12.706204736174694 * math.log(2)  # of the logarithms of 1/2 and 1/8, whose mean is that of 1/4
+    assert found.low == pytest.approx(0.25 * math.exp(-half), rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["gap", "path_error_rise"])
+def test_no_ratio_of_what_may_be_negative(name):
+    found = [Measurement("a", name, 0.1, "fraction", n=3, better="lower") for _ in range(2)]
+    rows = derive([Record("digits", method, 0, one) for method, one in zip("ab", found, strict=True)])
+    assert {row.kind for row in rows} == {"mean", "difference"}
 
 
 def test_one_seed_keeps_the_interval_that_was_measured():

@@ -10,7 +10,8 @@ from matplotlib.collections import LineCollection, PathCollection
 
 from clearance.records.record import ExhibitRecord
 from clearance.report import figures, kinds
-from clearance.report.curve import curve
+from clearance.report.cloud import apart, features
+from clearance.report.curve import LATER, USUAL, curve
 from clearance.report.findings import Findings
 from clearance.report.summaries import with_summaries
 from clearance.report.svg import as_svg
@@ -57,6 +58,22 @@ def test_partial_data_draws_the_exhibit_and_nothing_else(comparison):
     assert {round(float(y), 6) for segment in bars for _, y in segment} == ends
 
 
+def test_the_first_method_is_drawn_at_both_cuts(paper):
+    findings = Findings(paper, "digits")
+    columns = made(findings).exhibit.columns
+    assert {"plain", "foca"} <= {
+        m for m, cut in zip(columns["method"], columns["cut"], strict=True) if cut == LATER
+    }
+    axes: Any = figures.partial_data(columns, "class mean", findings.methods, SIZE).axes[0]
+    (line,) = [one for one in axes.lines if "later" in str(one.get_label())]
+    assert line.get_label() == "plain training, cut one layer later"
+    wanted = findings.rows("mean", "deeper_cut", "error", method="plain", head="class mean")
+    known = pairs([row.context["samples"] for row in wanted], [100 * row.value for row in wanted])
+    assert pairs(*line.get_data()) == known
+    (usual,) = [one for one in axes.lines if one.get_label() == "plain training"]
+    assert not pairs(*usual.get_data()) & known
+
+
 def test_curve_is_made_from_the_measurements(comparison):
     columns = made(Findings(comparison, "digits")).exhibit.columns
     errors = [
@@ -86,6 +103,36 @@ def test_one_seed_has_bars_over_repetitions(single):
     assert "repetitions" in record.exhibit.caption
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_names_are_moved_apart_and_no_farther_than_needed(seed):
+    rng = np.random.default_rng(seed)
+    sizes = np.stack([0.04 + 0.1 * rng.random(10), np.full(10, 0.06)], axis=1)
+    places = 0.5 + 0.08 * rng.standard_normal((10, 2))  # ten names where there is room for three
+    found = apart(places, sizes)
+    touching = (np.abs(found[:, None] - found[None]) < (sizes[:, None] + sizes[None]) / 2 - 1e-6).all(axis=2)
+    assert not (touching & ~np.eye(10, dtype=bool)).any()
+    assert (found >= sizes / 2 - 1e-12).all()
+    assert (found <= 1 - sizes / 2 + 1e-12).all()
+    assert np.abs(found - places).max() < 0.35
+    free = np.array([[0.2, 0.2], [0.8, 0.8]])
+    np.testing.assert_allclose(apart(free, sizes[:2]), free, atol=2e-6)
+
+
+def test_classes_at_one_place_have_names_that_can_be_read():
+    columns: dict[str, Any] = {
+        "x": [0.0, 0.0, 0.0, 9.0],
+        "y": [0.0, 0.0, 0.0, 9.0],
+        "label": ["a", "b", "c", "d"],
+    }
+    drawn = features(columns, ["a", "b", "c", "d"])
+    drawn.draw_without_rendering()  # only then have boxes their places
+    names = {text.get_text(): text for text in drawn.axes[0].texts}
+    assert list(names) == ["a", "b", "c", "d"]
+    boxes = [text.get_bbox_patch().get_window_extent() for text in names.values()]  # type: ignore[union-attr]
+    assert not any(one.overlaps(other) for k, one in enumerate(boxes) for other in boxes[:k])
+    assert [tuple(text.xy) for text in names.values()] == [(0, 0), (0, 0), (0, 0), (9, 9)]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("count", [5, 240, 3 * figures.MOST_POINTS + 1])
 def test_features_draw_points_of_the_exhibit(count):
     rng = np.random.default_rng(count)
@@ -94,7 +141,7 @@ def test_features_draw_points_of_the_exhibit(count):
         "y": rng.standard_normal(count).tolist(),
         "label": [("cat", "dog $x$", "7")[k % 3] for k in range(count)],
     }
-    axes = figures.features(columns, ["7", "cat", "dog $x$"]).axes[0]
+    axes = features(columns, ["7", "cat", "dog $x$"]).axes[0]
     clouds = [cloud.get_offsets() for cloud in axes.collections if isinstance(cloud, PathCollection)]
     drawn = pairs(*np.concatenate(clouds).T)
     assert drawn <= pairs(columns["x"], columns["y"])
@@ -129,7 +176,7 @@ def test_long_training_curves_are_thinned_not_smoothed():
 
 def test_zero_errors_are_drawn_on_a_linear_axis():
     columns: dict[str, Any] = {
-        "method": ["a", "a"], "head": ["h", "h"], "samples": [10, 100],
+        "method": ["a", "a"], "head": ["h", "h"], "cut": [USUAL, USUAL], "samples": [10, 100],
         "error": [0.1, 0.0], "low": [None, None], "high": [None, None], "seeds": [1, 1],
     }  # fmt: skip
     assert figures.partial_data(columns, "h", ["a"], SIZE).axes[0].get_yscale() == "linear"

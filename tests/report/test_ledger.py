@@ -1,13 +1,14 @@
 """Each number stands in the row and the column where it belongs."""
 
 from dataclasses import replace
-from statistics import mean
+from statistics import geometric_mean, mean
 from typing import Any
 
 import pytest
 
+from clearance.report.compact import cost, cost_title
 from clearance.report.findings import Findings
-from clearance.report.ledger import ledger
+from clearance.report.ledger import LONG, ledger
 from clearance.report.overview import overview, stand_ins
 
 
@@ -38,7 +39,7 @@ def entries(findings):
 
 def test_each_cell_is_its_method_s_own(findings):
     own_cells = [entry for entry in entries(findings) if "pixel" not in entry.place]
-    assert len(own_cells) == 2 + 4 * 4 * 2 + 3 * 2 + 2
+    assert len(own_cells) == 2 + 4 * 4 * 2 + 3 * 2 + 3
     for entry in own_cells:
         assert [cell.mean.method for cell in entry.cells] == list(findings.methods)
         for cell in entry.cells[1:]:
@@ -88,6 +89,26 @@ def test_the_first_table_is_of_the_right_quantities(findings, comparison):
     assert (times["foca"].unit, times["foca"].against) == ("factor", "plain")
 
 
+def test_memory_is_a_factor_beside_the_time(findings, comparison):
+    memory: dict[str, Any] = {line.method: line.memory for line in overview(findings)}
+    assert memory["plain"].value == pytest.approx(measured(comparison, "plain", "memory"))
+    pairs = [
+        [
+            record.measurement.value
+            for record in comparison.records
+            if (record.method, record.measurement.name) == (method, "memory")
+        ]
+        for method in ("foca", "plain")
+    ]
+    ratios = [one / other for one, other in zip(*pairs, strict=True)]
+    assert memory["foca"].value == pytest.approx(geometric_mean(ratios), rel=1e-12)
+    for line in overview(findings):
+        time, small = str(cost(line)).split("<small>")
+        assert str(line.time.value) in time  # type: ignore[union-attr]
+        assert str(memory[line.method].value) in small
+    assert cost_title(overview(findings)) == "Training time and memory"
+
+
 def test_one_network_is_shown_with_every_stand_in(single):
     found = Findings(single, "digits")
     rows = stand_ins(found, "model")
@@ -105,3 +126,23 @@ def test_baseline_is_the_first_and_pixels_are_no_method(comparison):
     ]
     report = replace(comparison, records=(*pixels, *comparison.records))
     assert Findings(report, "digits").methods == ("plain", "dropout", "batchnorm", "foca")
+
+
+def test_long_groups_of_the_full_table_are_folded_and_lose_nothing(paper):
+    findings = Findings(paper, "digits")
+    groups_of = {group.title: group for group in ledger(findings)}
+    assert [part.title for part in groups_of["As trained"].parts] == [""]
+    long = groups_of["How far the last layers move"].parts
+    assert [part.title for part in long][:2] == [
+        "Distance between two sets of last layers",
+        "Length of the way between them",
+    ]
+    shown = [entry for part in long for block in part.blocks for entry in block]
+    means = {
+        (row.name, tuple(sorted(row.context.items())))
+        for row in findings.report.summary
+        if row.audit == "geodesic"
+    }
+    counts = {key for key in means if key[0] == "diverged_heads"}
+    assert len(shown) == len(means - counts) > LONG
+    assert "<code>1</code>" in long[0].blocks[0][0].place

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from clearance.report.numbers import data, interval, printed
+from clearance.report.numbers import data, half_width, interval, printed
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ from clearance.report.numbers import data, interval, printed
         (9.96, "factor", "10.0×"),
         (3.0, "count", "3"),
         (2.5, "count", "2.5"),
+        (60000, "count", "60,000"),
         (0.000937, "ratio", "0.000937"),
         (1.234e-9, "ratio", "1.23e−09"),
         (12345.6, "ratio", "12346"),
@@ -33,6 +34,27 @@ from clearance.report.numbers import data, interval, printed
 )
 def test_printed(value, unit, text):
     assert printed(value, unit).replace("\u202f", " ") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "unit", "text", "ends"),
+    [
+        (12.44, 0.0, 25.3, "ratio", "12", "0 to 25"),
+        (0.0736, 0.0344, 0.1134, "ratio", "0.074", "0.034 to 0.113"),
+        (13.1, 13.0999, 13.1001, "ratio", "13.1", "13.1 to 13.1"),
+        (0.3, 0.0, 40.0, "ratio", "0.3", "0 to 40"),
+        (12346.0, 7000.0, 17000.0, "ratio", "12300", "7000 to 17000"),
+        (57.6, 32.9, 82.3, "count", "58", "33 to 82"),
+        (-0.05, -0.31, 0.2, "nats", "−0.05 nats", "−0.31 to 0.20 nats"),
+        (600.0, 540.0, 660.0, "seconds", "10.0 min", "540 s to 11.0 min"),
+        (0.0063, 0.0058, 0.0068, "fraction", "0.63 %", "0.58 to 0.68 %"),
+        (0.0063, 0.0043, 0.0083, "fraction", "0.6 %", "0.4 to 0.8 %"),
+        (2.0, 1.5, 2.7, "factor", "2.0×", "1.5 to 2.7×"),
+    ],
+)
+def test_digits_are_those_that_the_interval_supports(value, low, high, unit, text, ends):
+    assert printed(value, unit, half_width(low, high)).replace("\u202f", " ") == text
+    assert interval(low, high, unit).striptags().replace("\u202f", " ") == ends
 
 
 @pytest.mark.parametrize("value", [0.1 + 0.2, 1 / 3, 5e-324, 450, math.inf])

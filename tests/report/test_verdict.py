@@ -94,6 +94,29 @@ def test_heads_are_named_by_what_the_seeds_can_tell():
     )
 
 
+def test_what_a_later_cut_makes_of_it_is_said():
+    report = report_of(CLEAR)
+    later = [
+        Record("digits", method, seed, Measurement(
+            "deeper_cut", "error", value, "fraction", 20, better="lower",
+            context={"head": "retrained", "samples": 10, "cut": 1},
+        ))
+        for method, values in {"plain": [0.014, 0.015, 0.013], "foca": [0.022, 0.024, 0.023]}.items()
+        for seed, value in enumerate(values)
+    ]  # fmt: skip
+    words = "Cut one layer later (the first of the last layers stays), plain training is wrong on 1.4 %, FOCA on 2.3 %"
+    assert said(replace(report, records=(*report.records, *later)), "also") == f"{words}."
+    once = replace(report, records=(*report.records, *(one for one in later if one.seed == 0)))
+    assert said(once, "also") == f"{words.replace('2.3', '2.2')}; a single seed cannot tell them apart."
+
+
+def test_one_common_seed_is_one():
+    report = report_of(CLEAR | {"foca": [0.03]})
+    assert said(report, "failures") == [
+        "FOCA and plain training are compared over the one seed that both have."
+    ]
+
+
 def test_failed_runs_and_lost_seeds_are_said():
     report = report_of(CLEAR | {"foca": [0.03, 0.035]})
     good = RunNote("plain", 2, Outcome.FINISHED, "finished at step 900")

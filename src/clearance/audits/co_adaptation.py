@@ -13,11 +13,17 @@ from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._fresh_heads import scaled_features
 from clearance.audits._partial_sets import PartialSets, partial_sets
-from clearance.geometry import class_means, nearest_class_mean, nearest_neighbour
+from clearance.audits._untrained_heads import (
+    class_mean_errors,
+    features_of,
+    nearest_neighbour_errors,
+    pixels_of,
+)
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
 from clearance.models.features import predictions
 from clearance.vocabulary import Measurement, Scalar
 
+PIXEL_HEADS = ("nearest pixel", "class mean, pixels")  # those that no model has a part in
 FITTED_UP_TO = 100  # images up to which a head must fit its own images, or is counted
 
 
@@ -44,9 +50,9 @@ class CoAdaptation(Audit):
     Source: Sato et al. (2019), section 4.1 and Fig. 2 (r = 150, 50, 15, 5, 1 there).
 
     Heads, all on the same images: ``retrained`` (ReLU layers of `hidden` widths, the paper's), ``linear``,
-    ``class mean`` and ``class mean, unit length`` (nothing trained), and on raw pixels, whatever the model,
-    ``nearest pixel``. Trained heads read features in units of :func:`clearance.heads.scale.feature_unit`, so
-    features times a constant give the same numbers.
+    ``class mean``, ``class mean, unit length`` and ``nearest neighbour`` (nothing trained), and on raw pixels,
+    whatever the model, ``nearest pixel`` and ``class mean, pixels``. Trained heads read features in units of
+    :func:`clearance.heads.scale.feature_unit`, so features times a constant give the same numbers.
 
     Measurements, for each head and n: ``error`` (mean over draws, with their standard deviation), ``gap``
     (that error minus the error of the model's own head) and, for trained heads, ``diverged_heads`` (each
@@ -63,7 +69,8 @@ class CoAdaptation(Audit):
         passes: Passes of a fresh head over its images, where that is more.
         most_steps: Steps of a fresh head at most.
         all_images: Whether all training images are the last size.
-        pixel_limit: Largest n for which the nearest neighbour on pixels is computed.
+        pixel_limit: Largest n for which the nearest neighbour and the nearest class mean on pixels are computed.
+        neighbour_limit: Largest n for which the nearest neighbour on features is computed.
 
     Misleads: heads on one image of a class are for classes that the extractor has seen; they promise nothing
     for new ones.
@@ -80,6 +87,7 @@ class CoAdaptation(Audit):
     most_steps: int = 3000
     all_images: bool = True
     pixel_limit: int = 2000
+    neighbour_limit: int = 2000
 
     def __post_init__(self) -> None:
         if len(self.per_class) != len(self.repetitions):
@@ -116,10 +124,19 @@ class CoAdaptation(Audit):
             }
         for head, architecture in architectures.items():
             yield self._trained(subject, sets, head, architecture)
-        for head, unit_length in (("class mean", False), ("class mean, unit length", True)):
-            yield _class_mean(subject, sets, head, unit_length=unit_length)
+        for head, errors in self._untrained(subject, sets):
+            yield HeadErrors(head, sets.samples, errors)
+
+    def _untrained(self, subject: Subject, sets: PartialSets) -> Iterator[tuple[str, Tensor]]:
+        features, rows = features_of(subject), sets.rows
+        yield "class mean", class_mean_errors(features, rows)
+        yield "class mean, unit length", class_mean_errors(features.normalised(), rows)
+        if sets.samples <= self.neighbour_limit:
+            yield "nearest neighbour", nearest_neighbour_errors(features, rows)
         if sets.samples <= self.pixel_limit:
-            yield _nearest_pixel(subject, sets)
+            pixels = pixels_of(subject)
+            yield PIXEL_HEADS[0], nearest_neighbour_errors(pixels, rows)
+            yield PIXEL_HEADS[1], class_mean_errors(pixels, rows)
 
     def _trained(self, subject: Subject, sets: PartialSets, head: str, architecture: nn.Module) -> HeadErrors:
         train, test = scaled_features(subject)
@@ -160,27 +177,6 @@ def _unfitted(stack: HeadStack, features: Tensor, labels: Tensor, rows: Tensor) 
     return int((torch.stack(own) != labels[rows]).any(dim=1).sum())
 
 
-def _class_mean(subject: Subject, sets: PartialSets, head: str, *, unit_length: bool) -> HeadErrors:
-    train, test = subject.train_features, subject.test_features
-    if not bool(train.isfinite().all() and test.isfinite().all()):
-        chance = torch.full((len(sets.rows),), 1 - 1 / subject.classes, dtype=torch.float64)
-        return HeadErrors(head, sets.samples, chance)
-    if unit_length:
-        train, test = nn.functional.normalize(train), nn.functional.normalize(test)
-    labels = subject.train.labels
-    means = torch.cat([class_means(train[r][None], labels[r][None], subject.classes) for r in sets.rows])
-    wrong = torch.stack([nearest_class_mean(m, test) for m in means]) != subject.test.labels
-    return HeadErrors(head, sets.samples, wrong.double().mean(dim=1))
-
-
-def _nearest_pixel(subject: Subject, sets: PartialSets) -> HeadErrors:
-    train, test = subject.train.images.flatten(1), subject.test.images.flatten(1)
-    labels = subject.train.labels
-    named = torch.stack([nearest_neighbour(train[r], labels[r], test) for r in sets.rows])
-    errors = (named != subject.test.labels).double().mean(dim=1)
-    return HeadErrors("nearest pixel", sets.samples, errors)
-
-
 def _measurements(found: HeadErrors, own_error: float) -> list[Measurement]:
     context: dict[str, Scalar] = {"head": found.head, "samples": found.samples}
     repetitions = len(found.errors)
@@ -193,7 +189,7 @@ def _measurements(found: HeadErrors, own_error: float) -> list[Measurement]:
         )
 
     measurements = [measured("error", error, "fraction", spread)]
-    if found.head != "nearest pixel":
+    if found.head not in PIXEL_HEADS:
         measurements.append(measured("gap", error - own_error, "fraction", spread))
     if found.head in ("retrained", "linear"):
         measurements.append(measured("diverged_heads", found.diverged, "count"))

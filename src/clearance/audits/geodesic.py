@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from clearance._checks import check_choice, check_count, check_positive
 from clearance._rng import generator
@@ -20,6 +21,7 @@ from clearance.heads.scale import feature_unit
 
 READINGS = ("rms", "raw")
 SHARE, FEWEST, MOST = 0.05, 500, 2500  # of the training images, for the Fisher information
+ROUNDING = 1e-4  # of losses that are alike
 AS_TRAINED, CALIBRATED = "as trained", "calibrated"
 
 
@@ -59,8 +61,9 @@ class Geodesic(Audit):
     Heads read features in units of :func:`clearance.heads.scale.feature_unit` (``rms``), where features times
     a constant give the same numbers, and as they are (``raw``, the paper's).
 
-    A draw with a head that diverged, or features that are all equal or not finite, counts as infinitely far
-    and its test error as risen to that of guessing.
+    A draw with a head that diverged (its weights overflowed, or its loss on its own images is no better than
+    that of always naming the classes' shares), or features that are all equal or not finite, counts as
+    infinitely far and its test error as risen to that of guessing.
 
     Args:
         segments: P; that of the paper.
@@ -129,8 +132,9 @@ class Geodesic(Audit):
             stream = generator(subject.seed, "geodesic", "batches", samples)
             training = head_training(samples, self.lr)
             labels = subject.train.labels
-            ends.append(train_heads(heads, train, labels, training, rows=rows, generator=stream))
-        return _Ends(ends[0].stack, ends[1].stack, ends[0].diverged | ends[1].diverged)
+            trained = train_heads(heads, train, labels, training, rows=rows, generator=stream)
+            ends.append((trained.stack, trained.diverged | _lost(trained.stack, train, labels, rows)))
+        return _Ends(ends[0][0], ends[1][0], ends[0][1] | ends[1][1])
 
     def _segments(self, ends: _Ends, features: Tensor, labels: Tensor) -> Tensor:
         """Every segment of every path, infinite where an end is broken, (r, 3, L + 1, P)."""
@@ -168,6 +172,23 @@ def fisher_rows(count: int, seed: int) -> Tensor:
     """
     size = min(max(round(SHARE * count), FEWEST), MOST, count)
     return torch.randperm(count, generator=generator(seed, "geodesic", "fisher images"))[:size]
+
+
+@torch.no_grad()
+def _lost(heads: HeadStack, features: Tensor, labels: Tensor, rows: Tensor | None) -> Tensor:
+    """Which heads do no better on the images that they were trained on than always naming the classes' shares.
+
+    Steps that are too large for raw features can throw weights far away without any of them overflowing.
+    """
+    own = torch.arange(len(features), device=features.device)[None] if rows is None else rows
+    return torch.stack([_learnt_nothing(heads[k], features[o], labels[o]) for k, o in enumerate(own)])
+
+
+def _learnt_nothing(head: nn.Module, features: Tensor, labels: Tensor) -> Tensor:
+    shares = labels.bincount().double() / len(labels)
+    entropy = torch.special.entr(shares).sum()  # the least loss of answers that are alike for all images
+    loss = cross_entropy(head(features).double(), labels)
+    return ~(loss < (1 - ROUNDING) * entropy)  # a loss that is not a number is lost too
 
 
 def _displacement(ends: _Ends, k: int) -> dict[str, Tensor]:

@@ -44,7 +44,8 @@ def _check_names(recipe: "Recipe") -> None:
 
     if not recipe.dataset.startswith(("folder:", "npz:")):
         check_choice("dataset", recipe.dataset, DATASETS)
-    check_choice("model", recipe.model, MODELS)
+    if not recipe.model.startswith("run:"):  # the network of a finished run
+        check_choice("model", recipe.model, MODELS)
     for name in (*recipe.audits, *recipe.audit_settings):
         check_choice("audit", name, AUDITS)
     for method in recipe.methods.values():

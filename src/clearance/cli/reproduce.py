@@ -120,5 +120,11 @@ def _print_result(console: "Console", found: "Reproduction") -> None:
             table.add_row(judgement.claim.id, judgement.verdict, said)
         console.print(table, highlight=False)
     if not found.has_data:
-        console.print("Nothing was run: no data. The ledger says which command runs it.", highlight=False)
+        why = f" ({found.missing.rstrip('.')})" if found.missing else ""
+        console.print(
+            f"Nothing was run: no data{why}. The ledger says which command runs it.",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     console.print(f"Ledger: {found.ledger}", highlight=False, soft_wrap=True)

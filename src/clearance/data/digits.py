@@ -5,7 +5,7 @@ import torch
 from clearance._checks import check_choice
 from clearance._rng import generator
 from clearance.data.image_set import ImageSet
-from clearance.data.stratified import draw_quota, stratified_quota
+from clearance.data.stratified import draw_stratified
 
 TEST_COUNT = 497  # of 1,797, which leaves 1,300 for training
 
@@ -36,7 +36,6 @@ def read_digits(split: str) -> ImageSet:
     found = load_digits()
     images = torch.from_numpy(found.images).float().div_(16).unsqueeze(1)
     labels = torch.from_numpy(found.target).long()
-    quota = stratified_quota(torch.bincount(labels), TEST_COUNT)
-    held_out = draw_quota(labels, quota, generator(0, "data", "digits"))
+    held_out = draw_stratified(labels, 10, TEST_COUNT, generator(0, "data", "digits"))
     chosen = held_out if split == "test" else ~held_out
     return ImageSet(images[chosen], labels[chosen], tuple(str(digit) for digit in range(10)), name="digits")

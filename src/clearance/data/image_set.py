@@ -22,7 +22,7 @@ from clearance.data._validity import (
 )
 from clearance.data.augmentation import Augmentation
 from clearance.data.label_noise import symmetric_label_noise
-from clearance.data.stratified import draw_quota, stratified_quota
+from clearance.data.stratified import draw_per_class, draw_stratified
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,17 +160,8 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         tensor([4, 4, 4])
         """
         check_count("count", count)
-        labels = self.labels.cpu()
-        sizes = torch.bincount(labels, minlength=self.class_count)
-        if int(sizes.min()) < count:
-            scarce = int(sizes.argmin())
-            raise ValueError(
-                f"`count` must not exceed the images of the smallest class; got {count} but class "
-                f"{self.classes[scarce]!r} has {int(sizes[scarce])}; ask for fewer."
-            )
-        quota = torch.full_like(sizes, count)
-        chosen = draw_quota(labels, quota, named_generator(seed, "data", "per_class"))
-        return self._kept(chosen)
+        stream = named_generator(seed, "data", "per_class")
+        return self._kept(draw_per_class(self.labels.cpu(), self.classes, count, stream))
 
     def fraction(self, fraction: float, seed: int) -> "ImageSet":
         """A share of the images with the classes in proportion: the `part` that `split` gives.
@@ -247,7 +238,5 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         return self.subset(mask.nonzero().flatten())
 
     def _stratified(self, fraction: float, seed: int) -> Tensor:
-        labels = self.labels.cpu()
-        sizes = torch.bincount(labels, minlength=self.class_count)
-        quota = stratified_quota(sizes, round(fraction * len(self)))
-        return draw_quota(labels, quota, named_generator(seed, "data", "stratified"))
+        stream = named_generator(seed, "data", "stratified")
+        return draw_stratified(self.labels.cpu(), self.class_count, round(fraction * len(self)), stream)

@@ -52,3 +52,56 @@ def draw_quota(labels: Tensor, quota: Tensor, generator: torch.Generator) -> Ten
     chosen = torch.zeros(len(labels), dtype=torch.bool)
     chosen[by_class] = place < quota[labels[by_class]]
     return chosen
+
+
+def draw_stratified(labels: Tensor, classes: int, total: int, generator: torch.Generator) -> Tensor:
+    """A random mask that is true for `total` of the labels, with the classes in proportion.
+
+    Args:
+        labels: Class of each image, on the CPU.
+        classes: How many classes there are, present or not.
+        total: How many to draw in all, from 0 to N.
+        generator: As in draw_quota.
+
+    Shapes:
+        labels (N,) int64; returns (N,) bool.
+
+    >>> labels = torch.tensor([0, 0, 0, 0, 1, 1])
+    >>> chosen = draw_stratified(labels, 2, 3, torch.Generator().manual_seed(0))
+    >>> torch.bincount(labels[chosen])
+    tensor([2, 1])
+    """
+    sizes = torch.bincount(labels, minlength=classes)
+    return draw_quota(labels, stratified_quota(sizes, total), generator)
+
+
+def draw_per_class(
+    labels: Tensor, classes: tuple[str, ...], count: int, generator: torch.Generator
+) -> Tensor:
+    """A random mask that is true for `count` labels of every class.
+
+    Args:
+        labels: Class of each image, on the CPU.
+        classes: Names of the classes, for the message.
+        count: How many of each, at least 1.
+        generator: As in draw_quota.
+
+    Shapes:
+        labels (N,) int64; returns (N,) bool.
+
+    Raises:
+        ValueError: If a class has fewer.
+
+    >>> labels = torch.tensor([0, 0, 0, 1, 1])
+    >>> chosen = draw_per_class(labels, ("ape", "bee"), 1, torch.Generator().manual_seed(0))
+    >>> torch.bincount(labels[chosen])
+    tensor([1, 1])
+    """
+    sizes = torch.bincount(labels, minlength=len(classes))
+    if int(sizes.min()) < count:
+        scarce = int(sizes.argmin())
+        raise ValueError(
+            f"`count` must not exceed the images of the smallest class; got {count} but class "
+            f"{classes[scarce]!r} has {int(sizes[scarce])}; ask for fewer."
+        )
+    return draw_quota(labels, torch.full_like(sizes, count), generator)

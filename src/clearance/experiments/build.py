@@ -18,7 +18,9 @@ from clearance.audits import check_comparable
 from clearance.data import Augmentation, ImageSet, split_classes
 from clearance.experiments.catalogue import MODELS, OBJECTIVES, resolve
 from clearance.experiments.datasets import SPLIT_SEED, load_dataset
-from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.trained_start import started_from, trained_model
 from clearance.heads import MLP, EarlyStoppedHeads, GradientHeads, HeadTraining, PairHeads, RidgeHeads
 from clearance.heads.weak import WeakHeads
 from clearance.models import Classifier
@@ -70,9 +72,14 @@ def build_data(recipe: Recipe) -> RunData:
 def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Classifier:
     """A fresh classifier whose first weights depend on `seed` alone; normalised by the training set.
 
+    With ``run:PATH`` for a model it is the network of that run, as it was.
+
     Raises:
-        ValueError: If the images are not square.
+        FileNotFoundError: If there is no such run.
+        ValueError: If the images are not square, or images or method do not fit the run's network.
     """
+    if (folder := started_from(model)) is not None:
+        return trained_model(folder, method, train)
     fresh = empty_model(model, method, train.shape, train.class_count, seed)
     fresh.mean.copy_(train.images.mean(dim=(0, 2, 3)).view_as(fresh.mean))
     fresh.std.copy_(train.images.std(dim=(0, 2, 3)).clamp(min=1e-3).view_as(fresh.std))

@@ -199,6 +199,19 @@ STUDIES = {
             "what a few epochs of FOCA do to a network that was trained plainly; takes --root",
             rooted=True,
         ),
+        "fig1": Study(
+            "clearance.experiments.reproductions.sato_2019.fig1:run",
+            "the toy of Fig. 1: features in the plane, joint training against FOCA, on two moons",
+        ),
+        "causes": Study(
+            "clearance.experiments.reproductions.sato_2019.causes:run",
+            "why a retrained head is not worse than the model's own (A6): two causes, on MNIST; takes --root",
+            rooted=True,
+        ),
+        "squared-error": Study(
+            "clearance.experiments.reproductions.sato_2019.squared_error:run",
+            "whether classes are nearly one-dimensional (P1) with squared error too, on digits",
+        ),
     },
 }
 

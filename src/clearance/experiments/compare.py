@@ -12,7 +12,8 @@ from typing import Any
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.data import as_image_set
 from clearance.experiments.build import RunData
-from clearance.experiments.recipe import Method, Recipe, to_tree, tuned_recipe
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
 from clearance.experiments.run import RunFindings, RunPlan, chosen_audits, run_method
 from clearance.models import Classifier
 from clearance.objectives import Objective
@@ -113,7 +114,8 @@ def report_of(recipe: Recipe, findings: Iterable[RunFindings], command: str) -> 
     """All findings of a comparison as one report; names no folder of this machine."""
     settings = full_settings(recipe)
     settings["root"] = None if recipe.root is None else "given"
-    settings["dataset"] = recipe.dataset if ":" not in recipe.dataset else _without_folder(recipe.dataset)
+    for name in ("dataset", "model"):
+        settings[name] = _without_folder(settings[name])
     return report_with(settings, findings, command)
 
 
@@ -161,6 +163,6 @@ def _with_callers_regimes(
     return {**settings, "methods": methods}
 
 
-def _without_folder(dataset: str) -> str:
-    kind, _, path = dataset.partition(":")
-    return f"{kind}:{Path(path).name}"
+def _without_folder(name: str) -> str:
+    kind, _, path = name.partition(":")
+    return f"{kind}:{Path(path).name}" if path else name

@@ -13,104 +13,8 @@ from typing import Any, Literal
 
 import yaml
 
-from clearance._checks import (
-    check_choice,
-    check_count,
-    check_fraction,
-    check_non_negative,
-    check_positive,
-)
-
-
-@dataclass(frozen=True)
-class Method:
-    """A named change to plain training, in numbers; the defaults are plain training.
-
-    Args:
-        regime: ``"end_to_end"`` or ``"foca"``.
-        objective: Name of the loss in the catalogue.
-        objective_settings: Settings of the loss that differ from its defaults, by name.
-        lr: Step size of the extractor's SGD, above 0.
-        momentum: Of the same, in [0, 1).
-        weight_decay: Of the same, at least 0.
-        hidden: Hidden widths of the head that the model is trained with.
-        dropout: In that head, in [0, 1).
-        norm: ``"batch"`` puts batch normalisation into extractor and head.
-        head_noise: Standard deviation of noise on the head's parameters (end_to_end).
-        adversarial: Largest change of a pixel, of [0, 1], in the FGSM images that are trained on; 0 trains on none
-            (end_to_end).
-        adversarial_share: Part of every batch that they take the place of, in (0, 1] (end_to_end).
-        clip_norm: Bound on the norm of the gradient, or None.
-        max_norm: Bound on the norm of every unit's incoming weights, or None.
-        weak_heads: How weak heads are drawn (foca): ``"gradient"`` (Algorithm 1), ``"early_stopped"``, or in
-            closed form ``"ridge"`` and, for two classes, ``"pair"`` (both need ``hidden: []``).
-        per_class: Images of every class that a weak head is trained on (foca).
-        heads: Weak heads drawn at once (foca).
-        reuse: Steps that use the same weak heads (foca).
-        mode: ``"average"`` over the heads in each step, or one in turn, ``"cycle"`` (foca).
-        pool: Recent images on whose features weak heads are trained in place of fresh ones, 0 for none (foca).
-        heads_batch_norm: What batch normalisation does with the weak heads' batches (foca).
-        recalibrate: Whether running statistics are recomputed before the final head (foca).
-        head_steps: Steps of a weak head (foca).
-        head_lr: Step size of a weak head (foca).
-        head_decay: Weight decay of a weak head (foca).
-        penalty: Of weak heads in closed form, above 0 (foca).
-        final_head_steps: Steps, in batches of 128, of the head that the model keeps (foca).
-        final_head_lr: Step size of the same (foca).
-    """
-
-    regime: Literal["end_to_end", "foca"] = "end_to_end"
-    objective: str = "cross-entropy"
-    # Methods are keys of dictionaries, and a mapping has no hash; it still tells two methods apart.
-    objective_settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    lr: float = 0.05
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    hidden: tuple[int, ...] = (128, 128)
-    dropout: float = 0.0
-    norm: Literal["none", "batch"] = "none"
-    head_noise: float = 0.0
-    adversarial: float = 0.0
-    adversarial_share: float = 0.5
-    clip_norm: float | None = None
-    max_norm: float | None = None
-    weak_heads: Literal["gradient", "early_stopped", "ridge", "pair"] = "gradient"
-    per_class: int = 10
-    heads: int = 1
-    reuse: int = 1
-    mode: Literal["average", "cycle"] = "average"
-    pool: int = 0
-    heads_batch_norm: Literal["batch", "running", "update"] = "batch"
-    recalibrate: bool = False
-    head_steps: int = 32
-    head_lr: float = 0.1
-    head_decay: float = 1e-2
-    penalty: float = 1e-2
-    final_head_steps: int = 2000
-    final_head_lr: float = 0.03
-
-    def __post_init__(self) -> None:
-        check_choice("regime", self.regime, ("end_to_end", "foca"))
-        check_choice("norm", self.norm, ("none", "batch"))
-        check_choice("weak_heads", self.weak_heads, ("gradient", "early_stopped", "ridge", "pair"))
-        check_choice("mode", self.mode, ("average", "cycle"))
-        check_choice("heads_batch_norm", self.heads_batch_norm, ("batch", "running", "update"))
-        check_count("pool", self.pool, minimum=0)
-        check_positive("penalty", self.penalty)
-        check_positive("lr", self.lr)
-        check_positive("head_lr", self.head_lr)
-        check_positive("final_head_lr", self.final_head_lr)
-        for name in ("weight_decay", "head_noise", "head_decay"):
-            check_non_negative(name, getattr(self, name))
-        for name in ("clip_norm", "max_norm"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
-        for name in ("per_class", "heads", "reuse", "head_steps", "final_head_steps"):
-            check_count(name, getattr(self, name))
-        check_fraction("adversarial", self.adversarial)
-        check_fraction("adversarial_share", self.adversarial_share, open_below=True)
-        check_fraction("dropout", self.dropout, open_above=True)
-        check_fraction("momentum", self.momentum, open_above=True)
+from clearance._checks import check_choice, check_count, check_fraction
+from clearance.experiments.method import Method
 
 
 @dataclass(frozen=True)
@@ -121,7 +25,7 @@ class Recipe:
         dataset: A name in the catalogue, ``folder:PATH`` or ``npz:PATH``.
         root: Where the dataset's files are, if it needs any.
         size: Side in pixels to which an image folder is resized, or None.
-        model: Name of the extractor in the catalogue.
+        model: Name of the extractor in the catalogue, or ``run:PATH``: the network of a finished run, trained on.
         epochs: Passes over the training set, at least 1.
         steps: Updates in all, in place of `epochs`: as many for few images as for all. None counts epochs.
         batch_size: Images a step, at least 1.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clearance._files import write_bytes
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.catalogue import STUDIES, resolve
 from clearance.experiments.compare import report_of
@@ -14,10 +15,15 @@ from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
 from clearance.experiments.run import RunPlan, chosen_audits
 from clearance.records.claims import PaperClaims
-from clearance.records.judgement import Judgement, judge, not_run
+from clearance.records.judgement import Judgement
+from clearance.records.judging import judge, not_run
 from clearance.report import Card
 
 NO_DATA = "no data"
+
+
+class NoDataError(FileNotFoundError):
+    """What a study raises, before it does anything, where its files are not there."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +34,18 @@ class Reproduction:
         ledger: The path of ``ledger.md``; ``ledger.json`` lies beside it.
         judgements: One for each claim; none for a study of its own.
         card: The comparison; None where nothing was run.
+        missing: What a study did not find; empty where it was run.
     """
 
     ledger: Path
     judgements: tuple[Judgement, ...] = ()
     card: Card | None = None
+    missing: str = ""
 
     @property
     def has_data(self) -> bool:
         """Whether the dataset was there."""
-        return not any(judgement.reason == NO_DATA for judgement in self.judgements)
+        return not self.missing and not any(judgement.reason == NO_DATA for judgement in self.judgements)
 
 
 def silent(plan: RunPlan, event: Mapping[str, Any]) -> None:
@@ -78,7 +86,10 @@ def reproduce(
         run = resolve("only", only, STUDIES[paper])
         given: dict[str, Any] = {} if root is None else {"root": root}
         given |= {"dataset": dataset or DEFAULT_DATASET} if study.datasets else {}
-        return Reproduction(run(out, seeds=seeds, jobs=jobs, listener=listener, **given))
+        try:
+            return Reproduction(run(out, seeds=seeds, jobs=jobs, listener=listener, **given))
+        except NoDataError as error:
+            return _study_without_data(paper, only, str(error), out)
     recipe = paper_recipe(paper, dataset or DEFAULT_DATASET, root, seeds)
     command = reproduce_command(paper, recipe.dataset, seeds)
     return reproduce_recipe(paper_claims(paper), recipe, command, jobs, out, listener)
@@ -113,6 +124,14 @@ def data_if_there(recipe: Recipe) -> RunData | None:
         return build_data(recipe)
     except FileNotFoundError:
         return None
+
+
+def _study_without_data(paper: str, study: str, missing: str, out: Path) -> Reproduction:
+    command = f"clearance reproduce {paper} --only {study} --root ROOT"
+    out.mkdir(parents=True, exist_ok=True)
+    text = f"# {paper}: {study}\n\n**not run**: {NO_DATA}. Run `{command}`.\n"
+    write_bytes(out / "ledger.md", text.encode())
+    return Reproduction(out / "ledger.md", missing=missing)
 
 
 def without_data(claims: PaperClaims, recipe: Recipe, command: str, out: Path) -> Reproduction:

@@ -83,13 +83,9 @@ class Ledger:
         if beside:
             columns = ("claim", "reading", "verdict", "ordering alone", "here, mean ± sd over seeds")
             parts += ["## Beside the verdicts", _table(columns, beside)]
-        cost = [(row.method, _number(row.value, row.unit), _ends(row)) for row in _cost(self.report)]
+        cost = _cost_table(self.report)
         if cost:
-            baseline = self.report.methods[0]
-            parts += [
-                "## Cost",
-                _table(("method", f"training time, {baseline} = 1×", "95 % interval"), cost),
-            ]
+            parts += ["## Cost", cost]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def _provenance(self) -> list[str]:
@@ -185,16 +181,32 @@ def _side(series: Series, title: str) -> str:
     return f"{title} {_number(mean, unit)}{spread}"
 
 
+COST = {"seconds": "training time", "memory": "memory that training adds"}
+
+
 def _cost(report: Report) -> list[Any]:
-    """Training time of each method as a factor of the first one's."""
+    """Training time and memory of each method as factors of the first one's."""
     return [
-        row for row in report.summary if (row.kind, row.audit, row.name) == ("ratio", "training", "seconds")
+        row for row in report.summary if (row.kind, row.audit) == ("ratio", "training") and row.name in COST
     ]
+
+
+def _cost_table(report: Report) -> str:
+    """A line for each method, a column for each cost that was measured; empty without any."""
+    cost = _cost(report)
+    names = [name for name in COST if any(row.name == name for row in cost)]
+    cells = {(row.method, row.name): f"{_number(row.value, row.unit)} ({_ends(row)})" for row in cost}
+    rows = [
+        (method, *(cells.get((method, name), "–") for name in names))
+        for method in dict.fromkeys(row.method for row in cost)
+    ]
+    columns = [f"{COST[name]}, {report.methods[0]} = 1× (95 % interval)" for name in names]
+    return _table(("method", *columns), rows) if rows else ""
 
 
 def _ends(row: Any) -> str:
     if row.low is None or row.high is None:
-        return f"none: {_seeds(row.seeds)}"
+        return f"no interval: {_seeds(row.seeds)}"
     return f"{_number(row.low, row.unit)} to {_number(row.high, row.unit)}"
 
 

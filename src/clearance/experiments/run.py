@@ -18,8 +18,11 @@ from clearance.experiments.build import RunData, build_model, build_optimizer, b
 from clearance.experiments.catalogue import AUDITS, resolve
 from clearance.experiments.draws import drawn_data, passes
 from clearance.experiments.epoch_findings import epoch_findings
-from clearance.experiments.recipe import Method, Recipe, identifier, to_tree
-from clearance.experiments.training_findings import peak_memory, training_findings
+from clearance.experiments.method import Method
+from clearance.experiments.peak_memory import PeakMemory
+from clearance.experiments.recipe import Recipe, identifier, to_tree
+from clearance.experiments.trained_start import FACTS, extractor_name
+from clearance.experiments.training_findings import training_findings
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.regimes import FitResult, Regime, fit
@@ -29,7 +32,6 @@ from clearance.runs import write_json
 from clearance.vocabulary import Outcome
 
 FINDINGS = "findings.json"
-MODEL = "model.json"
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,8 @@ class RunPlan:
         shared = to_tree(self.recipe)
         for name in ("methods", "seeds", "audits", "audit_settings", "root"):
             del shared[name]
-        told = {
-            "recipe": shared,
-            "name": self.method,
-            "method": to_tree(self.settings),
-            "regime": describe(self.regime),
-        }
+        told = {"recipe": shared, "name": self.method, "method": to_tree(self.settings)}
+        told["regime"] = describe(self.regime)
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)
         return f"{safe}-seed{self.seed}-{identifier(told)}"
 
@@ -101,14 +99,14 @@ def run_method(
         on_audit: Told the name of each audit before it starts.
         own_process: Whether this process does nothing else, so that its memory is that of the run.
     """
-    audits = chosen_audits(
-        plan.recipe.audits, plan.recipe.audit_settings
-    )  # a wrong name, before any training
+    audits = chosen_audits(plan.recipe.audits, plan.recipe.audit_settings)  # a wrong name is found at once
     data = drawn_data(plan.recipe, data, plan.seed)
     named = plan.regime is None and plan.model is None  # then the folder's name says everything
     if directory is not None and named and (kept := _kept(plan, data, directory)) is not None:
         return kept
     folder = None if directory is None else directory / plan.folder
+    # what was begun before was measured by nobody
+    memory = PeakMemory() if own_process and (folder is None or not folder.exists()) else None
     model = _fresh_model(plan, data)
     result = fit(
         model,
@@ -132,13 +130,14 @@ def run_method(
     )
     if directory is not None and (kept := _kept(plan, data, directory)) is not None:
         return kept  # fit found that the caller's model and regime are those of the finished run
+    # before audits add theirs
+    training = training_findings(result, None if memory is None else memory.added())
     findings = audit_model(model, data, audits, plan.seed, on_audit)
-    training = training_findings(result, peak_memory() if own_process else None)
     epochs = epoch_findings(result, len(data.test))
     found = _as_records(plan, data, result, [training, epochs, *findings])
     if folder is not None:
         if plan.model is None:
-            write_json(folder / MODEL, _model_facts(plan, data))
+            write_json(folder / FACTS, _model_facts(plan, data))
         write_json(folder / FINDINGS, {"identity": _identity(plan, data), **_to_tree(found)})
     return found
 
@@ -206,7 +205,7 @@ def _as_records(plan: RunPlan, data: RunData, result: FitResult, findings: Seque
 def _model_facts(plan: RunPlan, data: RunData) -> dict[str, Any]:
     """What it takes to build the trained model again without its data."""
     return {
-        "model": plan.recipe.model,
+        "model": extractor_name(plan.recipe.model),
         "method": to_tree(plan.settings),
         "shape": list(data.train.shape),
         "classes": list(data.train.classes),

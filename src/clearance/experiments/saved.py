@@ -7,8 +7,9 @@ from typing import Any
 
 from clearance.experiments.build import RunData, build_data, empty_model
 from clearance.experiments.draws import drawn_data
-from clearance.experiments.recipe import Method, Recipe, from_tree
-from clearance.experiments.run import MODEL
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe, from_tree
+from clearance.experiments.trained_start import FACTS
 from clearance.models import Classifier
 from clearance.runs import read_result
 
@@ -36,20 +37,20 @@ def load_run(run_dir: str | Path) -> SavedRun:
         ValueError: If the run is not finished or its files are damaged.
     """
     folder = Path(run_dir)
-    if not (folder / MODEL).exists():
-        near = [path.parent.name for path in sorted(folder.glob(f"*/{MODEL}"))]
+    if not (folder / FACTS).exists():
+        near = [path.parent.name for path in sorted(folder.glob(f"*/{FACTS}"))]
         hint = f" It holds the runs {', '.join(near)}; name one of them." if near else ""
         raise FileNotFoundError(
-            f"{folder} must be the directory of a finished run; got one without {MODEL}.{hint}"
+            f"{folder} must be the directory of a finished run; got one without {FACTS}.{hint}"
         )
-    facts = json.loads((folder / MODEL).read_text("utf-8"))
+    facts = json.loads((folder / FACTS).read_text("utf-8"))
     settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts["method"].items()}
     method = Method(**settings)
     model = empty_model(facts["model"], method, tuple(facts["shape"]), len(facts["classes"]))
     weights, _ = read_result(folder)
     prefix = "model."
     model.load_state_dict({n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)})
-    return SavedRun(model.eval(), from_tree(facts["recipe"], MODEL), facts["name"], facts["seed"])
+    return SavedRun(model.eval(), from_tree(facts["recipe"], FACTS), facts["name"], facts["seed"])
 
 
 def load_model(run_dir: str | Path) -> Classifier:

@@ -9,7 +9,8 @@ from statistics import fmean, variance
 
 from clearance.experiments.build import build_data
 from clearance.experiments.grid import Listener, run_grid
-from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.records import Record
 from clearance.vocabulary import Measurement

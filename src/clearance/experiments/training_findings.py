@@ -1,24 +1,10 @@
 """What a training run cost and looked like, as measurements and exhibits."""
 
-import resource
-import sys
-
-import torch
-
 from clearance.audits import Findings
 from clearance.regimes import FitResult
 from clearance.vocabulary import Exhibit, Measurement
 
 NOT_LOSSES = ("epoch", "step", "lr", "validation_error", "test_error")
-MIB = 2**20
-
-
-def peak_memory() -> float:
-    """The most memory that this process has held so far, MiB: of the GPU where it used one, else its own."""
-    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
-        return torch.cuda.max_memory_allocated() / MIB
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MIB
 
 
 def training_findings(result: FitResult, memory: float | None = None) -> Findings:
@@ -26,15 +12,17 @@ def training_findings(result: FitResult, memory: float | None = None) -> Finding
 
     Args:
         result: What ``fit`` gave.
-        memory: The most that its process held, MiB; None where others shared the process.
+        memory: What training added, at its highest, to what its process held before it, MiB; None where others
+            shared the process.
 
+    >>> import torch
     >>> from clearance.heads import MLP
     >>> from clearance.models import Classifier
     >>> from clearance.vocabulary import Outcome, Status
     >>> model = Classifier(torch.nn.Flatten(), MLP((4, 2)))
-    >>> found = training_findings(FitResult(model, Status(Outcome.FINISHED, 3), seconds=1.5), memory=300.0)
+    >>> found = training_findings(FitResult(model, Status(Outcome.FINISHED, 3), seconds=1.5), memory=30.0)
     >>> [(m.name, m.value) for m in found.measurements]
-    [('seconds', 1.5), ('steps', 3), ('peak_memory', 300.0)]
+    [('seconds', 1.5), ('steps', 3), ('memory', 30.0)]
     """
     steps = result.status.step
     found = [
@@ -42,7 +30,7 @@ def training_findings(result: FitResult, memory: float | None = None) -> Finding
         Measurement("training", "steps", steps, "count", 1),
     ]
     if memory is not None:
-        found.append(Measurement("training", "peak_memory", memory, "MiB", 1, better="lower"))
+        found.append(Measurement("training", "memory", memory, "MiB", 1, better="lower"))
     if result.counts.get("drawn_heads"):
         drawn, bad = result.counts["drawn_heads"], result.counts["diverged_heads"]
         found.append(Measurement("training", "diverged_heads", bad, "count", drawn, better="lower"))

@@ -14,7 +14,10 @@ from clearance.records.row import Kind, SummaryRow
 from clearance.records.summary import Comparison, best_of_all, compare, holm, summarise
 from clearance.vocabulary import Scalar
 
-RATIO_UNITS = frozenset({"fraction", "seconds"})
+RATIO_UNITS = frozenset({"fraction", "seconds", "MiB", "nats", "ratio"})
+# Differences of two shares: they may fall below zero, and no factor makes sense of them.
+SIGNED = frozenset({"gap", "path_error_rise"})
+AMOUNTS = frozenset({"ratio", "nats", "seconds", "MiB", "count"})  # none of these is below zero
 
 
 @dataclass
@@ -51,8 +54,10 @@ def derive(records: Iterable[Record], baseline: str | None = None) -> tuple[Summ
         records: The measurements of all methods and seeds.
         baseline: What differences and ratios are taken to; the method of the first record by default.
 
-    An error's ratio is taken of log errors, where an error below half a test image (0.5 / n of the same
-    dataset's test accuracy) is raised to that.
+    The interval of a mean ends where its quantity does: a fraction's at 0 and 1, an amount's (`AMOUNTS`) at 0,
+    but not that of a difference (one of `SIGNED`, or anything that was measured outside these ends). Ratios are
+    taken of logarithms. A fraction below half a test image (0.5 / n of the same dataset's test accuracy) is
+    raised to that; of any other quantity there is no ratio where a number is not above 0.
 
     >>> from clearance.vocabulary import Measurement
     >>> def seconds(value):
@@ -101,8 +106,9 @@ def _mean(quantity: _Quantity, method: str) -> SummaryRow:
     counts = {one.n for one in found}
     single = found[0] if len(found) == 1 and found[0].low is not None else None
     low, high = (single.low, single.high) if single else (over.low, over.high)
-    if found[0].name == "error" and found[0].unit == "fraction" and low is not None and high is not None:
-        low, high = max(0.0, low), min(1.0, high)  # no error lies outside; what lies inside still covers
+    if low is not None and high is not None:
+        least, most = _ends(quantity)
+        low, high = max(least, low), min(most, high)  # nothing lies outside; what lies inside still covers
     return quantity.row(
         "mean",
         method,
@@ -115,6 +121,17 @@ def _mean(quantity: _Quantity, method: str) -> SummaryRow:
         seeds=over.seeds,
         n=counts.pop() if len(counts) == 1 else None,
     )
+
+
+def _ends(quantity: _Quantity) -> tuple[float, float]:
+    """Between which numbers a quantity must lie; a value outside shows that it need not."""
+    found = quantity.first.measurement
+    if found.name in SIGNED or found.unit not in AMOUNTS | {"fraction"}:
+        return -math.inf, math.inf
+    most = 1.0 if found.unit == "fraction" else math.inf
+    numbers = [value for method in quantity.methods for value in quantity.values(method).values()]
+    inside = all(0.0 <= value <= most for value in numbers if not math.isnan(value))
+    return (0.0, most) if inside else (-math.inf, math.inf)
 
 
 def _interval(context: Mapping[str, Scalar] | None, low: float | None) -> str | None:
@@ -142,8 +159,8 @@ def _differences(quantity: _Quantity, baseline: str) -> list[SummaryRow]:
 
 def _ratios(quantity: _Quantity, baseline: str, floor: float | None) -> list[SummaryRow]:
     found = quantity.first.measurement
-    if found.better == "neither" or found.unit not in RATIO_UNITS or found.name == "gap":
-        return []  # a gap may be negative, so that no factor makes sense of it
+    if found.better == "neither" or found.unit not in RATIO_UNITS or found.name in SIGNED:
+        return []
     least = floor if found.unit == "fraction" else None
     numbers = [value for method in quantity.methods for value in quantity.values(method).values()]
     if least is None and any(value <= 0 for value in numbers):

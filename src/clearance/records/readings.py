@@ -38,8 +38,12 @@ class Series:
         >>> Series("foca", {"head": "retrained", "samples": 10}, "fraction", {}).title
         'foca (samples 10)'
         """
-        shown = [f"{key} {self.context[key]}" for key in TITLED if key in self.context]
-        return f"{self.method} ({', '.join(shown)})" if shown else self.method
+        return f"{self.method} ({self.settings})" if self.settings else self.method
+
+    @property
+    def settings(self) -> str:
+        """The settings in the title alone."""
+        return ", ".join(f"{key} {self.context[key]}" for key in TITLED if key in self.context)
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,8 @@ class Shelf:
             raise Missing(f"{audit} {measure} was not measured")
         fixed = {key: value for key, value in wanted.items() if not isinstance(value, Mapping | tuple | list)}
         here = [r for r in self.kept.get((audit, measure), []) if _fits(r, fixed)]
-        choices = [self._choices(key, value, here) for key, value in wanted.items()]
+        alike = [r for (_, name), found in self.kept.items() if name == measure for r in found]
+        choices = [self._choices(key, value, here, alike) for key, value in wanted.items()]
         return [dict(zip(wanted, chosen, strict=True)) for chosen in itertools.product(*choices)]
 
     def one_context(self, audit: str, measure: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,7 +156,10 @@ class Shelf:
             raise Missing(f"{audit} {measure} was not measured for {method}{where}")
         return Series(method, context, unit, values)
 
-    def _choices(self, key: str, wanted: Any, here: Sequence[Record]) -> Sequence[Any]:
+    def _choices(
+        self, key: str, wanted: Any, here: Sequence[Record], alike: Sequence[Record]
+    ) -> Sequence[Any]:
+        """The values of one setting; `alike` holds what every audit measured under the same name."""
         if isinstance(wanted, tuple | list):
             return wanted
         if not isinstance(wanted, Mapping):
@@ -160,15 +168,20 @@ class Shelf:
             if self.dataset not in wanted["by_dataset"]:
                 raise Missing(f"no {key} is named for {self.dataset}")
             return (wanted["by_dataset"][self.dataset],)
-        numbers = sorted({number for r in here if (number := r.measurement.context.get(key)) is not None})
+        numbers = _numbers(key, here)
         if "at_most" in wanted:
             chosen = [number for number in numbers if number <= wanted["at_most"]]
         else:
-            rank = wanted["rank"]
-            chosen = [numbers[rank]] if -len(numbers) <= rank < len(numbers) else []
+            # counted among all audits: the largest number of one that left out "all" is not "all"
+            ranked, rank = _numbers(key, alike), wanted["rank"]
+            chosen = [ranked[rank]] if -len(ranked) <= rank < len(ranked) and ranked[rank] in numbers else []
         if not chosen:
             raise Missing(f"no {key} fits {dict(wanted)}: measured were {numbers or 'none'}")
         return chosen
+
+
+def _numbers(key: str, records: Iterable[Record]) -> list[Any]:
+    return sorted({number for r in records if (number := r.measurement.context.get(key)) is not None})
 
 
 def _fits(record: Record, wanted: Mapping[str, Any]) -> bool:

@@ -27,8 +27,8 @@ class SummaryRow:
         value: The number.
         spread: Standard deviation over seeds (of a mean).
         within: Root mean square, over seeds, of the spread that each measurement has over its own `n`.
-        low: Lower end of the 95 % interval that `interval` names, or None; an error's is at least 0.
-        high: Upper end of it; an error's is at most 1.
+        low: Lower end of the 95 % interval that `interval` names, or None; not below what is possible.
+        high: Upper end of it; not above what is possible.
         interval: ``"t over seeds"``; with one seed, the kind that the measurement itself brought.
         seeds: How many seeds it was taken over.
         n: What each seed's value was taken over, where all seeds agree.

@@ -29,30 +29,27 @@ def head_batch_statistics(module: nn.Module, policy: BatchNormPolicy) -> Abstrac
     return running_statistics_in_use(module) if policy == "running" else nullcontext()
 
 
-@contextmanager
-def running_statistics_frozen(module: nn.Module) -> Iterator[None]:
+def running_statistics_frozen(module: nn.Module) -> AbstractContextManager[None]:
     """Batch normalisation normalises by the batch while the block runs, and remembers nothing of it."""
-    tracking = [layer for layer in tracking_layers(module) if layer.training]
-    for layer in tracking:
-        layer.track_running_stats = False
-    try:
-        yield
-    finally:
-        for layer in tracking:
-            layer.track_running_stats = True
+    return _switched_off(module, "track_running_stats")
+
+
+def running_statistics_in_use(module: nn.Module) -> AbstractContextManager[None]:
+    """Batch normalisation normalises by the running statistics while the block runs; the rest stays as it is."""
+    return _switched_off(module, "training")
 
 
 @contextmanager
-def running_statistics_in_use(module: nn.Module) -> Iterator[None]:
-    """Batch normalisation normalises by the running statistics while the block runs; the rest stays as it is."""
-    training = [layer for layer in tracking_layers(module) if layer.training]
-    for layer in training:
-        layer.training = False
+def _switched_off(module: nn.Module, flag: Literal["track_running_stats", "training"]) -> Iterator[None]:
+    """Batch normalisation that is being trained goes without this flag while the block runs."""
+    layers = [layer for layer in tracking_layers(module) if layer.training]
+    for layer in layers:
+        setattr(layer, flag, False)
     try:
         yield
     finally:
-        for layer in training:
-            layer.training = True
+        for layer in layers:
+            setattr(layer, flag, True)
 
 
 def tracking_layers(module: nn.Module) -> list[_BatchNorm]:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from clearance.report.figures import empty
-from clearance.report.marks import legend_beside, logarithmic
+from clearance.report.marks import legend_below, logarithmic
 from clearance.report.names import method_name
 from clearance.report.svg import GRID, INK, marker, series
 
@@ -50,7 +50,7 @@ def bands(
     axes.grid(axis="y", color=GRID, linewidth=0.7)
     axes.set_axisbelow(True)
     _scales(axes, [*rows, *dashed], x, log, scale)
-    legend_beside(axes)
+    legend_below(axes)
     return figure
 
 
@@ -86,11 +86,13 @@ def _scales(axes: Axes, rows: Rows, x: str, log: str, scale: int) -> None:
     means = [scale * row["mean"] for row in rows if _finite(row)]
     if "x" in log and rows and all(row[x] > 0 for row in rows):
         axes.set_xscale("log")
+        axes.set_xlabel(f"{axes.get_xlabel()} (logarithmic)")
         logarithmic(axes.xaxis)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if "y" in log and means and min(means) > 0:
         axes.set_yscale("log", nonpositive="clip")
+        axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, 0.4 * min(means)), top)  # an interval may reach down to zero
         logarithmic(axes.yaxis, unit)

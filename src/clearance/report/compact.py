@@ -8,11 +8,11 @@ from markupsafe import Markup
 from clearance.records.row import SummaryRow
 from clearance.report.findings import Findings
 from clearance.report.names import method_name
-from clearance.report.numbers import data, interval
+from clearance.report.numbers import data, half_width, interval
+from clearance.report.overview import Line as Overviewed
 from clearance.report.overview import overview
 
 NONE = Markup('<span class="none">–</span>')
-SIGNED = frozenset({"gap", "path_error_rise"})  # what may fall below zero; of other shares no interval does
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ def number(value: float | None, unit: str, low: float | None = None, high: float
     if value is None:
         return NONE
     ends = interval(low, high, unit)
-    return data(value, unit) + (Markup("<small>{}</small>").format(ends) if ends else Markup(""))
+    shown = data(value, unit, half_width(low, high))
+    return shown + (Markup("<small>{}</small>").format(ends) if ends else Markup(""))
 
 
 def mean(row: SummaryRow | None) -> Markup:
@@ -53,12 +54,7 @@ def mean(row: SummaryRow | None) -> Markup:
     >>> str(mean(None)) == str(NONE)
     True
     """
-    if row is None:
-        return NONE
-    low, high = row.low, row.high
-    if row.unit == "fraction" and row.name not in SIGNED and low is not None and high is not None:
-        low, high = max(0.0, low), min(1.0, high)
-    return number(row.value, row.unit, low, high)
+    return NONE if row is None else number(row.value, row.unit, row.low, row.high)
 
 
 def by_method(
@@ -78,23 +74,48 @@ def by_method(
         files: Where the numbers are that are no means of ``report.json``.
     """
     filled = {name: cells for name, cells in columns.items() if any(cell != NONE for cell in cells.values())}
-    cost = _cost(findings)
+    costs = _costs(findings)
     lines = [
         Line(
             method_name(method),
             index,
-            [*(cells.get(method, NONE) for cells in filled.values()), *([cost[method]] if cost else [])],
+            [*(cells.get(method, NONE) for cells in filled.values()), *([costs[method]] if costs else [])],
         )
         for index, method in enumerate(findings.methods)
         if any(cells.get(method, NONE) != NONE for cells in filled.values())
     ]
-    names = [*filled, *(["Training time"] if cost else [])]
+    names = [*filled, *([cost_title(overview(findings))] if costs else [])]
     return Compact(title, names, lines, foot, files) if lines else None
 
 
-def _cost(findings: Findings) -> dict[str, Markup]:
-    """Training time by method: seconds of the first, a factor for the others; nothing for one alone."""
+def cost_title(lines: Sequence[Overviewed]) -> str:
+    """The head of the column of `cost`; memory is named where any was measured.
+
+    >>> cost_title([])
+    'Training time'
+    """
+    return "Training time" + (" and memory" if any(line.memory for line in lines) else "")
+
+
+def cost(line: Overviewed) -> Markup:
+    """Training time with peak memory below it: of the first method themselves, of the others as factors.
+
+    >>> str(cost(Overviewed("a", "a", None, None, None, None, 0))) == str(NONE)
+    True
+    """
+    time = NONE
+    if line.time is not None:
+        time = data(line.time.value, line.time.unit, half_width(line.time.low, line.time.high))
+    if line.memory is None:
+        return time
+    return time + Markup("<small>memory {}</small>").format(
+        data(line.memory.value, line.memory.unit, half_width(line.memory.low, line.memory.high))
+    )
+
+
+def _costs(findings: Findings) -> dict[str, Markup]:
+    """`cost` by method; nothing for one alone, which has nothing to be held against."""
     lines = overview(findings)
     if len(lines) < 2 or all(line.time is None for line in lines):
         return {}
-    return {line.method: data(line.time.value, line.time.unit) if line.time else NONE for line in lines}
+    return {line.method: cost(line) for line in lines}

@@ -9,17 +9,19 @@ from typing import Any
 from clearance.records.record import ExhibitRecord
 from clearance.records.row import SummaryRow
 from clearance.report.findings import FEW, Findings
-from clearance.report.names import PIXELS
+from clearance.report.names import NO_NETWORK
 from clearance.report.over_seeds import SUMMARY, stored
 from clearance.vocabulary import Exhibit
 
 NAME = "partial_data"
 OWN = "own"  # the last layers that the network was trained with
-COLUMNS = ("method", "head", "samples", "error", "low", "high", "seeds")
+USUAL, LATER = "usual cut", "one layer later"  # where the network is cut
+DEEPER = "deeper_cut"  # the audit that cuts it later
+COLUMNS = ("method", "head", "cut", "samples", "error", "low", "high", "seeds")
 
 
 def curve(findings: Findings) -> ExhibitRecord | None:
-    """The curve of one dataset: a row per method, stand-in and number of images, and one per own error.
+    """The curve of one dataset: a row per method, stand-in, cut and number of images, and one per own error.
 
     `low` and `high` are the 95 % t interval over seeds; with a single seed, one standard deviation over the
     repetitions either side. The caption says which.
@@ -29,12 +31,16 @@ def curve(findings: Findings) -> ExhibitRecord | None:
     True
     """
     rows = [_point(row, str(row.context.get("head"))) for row in findings.rows("mean", FEW, "error")]
+    rows += [
+        _point(row, str(row.context.get("head")), LATER) for row in findings.rows("mean", DEEPER, "error")
+    ]
     rows += [_point(row, OWN) for row in findings.rows("mean", "accuracy", "error", split="test")]
-    if not any(row["head"] != OWN for row in rows):
+    if not any(row["head"] != OWN and row["cut"] == USUAL for row in rows):
         return None
     columns = {name: [row[name] for row in rows] for name in COLUMNS}
     bars = "95 % interval over seeds" if findings.seeds > 1 else "standard deviation over repetitions"
-    exhibit = Exhibit(FEW, NAME, "curve", columns, f"Bars: {bars}. Dashed: with its own last layers.")
+    caption = f"Bars: {bars}. Dashed across: with its own last layers."
+    exhibit = Exhibit(FEW, NAME, "curve", columns, caption)
     return ExhibitRecord(findings.dataset, SUMMARY, None, exhibit)
 
 
@@ -48,13 +54,14 @@ def curve_of(findings: Findings) -> ExhibitRecord | None:
     return stored(findings, FEW, NAME)
 
 
-def _point(row: SummaryRow, head: str) -> dict[str, Any]:
+def _point(row: SummaryRow, head: str, cut: str = USUAL) -> dict[str, Any]:
     low, high = row.low, row.high
     if row.seeds == 1 and row.within is not None:
         low, high = row.value - row.within, row.value + row.within
     return {
-        "method": "" if head == PIXELS else row.method,
+        "method": "" if head in NO_NETWORK else row.method,
         "head": head,
+        "cut": cut,
         "samples": row.context.get("samples"),
         "error": row.value,
         "low": low,

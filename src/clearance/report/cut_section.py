@@ -4,6 +4,7 @@ from markupsafe import Markup
 
 from clearance.report import cuts as over
 from clearance.report.compact import Compact, Line, by_method, mean
+from clearance.report.curve import LATER, USUAL
 from clearance.report.findings import FEW, Findings
 from clearance.report.gallery import Picture, picture
 from clearance.report.groups import groups
@@ -11,9 +12,10 @@ from clearance.report.names import PIXELS, head_name
 from clearance.report.numbers import data
 from clearance.report.over_seeds import rows_of, stored
 from clearance.report.overview import pixels_error
-from clearance.report.section import Row, Section, cited
+from clearance.report.paper import cited
+from clearance.report.section import Row, Section
 
-SIZE = (7.2, 3.4)
+SIZE = (5.9, 4.3)
 WHAT = (
     "All of the above throws the last layers away and keeps the rest. Here the same network is cut one layer "
     "later, so that the first of its last layers stays, too. What a method gains should not be there only for "
@@ -46,7 +48,7 @@ def _table(findings: Findings) -> Compact | None:
             for row in findings.rows("mean", audit, "error", head=head, samples=findings.fewest)
         }
         for head in over.HEADS
-        for audit, cut in ((FEW, over.USUAL), (over.AUDIT, over.LATER))
+        for audit, cut in ((FEW, USUAL), (over.AUDIT, LATER))
     }
     title = Markup("Wrong when rebuilt from {}").format(findings.few)
     found = by_method(findings, title, columns)
@@ -73,7 +75,7 @@ def _picture(findings: Findings) -> Picture | None:
     places = {
         (head, cut): f"{short[head]}\n{cut}"
         for head in over.HEADS
-        for cut in (over.USUAL, over.LATER)
+        for cut in (USUAL, LATER)
         if any(row["place"] == (head, cut) for row in rows)
     }
     pixels = next((row["mean"] for row in rows if row["head"] == PIXELS), None)

@@ -1,12 +1,12 @@
 """Error with last layers rebuilt from the fewest images, at either cut of the network, over seeds."""
 
 from clearance.records.record import ExhibitRecord
+from clearance.report.curve import DEEPER, LATER, USUAL
 from clearance.report.findings import FEW, Findings
 from clearance.report.names import PIXELS
 from clearance.report.over_seeds import bars, summary_exhibit
 
-AUDIT, NAME = "deeper_cut", "cuts"
-USUAL, LATER = "usual cut", "one layer later"
+AUDIT, NAME = DEEPER, "cuts"
 HEADS = ("retrained", "class mean")
 
 

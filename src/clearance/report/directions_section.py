@@ -14,10 +14,11 @@ from clearance.report.gallery import Picture, clouds, one_seed, per_method, pict
 from clearance.report.names import class_noun
 from clearance.report.numbers import exact
 from clearance.report.over_seeds import rows_of, stored
-from clearance.report.section import Row, Section, cited
+from clearance.report.paper import cited
+from clearance.report.section import Row, Section
 from clearance.report.strips import strips
 
-SIZE = (5.9, 3.3)
+SIZE = (5.9, 3.9)
 WHAT = (
     "Seen from the one direction that serves it best, how far does a class lie from all others? And along how "
     "many directions do the images of a class differ at all?"
@@ -46,6 +47,7 @@ def directions_section(findings: Findings) -> Section | None:
             planes,
             "features",
             f"Training images on the two directions in which they differ most; a colour per {noun}",
+            cite=cited("Fig. 4"),
         ),
         Row(
             lines,
@@ -67,7 +69,6 @@ def directions_section(findings: Findings) -> Section | None:
         "The main directions of the features",
         [WHAT],
         [*pictures, *tables, *last],
-        cited("Fig. 4 and Table 1"),
     )
 
 
@@ -85,6 +86,7 @@ def _lines(findings: Findings) -> list[Picture]:
 
 
 def _table(findings: Findings) -> Compact | None:
+    """The paper's table, and what it does not have: training images to choose on, and other classes."""
     record = stored(findings, over.AUDIT, over.TABLE)
     eps = over.regulariser(findings)
     if record is None or eps is None:
@@ -104,7 +106,8 @@ def _table(findings: Findings) -> Compact | None:
         over.first_class(findings),
         exact(eps),
     )
-    return by_method(findings, title, columns, FOOT, [exhibit_file(record)])
+    foot = Markup("<cite>{}</cite> {}").format(cited("Table 1"), FOOT)
+    return by_method(findings, title, columns, foot, [exhibit_file(record)])
 
 
 def _column(name: str, choice: str, classes: str) -> str:
@@ -132,11 +135,14 @@ def _sensitivity(findings: Findings) -> Picture | None:
     if record is None or len({row["regulariser"] for row in rows}) < 2:
         return None
     of = {split: [row for row in rows if row["split"] == split] for split in ("test", "train")}
-    labels = ("regulariser (the paper names none)", "scatter ratio")
+    labels = ("regulariser", "scatter ratio")
     drawn = bands(
         of["test"], "regulariser", findings.methods, labels, size=SIZE, log="xy", dashed=of["train"]
     )
-    caption = "Scatter ratio of that class over the regulariser. Solid: test images; dashed: training images."
+    caption = (
+        "Scatter ratio of that class over the regulariser, which the paper does not name. Solid: test images; "
+        "dashed: training images."
+    )
     return picture(findings, drawn, caption, [record])
 
 

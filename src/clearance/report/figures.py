@@ -1,4 +1,4 @@
-"""The three pictures that every page has: error over images used, features in two dimensions, training.
+"""Two pictures that every page has: error over images used, and training.
 
 Each function sees the columns of an exhibit and nothing else, and returns a figure; `svg` makes it part of a
 page. No pyplot: its figures are global state.
@@ -13,8 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from clearance.report.curve import OWN
-from clearance.report.names import PIXELS, method_name
+from clearance.report.curve import LATER, OWN, USUAL
+from clearance.report.marks import legend, legend_below, logarithmic
+from clearance.report.names import NO_NETWORK, PIXEL_MEANS, PIXELS, method_name
 from clearance.report.svg import GRID, INK, MUTED, PAPER, marker, series
 
 Columns = Mapping[str, Sequence[Any]]
@@ -32,61 +33,28 @@ def partial_data(columns: Columns, head: str, methods: Sequence[str], size: tupl
         methods: In the page's order, which gives colours and markers.
         size: Width and height, inches.
 
-    An error of zero has no place on a logarithmic axis; then the axis is linear.
+    The first method is drawn at both cuts of the network, where both were measured. An error of zero has no
+    place on a logarithmic axis; then the axis is linear.
     """
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     figure, axes = empty(size)
-    pixels = _line(rows, PIXELS, "")
+    bare = PIXEL_MEANS if head == "class mean" else PIXELS
+    pixels = _line(rows, bare, "")
     if pixels:
         x, y = [row["samples"] for row in pixels], [100 * row["error"] for row in pixels]
-        axes.plot(x, y, color=MUTED, linewidth=1.2, zorder=1, label="nearest image, no network")
+        axes.plot(x, y, color=MUTED, linewidth=1.2, zorder=1, label=NO_NETWORK[bare])
     for index, method in enumerate(methods):
         if points := _line(rows, head, method):
             _with_bars(axes, points, index, method_name(method))
+        if index == 0 and (points := _line(rows, head, method, LATER)):
+            _with_bars(axes, points, index, f"{method_name(method)}, cut one layer later", later=True)
         for row in rows:
             if row["head"] == OWN and row["method"] == method and _finite(row["error"]):
                 axes.axhline(100 * row["error"], color=series(index), linewidth=1.1, dashes=(5, 3), zorder=1)
-    wanted = [row for row in rows if row["head"] in (head, OWN, PIXELS) and _finite(row["error"])]
+    wanted = [row for row in rows if row["head"] in (head, OWN, bare) and _finite(row["error"])]
+    wanted = [row for row in wanted if row["cut"] == USUAL or row["method"] == methods[0]]
     samples = sorted({row["samples"] for row in wanted if row["samples"]})
     _partial_data_axes(axes, samples, [100 * row["error"] for row in wanted])
-    return figure
-
-
-def features(columns: Columns, classes: Sequence[str], size: tuple[float, float] = (3.2, 3.0)) -> Figure:
-    """Features in two dimensions, a colour per class and each class's name at the point nearest its middle.
-
-    Args:
-        columns: ``x``, ``y`` and ``label``.
-        classes: Every class, in the order that gives colours.
-        size: Width and height, inches.
-    """
-    figure, axes = empty(size)
-    step = -(-len(columns["x"]) // MOST_POINTS) or 1
-    points = np.array([columns["x"][::step], columns["y"][::step]], dtype=float).T.reshape(-1, 2)
-    labels = [str(label) for label in columns["label"][::step]]
-    for index, name in enumerate(classes):
-        mine = points[[label == name for label in labels]]
-        if not len(mine):
-            continue
-        axes.scatter(mine[:, 0], mine[:, 1], s=9, color=series(index), marker=marker(index), linewidths=0)
-        middle = mine[np.argmin(((mine - np.median(mine, axis=0)) ** 2).sum(axis=1))]
-        box = {"boxstyle": "round,pad=0.18", "facecolor": PAPER, "edgecolor": series(index), "linewidth": 0.8}
-        text = axes.text(
-            float(middle[0]),
-            float(middle[1]),
-            _short(name),
-            fontsize=9,
-            color=INK,
-            ha="center",
-            va="center",
-            bbox=box,
-        )
-        text.set_parse_math(False)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.set_aspect("equal", adjustable="datalim")
-    for side in axes.spines.values():
-        side.set(visible=True, color=GRID)
     return figure
 
 
@@ -142,20 +110,30 @@ def _styled(axes: Axes) -> None:
     axes.yaxis.label.set_fontsize(10)
 
 
-def _line(rows: Iterable[Mapping[str, Any]], head: str, method: str) -> list[Mapping[str, Any]]:
+def _line(
+    rows: Iterable[Mapping[str, Any]], head: str, method: str, cut: str = USUAL
+) -> list[Mapping[str, Any]]:
     """The rows of one line in order of images; of several that stand at one place, the first."""
     found: dict[Any, Mapping[str, Any]] = {}
     for row in rows:
-        if (row["head"], row["method"]) == (head, method) and row["samples"] and _finite(row["error"]):
+        if (
+            (row["head"], row["method"], row["cut"]) == (head, method, cut)
+            and row["samples"]
+            and _finite(row["error"])
+        ):
             found.setdefault(row["samples"], row)
     return [found[samples] for samples in sorted(found)]
 
 
-def _with_bars(axes: Axes, points: Sequence[Mapping[str, Any]], index: int, label: str) -> None:
-    """A line with markers, and a bar from low to high wherever both are known."""
+def _with_bars(
+    axes: Axes, points: Sequence[Mapping[str, Any]], index: int, label: str, later: bool = False
+) -> None:
+    """A line with markers, and a bar from low to high wherever both are known; the later cut's is hollow."""
     colour = series(index)
     x, y = [row["samples"] for row in points], [100 * row["error"] for row in points]
-    axes.plot(x, y, color=colour, marker=marker(index), markersize=5.5, linewidth=1.8, label=label, zorder=3)
+    style: dict[str, Any] = {"linestyle": (0, (1, 1.2)), "markerfacecolor": PAPER} if later else {}
+    style |= {"marker": marker(index), "markersize": 5.5, "linewidth": 1.8, "zorder": 3}
+    axes.plot(x, y, color=colour, label=label, **style)
     barred = [row for row in points if _finite(row["low"]) and _finite(row["high"])]
     if barred:
         at = [100 * row["error"] for row in barred]
@@ -172,7 +150,7 @@ def _with_bars(axes: Axes, points: Sequence[Mapping[str, Any]], index: int, labe
 def _partial_data_axes(axes: Axes, samples: Sequence[float], drawn: Sequence[float]) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(readable_ticks(samples)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.xaxis.set_minor_locator(NullLocator())
     if drawn and min(drawn) > 0:
         axes.set_yscale("log")
@@ -188,7 +166,7 @@ def _partial_data_axes(axes: Axes, samples: Sequence[float], drawn: Sequence[flo
     axes.set_axisbelow(True)
     axes.set_xlabel("images used to retrain the last layers", color=INK)
     axes.set_ylabel("wrong on test images", color=INK)
-    legend(axes)
+    legend_below(axes)
 
 
 def readable_ticks(samples: Sequence[float], apart: float = 0.09) -> list[float]:
@@ -209,15 +187,6 @@ def readable_ticks(samples: Sequence[float], apart: float = 0.09) -> list[float]
     return kept
 
 
-def legend(axes: Axes) -> None:
-    """The names of what has one; a dollar sign in a name is a dollar sign."""
-    if not axes.get_legend_handles_labels()[0]:
-        return
-    box = axes.legend(frameon=False, fontsize=9.5, labelcolor=INK)
-    for text in box.get_texts():
-        text.set_parse_math(False)
-
-
 def _thinned(columns: Columns, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Every k-th point of a training curve; None and what is not finite become gaps."""
     numbers = [np.nan if value is None else float(value) for value in columns.get(name, ())]
@@ -231,15 +200,13 @@ def _logarithmic_if_it_helps(axes: Axes, unit: str) -> None:
     values = values[np.isfinite(values)]
     if len(values) and values.min() > 0 and values.max() > 30 * values.min():
         axes.set_yscale("log")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    elif len(values) and values.min() >= 0:
+        axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
+        logarithmic(axes.yaxis, unit)
+        return
+    if len(values) and values.min() >= 0:
         axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{unit}"))
 
 
 def _finite(value: Any) -> bool:
     return value is not None and bool(np.isfinite(value))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 12 else name[:11] + "…"

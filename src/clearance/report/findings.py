@@ -11,7 +11,7 @@ from clearance.records.record import ExhibitRecord, RunNote
 from clearance.records.row import SummaryRow
 from clearance.records.store import Report
 from clearance.records.summary import LEVEL
-from clearance.report.names import PIXELS, class_noun
+from clearance.report.names import NO_NETWORK, class_noun
 from clearance.report.numbers import data
 
 FEW = "co_adaptation"  # the audit that rebuilds the last layers from a few images
@@ -50,7 +50,7 @@ class Findings:
         """Every method that was trained or measured, in the report's order; the first is the baseline."""
         only_pixels = set(self.report.methods) - {note.method for note in self.report.runs}
         for record in self.report.records:
-            if record.dataset == self.dataset and record.measurement.context.get("head") != PIXELS:
+            if record.dataset == self.dataset and record.measurement.context.get("head") not in NO_NETWORK:
                 only_pixels.discard(record.method)
         return tuple(method for method in self.report.methods if method not in only_pixels)
 
@@ -61,9 +61,9 @@ class Findings:
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
-        """What stood in for the last layers, in the order measured, without the one that needs no network."""
+        """What stood in for the last layers, in the order measured, without those that need no network."""
         found = (row.context.get("head") for row in self.rows("mean", FEW, "error"))
-        return _once(str(head) for head in found if head not in (None, PIXELS))
+        return _once(str(head) for head in found if head is not None and head not in NO_NETWORK)
 
     @cached_property
     def head(self) -> str | None:

@@ -10,19 +10,23 @@ from matplotlib.figure import Figure
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
 from clearance.report import figures, kinds
+from clearance.report.bands import bands
+from clearance.report.cloud import features
 from clearance.report.curve import curve_of
 from clearance.report.findings import Findings
 from clearance.report.names import head_name, method_name
 from clearance.report.over_seeds import is_summary
+from clearance.report.paper import cited
 from clearance.report.svg import as_svg
 
-CURVE_SIZE = (5.9, 3.2)
-SMALL_SIZE = (4.8, 3.3)
+CURVE_SIZE, SMALL_SIZE = (5.9, 4.0), (4.8, 4.0)  # with the names of the lines below
+WIDE_SIZE = (5.9, 3.3)
 # What has a place of its own on the page.
 DRAWN = frozenset(
     {
         ("class_scatter", "features"),
         ("training", "curve"),
+        ("training", "weak_heads"),
         ("geodesic", "path_error"),
         ("geodesic", "segments"),
         ("low_dimension", "spectrum"),
@@ -34,11 +38,12 @@ DRAWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A drawing, what it shows, and the files that hold its points."""
+    """A drawing, what it shows, the files that hold its points, and what to compare it with in the paper."""
 
     svg: Markup
     caption: str
     files: tuple[str, ...]
+    cite: str = ""
 
 
 def main_curve(findings: Findings) -> Picture | None:
@@ -62,7 +67,7 @@ def clouds(findings: Findings, audit: str, name: str, what: str) -> list[Picture
     shown = one_seed(findings, audit, name)
     classes = _classes(shown.values())
     return [
-        per_method(findings, record, figures.features(record.exhibit.columns, classes), f"{what} of")
+        per_method(findings, record, features(record.exhibit.columns, classes), f"{what} of")
         for record in shown.values()
     ]
 
@@ -84,10 +89,12 @@ def per_method(findings: Findings, record: ExhibitRecord, drawn: Figure, what: s
     return Picture(svg, caption, (exhibit_file(record),))
 
 
-def picture(findings: Findings, drawn: Figure, caption: str, records: Sequence[ExhibitRecord]) -> Picture:
+def picture(
+    findings: Findings, drawn: Figure, caption: str, records: Sequence[ExhibitRecord], cite: str = ""
+) -> Picture:
     """A drawing of several exhibits, or of one over all methods."""
     files = tuple(exhibit_file(record) for record in records)
-    return Picture(as_svg(drawn, _salt(findings, caption, *files[:1]), caption), caption, files)
+    return Picture(as_svg(drawn, _salt(findings, caption, *files[:1]), caption), caption, files, cite)
 
 
 def training_pictures(findings: Findings) -> list[Picture]:
@@ -99,11 +106,42 @@ def training_pictures(findings: Findings) -> list[Picture]:
         shown = [record for record in records if figures.recorded(record.exhibit.columns, name)]
         runs = [(record.method, record.exhibit.columns) for record in shown]
         if runs:
-            drawn = figures.training(runs, name, findings.methods, CURVE_SIZE)
-            caption = f"{name.capitalize()} on the batches that were being trained on, a thin line per run."
+            drawn = figures.training(runs, name, findings.methods, WIDE_SIZE)
+            caption = (
+                f"{name.capitalize()} on the images that were being trained on, with the last layers in use at "
+                "that step; a thin line per run."
+            )
             svg = as_svg(drawn, _salt(findings, "training", name), caption)
             pictures.append(Picture(svg, caption, tuple(exhibit_file(record) for record in shown)))
-    return pictures
+    return [*pictures, *_weak_heads(findings)]
+
+
+def _weak_heads(findings: Findings) -> list[Picture]:
+    """How good the heads were that a method trained against, of each method's first seed that says so."""
+    records = [one for one in findings.exhibits("training", "weak_heads") if "step" in one.exhibit.columns]
+    firsts = {record.method: record for record in reversed(records) if record.method in findings.methods}
+    rows = {
+        name: [
+            {"method": record.method, "step": step, "mean": value, "low": None, "high": None}
+            for record in firsts.values()
+            for step, value in zip(
+                *(record.exhibit.columns.get(key, ()) for key in ("step", name)), strict=False
+            )
+            if value is not None
+        ]
+        for name in ("weak_head_accuracy", "weak_heads_at_chance")
+    }
+    good, guessing = rows.values()
+    if not good:
+        return []
+    labels = ("training step", "share")
+    drawn = bands(good, "step", findings.methods, labels, size=WIDE_SIZE, percent=True, dashed=guessing)
+    names = ", ".join(f"{method_name(method)}, seed {record.seed}" for method, record in firsts.items())
+    caption = (
+        f"{names}: of the images that they were not made from, how many the temporary last layers get right "
+        "(solid), and how many of these last layers do no better than guessing (dashed)."
+    )
+    return [picture(findings, drawn, caption, list(firsts.values()))]
 
 
 def further_pictures(findings: Findings) -> list[Picture]:
@@ -130,13 +168,14 @@ def _curve(findings: Findings, head: str, size: tuple[float, float]) -> Picture 
     shown = record.exhibit
     drawn = figures.partial_data(shown.columns, head, findings.methods, size)
     what = f"Last layers: {head_name(head)}"
-    caption = f"{what}. {shown.caption}"
+    both = drawn.axes[0].get_yscale() == "log"
+    scale = "Both axes are logarithmic." if both else "The horizontal axis is logarithmic."
+    caption = f"{what}. {shown.caption} {scale}"
     alternative = (
         f"{what}: share of test images that are wrong, over the number of images used, a line per method"
     )
-    return Picture(
-        as_svg(drawn, _salt(findings, "curve", head), alternative), caption, (exhibit_file(record),)
-    )
+    svg = as_svg(drawn, _salt(findings, "curve", head), alternative)
+    return Picture(svg, caption, (exhibit_file(record),), cited("Fig. 2"))
 
 
 def _classes(records: Iterable[ExhibitRecord]) -> Sequence[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
 from clearance.report import distances as over
 from clearance.report.bands import bands
@@ -14,11 +15,13 @@ from clearance.report.findings import Findings
 from clearance.report.gallery import Picture, picture
 from clearance.report.groups import groups
 from clearance.report.names import method_name
+from clearance.report.numbers import data, half_width
 from clearance.report.over_seeds import bars, rows_of, stored
+from clearance.report.paper import cited
 from clearance.report.reference import reference
-from clearance.report.section import Row, Section, cited
+from clearance.report.section import Row, Section
 
-WIDE, NARROW = (5.9, 3.3), (4.9, 2.9)
+WIDE, NARROW = (5.9, 3.9), (4.9, 3.6)
 ORDINALS = ("first", "second", "third", "fourth", "fifth")
 WHAT = (
     "Two sets of last layers are trained on the same frozen network from the same first weights: one with all "
@@ -49,23 +52,23 @@ def geodesic_section(findings: Findings) -> Section | None:
         return None
     parts: list[Row | Compact] = [Row(pictures), *tables] if pictures else [*tables]
     if segments:
-        parts.append(Row(segments, "features", "Step by step, layer by layer", folded=True))
-    return Section("How far the last layers move", [WHAT, *confidence(findings)], parts, cited("Fig. 3"))
+        row = Row(segments, "features", "Step by step, layer by layer", cited("Fig. 3 a to c"))
+        parts.insert(1 if pictures else 0, row)
+    return Section("How far the last layers move", [WHAT, *confidence(findings)], parts)
 
 
 def _layers(findings: Findings) -> Picture | None:
     record = stored(findings, over.AUDIT, over.DISTANCES)
     if record is None:
         return None
-    wanted = ("empirical", over.main_reading(findings), "as trained")
-    rows = [row for row in rows_of(record) if _measure(row) == wanted]
+    rows = _main(findings, record)
     layers = dict.fromkeys(str(row["layer"]) for row in rows)
     if not rows:
         return None
     names = {layer: _layer_name(layer) for layer in layers}
     drawn = groups(rows, "layer", names, findings.methods, "distance", size=WIDE)
-    caption = f"Distance by layer, as the paper measures it. {bars(findings)}"
-    return picture(findings, drawn, caption, [record])
+    caption = f"Distance of the whole way by layer, as the paper measures it. {bars(findings)}"
+    return picture(findings, drawn, caption, [record], cited("the dashed lines of Fig. 3 a to c"))
 
 
 def _path(findings: Findings) -> Picture | None:
@@ -80,7 +83,7 @@ def _path(findings: Findings) -> Picture | None:
         size=WIDE,
         percent=True,
     )
-    return picture(findings, drawn, f"{record.exhibit.caption} Flat is good.", [record])
+    return picture(findings, drawn, f"{record.exhibit.caption} Flat is good.", [record], cited("Fig. 3 d"))
 
 
 def _segments(findings: Findings) -> list[Picture]:
@@ -88,12 +91,28 @@ def _segments(findings: Findings) -> list[Picture]:
     if record is None:
         return []
     rows = rows_of(record)
+    whole = stored(findings, over.AUDIT, over.DISTANCES)
+    totals = (
+        {}
+        if whole is None
+        else {(row["layer"], row["method"]): row["mean"] for row in _main(findings, whole)}
+    )
     pictures = []
     for layer in dict.fromkeys(row["layer"] for row in rows):
         mine = [row for row in rows if row["layer"] == layer]
-        drawn = bands(mine, "segment", findings.methods, ("step", "distance"), size=NARROW, log="y")
-        name = _layer_name(layer.removeprefix("layer "))
-        pictures.append(picture(findings, drawn, f"Distance of each step, {name}.", [record]))
+        number = layer.removeprefix("layer ")
+        ends = (min(row["segment"] for row in mine), max(row["segment"] for row in mine))
+        across = [
+            {"method": method, "segment": end, "mean": totals[number, method]}
+            for method in findings.methods
+            if (number, method) in totals
+            for end in ends
+        ]
+        labels = ("step", "distance")
+        drawn = bands(mine, "segment", findings.methods, labels, size=NARROW, log="y", dashed=across)
+        caption = f"Last layers, the {_layer_name(number)}: distance of each step"
+        caption += ", and of the whole way (dashed)." if across else "."
+        pictures.append(picture(findings, drawn, caption, [record, *([whole] if whole and across else [])]))
     return pictures
 
 
@@ -123,7 +142,9 @@ def _times(row: Mapping[str, Any]) -> Markup:
     if row["factor"] is None:
         return own
     times = number(row["factor"], "factor", row["factor_low"], row["factor_high"])
-    return times + Markup("<small>{}</small>").format(number(row["mean"], row["unit"]))
+    return times + Markup("<small>{}</small>").format(
+        data(row["mean"], row["unit"], half_width(row["low"], row["high"]))
+    )
 
 
 def _rises(findings: Findings) -> Compact | None:
@@ -137,6 +158,12 @@ def _rises(findings: Findings) -> Compact | None:
         )
     }
     return by_method(findings, "How much the share of wrong answers rises on the way", columns)
+
+
+def _main(findings: Findings, record: ExhibitRecord) -> list[dict[str, Any]]:
+    """The distances in the paper's measure, in the reading of features that the pictures have."""
+    wanted = ("empirical", over.main_reading(findings), "as trained")
+    return [row for row in rows_of(record) if _measure(row) == wanted]
 
 
 def _measure(row: Mapping[str, Any]) -> tuple[str, str, str]:

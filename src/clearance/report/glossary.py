@@ -78,6 +78,13 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
         "Lower is better. It depends on the machine; the ratio between methods does so less.",
         "It is no bound: none of the methods was tuned for speed.",
     ),
+    ("training", "memory"): Entry(
+        "Training memory",
+        "The most memory that training added to what its process held before: to program and images. Of the graphics "
+        "card, where one was used.",
+        "Lower is better. A MiB is 1,048,576 bytes.",
+        "It also depends on how the system hands memory out: a tenth more or less says nothing.",
+    ),
     ("training", "steps"): Entry(
         "Training steps",
         "How many batches changed the network.",

@@ -11,7 +11,8 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "Distance between two sets of last layers",
         "Last layers trained on all images and last layers trained on one image of each class start from the same "
         "weights. The straight way between them is cut into equal steps; the lengths of the steps are squared, "
-        "added up, and the root is taken. A step is long where it changes the answers much.",
+        "added up, and the root is taken. A step is long where it changes the answers much; the unit of such a change "
+        "is the nat, about 1.44 bits.",
         "Lower is better: what the network passes on can be read from one image of each class almost as from all. "
         "Compare methods, never single values: more steps make the number smaller.",
         "As the paper measures it, a step counts little wherever answers are sure, even if the weights moved far; "

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from clearance.report.figures import empty
-from clearance.report.marks import legend_beside, logarithmic
+from clearance.report.marks import legend_below, logarithmic
 from clearance.report.names import method_name
 from clearance.report.svg import GRID, INK, MUTED, marker, series
 
@@ -59,7 +59,7 @@ def groups(
     axes.grid(axis="y", color=GRID, linewidth=0.7)
     axes.set_axisbelow(True)
     _scale(axes, means, " %" if percent else "")
-    legend_beside(axes)
+    legend_below(axes)
     return figure
 
 
@@ -84,6 +84,7 @@ def _points(
 def _scale(axes: Axes, means: Sequence[float], unit: str) -> None:
     if means and min(means) > 0:
         axes.set_yscale("log", nonpositive="clip")
+        axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, 0.5 * min(means)), top)  # an interval may reach down to zero
         logarithmic(axes.yaxis, unit)

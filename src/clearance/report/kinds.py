@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from clearance.report.figures import MOST_POINTS, empty, legend
+from clearance.report.figures import MOST_POINTS, empty
+from clearance.report.marks import legend
 from clearance.report.svg import GRID, INK, marker, series
 from clearance.vocabulary import Exhibit
 
@@ -46,9 +47,14 @@ def _curve(columns: Columns) -> Figure:
     first, *others = numeric
     for index, name in enumerate(others):
         axes.plot(
-            numeric[first], numeric[name], color=series(index), marker=marker(index), markersize=3, label=name
+            numeric[first],
+            numeric[name],
+            color=series(index),
+            marker=marker(index),
+            markersize=3,
+            label=_words(name),
         )
-    axes.set_xlabel(first, color=INK, parse_math=False)
+    axes.set_xlabel(_words(first), color=INK, parse_math=False)
     if others:
         legend(axes)
     return figure
@@ -114,6 +120,10 @@ def _images(columns: Columns) -> Figure:
     for axes in figure.axes:
         axes.set_axis_off()
     return figure
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _numbers(column: Sequence[Any]) -> np.ndarray | None:

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from clearance.records.row import SummaryRow
 from clearance.report.findings import Findings
 from clearance.report.glossary import title
-from clearance.report.names import PIXELS
+from clearance.report.names import NO_NETWORK
 from clearance.report.settings import setting
 
 DIRECTIONS = {
@@ -132,7 +132,9 @@ def _entry(
         Cell(means[method], differences.get((quantity, method))) if method in means else None
         for method in findings.methods
     ]
-    if first.context.get("head") == PIXELS:  # the same for every method: shown once, compared with nothing
+    if (
+        first.context.get("head") in NO_NETWORK
+    ):  # the same for every method: shown once, compared with nothing
         bare = replace(first, low=None, high=None, spread=None)
         cells = [Cell(bare, None), *(None for _ in findings.methods[1:])]
     samples = first.context.get("samples")

@@ -1,13 +1,17 @@
-"""What stands around a drawing: numbers along a logarithmic axis, and the names of its lines beside it."""
+"""What stands around a drawing: numbers along a logarithmic axis, and the names of its lines."""
 
 import math
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from clearance.report.figures import legend
+from clearance.report.svg import INK
 
+WIDE = 5.5  # inches from which on three names fit beside one another
 DECADES = 2.5  # up to which 2 and 5 are written between powers of ten
 
 
@@ -35,12 +39,25 @@ def plain(value: float) -> str:
     return f"{value:g}".replace("e-0", "e−").replace("-", "−")
 
 
-def legend_beside(axes: Axes) -> None:
-    """The names to the right of the axes, where they lie on nothing; none where there is only one."""
-    if len(axes.get_legend_handles_labels()[0]) < 2:
-        return
-    legend(axes)
-    box = axes.get_legend()
-    assert box is not None  # there are names
-    box.set_loc("center left")
-    box.set_bbox_to_anchor((1.0, 0.5))
+def legend(axes: Axes) -> None:
+    """The names of what has one; a dollar sign in a name is a dollar sign."""
+    if axes.get_legend_handles_labels()[0]:
+        _literal(axes.legend(frameon=False, fontsize=9.5, labelcolor=INK))
+
+
+def legend_below(axes: Axes) -> None:
+    """The names under the picture, where no line can run through them; none where there is only one."""
+    named = axes.get_legend_handles_labels()
+    figure = axes.get_figure()
+    if len(named[0]) > 1 and isinstance(figure, Figure):
+        columns = 3 if figure.get_figwidth() > WIDE else 2
+        space: dict[str, Any] = {"ncols": columns, "columnspacing": 1.4, "handlelength": 2.2}
+        box = figure.legend(
+            *named, loc="outside lower center", frameon=False, fontsize=9.5, labelcolor=INK, **space
+        )
+        _literal(box)
+
+
+def _literal(box: Legend) -> None:
+    for text in box.get_texts():
+        text.set_parse_math(False)

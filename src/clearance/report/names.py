@@ -6,7 +6,8 @@ from markupsafe import Markup, escape
 
 METHODS = {"plain": "plain training", "foca": "FOCA", "batchnorm": "batch norm", "lgm": "L-GM"}
 DIGITS = frozenset({"digits", "mnist"})
-PIXELS = "nearest pixel"
+PIXELS, PIXEL_MEANS = "nearest pixel", "class mean, pixels"
+NO_NETWORK = {PIXELS: "nearest image, no network", PIXEL_MEANS: "nearest class average of pixels, no network"}
 DESCRIPTIONS = {
     "plain": "The whole network is trained at once, as usual.",
     "dropout": "As plain training, with wider last layers, a random part of them switched off at each step.",
@@ -20,7 +21,9 @@ HEADS = {
     "linear": "one linear layer",
     "class mean": "the nearest class average",
     "class mean, unit length": "the nearest class direction",
+    "nearest neighbour": "the nearest features",
     PIXELS: "the nearest image, pixel by pixel (no network)",
+    PIXEL_MEANS: "the nearest class average, pixel by pixel (no network)",
 }
 
 

@@ -11,33 +11,38 @@ from markupsafe import Markup
 THIN = "\u202f"  # a narrow space that does not break: between a number and its unit
 
 
-def printed(value: float | None, unit: str) -> str:
+def printed(value: float | None, unit: str, half: float | None = None) -> str:
     r"""`value` as text with its unit.
 
     Args:
         value: The number; None prints as a dash.
         unit: ``"fraction"`` prints as percent, ``"factor"`` as times, ``"count"`` as a whole number where it
             is one, ``"seconds"`` as minutes from ten of them on; of anything else three digits are printed.
+        half: Half the width of the number's interval: digits finer than its second one are left out, so that
+            no number looks surer than it is. Percents have one decimal, and two where `half` supports them.
 
     >>> printed(0.0333, "fraction"), printed(2.44, "factor"), printed(None, "ratio")
     ('3.3\u202f%', '2.4×', '–')
+    >>> printed(57.64, "ratio"), printed(57.64, "ratio", half=25.0)
+    ('57.6', '58')
     """
     if value is None:
         return "–"
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     if unit == "fraction":
-        return f"{_percent(value * 100)}{THIN}%"
+        return f"{_percent(value * 100, 100 * (half or 0.0))}{THIN}%"
     if unit == "factor":
         return f"{_digits(value, 2)}×"
     if unit == "count":
-        return _minus(f"{value:.0f}" if value == round(value) else f"{value:.1f}")
-    if unit == "seconds":
-        return f"{_digits(value, 3)}{THIN}s" if value < 600 else f"{_digits(value / 60, 3)}{THIN}min"
-    return _digits(value, 3) + ("" if unit in ("ratio", "") else f"{THIN}{unit}")
+        whole = value == round(value)
+        return _minus(f"{value:,.0f}") if whole else _digits(value, max(2, _before(value) + 1), half)
+    if unit == "seconds" and value >= 600:
+        return f"{_digits(value / 60, 3, None if half is None else half / 60)}{THIN}min"
+    return _digits(value, 3, half) + {"ratio": "", "": "", "seconds": f"{THIN}s"}.get(unit, f"{THIN}{unit}")
 
 
-def data(value: float | None, unit: str) -> Markup:
+def data(value: float | None, unit: str, half: float | None = None) -> Markup:
     r"""`value` as `printed`, in an element that carries the full number.
 
     >>> data(0.0333, "fraction")
@@ -45,7 +50,18 @@ def data(value: float | None, unit: str) -> Markup:
     """
     if value is None:
         return Markup("–")
-    return _element(value, printed(value, unit))
+    return _element(value, printed(value, unit, half))
+
+
+def half_width(low: float | None, high: float | None) -> float | None:
+    """Half the width of an interval; None where there is none, or none that is finite.
+
+    >>> half_width(1.0, 4.0), half_width(1.0, math.inf), half_width(None, None)
+    (1.5, None, None)
+    """
+    if low is None or high is None or not math.isfinite(high - low):
+        return None
+    return (high - low) / 2
 
 
 def exact(value: float) -> Markup:
@@ -58,16 +74,17 @@ def exact(value: float) -> Markup:
 
 
 def interval(low: float | None, high: float | None, unit: str) -> Markup:
-    """Both ends of an interval; nothing where there is none.
+    """Both ends of an interval, with as many digits as its width supports; nothing where there is none.
 
     >>> interval(0.025, 0.05, "fraction").striptags()
     '2.5 to 5.0 %'
     """
     if low is None or high is None:
         return Markup("")
-    bare = printed(low, unit).removesuffix(f"{THIN}%").removesuffix("×").removesuffix(f"{THIN}s")
-    bare = bare.removesuffix(f"{THIN}{unit}")
-    return Markup("{} to {}").format(_element(low, bare), data(high, unit))
+    half = half_width(low, high)
+    first, last = printed(low, unit, half), printed(high, unit, half)
+    shared = "×" if unit == "factor" else last[last.find(THIN) :] if THIN in last else ""
+    return Markup("{} to {}").format(_element(low, first.removesuffix(shared)), _element(high, last))
 
 
 def _element(value: float, text: str) -> Markup:
@@ -75,19 +92,29 @@ def _element(value: float, text: str) -> Markup:
     return Markup('<data value="{}">{}</data>').format(full, text)
 
 
-def _percent(value: float) -> str:
+def _percent(value: float, half: float) -> str:
     """One decimal is a tenth of a percent: finer than a test set of a thousand images can say."""
-    return _minus(f"{value:.2f}" if 0 < abs(value) < 0.1 else f"{value:.1f}")
+    return _minus(f"{value:.2f}" if 0 < abs(value) < 0.1 or 0 < half < 0.1 else f"{value:.1f}")
 
 
-def _digits(value: float, count: int) -> str:
-    """`count` significant digits, without an exponent for what still reads well without."""
+def _digits(value: float, count: int, half: float | None = None) -> str:
+    """`count` significant digits, or as few as `half` supports, without an exponent where it reads well."""
     if value == 0:
         return "0"
     if not 1e-5 <= abs(value) < 1e6:
         return _minus(f"{value:.{count - 1}e}")
-    before = math.floor(math.log10(abs(value))) + 1
-    return _minus(f"{value:.{max(0, count - before)}f}")
+    decimals = count - _before(value)
+    if half:
+        # the second digit of the interval, but never less than the first digit of the number
+        decimals = min(decimals, max(2 - _before(half), 1 - _before(value)))
+    return _minus(
+        f"{round(value, decimals):.{max(0, decimals)}f}" if half else f"{value:.{max(0, decimals)}f}"
+    )
+
+
+def _before(value: float) -> int:
+    """How many digits a number has before the point; 0 for 0.1, -1 for 0.01."""
+    return math.floor(math.log10(abs(value))) + 1
 
 
 def _minus(text: str) -> str:

@@ -11,7 +11,7 @@ from clearance.report.names import PIXELS, head_name, method_name
 class Line:
     """One method in the first screen's table; what was not measured is None.
 
-    `time` is a mean in seconds for the first method, and a ratio to it for the others.
+    `time` and `memory` are means (seconds, MiB) for the first method, and ratios to it for the others.
     """
 
     method: str
@@ -19,6 +19,7 @@ class Line:
     own: SummaryRow | None
     few: SummaryRow | None
     time: SummaryRow | None
+    memory: SummaryRow | None
     failed: int
 
 
@@ -35,7 +36,8 @@ def overview(findings: Findings) -> list[Line]:
             name=method_name(method),
             own=findings.own_error(method),
             few=findings.few_error(method) if findings.head else None,
-            time=_time(findings, method),
+            time=_cost(findings, method, "seconds"),
+            memory=_cost(findings, method, "memory"),
             failed=sum(note.method == method for note in findings.failures),
         )
         for method in findings.methods
@@ -57,7 +59,7 @@ def pixels_error(findings: Findings) -> SummaryRow | None:
     return findings.row("mean", FEW, "error", head=PIXELS, samples=findings.fewest)
 
 
-def _time(findings: Findings, method: str) -> SummaryRow | None:
+def _cost(findings: Findings, method: str, name: str) -> SummaryRow | None:
     if method == findings.baseline:
-        return findings.row("mean", "training", "seconds", method=method)
-    return findings.row("ratio", "training", "seconds", method=method, against=findings.baseline)
+        return findings.row("mean", "training", name, method=method)
+    return findings.row("ratio", "training", name, method=method, against=findings.baseline)

@@ -13,11 +13,12 @@ from clearance._files import write_bytes
 from clearance.records.encoding import encode
 from clearance.records.store import Report
 from clearance.report import gallery
+from clearance.report.compact import cost, cost_title
 from clearance.report.findings import Findings, datasets
 from clearance.report.glossary import entries
 from clearance.report.ledger import ledger
 from clearance.report.names import class_noun, described, method_name
-from clearance.report.numbers import data, interval
+from clearance.report.numbers import data, half_width, interval
 from clearance.report.overview import overview, pixels_error, stand_ins
 from clearance.report.sections import sections
 from clearance.report.summaries import with_summaries
@@ -91,5 +92,11 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["data"] = data
-    environment.globals.update(interval=interval, glyph=lambda index: glyph(index, marker(index)))
+    environment.globals.update(
+        interval=interval,
+        half_width=half_width,
+        cost=cost,
+        cost_title=cost_title,
+        glyph=lambda index: glyph(index, marker(index)),
+    )
     return environment

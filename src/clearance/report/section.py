@@ -8,8 +8,6 @@ from markupsafe import Markup
 from clearance.report.compact import Compact
 from clearance.report.gallery import Picture
 
-PAPER = "Sato et al. (2019)"
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -19,12 +17,14 @@ class Row:
         pictures: What to show.
         shape: ``"features"`` for small ones, one per method; ``"two"`` for wide ones.
         title: Words above them.
+        cite: What a reader of the paper may compare them with.
         folded: Whether they are shown only when asked for; `title` is then what is clicked on.
     """
 
     pictures: Sequence[Picture]
     shape: str = "two"
     title: str = ""
+    cite: str = ""
     folded: bool = False
 
 
@@ -43,12 +43,3 @@ class Section:
     text: Sequence[str | Markup]
     parts: Sequence[Row | Compact]
     cite: str = ""
-
-
-def cited(what: str) -> str:
-    """Where a reader of the paper has seen this before.
-
-    >>> cited("Fig. 3")
-    'Compare Fig. 3 of Sato et al. (2019).'
-    """
-    return f"Compare {what} of {PAPER}."

@@ -1,13 +1,16 @@
 """The first screen's table as plain rows, for the end of a command in a terminal."""
 
+import textwrap
 from dataclasses import dataclass
 
 from clearance.records.row import SummaryRow
 from clearance.records.store import Report
 from clearance.report.findings import Findings, datasets
-from clearance.report.numbers import printed
+from clearance.report.numbers import half_width, printed
 from clearance.report.overview import Line, overview
 from clearance.report.verdict import plain_text, verdict
+
+WIDTH = 96  # characters: what a terminal holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Table:
     foot: str
 
     def __str__(self) -> str:
-        """The table in columns of spaces."""
+        """The table in columns of spaces, and the words around it in lines that are no longer."""
         lines = [self.columns, *self.rows]
         widths = [max(len(line[index]) for line in lines) for index in range(len(self.columns))]
         padded = [
@@ -29,7 +32,8 @@ class Table:
             )
             for pairs in (list(enumerate(zip(line, widths, strict=True))) for line in lines)
         ]
-        return "\n".join(text for text in (self.title, *padded, self.foot) if text)
+        words = [textwrap.fill(part, WIDTH) for part in (self.title, *self.foot.splitlines())]
+        return "\n".join(text for text in (words[0], *padded, *words[1:]) if text)
 
 
 def comparison_table(report: Report, dataset: str | None = None) -> Table:
@@ -46,9 +50,10 @@ def comparison_table(report: Report, dataset: str | None = None) -> Table:
     findings = Findings(report, dataset or next(iter(datasets(report)), "no dataset"))
     lines = overview(findings)
     columns = [
-        ("wrong, own last layers", [_cell(line.own) for line in lines]),
+        ("wrong, own layers", [_cell(line.own) for line in lines]),
         (f"wrong, from {plain_text(findings.few)}", [_cell(line.few) for line in lines]),
-        ("training time", [_cell(line.time) for line in lines]),
+        ("time", [_cell(line.time) for line in lines]),
+        ("memory", [_cell(line.memory) for line in lines]),
     ]
     shown = [(name, cells) for name, cells in columns if any(cell != "–" for cell in cells)]
     words = verdict(findings)
@@ -65,4 +70,4 @@ def _name(line: Line) -> str:
 
 
 def _cell(row: SummaryRow | None) -> str:
-    return "–" if row is None else printed(row.value, row.unit)
+    return "–" if row is None else printed(row.value, row.unit, half_width(row.low, row.high))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from clearance.records.row import SummaryRow
+from clearance.report.curve import DEEPER
 from clearance.report.findings import FEW, Findings, told
 from clearance.report.names import head_name, listed, strong
 from clearance.report.numbers import data
@@ -52,7 +53,9 @@ def verdict(findings: Findings) -> Verdict:
     return Verdict(
         sentence=_few_sentence(findings) if few else _own_sentence(findings),
         paragraph=_paragraph(findings, few),
-        also=Markup(" ").join([*_rivals(findings), *_other_heads(findings)]) if few else Markup(""),
+        also=Markup(" ").join(
+            [*_rivals(findings), *_other_heads(findings), *_later_cut(findings)] if few else []
+        ),
         failures=_failures(findings),
         foot=escape((NOT_SAID if len(findings.methods) > 1 else NOT_SAID_ONCE) if few else ""),
     )
@@ -132,11 +135,9 @@ def _rivals(findings: Findings) -> list[Markup]:
 
 def _other_heads(findings: Findings) -> list[Markup]:
     """Whether the sentence is also true for other stand-ins for the last layers."""
-    means = [(findings.few_error(method), method) for method in findings.methods[1:]]
-    seen = [(row.value, method) for row, method in means if row and math.isfinite(row.value)]
-    if not seen or len(findings.heads) < 2:
+    method = _lowest(findings)
+    if method is None or len(findings.heads) < 2:
         return []
-    method = min(seen)[1]
     groups: dict[str, list[str]] = defaultdict(list)
     for head in findings.heads:
         if head != findings.head:
@@ -148,6 +149,31 @@ def _other_heads(findings: Findings) -> list[Markup]:
         for outcome in ("better", "worse", "not told apart")
         if groups[outcome]
     ]
+
+
+def _later_cut(findings: Findings) -> list[Markup]:
+    """What becomes of the sentence where the first of the last layers is kept, too."""
+    method = _lowest(findings)
+    if method is None:
+        return []
+    wanted = {"head": findings.head, "samples": findings.fewest}
+    both = (findings.baseline, method)
+    errors = {name: findings.row("mean", DEEPER, "error", method=name, **wanted) for name in both}
+    found = {name: row for name, row in errors.items() if row and math.isfinite(row.value)}
+    if len(found) < 2:
+        return []
+    text = Markup(
+        "Cut one layer later (the first of the last layers stays), {} is wrong on {}, {} on {}"
+    ).format(*_pairs(found, sorted(found, key=lambda name: found[name].value)))
+    return [text + _doubt(findings.row("difference", DEEPER, "error", method=method, **wanted))]
+
+
+def _lowest(findings: Findings) -> str | None:
+    """The method with the lowest error from the fewest images, without the one that all are held against."""
+    means = [(findings.few_error(method), method) for method in findings.methods[1:]]
+    return min(
+        ((row.value, name) for row, name in means if row and math.isfinite(row.value)), default=(0, None)
+    )[1]
 
 
 def _holds(outcome: str, same: bool, names: tuple[Markup, Markup], heads: Markup) -> Markup:
@@ -189,9 +215,13 @@ def _failures(findings: Findings) -> tuple[Markup, ...]:
             lines.append(text.format(strong(row.method), *counts))
     for row in findings.rows("difference", FEW, "error", **wanted):
         if row.dropped:
-            text = Markup("{} and {} are compared over the {} seeds that both have.")
             names = (strong(row.method), strong(str(row.against)))
-            lines.append(text.format(*names, data(row.seeds, "count")))
+            shared = (
+                Markup("the one seed")
+                if row.seeds == 1
+                else Markup("the {} seeds").format(data(row.seeds, "count"))
+            )
+            lines.append(Markup("{} and {} are compared over {} that both have.").format(*names, shared))
     return tuple(lines)
 
 

@@ -23,25 +23,26 @@ def check_images_of_32(extractor: str, channels: int, size: int, norm: str) -> N
 def convolution_stages(channels: int, stages: Sequence[Sequence[int]], norm: str) -> nn.Sequential:
     """For each stage 3 x 3 convolutions with ReLU, one for each number of maps, then 2 x 2 max pooling.
 
-    Weights start as He et al. (2015) for ReLU, N(0, 2 / fan_in), so that what a layer hands on is as large
-    as what it got; biases at 0. The end is flattened.
+    The end is flattened.
     """
     layers: list[nn.Module] = []
     maps_in = channels
     for stage in stages:
         for maps in stage:
-            layers.append(_he_convolution(maps_in, maps))
-            if norm == "batch":
-                layers.append(nn.BatchNorm2d(maps))
-            layers.append(nn.ReLU())
+            layers += convolution(maps_in, maps, norm)
             maps_in = maps
         layers.append(nn.MaxPool2d(2))
     return nn.Sequential(*layers, nn.Flatten())
 
 
-def _he_convolution(maps_in: int, maps: int) -> nn.Conv2d:
+def convolution(maps_in: int, maps: int, norm: str) -> list[nn.Module]:
+    """A 3 x 3 convolution that keeps the size, batch normalisation where `norm` is "batch", and ReLU.
+
+    Weights start as He et al. (2015) for ReLU, N(0, 2 / fan_in), so that what a layer hands on is as large
+    as what it got; biases at 0.
+    """
     layer = nn.Conv2d(maps_in, maps, kernel_size=3, padding=1)
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     assert layer.bias is not None
     nn.init.zeros_(layer.bias)
-    return layer
+    return [layer, nn.BatchNorm2d(maps), nn.ReLU()] if norm == "batch" else [layer, nn.ReLU()]

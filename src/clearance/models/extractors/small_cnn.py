@@ -6,6 +6,7 @@ from typing import Literal
 from torch import nn
 
 from clearance._checks import check_choice, check_count
+from clearance.models.extractors._stages import convolution
 
 MAPS = (16, 32, 64)
 LAST_SIZE = 4
@@ -39,20 +40,9 @@ def small_cnn(channels: int, size: int, norm: Literal["none", "batch"] = "none")
     maps_in = channels
     for stage in range(stages):
         maps = MAPS[min(stage, len(MAPS) - 1)]
-        layers.append(_convolution(maps_in, maps))
-        if norm == "batch":
-            layers.append(nn.BatchNorm2d(maps))
-        layers.append(nn.ReLU())
+        layers += convolution(maps_in, maps, norm)
         if size > LAST_SIZE:
             layers.append(nn.MaxPool2d(2))
             size //= 2
         maps_in = maps
     return nn.Sequential(*layers, nn.Flatten())
-
-
-def _convolution(maps_in: int, maps: int) -> nn.Conv2d:
-    layer = nn.Conv2d(maps_in, maps, kernel_size=3, padding=1)
-    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    assert layer.bias is not None
-    nn.init.zeros_(layer.bias)
-    return layer

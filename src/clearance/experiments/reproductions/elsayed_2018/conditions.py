@@ -17,7 +17,8 @@ from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
 from clearance.experiments.reproductions.elsayed_2018.protocol import PAPER
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.records import ExhibitRecord, Record, Report, SummaryRow
-from clearance.records.judgement import Judgement, judge
+from clearance.records.judgement import Judgement
+from clearance.records.judging import judge
 from clearance.report import Card
 from clearance.report.kinds import draw
 from clearance.report.numbers import THIN, printed

@@ -1,66 +1,63 @@
 """How much co-adaptation a few epochs of FOCA remove from a network that was trained plainly.
 
-Plainly trained networks go on, on the target's training images, with FOCA or with cross-entropy for about the
-same cost; fresh heads say what became of their features. On digits the target is what they were trained on;
-with a root, networks trained on MNIST meet photographs of the same ten digits as hand signs.
+Plainly trained networks go on, on the target's training images, with FOCA or with cross-entropy: for the same
+cost, and for the same number of steps. Fresh heads say what became of their features. On digits the target is
+what they were trained on; with a root, networks trained on MNIST meet photographs of the same ten digits as
+hand signs.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from clearance._files import write_bytes
-from clearance.data import ImageSet
+import torch
+
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.compare import report_with
-from clearance.experiments.datasets import SPLIT_SEED, load_dataset
 from clearance.experiments.grid import Listener, run_grid
-from clearance.experiments.papers import paper_recipe
-from clearance.experiments.recipe import Method, Recipe, to_tree
-from clearance.experiments.run import RunFindings, RunPlan, audit_model, chosen_audits, run_method
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe, to_tree
+from clearance.experiments.reproductions.sato_2019.fine_tuning_ledger import (
+    BEFORE,
+    FOCA,
+    SAME_COST,
+    SAME_STEPS,
+    Tried,
+    write_ledger,
+)
+from clearance.experiments.reproductions.sato_2019.fine_tuning_task import Task, task
+from clearance.experiments.run import RunFindings, RunPlan, audit_model, chosen_audits
 from clearance.experiments.saved import load_model
-from clearance.records import ExhibitRecord, Record, Report
+from clearance.experiments.trained_start import FACTS, START
+from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.report import Card
-from clearance.report.numbers import THIN, printed
+from clearance.vocabulary import Outcome
 
-EPOCHS = {
-    "cross-entropy": 15,
-    "foca": 5,
-}  # an epoch of FOCA costs about three plain ones; the table has the times
-BEFORE = "as it was"
 FACTORS = (0.125, 0.25, 0.5, 1.0)  # of the recipe's learning rates, tried on a split of train
 HELD_OUT = 0.25
-PHOTOGRAPHS = "sign-language-digits"
+FINAL_HEAD_STEPS = (
+    500  # about 40 passes, a quarter of the recipe's: for a few epochs, 2,000 would be most of the cost
+)
 COMMAND = "clearance reproduce sato-2019 --only fine-tuning"
 AUDITS = ("accuracy", "co_adaptation")
-SETTINGS = {"co_adaptation": {"per_class": [1, 10], "repetitions": [50, 20]}}
+SETTINGS: Mapping[str, Mapping[str, Any]] = {"co_adaptation": {"per_class": [1, 10], "repetitions": [50, 20]}}
+WAYS = (SAME_COST, SAME_STEPS, FOCA)
 
 
-@dataclass(frozen=True)
-class Task:
-    """Where the networks come from, and what they are tuned on.
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """What every part of the study is given."""
 
-    Args:
-        start: The recipe of plain training.
-        target: The images to tune and measure on, given the share of train that stands in for the test set.
-        shared: Whether the target's training images are those of the start, so that a choice on a split of
-            them needs networks that have not seen the split either.
-    """
+    chosen: Task
+    out: Path
+    jobs: int
+    listener: Listener
 
-    start: Recipe
-    target: Callable[[float], RunData]
-    shared: bool
-
-
-def task(root: str | None = None) -> Task:
-    """Digits to digits, or with a root MNIST to the photographs ``ROOT/sign-language-digits``."""
-    start = paper_recipe("sato-2019", "digits" if root is None else "mnist", root)
-    start = dataclasses.replace(start, methods={"plain": start.methods["plain"]}, audits=("accuracy",))
-    if root is None:
-        return Task(start, lambda share: build_data(dataclasses.replace(start, held_out=share)), shared=True)
-    return Task(start, partial(_photographs, Path(root) / PHOTOGRAPHS), shared=False)
+    def grid(self, plans: list[RunPlan], data: RunData) -> list[RunFindings]:
+        """Run these, or read them back."""
+        return run_grid(plans, data, self.out / "runs", self.jobs, self.listener)
 
 
 def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener, root: str | None = None) -> Path:
@@ -68,149 +65,115 @@ def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener, root: st
 
     Args:
         out: Where ledger, report and runs are kept.
-        seeds: Networks to start from; those of the recipe by default.
-        jobs: Processes at a time, for the plain training.
+        seeds: Networks to start from; those of the recipe, 5, by default.
+        jobs: Processes at a time.
         listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
         root: Folder that holds ``mnist`` and ``sign-language-digits``; None is digits alone.
+
+    Raises:
+        NoDataError: If one of the two is not there.
+        ValueError: If no network could be trained to start from.
     """
-    chosen = task(root)
-    count = chosen.start.seeds if seeds is None else seeds
-    methods, lines = _search(chosen, out, jobs, listener)
-    data = chosen.target(0.0)
-    starts = _plain_networks(chosen.start, count, out, jobs, listener)
-    found = [_before(path, data, seed) for seed, path in enumerate(starts)]
-    for seed, path in enumerate(starts):
-        found += [
-            _tuned(chosen.start, name, method, path, data, seed, out) for name, method in methods.items()
-        ]
-    settings = {"start": to_tree(chosen.start), "methods": {n: to_tree(m) for n, m in methods.items()}}
-    settings["start"]["root"] = None if root is None else "given"
-    command = COMMAND + ("" if root is None else " --root ROOT")
-    report = report_with({"dataset": data.train.name, "seeds": count, **settings}, found, command)
+    study = Study(task(root, out), out, jobs, listener)
+    count = study.chosen.start.seeds if seeds is None else seeds
+    methods, tried = _search(study)
+    starts, found = _plain_networks(study, study.chosen.start, count)
+    data = build_data(study.chosen.target)
+    found += [_before(path, data, seed) for seed, path in starts.items()]
+    plans = [_plan(study.chosen, n, m, path, s) for s, path in starts.items() for n, m in methods.items()]
+    found += study.grid(plans, data)
+    settings = {
+        "dataset": data.train.name,
+        "seeds": count,
+        "audit_settings": SETTINGS,
+        "start": {**to_tree(study.chosen.start), "root": None if root is None else "given"},
+        "epochs": dict(study.chosen.epochs),
+        "methods": {name: to_tree(method) for name, method in methods.items()},
+    }
+    words = [
+        COMMAND,
+        *([] if root is None else ["--root ROOT"]),
+        *([] if seeds is None else [f"--seeds {seeds}"]),
+    ]
+    report = report_with(settings, found, " ".join(words))
     Card(report).save_folder(out)
-    write_bytes(out / "ledger.md", ledger(report, lines).encode())
-    return out / "ledger.md"
+    return write_ledger(report, tried, out)
 
 
-def _plain_networks(recipe: Recipe, seeds: int, out: Path, jobs: int, listener: Listener) -> list[Path]:
-    plans = [RunPlan(recipe, "plain", seed) for seed in range(seeds)]
-    run_grid(plans, build_data(recipe), out / "runs", jobs, listener)
-    return [out / "runs" / plan.folder for plan in plans]
+def _plain_networks(study: Study, start: Recipe, count: int) -> tuple[dict[int, Path], list[RunFindings]]:
+    """The directories of plainly trained networks by seed, and the notes of those that broke down."""
+    plans = [RunPlan(start, "plain", seed) for seed in range(count)]
+    found = study.grid(plans, build_data(start))
+    folders = {plan.seed: study.out / "runs" / plan.folder for plan in plans}
+    ready = {seed: folder for seed, folder in folders.items() if (folder / FACTS).exists()}
+    broken = [f.note for f in found if f.note is not None and f.note.seed not in ready]
+    if not ready:
+        raise ValueError(f"no network could be trained to start from: {broken[0].status}.")
+    return ready, [RunFindings(dataclasses.replace(note, method=BEFORE), (), ()) for note in broken]
 
 
-def _search(chosen: Task, out: Path, jobs: int, listener: Listener) -> tuple[dict[str, Method], list[str]]:
+def _search(study: Study) -> tuple[dict[str, Method], list[Tried]]:
     """The best learning rate of each way to go on, by one-image error on a split of train; one network."""
+    chosen = study.chosen
     held_out = HELD_OUT if chosen.shared else 0.0
-    (start,) = _plain_networks(dataclasses.replace(chosen.start, held_out=held_out), 1, out, jobs, listener)
-    data = chosen.target(HELD_OUT)
-    methods, lines = {}, []
-    for name in EPOCHS:
-        errors = {}
-        for factor in FACTORS:
-            method = _method(chosen.start.dataset, name, factor)
-            run = _tuned(chosen.start, f"{name} x{factor:g}", method, start, data, 0, out)
-            errors[method] = _value(run, "co_adaptation", "head", "retrained")
-            lines.append(f"{name}, lr {method.lr:g}: {printed(errors[method], 'fraction')}")
-        methods[name] = min(errors, key=lambda method: errors[method])
-    return methods, lines
+    starts, _ = _plain_networks(study, dataclasses.replace(chosen.start, held_out=held_out), 1)
+    split = dataclasses.replace(chosen, target=dataclasses.replace(chosen.target, held_out=HELD_OUT))
+    trials = [(way, _method(chosen, way, factor)) for way in WAYS for factor in FACTORS]
+    plans = [_plan(split, way, method, starts[0], 0) for way, method in trials]
+    found = study.grid(plans, build_data(split.target))
+    tried = [
+        Tried(way, method.lr, _one_image_error(f)) for (way, method), f in zip(trials, found, strict=True)
+    ]
+    best = {way: min((t for t in tried if t.way == way), key=lambda t: t.error).lr for way in WAYS}
+    return {way: method for way, method in trials if method.lr == best[way]}, tried
 
 
-def _method(dataset: str, name: str, factor: float) -> Method:
-    known = paper_recipe("sato-2019", dataset).methods
-    method = known["foca" if name == "foca" else "plain"]
-    return dataclasses.replace(method, lr=method.lr * factor)
+def _method(chosen: Task, way: str, factor: float) -> Method:
+    method = chosen.start.methods["plain"] if way != FOCA else chosen.foca
+    return dataclasses.replace(method, lr=method.lr * factor, final_head_steps=FINAL_HEAD_STEPS)
 
 
-def _tuned(
-    start: Recipe, name: str, method: Method, network: Path, data: RunData, seed: int, out: Path
-) -> RunFindings:
+def _plan(chosen: Task, way: str, method: Method, network: Path, seed: int) -> RunPlan:
     recipe = dataclasses.replace(
-        start,
-        dataset=data.train.name,
-        epochs=EPOCHS[name.split()[0]],
-        batch_size=min(start.batch_size, 64),
-        methods={name: method},
+        chosen.target,
+        model=f"{START}{network}",
+        epochs=chosen.epochs[way],
+        methods={way: method},
         audits=AUDITS,
         audit_settings=SETTINGS,
     )
-    return run_method(RunPlan(recipe, name, seed, model=partial(load_model, network)), data, out / "tuned")
+    return RunPlan(recipe, way, seed)
 
 
 def _before(network: Path, data: RunData, seed: int) -> RunFindings:
-    found = audit_model(load_model(network), data, chosen_audits(AUDITS, SETTINGS), seed)
+    """The plainly trained network itself; its own training is no cost of what follows."""
+    with _one_thread():
+        found = audit_model(load_model(network), data, chosen_audits(AUDITS, SETTINGS), seed)
     where = (data.train.name, BEFORE, seed)
     return RunFindings(
-        None,
+        RunNote(BEFORE, seed, Outcome.FINISHED, "trained plainly"),
         tuple(Record(*where, m) for f in found for m in f.measurements),
         tuple(ExhibitRecord(*where, e) for f in found for e in f.exhibits),
     )
 
 
-def _photographs(folder: Path, share: float) -> RunData:
-    train, test = (_grey(load_dataset(f"folder:{folder}", split, size=28)) for split in ("train", "test"))
-    return RunData(*train.split(share, SPLIT_SEED)) if share > 0 else RunData(train, test)
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """As in the processes of runs: numbers then do not depend on the machine's cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
-def _grey(data: ImageSet) -> ImageSet:
-    return dataclasses.replace(data, images=data.images.mean(dim=1, keepdim=True))
-
-
-def _value(found: RunFindings, audit: str, key: str, wanted: str) -> float:
-    values = [
-        r.measurement.value
+def _one_image_error(found: RunFindings) -> float:
+    """Of retrained heads; chance where nothing could be measured."""
+    errors = {
+        r.measurement.context["samples"]: r.measurement.value
         for r in found.records
-        if (r.measurement.audit, r.measurement.name) == (audit, "error")
-        and r.measurement.context.get(key) == wanted
-    ]
-    return values[0] if values else 1.0
-
-
-def ledger(report: Report, searched: list[str]) -> str:
-    """What a few epochs changed, with its cost, and how the learning rates were chosen."""
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    return (
-        "\n\n".join(
-            [
-                "# sato-2019: fine-tuning a plainly trained network",
-                f"Made by `{report.command}`, {report.created}. Versions: {versions}.",
-                f"Target: {report.recipe['dataset']}. Mean over {report.recipe['seeds']} networks with the 95 % t "
-                "interval; time is that of the fine-tuning alone.",
-                "\n".join(_table(report)),
-                "Learning rates were chosen on a quarter of the training images, with one network, by one-image "
-                "error: " + "; ".join(searched).replace(THIN, " ") + ".",
-            ]
-        )
-        + "\n"
-    )
-
-
-def _table(report: Report) -> list[str]:
-    sizes = sorted(
-        {
-            r.context["samples"]
-            for r in report.summary
-            if r.audit == "co_adaptation" and "samples" in r.context
-        }
-    )
-    rows = [
-        "| | own head | " + " | ".join(f"new head, {size} images" for size in sizes) + " | seconds |",
-        "|---" * (3 + len(sizes)) + "|",
-    ]
-    for method in report.methods:
-        few = [_cell(report, method, "co_adaptation", "error", head="retrained", samples=n) for n in sizes]
-        cells = [_cell(report, method, "accuracy", "error", split="test"), *few]
-        rows.append(f"| {method} | {' | '.join(cells)} | {_cell(report, method, 'training', 'seconds')} |")
-    return rows
-
-
-def _cell(report: Report, method: str, audit: str, name: str, **context: object) -> str:
-    for row in report.summary:
-        same = (row.kind, row.method, row.audit, row.name) == ("mean", method, audit, name)
-        if same and all(row.context.get(key) == value for key, value in context.items()):
-            ends = (
-                ""
-                if row.low is None or row.high is None
-                else (f" ({printed(row.low, row.unit)} to {printed(row.high, row.unit)})")
-            )
-            return f"{printed(row.value, row.unit)}{ends}".replace(THIN, " ")
-    return "–"
+        if (r.measurement.audit, r.measurement.name) == ("co_adaptation", "error")
+        and r.measurement.context["head"] == "retrained"
+    }
+    return errors[min(errors)] if errors else 1.0

@@ -5,26 +5,36 @@ learn the three from 1, 5 and 20 images of each. A draw takes the place of a see
 """
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from clearance._files import write_bytes
 from clearance.data import draw_classes
 from clearance.experiments.build import build_data
 from clearance.experiments.compare import report_of
 from clearance.experiments.grid import Listener, run_grid
 from clearance.experiments.papers import paper_recipe
 from clearance.experiments.recipe import Recipe
+from clearance.experiments.reproductions.sato_2019.study_ledger import (
+    COST,
+    Quantity,
+    cost_in_words,
+    provenance,
+    save,
+    table,
+)
 from clearance.experiments.run import RunFindings, RunPlan
-from clearance.records import Report, SummaryRow
+from clearance.records import Report
+from clearance.records.summary import summarise
 from clearance.report import Card
-from clearance.report.numbers import THIN, printed
+from clearance.report.numbers import printed
 
 LEFT_OUT = 3
 DRAWS = 5
 METHODS = ("plain", "dropout", "batchnorm", "foca")
 COMMAND = "clearance reproduce sato-2019 --only new-classes"
-HEADS = ("retrained", "linear", "class mean, unit length", "nearest pixel")
+HEADS = ("retrained", "linear", "class mean", "class mean, unit length")
+PIXELS = "nearest pixel"
 
 
 def new_classes_recipe(draw: int) -> Recipe:
@@ -53,59 +63,72 @@ def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
         jobs: Processes at a time.
         listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
     """
-    draws = DRAWS if seeds is None else seeds
+    recipes = [new_classes_recipe(draw) for draw in range(DRAWS if seeds is None else seeds)]
     found: list[RunFindings] = []
-    for draw in range(draws):
-        recipe = new_classes_recipe(draw)
+    for draw, recipe in enumerate(recipes):
         plans = [RunPlan(recipe, name, draw) for name in recipe.methods]
         found += run_grid(plans, build_data(recipe), out / "runs", jobs, listener)
-    report = report_of(dataclasses.replace(new_classes_recipe(0), seeds=draws), found, COMMAND)
+    command = COMMAND if seeds is None else f"{COMMAND} --seeds {seeds}"
+    report = report_of(dataclasses.replace(recipes[0], seeds=len(recipes)), found, command)
+    left_out = [list(recipe.left_out) for recipe in recipes]
+    report = dataclasses.replace(report, recipe={**report.recipe, "left_out": left_out})
     Card(report).save_folder(out)
-    write_bytes(out / "ledger.md", ledger(report, draws).encode())
-    return out / "ledger.md"
+    return write_ledger(report, out)
 
 
-def ledger(report: Report, draws: int) -> str:
-    """The table of errors, and the verdict of every method against plain training."""
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    left_out = "; ".join(", ".join(map(str, new_classes_recipe(draw).left_out)) for draw in range(draws))
+def write_ledger(report: Report, out: Path) -> Path:
+    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
+    draws = report.recipe["left_out"]
+    errors = _quantities(report)
+    rows = [Quantity("own head, the other classes", "accuracy", context={"split": "test"}), *errors, *COST]
     lines = [
         "# sato-2019: classes that the network has never seen",
-        f"Made by `{report.command}`, {report.created}. Versions: {versions}.",
-        f"Digits; left out of training: {left_out}. Test error on the left-out classes alone, mean over draws "
-        "with the 95 % t interval; in brackets the paired verdict against plain training.",
-        "\n".join(_table(report)),
+        provenance(report),
+        f"Digits; left out of training in {len(draws)} draws: "
+        f"{'; '.join(', '.join(map(str, draw)) for draw in draws)}. Test error, mean over draws with the 95 % t "
+        "interval; new heads are trained and tested on the left-out classes alone. In brackets the verdict against "
+        "plain training, paired over draws and not adjusted for the number of cells; cost stands below, as a "
+        "factor of plain training's.",
+        table(report, rows, report.methods, "plain"),
+        *_pixel_line(report),
+        *(_verdicts(report, method, errors) for method in report.methods if method != "plain"),
     ]
-    return "\n\n".join(lines) + "\n"
+    return save(report, "\n\n".join(lines), rows, ("plain",), out, left_out=draws)
 
 
-def _table(report: Report) -> list[str]:
-    methods = report.methods
-    rows = ["| head | images of a class | " + " | ".join(methods) + " |", "|---" * (2 + len(methods)) + "|"]
-    sizes = sorted({row.context["per_class"] for row in report.summary if row.audit == "new_classes"})
-    for head in HEADS:
-        for size in sizes:
-            cells = [_cell(report, method, head, size) for method in methods]
-            if any(cells):
-                rows.append(f"| {head} | {size} | " + " | ".join(cells) + " |")
-    return rows
+def _quantities(report: Report) -> list[Quantity]:
+    """Every head on every number of images that was measured."""
+    sizes = sorted(
+        {r.measurement.context["per_class"] for r in report.records if r.measurement.audit == "new_classes"}
+    )
+    return [_quantity(head, size) for head in HEADS for size in sizes]
 
 
-def _cell(report: Report, method: str, head: str, size: Any) -> str:
-    found = {row.kind: row for row in report.summary if _fits(row, method, head, size)}
-    if "mean" not in found:
-        return ""
-    mean = found["mean"]
-    text = printed(mean.value, "fraction")
-    if mean.low is not None and mean.high is not None:
-        text += f" ({printed(mean.low, 'fraction')} to {printed(mean.high, 'fraction')})"
-    if "difference" in found and head != "nearest pixel":
-        text += f" [{found['difference'].verdict}]"
-    return text.replace(THIN, " ")
+def _quantity(head: str, size: Any) -> Quantity:
+    context = {"head": head, "per_class": size}
+    return Quantity(f"new classes, {head}, {_images(size)} of each", "new_classes", context=context)
 
 
-def _fits(row: SummaryRow, method: str, head: str, size: Any) -> bool:
-    return (row.audit, row.name, row.method) == ("new_classes", "error", method) and (
-        row.context.get("head"),
-        row.context.get("per_class"),
-    ) == (head, size)
+def _pixel_line(report: Report) -> list[str]:
+    """The nearest training image on raw pixels, which no network has a part in: told once."""
+    found = []
+    for size in sorted({quantity.context["per_class"] for quantity in _quantities(report)}):
+        values = _quantity(PIXELS, size).of(report, "plain")
+        if values:
+            found.append(f"{printed(summarise(values).mean, 'fraction')} with {_images(size)} of each")
+    return [f"The nearest image on raw pixels, no network: {', '.join(found)}."] if found else []
+
+
+def _verdicts(report: Report, method: str, errors: list[Quantity]) -> str:
+    """How often a method was told apart from plain training on new classes, and what it cost."""
+    found = [quantity.compared(report, method, "plain") for quantity in errors]
+    told = Counter(one.verdict for one in found if one is not None and one.low is not None)
+    cost = cost_in_words(report, method, "plain")
+    if not told:
+        return f"- {method} against plain on new classes: no verdict" + (f"; {cost}." if cost else ".")
+    counts = ", ".join(f"{verdict} {told[verdict]}" for verdict in ("better", "worse", "not told apart"))
+    return f"- {method} against plain on new classes, of {sum(told.values())} cells: {counts}; {cost}."
+
+
+def _images(count: Any) -> str:
+    return f"{count} image{'' if count == 1 else 's'}"

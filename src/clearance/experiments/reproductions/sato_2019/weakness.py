@@ -14,8 +14,9 @@ from clearance._files import write_bytes
 from clearance.experiments.build import build_data
 from clearance.experiments.compare import report_of
 from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.method import Method
 from clearance.experiments.papers import paper_recipe
-from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments.recipe import Recipe
 from clearance.records import Record, Report
 from clearance.records.encoding import encode
 from clearance.records.summary import SeedSummary, summarise

@@ -1,0 +1,6 @@
+"""``python -m clearance``: the command, where its script is not on the path."""
+
+from clearance.cli.__main__ import main
+
+if __name__ == "__main__":
+    main()

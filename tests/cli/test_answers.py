@@ -1,0 +1,83 @@
+"""What commands answer without training anything: help, lists, plans, and what they call themselves."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from clearance.cli.__main__ import COMMANDS
+from clearance.cli.compare import _without_folders
+from clearance.experiments import catalogue
+from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    loaded_by,
+    run,
+)
+
+
+class TestQuickAnswers:
+    def test_help_names_every_command_without_torch(self):
+        shown, modules = loaded_by("--help")
+        assert all(re.search(rf"^.*• {name}\b", shown, re.MULTILINE) for name in COMMANDS)
+        assert not {"torch", "numpy", "scipy", "sklearn", "clearance.experiments"} & modules
+
+    def test_a_plan_needs_no_torch(self):
+        shown, modules = loaded_by("compare", "--dry-run")
+        assert "12 runs" in shown
+        assert "torch" not in modules
+
+    def test_the_package_is_the_command(self):
+        done = subprocess.run(
+            [sys.executable, "-m", "clearance", "list"], capture_output=True, text=True, check=True
+        )
+        assert (0, done.stdout, done.stderr) == run("list")
+
+    def test_the_package_passes_on_the_status_of_a_mistake(self):
+        done = subprocess.run(
+            [sys.executable, "-m", "clearance", "compar"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert "Did you mean 'compare'" in done.stderr
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_every_command_explains_every_option(self, name):
+        status, shown, _ = run(name, "--help")
+        assert status == 0
+        options = re.findall(r"(--[a-z-]+|[A-Z_-]+(?= PATH))", shown)
+        assert options
+        for field in COMMANDS[name].__dataclass_fields__:
+            assert f"{field}:" in COMMANDS[name].__doc__, field
+
+    def test_list_prints_every_name(self):
+        status, shown, _ = run("list")
+        assert status == 0
+        words = set(shown.split())
+        for entries in ("DATASETS", "MODELS", "METHODS", "OBJECTIVES", "AUDITS", "PAPERS"):
+            assert set(getattr(catalogue, entries)) <= words, entries
+
+
+def test_dry_run_prints_the_plan_and_does_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, shown, _ = run("compare", "--methods", "foca,plain", "--seeds", "4", "--epochs", "7", "--dry-run")
+    assert status == 0
+    assert "8 runs" in shown
+    assert re.search(r"^epochs: 7$", shown, re.MULTILINE)
+    assert shown.index("  foca:") < shown.index("  plain:")
+    assert "dropout:\n" not in shown
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("--out=/home/ann/out", "--out=out"),
+        ("/home/ann/mine.yaml", "mine.yaml"),
+        ("folder:/home/ann/pets/", "folder:pets"),
+        ("--dataset=npz:~/two.npz", "--dataset=npz:two.npz"),
+        ("results/one", "results/one"),
+        ("--dry-run", "--dry-run"),
+        ("plain,foca", "plain,foca"),
+    ],
+)
+def test_a_reports_command_names_no_folder_of_the_machine(word, shown):
+    assert _without_folders(word) == shown

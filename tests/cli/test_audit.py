@@ -1,0 +1,58 @@
+"""``clearance audit`` and ``train``: models that are kept, and read back."""
+
+import json
+import re
+from pathlib import Path
+
+import clearance as cl
+from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+
+
+def saved_run(home, method="plain", seed=0):
+    (folder,) = (home / "report" / "runs").glob(f"{method}-seed{seed}-*")
+    return folder
+
+
+def test_audit_reads_a_run_back(compared, home, tmp_path):
+    out = tmp_path / "audit"
+    status, shown, _ = run("audit", str(saved_run(home)), "--audits", "accuracy", "--out", str(out))
+    assert status == 0
+    assert f"Report: {out / 'index.html'}" in shown
+    audited = json.loads((out / "report.json").read_text("utf-8"))
+    compared_rows = json.loads((home / "report" / "report.json").read_text("utf-8"))["measurements"]
+    expected = {
+        row["context"]["split"]: row["value"]
+        for row in compared_rows
+        if (row["method"], row["seed"], row["audit"]) == ("plain", 0, "accuracy")
+    }
+    assert {row["context"]["split"]: row["value"] for row in audited["measurements"]} == expected
+    assert str(home) not in (out / "report.json").read_text("utf-8")
+
+
+def test_audit_without_options_finds_what_the_run_found(compared, home, tmp_path):
+    """The same audits, settings and seed as the comparison's, and so the same numbers."""
+    assert run("audit", str(saved_run(home, "foca", 1)), "--out", str(tmp_path))[0] == 0
+    audited = json.loads((tmp_path / "report.json").read_text("utf-8"))["measurements"]
+    rows = json.loads((home / "report" / "report.json").read_text("utf-8"))["measurements"]
+    expected = [
+        row for row in rows if (row["method"], row["seed"]) == ("foca", 1) and row["audit"] != "training"
+    ]
+    assert audited == expected
+
+
+def test_audit_of_the_folder_above_names_the_runs(compared, home):
+    status, _, complaint = run("audit", str(home / "report" / "runs"))
+    assert status == 2
+    assert saved_run(home).name in complaint
+
+
+def test_train_keeps_a_model_that_python_loads(home, tmp_path):
+    recipe = ["--recipe", str(home / "mine.yaml"), "--epochs", "1"]
+    status, shown, _ = run("train", "--method", "foca", "--seed", "3", *recipe, "--out", str(tmp_path))
+    assert status == 0
+    told = re.search(r"clearance\.load_model\('(.+)'\)", shown)
+    assert told
+    folder = Path(told[1])
+    assert re.fullmatch("foca-seed3-[0-9a-f]{8}", folder.name)
+    images = cl.load_dataset(f"npz:{home}/world.npz", split="test").images
+    assert cl.load_model(folder)(images).shape == (15, 3)

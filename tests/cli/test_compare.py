@@ -1,0 +1,95 @@
+"""``clearance compare`` and ``report``: from the words that a user types to the files that they leave."""
+
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from clearance.experiments import grid
+from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    plain_text,
+    run,
+)
+
+
+def test_compare_prints_runs_table_sentence_and_path(compared, home):
+    lines = compared.splitlines()
+    assert sum(bool(re.match(r"\d/4  (plain|foca), seed [01]: ", line)) for line in lines) == 4
+    assert any(re.match(r"plain training +\d", line) for line in lines)
+    assert any(re.match(r"FOCA +\d", line) for line in lines)
+    assert f"Report: {home / 'report' / 'index.html'}" in lines
+
+
+def test_compare_leaves_page_records_and_exhibits(compared, home):
+    folder = home / "report"
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    assert report["schema"] == 1
+    assert report["recipe"]["dataset"] == "npz:world.npz"
+    assert report["versions"]["torch"]
+    found = {(row["method"], row["seed"], row["audit"]) for row in report["measurements"]}
+    assert found == {
+        (method, seed, audit)
+        for method in ("plain", "foca")
+        for seed in (0, 1)
+        for audit in ("accuracy", "co_adaptation", "class_scatter", "training")
+    }
+    assert report["exhibits"]
+    assert all((folder / name).is_file() for name in report["exhibits"])
+    page = (folder / "index.html").read_text("utf-8")
+    assert page.lstrip().lower().startswith("<!doctype html")
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page)
+    assert re.search("FOCA", plain_text(page))
+
+
+def test_nothing_that_is_passed_on_names_the_machine(compared, home):
+    told = [path for path in (home / "report").rglob("*") if path.is_file() and "runs" not in path.parts]
+    assert len(told) > 3
+    for path in told:
+        text = path.read_text("utf-8")
+        assert str(home) not in text, path
+        assert home.name not in text, path
+        assert str(Path.home()) + os.sep not in text, path
+        assert str(Path(sys.executable).parent) not in text, path
+        if len(platform.node()) > 5:
+            assert platform.node() not in text, path
+
+
+def test_the_same_command_reuses_its_runs(compared, words, home, monkeypatch):
+    before = json.loads((home / "report" / "report.json").read_text("utf-8"))
+    monkeypatch.setattr(grid, "_start", lambda *_: pytest.fail("a process was started"))
+    status, shown, _ = run(*words)
+    assert status == 0
+    assert shown.count("already there") == 4
+    after = json.loads((home / "report" / "report.json").read_text("utf-8"))
+    assert after["measurements"] == before["measurements"]
+    # fewer seeds or methods are a part of what is there
+    status, _, _ = run(*words[:-4], "--out", str(home / "report"), "--methods", "foca", "--seeds", "1")
+    assert status == 0
+    part = json.loads((home / "report" / "report.json").read_text("utf-8"))
+    wanted = [row for row in before["measurements"] if (row["method"], row["seed"]) == ("foca", 0)]
+    assert part["measurements"] == wanted
+    run(*words)  # as it was, for the other tests
+
+
+def test_report_shows_what_the_records_say(compared, home, tmp_path, monkeypatch):
+    folder = tmp_path / "copy"
+    shutil.copytree(home / "report", folder, ignore=shutil.ignore_patterns("runs"))
+    original = (folder / "index.html").read_text("utf-8")
+    assert run("report", str(folder))[0] == 0
+    assert (folder / "index.html").read_text("utf-8") == original
+    rows = json.loads((folder / "report.json").read_text("utf-8"))
+    for row in rows["measurements"]:
+        if (row["method"], row["audit"], row["context"].get("split")) == ("foca", "accuracy", "test"):
+            row["value"] = 0.4321
+    (folder / "report.json").write_text(json.dumps(rows), "utf-8")
+    status, shown, _ = run("report", str(folder))
+    assert status == 0
+    changed = (folder / "index.html").read_text("utf-8")
+    assert "43.2" in plain_text(changed)
+    assert "43.2" not in plain_text(original)
+    assert "43.2" in shown

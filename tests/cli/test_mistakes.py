@@ -1,0 +1,99 @@
+"""What users do wrong, and what breaks down under them: one line, and a status that says so."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from clearance.cli.compare import CompareCommand
+from clearance.experiments import grid
+from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    plain_text,
+    run,
+)
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["compar"], "Did you mean 'compare'"),
+            (["compare", "--methods", "plain,focca"], "`method` must be one of.*Did you mean 'foca'"),
+            (["compare", "--dataset", "digts", "--dry-run"], "Did you mean 'digits'"),
+            (["compare", "--dataset", "digts"], "Did you mean 'digits'"),
+            (["compare", "--model", "smallcnn"], "Did you mean 'small-cnn'"),
+            (["compare", "--audits", "accuracy,scatter"], "Did you mean 'class_scatter'"),
+            (["compare", "--dataset", "mnist"], "needs `root`.*--root"),
+            (["compare", "--jobs", "0"], "`jobs` must be"),
+            (["compare", "--seeds", "0"], "`seeds` must be"),
+            (["compare", "--epochs", "0"], "`epochs` must be"),
+            (["compare", "--recipe", "nowhere.yaml"], "nowhere.yaml"),
+            (["train", "--method", "plane"], "Did you mean 'plain'"),
+            (["train", "--seed", "-1"], "`seed` must be"),
+            (["search", "--jobs", "0"], "`jobs` must be"),
+            (["search", "--per-class", "1,none"], "--per-class takes whole numbers"),
+            (["search", "--methods", "pain"], "Did you mean 'plain'"),
+            (["audit", "nowhere"], "must be the directory of a finished run"),
+            (["report", "nowhere"], "must hold a report.json"),
+        ],
+    )
+    def test_what_cannot_be_done_is_one_line_and_status_2(self, words, message, monkeypatch, tmp_path):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(grid, "_start", lambda *_: pytest.fail("a process was started"))
+        status, _, complaint = run(*words)
+        assert status == 2
+        assert complaint.startswith("clearance: ")
+        assert re.search(message, complaint)
+        assert complaint.count("\n") == 1
+        assert not list(tmp_path.iterdir())  # nothing was begun
+
+    @pytest.mark.parametrize(
+        "words", [[], ["compare", "--sedes", "3"], ["compare", "--seeds", "three"], ["audit"]]
+    )
+    def test_what_cannot_be_parsed_is_status_2(self, words):
+        status, _, complaint = run(*words)
+        assert status == 2
+        assert complaint
+
+    def test_a_misspelt_option_gets_the_nearest(self):
+        _, _, complaint = run("compare", "--sedes", "3")
+        assert "--seeds" in complaint
+
+    def test_interruption_is_status_130(self, monkeypatch):
+        def interrupt(self):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(CompareCommand, "run", interrupt)
+        status, _, complaint = run("compare")
+        assert status == 130
+        assert "The same command goes on where it stood." in complaint
+
+
+@pytest.fixture
+def processes_break_down(monkeypatch):
+    def start(plan, directory):
+        code = "raise ValueError('boom')"
+        return subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    monkeypatch.setattr(grid, "_start", start)
+
+
+def test_compare_without_any_result_is_status_1(home, tmp_path, processes_break_down):
+    """Every run failed: the page says so, and so does the status."""
+    status, shown, _ = run("compare", "--recipe", str(home / "mine.yaml"), "--out", str(tmp_path))
+    assert status == 1
+    assert shown.count("failed: ValueError: boom") >= 4
+    notes = json.loads((tmp_path / "report.json").read_text("utf-8"))["runs"]
+    assert {note["status"] for note in notes} == {"failed: ValueError: boom"}
+    assert "boom" in plain_text((tmp_path / "index.html").read_text("utf-8"))
+
+
+def test_train_says_when_there_is_no_model(home, tmp_path, processes_break_down):
+    """A process that breaks down: the reason, status 1, and no word of a model to load."""
+    status, shown, complaint = run("train", "--recipe", str(home / "mine.yaml"), "--out", str(tmp_path))
+    assert (status, complaint) == (1, "clearance: failed: ValueError: boom\n")
+    assert "load_model" not in shown

@@ -1,0 +1,75 @@
+"""What the recipes and studies of papers say and take, before anything runs."""
+
+import inspect
+
+import pytest
+
+from clearance.experiments import reproduce as module
+from clearance.experiments.catalogue import PAPERS, STUDIES, resolve
+from clearance.experiments.papers import paper_claims, paper_datasets, paper_recipe
+from clearance.experiments.reproduce import reproduce
+from clearance.experiments.run import chosen_audits
+from clearance.models import extractors  # noqa: F401 - the recipes' models are there
+
+CLAIMS = paper_claims("sato-2019")
+
+
+class TestPlans:
+    @pytest.mark.parametrize("paper", PAPERS)
+    def test_every_recipe_of_every_paper_can_be_planned(self, paper):
+        claims = paper_claims(paper)
+        assert paper_datasets(paper)
+        for dataset in paper_datasets(paper):
+            recipe = paper_recipe(paper, dataset)
+            assert recipe.dataset == dataset
+            assert recipe.seeds >= 5
+            assert set(recipe.methods) == {claims.method, *claims.rivals}
+            assert claims.scaled[dataset]
+
+    @pytest.mark.parametrize("dataset", paper_datasets("sato-2019"))
+    def test_what_the_claims_read_is_measured(self, dataset):
+        recipe = paper_recipe("sato-2019", dataset)
+        read = {reading.audit for claim in CLAIMS.claims for reading in claim.readings}
+        assert read | {"neural_collapse", "churn", "class_scatter"} <= set(recipe.audits)
+        chosen_audits(recipe.audits, recipe.audit_settings)
+
+    def test_what_the_paper_says_of_its_two_datasets(self):
+        ten, hundred = (paper_recipe("sato-2019", name) for name in ("cifar10", "cifar100"))
+        foca = [(m.per_class, m.reuse, m.head_steps) for m in (ten.methods["foca"], hundred.methods["foca"])]
+        assert foca == [(10, 1, 32), (10, 8, 64)]
+        assert [r.methods["dropout"].hidden for r in (ten, hundred)] == [(1024, 1024), (512, 512)]
+        assert [r.model for r in (ten, hundred)] == ["convnet32", "vgg16"]
+        assert {m.hidden for r in (ten, hundred) for n, m in r.methods.items() if n != "dropout"} == {
+            (128, 128)
+        }
+
+    def test_wrong_names_get_the_nearest(self):
+        with pytest.raises(ValueError, match="Did you mean 'sato-2019'"):
+            reproduce("sato-2018")
+        with pytest.raises(ValueError, match="Did you mean 'cifar10'"):
+            reproduce("sato-2019", "cifar-10")
+        with pytest.raises(ValueError, match="Did you mean 'weakness'"):
+            reproduce("sato-2019", only="weaknes")
+        with pytest.raises(ValueError, match="has a dataset of its own; got dataset 'mnist'"):
+            reproduce("sato-2019", "mnist", only="weakness")
+
+
+@pytest.mark.parametrize(("paper", "name"), [(paper, name) for paper in STUDIES for name in STUDIES[paper]])
+def test_every_study_takes_what_it_is_given(paper, name):
+    taken = inspect.signature(resolve("only", name, STUDIES[paper])).parameters
+    asked = {"out", "seeds", "jobs", "listener"} | ({"root"} if STUDIES[paper][name].rooted else set())
+    assert set(taken) == asked | ({"dataset"} if STUDIES[paper][name].datasets else set())
+
+
+def test_a_root_goes_to_the_studies_that_take_one(monkeypatch, tmp_path):
+    given = {}
+
+    def run(out, **settings):
+        given.update(settings)
+        return out / "ledger.md"
+
+    monkeypatch.setattr(module, "resolve", lambda *_: run)
+    assert (
+        reproduce("sato-2019", only="fine-tuning", root="here", out=tmp_path).ledger == tmp_path / "ledger.md"
+    )
+    assert given == {"seeds": None, "jobs": 1, "listener": module.silent, "root": "here"}

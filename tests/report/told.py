@@ -1,0 +1,47 @@
+"""What the sections of a page hold, for tests to look at."""
+
+import re
+from dataclasses import replace
+
+from clearance.report.compact import Compact
+from clearance.report.findings import Findings
+from clearance.report.summaries import with_summaries
+
+TITLES = {
+    "geodesic": "How far the last layers move",
+    "low_dimension": "The main directions of the features",
+    "deeper_cut": "Where the network is cut",
+    "neural_collapse": "Are the classes points?",
+    "churn": "Do rebuilt last layers agree?",
+    "new_classes": "Classes that the network has never seen",
+}
+
+
+def findings_of(report):
+    return Findings(with_summaries(report), "digits")
+
+
+def only(report, *audits):
+    """The report without what other new audits found."""
+    dropped = set(TITLES) - set(audits)
+    records = tuple(one for one in report.records if one.measurement.audit not in dropped)
+    exhibits = tuple(one for one in report.exhibits if one.exhibit.audit not in dropped)
+    return replace(report, records=records, exhibits=exhibits)
+
+
+def tables_of(section):
+    return [part for part in section.parts if isinstance(part, Compact)]
+
+
+def cells_of(found):
+    return [
+        cell for section in found for part in tables_of(section) for line in part.lines for cell in line.cells
+    ]
+
+
+def values_in(texts):
+    return {float(value) for text in texts for value in re.findall(r'<data value="([^"]*)"', str(text))}
+
+
+def pictures_of(section):
+    return [one for part in section.parts if not isinstance(part, Compact) for one in part.pictures]
