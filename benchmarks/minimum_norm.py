@@ -44,8 +44,8 @@ def foolbox_attacks(model: torch.nn.Module, *, thorough: bool) -> dict[str, Sear
         carlini_wagner = attacks.L2CarliniWagnerAttack(rounds, steps, stepsize=0.02, initial_const=1.0)
     made = {
         f"CW {rounds} x {steps}": carlini_wagner,
-        "DDN 300": attacks.DDNAttack(steps=300),
-        "FMN 300": attacks.L2FMNAttack(steps=300),
+        "DDN 1000": attacks.DDNAttack(steps=1000),
+        "FMN 1000": attacks.L2FMNAttack(steps=1000),
     }
 
     def searching(attack: Callable) -> Search:

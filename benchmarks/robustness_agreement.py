@@ -48,7 +48,7 @@ def foolbox_accuracy(model: nn.Module, data: ImageSet, epsilon: float) -> float:
     alive = torch.ones(len(data), dtype=torch.bool)
     for start in range(1 + RANDOM_STARTS):
         attack = foolbox.attacks.LinfPGD(steps=STEPS, rel_stepsize=2.5 / STEPS, random_start=start > 0)
-        for rows in alive.nonzero().flatten().split(250):
+        for rows in alive.nonzero().flatten().split(250) if bool(alive.any()) else ():
             _, _, success = attack(wrapped, data.images[rows], data.labels[rows], epsilons=epsilon)
             alive[rows] &= ~success
     return float(alive.double().mean())

@@ -68,7 +68,9 @@ def test_p01_exact_on_a_linear_network(norm):
 def test_p03_the_scale_of_logits_and_p07_of_features_does_not_matter():
     train, test = digits()
     model, some = network(), test.per_class(6, seed=0)
-    audit = BoundaryDistance(norms=("2",), layers=("input", "extractor", "features", "logits"), searched=10, steps=5)
+    audit = BoundaryDistance(
+        norms=("2",), layers=("input", "extractor", "features", "logits"), searched=10, steps=5
+    )
     loud = Classifier(model.extractor, Times(model.head, 64.0))
     wide = Classifier(Times(model.extractor, 30.0), nn.Sequential(Times(nn.Identity(), 1 / 30.0), model.head))
     values = {m.name + str(m.context): m.value for m in audit(model, train, some).measurements}
