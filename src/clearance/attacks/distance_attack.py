@@ -40,6 +40,8 @@ class DistanceAttack(ABC):
         check_count("chunk", self.chunk)
 
     @final
+    @torch.inference_mode(False)  # of a caller: what is made in it cannot be differentiated by
+    @torch.no_grad()
     def __call__(self, model: Model, images: Tensor, labels: Tensor) -> Attacked:
         """The nearest wrong images found for those that the model gets right.
 
@@ -61,9 +63,8 @@ class DistanceAttack(ABC):
         before = batch.broken(batch.logits)
         found = batch.images.clone()
         if not bool(before.all()):
-            with torch.no_grad():
-                found[~before] = self._search(batch[~before])
-                found = self._settled(batch, found, before)
+            found[~before] = self._search(batch[~before])
+            found = self._settled(batch, found, before)
         hit = rescored(
             model,
             batch.images,
@@ -98,7 +99,8 @@ class DistanceAttack(ABC):
 
 def blended(images: Tensor, far: Tensor, share: Tensor, bounds: Bounds) -> Tensor:
     """Images moved towards others by a share of the way each, (B,)."""
-    return (images + _column(share, images) * (far - images)).clamp(bounds.lower, bounds.upper)
+    moved = images + _column(share, images).to(images) * (far - images)
+    return moved.clamp(bounds.lower, bounds.upper)
 
 
 def shortened(batch: Batch, far: Tensor, bounds: Bounds, halvings: int) -> Tensor:

@@ -55,7 +55,8 @@ class Robustness(Audit):
         images: At most; a class-balanced choice by the seed where there are more (the same for all methods).
         steps: Of PGD.
         queries: Of the square search.
-        source: A network whose gradients make images too (a transfer attack), in any mode; not changed.
+        source: A network whose gradients make images too (a transfer attack), in any mode; moved to
+            the device of the images, otherwise not changed.
 
     Misleads as a certificate: an accuracy under attack is an upper bound of the true one, however many attacks
     took part. Intervals of two models audited on the same images overlap more than the models differ.
