@@ -14,8 +14,8 @@ class NewClasses(Audit):
 
     The extractor is frozen; heads are trained on 1, 5 and 20 images of every new class and tested on other
     images of these classes alone. Heads, partial sets and training are those of :class:`CoAdaptation`:
-    ``retrained``, ``linear``, ``class mean``, ``class mean, unit length`` and, on raw pixels whatever the
-    model, ``nearest pixel``.
+    ``retrained``, ``linear``, ``class mean``, ``class mean, unit length``, ``nearest neighbour`` and, on raw
+    pixels whatever the model, ``nearest pixel`` and ``class mean, pixels``.
 
     Measurements, for each head and k: ``error`` (mean over draws of k images, with their standard deviation);
     a trained head that diverges counts as chance-level error. The exact question is that of transfer, which

@@ -154,7 +154,7 @@ def _found(outcome: Outcome) -> str:
     return "<br>".join(
         f"{_side(first, first.title)} against "
         + ", ".join(_other(one, outcome) for one in compared)
-        + f"; {_seeds(min(one.comparison.seeds for one in compared))}"
+        + f"; {seeds_in_words(min(one.comparison.seeds for one in compared))}"
         for first, compared in sides.values()
     )
 
@@ -206,11 +206,16 @@ def _cost_table(report: Report) -> str:
 
 def _ends(row: Any) -> str:
     if row.low is None or row.high is None:
-        return f"no interval: {_seeds(row.seeds)}"
+        return f"no interval: {seeds_in_words(row.seeds)}"
     return f"{_number(row.low, row.unit)} to {_number(row.high, row.unit)}"
 
 
-def _seeds(count: int) -> str:
+def seeds_in_words(count: int) -> str:
+    """How many seeds, for a sentence.
+
+    >>> seeds_in_words(1), seeds_in_words(5)
+    ('1 seed', '5 seeds')
+    """
     return f"{count} seed{'' if count == 1 else 's'}"
 
 

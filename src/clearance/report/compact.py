@@ -98,7 +98,7 @@ def cost_title(lines: Sequence[Overviewed]) -> str:
 
 
 def cost(line: Overviewed) -> Markup:
-    """Training time with peak memory below it: of the first method themselves, of the others as factors.
+    """Training time, and below it the memory that training adds; of all but the first method as factors.
 
     >>> str(cost(Overviewed("a", "a", None, None, None, None, 0))) == str(NONE)
     True

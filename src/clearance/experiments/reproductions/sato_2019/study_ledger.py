@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clearance._files import write_bytes
+from clearance.experiments.reproduction_ledger import seeds_in_words
 from clearance.records import Report
 from clearance.records.encoding import encode
 from clearance.records.summary import Comparison, compare, summarise
@@ -98,12 +99,12 @@ def in_words(report: Report, quantity: Quantity, method: str, baseline: str) -> 
     if one is None or one.difference is None:
         return "not measured"
     if one.low is None or one.high is None:
-        return f"no verdict from {_seeds(one.seeds)} (difference {_shown(one.difference, quantity.unit)})"
+        return f"no verdict from {seeds_in_words(one.seeds)} (difference {_shown(one.difference, quantity.unit)})"
     low, high = (_shown(end, quantity.unit) for end in (one.low, one.high))
     left_out = f", {one.dropped} without a partner" if one.dropped else ""
     return (
         f"**{one.verdict}** (difference {_shown(one.difference, quantity.unit)}, {low} to {high}; "
-        f"{_seeds(one.seeds)}{left_out})"
+        f"{seeds_in_words(one.seeds)}{left_out})"
     )
 
 
@@ -153,7 +154,7 @@ def _cell(report: Report, row: Quantity, method: str, baseline: str) -> str:
         return text
     if row.unit != "fraction":
         return f"{text}, {_factor(one)}"
-    return f"{text} [{one.verdict if one.low is not None else 'no verdict: ' + _seeds(one.seeds)}]"
+    return f"{text} [{one.verdict if one.low is not None else 'no verdict: ' + seeds_in_words(one.seeds)}]"
 
 
 def _factor(one: Comparison) -> str:
@@ -167,7 +168,3 @@ def _factor(one: Comparison) -> str:
 
 def _shown(value: float, unit: str) -> str:
     return printed(value, unit).replace(THIN, " ")
-
-
-def _seeds(count: int) -> str:
-    return f"{count} seed{'' if count == 1 else 's'}"

@@ -30,7 +30,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "max-norm 4": {"max_norm": 4.0},
     "reuse 8": {"reuse": 8},
 }
-EPOCHS = 10  # a sixth of the recipe's: 63 runs in a quarter of an hour on two cores
+EPOCHS = 10  # a sixth of the recipe's, so that 63 runs stay within an hour on two cores
 SEEDS = 3
 COMMAND = "clearance reproduce sato-2019 --only weakness"
 HEADER = ("setting", "runs", "collapsed", "other failures", "one-image error", "own error", "training time")
