@@ -163,6 +163,11 @@ STUDIES = {
         "toy": Study(
             f"{_ELSAYED}.toy:run", "Fig. 1b: two classes in the plane, and exact distances to the boundary"
         ),
+        "search": Study(
+            f"{_ELSAYED}.search_rates:run",
+            "the learning rates of the studies below, on a part of the training set; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
         "noise": Study(
             f"{_ELSAYED}.noise:run",
             "wrong training labels, up to 80 %; takes --dataset and --root",
