@@ -12,6 +12,7 @@ from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, audit_model, chosen_audits
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record
+from clearance.regimes._inputs import check_classifier
 from clearance.regimes.describe import describe
 from clearance.report import Card
 
@@ -47,11 +48,7 @@ def audit(
     >>> [m.context["split"] for m in card.measurements]
     ['test', 'train']
     """
-    if not isinstance(model, Classifier):
-        raise TypeError(
-            f"`model` must be a clearance Classifier; got {type(model).__name__}. Make one with "
-            "clearance.wrap(module, example=images)."
-        )
+    check_classifier(model)
     data = RunData(as_image_set(train), as_image_set(test))
     names = Recipe().audits if audits is None else audits
     return audited(model, data, chosen_audits(named_audits(names)), seed, name, "clearance.audit(...)")

@@ -231,6 +231,8 @@ def named_audits(names: Iterable[str]) -> tuple[str, ...]:
     >>> len(named_audits(["all"])) == len(AUDITS)
     True
     """
+    if isinstance(names, str):
+        raise TypeError(f"`audits` must be a list of names; got one word, {names!r}. Write [{names!r}].")
     given = tuple(names)
     return tuple(AUDITS) if given == ("all",) else given
 

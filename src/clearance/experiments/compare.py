@@ -12,6 +12,7 @@ from typing import Any
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.data import as_image_set
 from clearance.experiments.build import RunData
+from clearance.experiments.catalogue import named_audits
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
 from clearance.experiments.run import RunFindings, RunPlan, chosen_audits, run_method
@@ -72,6 +73,9 @@ def compare(
     >>> sorted({record.method for record in card.records})
     ['foca', 'plain']
     """
+    if isinstance(methods, str) or not methods:
+        raise ValueError(f"`methods` must name at least one method, as a list or a mapping; got {methods!r}.")
+    check_count("seeds", seeds)
     check_fraction("noisy_labels", noisy_labels, open_above=True)
     if small_data is not None:
         check_count("small_data", small_data, minimum=2)
@@ -88,7 +92,7 @@ def compare(
         label_noise=noisy_labels,
         samples=small_data,
         model=model if isinstance(model, str) else "of the caller",
-        audits=start.audits if audits is None else tuple(audits),
+        audits=start.audits if audits is None else named_audits(audits),
         methods={name: settings for name, (settings, _) in resolved.items()},
     )
     build = None if isinstance(model, str) else model
