@@ -193,9 +193,10 @@ class TestAttacked:
             for epsilon in reading.context["epsilon"]
         }
         assert set(asked) == read == {0.1, 0.2}
+        assert all(plan.sources["robustness"].seed == 1000 for plan in seen if plan.seed == 0)
         chosen_audits(targets[0].audits, targets[0].audit_settings)
         others = [plan.recipe.audits for plan in seen if plan.seed >= attacked.FIRST_SOURCE]
-        assert others == ([("accuracy",)] if box == attacked.BLACK else [])
+        assert others == ([()] if box == attacked.BLACK else [])
 
     def test_adversarially_trained_networks_are_trained_on_fgsm_images(self, quick, tmp_path, monkeypatch):
         monkeypatch.setattr(attacked, "ATTACKS", {"FGSM": attacked.FGSM})

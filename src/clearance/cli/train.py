@@ -50,6 +50,7 @@ class TrainCommand:
             self.recipe,
             self.dataset,
             (self.method,),
+            keep_sources=True,
             root=self.root,
             size=self.size,
             model=self.model,

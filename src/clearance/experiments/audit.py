@@ -1,10 +1,11 @@
 """Audit one trained classifier, from Python."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clearance.audits import Audit
 from clearance.data import as_image_set
+from clearance.experiments.audit_sources import SETTING
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import named_audits
 from clearance.experiments.compare import report_with
@@ -55,9 +56,15 @@ def audit(
 
 
 def audited(
-    model: Classifier, data: RunData, audits: Sequence[Audit], seed: int, name: str, command: str
+    model: Classifier,
+    data: RunData,
+    audits: Sequence[Audit],
+    seed: int,
+    name: str,
+    command: str,
+    sources: Mapping[str, str] | None = None,
 ) -> Card:
-    """The card of one classifier under the given audits."""
+    """The card of one classifier; `sources` says, by audit, which method's network images were made on."""
     findings = audit_model(model, data, audits, seed)
     where = (data.test.name, name, seed)
     found = RunFindings(
@@ -65,5 +72,10 @@ def audited(
         tuple(Record(*where, m) for f in findings for m in f.measurements),
         tuple(ExhibitRecord(*where, e) for f in findings for e in f.exhibits),
     )
-    settings = {"dataset": data.test.name, "seed": seed, "audits": describe(list(audits))}
+    named = {name: {SETTING: source} for name, source in (sources or {}).items()}
+    settings = {
+        "dataset": data.test.name,
+        "seed": seed,
+        "audits": [{**describe(audit), **named.get(audit.name, {})} for audit in audits],
+    }
     return Card(report_with(settings, [found], command))

@@ -11,6 +11,7 @@ from typing import Any
 
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.data import as_image_set
+from clearance.experiments.audit_sources import SETTING, named_sources
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import named_audits
 from clearance.experiments.method import Method
@@ -110,7 +111,9 @@ def compare(
 def full_settings(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain values, with every setting of its audits, the defaults too."""
     audits = chosen_audits(recipe.audits, recipe.audit_settings)
-    told = {audit.name: vars(audit) for audit in audits}
+    sources = named_sources(recipe)
+    named = {name: {SETTING: source} for name, source in sources.items()}
+    told = {audit.name: {**vars(audit), **named.get(audit.name, {})} for audit in audits}
     return {**to_tree(recipe), "audit_settings": json.loads(json.dumps(told))}
 
 

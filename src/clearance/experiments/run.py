@@ -11,65 +11,28 @@ from typing import Any
 
 import torch
 
-from clearance._checks import check_choice, check_count
+from clearance._checks import check_choice
 from clearance._rng import derived_seed
 from clearance.audits import Audit, Findings, Subject
+from clearance.experiments.audit_sources import SETTING, with_sources
 from clearance.experiments.build import RunData, build_model, build_optimizer, build_regime, build_schedule
 from clearance.experiments.catalogue import AUDITS, resolve
 from clearance.experiments.draws import drawn_data, passes
 from clearance.experiments.epoch_findings import epoch_findings
-from clearance.experiments.method import Method
 from clearance.experiments.peak_memory import PeakMemory
-from clearance.experiments.recipe import Recipe, identifier, to_tree
+from clearance.experiments.plan import RunPlan
+from clearance.experiments.recipe import to_tree
 from clearance.experiments.trained_start import FACTS, extractor_name
 from clearance.experiments.training_findings import training_findings
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record, RunNote
-from clearance.regimes import FitResult, Regime, fit
+from clearance.regimes import FitResult, fit
 from clearance.regimes.describe import describe
 from clearance.regimes.fit import Progress
 from clearance.runs import write_json
 from clearance.vocabulary import Outcome
 
 FINDINGS = "findings.json"
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """What one run is: a method of a recipe under one seed.
-
-    Args:
-        recipe: The whole comparison; only what concerns this run identifies it.
-        method: Name of the method.
-        seed: Decides first weights, batch order, partial sets.
-        regime: Takes the place of the method's regime (for losses and regimes written by users).
-        model: Builds a fresh classifier in place of the recipe's; called under the run's seed.
-    """
-
-    recipe: Recipe
-    method: str
-    seed: int
-    regime: Regime | None = None
-    model: Callable[[], Classifier] | None = None
-
-    def __post_init__(self) -> None:
-        check_count("seed", self.seed, minimum=0)
-
-    @property
-    def settings(self) -> Method:
-        """The method's numbers."""
-        return self.recipe.methods[self.method]
-
-    @property
-    def folder(self) -> str:
-        """Name of the run's directory: it changes when anything changes that can move the run's numbers."""
-        shared = to_tree(self.recipe)
-        for name in ("methods", "seeds", "audits", "audit_settings", "root"):
-            del shared[name]
-        told = {"recipe": shared, "name": self.method, "method": to_tree(self.settings)}
-        told["regime"] = describe(self.regime)
-        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)
-        return f"{safe}-seed{self.seed}-{identifier(told)}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +62,7 @@ def run_method(
         on_audit: Told the name of each audit before it starts.
         own_process: Whether this process does nothing else, so that its memory is that of the run.
     """
-    audits = chosen_audits(plan.recipe.audits, plan.recipe.audit_settings)  # a wrong name is found at once
+    audits = ready_audits(plan, directory)  # a wrong name, a source that is not there: found at once
     data = drawn_data(plan.recipe, data, plan.seed)
     named = plan.regime is None and plan.model is None  # then the folder's name says everything
     if directory is not None and named and (kept := _kept(plan, data, directory)) is not None:
@@ -159,7 +122,7 @@ def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:
 def chosen_audits(
     names: Sequence[str], settings: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[Audit]:
-    """The audits of these names, with their defaults where `settings` says nothing else.
+    """The audits of these names, with their defaults where `settings` says nothing else; sources are left out.
 
     Raises:
         ValueError: If a name is unknown, or an audit has no such setting.
@@ -172,8 +135,25 @@ def chosen_audits(
         kind = resolve("audit", name, AUDITS)
         for key in given:
             check_choice(f"setting of audit {name!r}", key, [f.name for f in dataclasses.fields(kind)])
+        given.pop(SETTING, None)  # a name; which network that is depends on the run
         chosen.append(kind(**given))
     return chosen
+
+
+def ready_audits(plan: RunPlan, directory: Path | None) -> list[Audit]:
+    """The audits of a plan, each with the network that it makes images on, where the recipe names one.
+
+    Args:
+        plan: The run that is audited.
+        directory: Where runs are kept: that of the source must be among them.
+
+    Raises:
+        ValueError: If a name or setting is unknown, or a source is not there.
+    """
+    folders = {
+        audit: None if directory is None else directory / run.folder for audit, run in plan.sources.items()
+    }
+    return with_sources(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings), folders)
 
 
 def audit_model(
@@ -241,6 +221,8 @@ def _identity(plan: RunPlan, data: RunData) -> Any:
     audits = describe(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings))
     versions = {name: version(name) for name in ("torch-clearance", "torch")}
     told = {"audits": audits, "test": data.test.digest(), "train": data.train.digest(), "versions": versions}
+    if plan.sources:
+        told["sources"] = {audit: run.folder for audit, run in plan.sources.items()}
     if data.train.augmentation is not None:
         told["augmentation"] = describe(data.train.augmentation)
     return json.loads(json.dumps(told))

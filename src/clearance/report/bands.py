@@ -89,7 +89,8 @@ def _scales(axes: Axes, rows: Rows, x: str, log: str, scale: int) -> None:
         axes.set_xlabel(f"{axes.get_xlabel()} (logarithmic)")
         logarithmic(axes.xaxis)
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        whole = all(float(row[x]).is_integer() for row in rows)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=whole))
     if "y" in log and means and min(means) > 0:
         axes.set_yscale("log", nonpositive="clip")
         axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
