@@ -27,6 +27,7 @@ from torch.nn.functional import cross_entropy
 from clearance.models import Classifier, large_margin_cnn, resnet20
 from clearance.objectives import CrossEntropyLoss, LargeMarginLoss, Objective, Projections
 from clearance.objectives.clips import margin_violation
+from clearance.regimes._backward import backward_to
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 STAGES = tuple(f"extractor.stage{stage}" for stage in (1, 2, 3))
@@ -57,7 +58,7 @@ class Step:
         """One update."""
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.model.outputs(self.images, self.objective.layers)
-        self.objective(outputs, self.labels).total.backward()
+        backward_to(self.model.parameters(), self.objective(outputs, self.labels).total, self.objective)
         self.optimizer.step()
         self.objective.after_step(outputs, self.labels)
 

@@ -17,6 +17,7 @@ from clearance.models._observe import evaluating
 from clearance.models.classifier import Classifier
 from clearance.models.features import extract_features
 from clearance.objectives._objective import Objective
+from clearance.regimes._backward import backward_to
 from clearance.regimes._distributed import average_gradients, copy_from_first, in_any_process
 from clearance.regimes._head_batches import HeadBatches
 from clearance.regimes._inputs import check_batch, check_logits
@@ -72,7 +73,7 @@ class FOCATraining(Training):
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.model.outputs(images, objective.layers, head=heads)
         loss = _loss_over_heads(objective, outputs, labels, heads)
-        loss.total.backward()
+        backward_to(self._moved, loss.total, objective)
         average_gradients(self._moved, len(labels))
         self.optimizer.step()
         with torch.no_grad():

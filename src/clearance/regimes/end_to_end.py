@@ -15,6 +15,7 @@ from clearance.models.classifier import Classifier
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import CrossEntropyLoss
 from clearance.regimes._adversarial import Attack, attacked_part
+from clearance.regimes._backward import backward_to
 from clearance.regimes._distributed import average_gradients, copy_from_first, own_stream
 from clearance.regimes._inputs import check_batch, check_classifier, check_logits, check_objective
 from clearance.regimes._regime import Generators, Regime, Training
@@ -109,7 +110,7 @@ class _EndToEndTraining(Training):
             outputs = self.model.outputs(images, objective.layers)
             check_logits(outputs.logits, self.data)
             loss = objective(outputs, labels)
-            loss.total.backward()
+            backward_to(self._moved, loss.total, objective)
         average_gradients(self._moved, len(labels))
         self.optimizer.step()
         with torch.no_grad():
