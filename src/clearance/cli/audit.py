@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from clearance.cli._fields import OptionalCount, OptionalText
+
 
 @dataclass(frozen=True)
 class AuditCommand:
@@ -20,9 +22,9 @@ class AuditCommand:
     """
 
     run_dir: Annotated[Path, tyro.conf.Positional]
-    root: str | None = None
-    audits: str | None = None
-    seed: int | None = None
+    root: OptionalText = None
+    audits: OptionalText = None
+    seed: OptionalCount = None
     out: Path = Path("clearance-audit")
 
     def run(self) -> None:

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clearance.cli._fields import OptionalCount, OptionalPath, OptionalText
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -26,7 +28,7 @@ class SearchCommand:
         root: The folder that holds the dataset's files; nothing is ever downloaded.
         seeds: Runs of each candidate.
         per_class: Images per class that FOCA's weak heads are tried with, separated by commas.
-        epochs: Passes over the training images.
+        epochs: Passes over the training images (default: those of the recipe).
         trial_epochs: Shorter first trials; the best of each method are then repeated with all epochs.
         finalists: How many of each method are repeated.
         choose_by: one_image_error, or own_error for a search that trains no other heads.
@@ -35,17 +37,17 @@ class SearchCommand:
         out: Where runs and search.json are kept.
     """
 
-    methods: str | None = None
-    dataset: str | None = None
-    root: str | None = None
+    methods: OptionalText = None
+    dataset: OptionalText = None
+    root: OptionalText = None
     seeds: int = 2
     per_class: str = "1,10"
-    epochs: int | None = None
-    trial_epochs: int | None = None
+    epochs: OptionalCount = None
+    trial_epochs: OptionalCount = None
     finalists: int = 3
     choose_by: str = "one_image_error"
-    recipe: Path | None = None
-    jobs: int | None = None
+    recipe: OptionalPath = None
+    jobs: OptionalCount = None
     out: Path = Path("clearance-search")
 
     def run(self) -> None:
