@@ -16,7 +16,7 @@ from clearance.report.section import Row, Section
 
 SIZE = (5.9, 3.7)
 BOXES = {
-    "white": "with the network’s own gradients (white box)",
+    "white": "with the network's own gradients (white box)",
     "black": "made on another network (black box)",
     "white, adversarially trained": "with the own gradients of networks trained on such images",
 }

@@ -90,7 +90,8 @@ def _scales(axes: Axes, rows: Rows, x: str, log: str, scale: int) -> None:
         logarithmic(axes.xaxis)
     else:
         whole = all(float(row[x]).is_integer() for row in rows)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=whole))
+        steps = None if whole else [1, 2, 2.5, 5, 10]
+        axes.xaxis.set_major_locator(MaxNLocator("auto" if whole else 7, integer=whole, steps=steps))
     if "y" in log and means and min(means) > 0:
         axes.set_yscale("log", nonpositive="clip")
         axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")

@@ -1,7 +1,10 @@
 """Errors epoch by epoch, and where a look at the validation images would have stopped training."""
 
+from dataclasses import replace
+
 from markupsafe import Markup
 
+from clearance.records.record import ExhibitRecord
 from clearance.records.row import SummaryRow
 from clearance.report import epochs as over
 from clearance.report.bands import bands
@@ -32,19 +35,16 @@ def epochs_section(findings: Findings) -> Section | None:
     >>> epochs_section(Findings(Report({}, {}, "", ""), "digits")) is None
     True
     """
-    pictures = [(one, _picture(findings, place)) for place, one in enumerate(over.conditions(findings))]
-    drawn = [(condition, shown) for condition, shown in pictures if shown is not None]
-    if not drawn:
-        return None
-    rows = [Row([shown], title=_told(condition)) for condition, shown in drawn]
-    tables = [table for condition, _ in drawn if (table := _table(findings, condition)) is not None]
-    return Section("Epoch by epoch", [WHAT, NOT_MEANT] if tables else [WHAT], [*rows, *tables])
-
-
-def _picture(findings: Findings, place: int) -> Picture | None:
     record = stored(findings, over.AUDIT, over.OVER)
     if record is None:
         return None
+    varied = over.conditions(findings)
+    drawn = [_picture(findings, record, place, condition) for place, condition in enumerate(varied)]
+    tables = [table for condition in varied if (table := _table(findings, condition)) is not None]
+    return Section("Epoch by epoch", [WHAT, NOT_MEANT] if tables else [WHAT], [Row(drawn), *tables])
+
+
+def _picture(findings: Findings, record: ExhibitRecord, place: int, condition: over.Condition) -> Picture:
     rows = [row for row in rows_of(record) if row["condition"] == place]
     drawn = bands(
         [row for row in rows if row["images"] == "test"],
@@ -56,7 +56,10 @@ def _picture(findings: Findings, place: int) -> Picture | None:
         dashed=[row for row in rows if row["images"] == "validation"],
     )
     caption = f"Solid: test images. Dashed: images kept back. {record.exhibit.caption}".strip()
-    return picture(findings, drawn, caption, [record])
+    told = _told(condition)
+    shown = picture(findings, drawn, f"{told.striptags()}. {caption}" if told else caption, [record])
+    # the numbers of a condition are marked as such, as all numbers of a page are
+    return replace(shown, caption=Markup("{}. {}").format(told, caption)) if told else shown
 
 
 def _table(findings: Findings, condition: over.Condition) -> Compact | None:

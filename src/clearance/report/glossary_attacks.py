@@ -31,7 +31,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ("robustness", "transfer_accuracy"): Entry(
         "Right on images made on another network",
         "Images are made with the gradients of another network and shown to this one. They count in the worst case.",
-        "It should be above the worst case. If such images did more harm than the network’s own gradients, these were "
+        "It should be above the worst case. If such images did more harm than the network's own gradients, these were "
         "hidden, and an alarm is raised.",
         "A high number alone says only that the two networks differ.",
     ),
@@ -44,7 +44,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ("robustness", "full_radius_accuracy"): Entry(
         "Right where everything may change",
         "The radius is so large that every image there is lies within it.",
-        "Close to zero is right: some image of another class is always within reach. More means that attacks got stuck.",
+        "Close to zero is right: some image of another class is always within reach. More means that they got stuck.",
         "It is a test of the attack, not of the network.",
     ),
     ("robustness", "zero_gradients"): Entry(
@@ -85,7 +85,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ("attacked", "accuracy"): Entry(
         "Right under the attacks of the paper",
         "Images changed by FGSM or IFGSM, along the gradient of cross-entropy, by no more than a radius: with the "
-        "network’s own gradients (white box), or with those of another one (black box).",
+        "network's own gradients (white box), or with those of another one (black box).",
         "Higher is what the paper calls more robust. At radius zero nothing is attacked.",
         "It is no evidence of robustness: such attacks fail on networks whose answers are loud. Read the worst of all "
         "attacks.",

@@ -6,8 +6,8 @@ from markupsafe import Markup
 
 WORDS = {
     "inf": "every pixel changed by at most the radius",
-    "2": "the changes of all pixels, squared and added up, at most the radius squared",
-    "1": "the changes of all pixels, added up, at most the radius",
+    "2": "the root of the summed squares of all changes at most the radius",
+    "1": "the sum of all changes at most the radius",
 }
 LENGTHS = {
     "inf": "the largest change of a pixel",

@@ -25,7 +25,7 @@ NOT_MEANT = (
     "A number here is an upper bound: an attack that nobody has tried may break more images. It says nothing about "
     "changes of another kind, such as turned or darker images, and numbers at different radii or norms cannot be "
     "compared. Dashed and in small print is what plain attacks on cross-entropy leave. It is there for the alarm "
-    "alone: where it lies far above the worst case, these attacks were misled, and the network is no more robust for it."
+    "alone: where it lies far above the worst case, these attacks were misled, and the network is not more robust."
 )
 NO_ALARM = "No alarm: nothing that was seen speaks against these numbers."
 UNTOLD = (
@@ -89,7 +89,7 @@ def _beside(findings: Findings, row: SummaryRow) -> Markup:
     names = (
         ("plain attacks leave", "cross_entropy_attack_accuracy"),
         ("noise leaves", "noise_accuracy"),
-        ("another network’s images leave", "transfer_accuracy"),
+        ("another network's images leave", "transfer_accuracy"),
     )
     found = [(words, findings.row("mean", over.AUDIT, name, **place)) for words, name in names]
     lines = [
@@ -136,8 +136,9 @@ def _alarms(findings: Findings) -> Compact | None:
         for row in rows_of(record)
         if row["method"] in findings.methods
     ]
-    columns = ["Speaks against", "What was seen", "Norm", "Radius", "Runs"]
-    return Compact("The alarm in words", columns, lines, files=(exhibit_file(record),))
+    columns = [_words("Speaks against"), _words("What was seen"), "Norm", "Radius", "Runs"]
+    foot = "Each share is the largest of those runs and radii."
+    return Compact("The alarm in words", columns, lines, foot, (exhibit_file(record),))
 
 
 def _with_share(reason: str, share: float) -> Markup:
@@ -155,7 +156,7 @@ def _between(low: float, high: float) -> Markup:
 
 
 def _words(text: str | Markup) -> Markup:
-    """A cell of words, which may run over several lines."""
+    """Words in a table, which may run over several lines."""
     return Markup('<span class="words">{}</span>').format(text)
 
 
