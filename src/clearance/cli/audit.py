@@ -32,8 +32,8 @@ class AuditCommand:
         from clearance.cli._options import split_names
         from clearance.cli._tables import print_table
         from clearance.experiments.audit import audited
+        from clearance.experiments.auditing import chosen_audits
         from clearance.experiments.catalogue import named_audits
-        from clearance.experiments.run import chosen_audits
         from clearance.experiments.saved import load_run
 
         console = Console()
