@@ -14,109 +14,30 @@ medians over rounds, in CPU seconds of this process (on a GPU: clock seconds, sy
 """
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
+from margin_steps import (  # type: ignore[import-not-found]  # beside this file
+    DEVICE,
+    Looped,
+    Sizes,
+    Step,
+    batch_of,
+    medians,
+    peak_bytes,
+    residual,
+)
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from clearance.models import Classifier, large_margin_cnn, resnet20
+from clearance.models import Classifier, large_margin_cnn
 from clearance.objectives import CrossEntropyLoss, LargeMarginLoss, Objective, Projections
-from clearance.objectives.clips import margin_violation
-from clearance.regimes._backward import backward_to
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 STAGES = tuple(f"extractor.stage{stage}" for stage in (1, 2, 3))
 BLOCKS = ("input", "extractor.block1", "extractor.block2")
 TARGETS = {
     "cpu": {"k=1": 1.45, "k=9": 4.2, "memory": 1.25},
     "cuda": {"k=1": 1.40, "k=9": 2.5, "memory": 1.25},
 }[DEVICE]
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Images a batch and rounds."""
-
-    batch: int = 64
-    rounds: int = 30
-
-
-class Step:
-    """One way to train one network: a step on a batch, and what it costs."""
-
-    def __init__(self, network: Classifier, objective: Objective, batch: tuple[Tensor, Tensor]) -> None:
-        self.model, self.objective = network.to(DEVICE), objective.to(DEVICE)
-        self.images, self.labels = batch
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-5, momentum=0.9)
-
-    def __call__(self) -> None:
-        """One update."""
-        self.optimizer.zero_grad(set_to_none=True)
-        outputs = self.model.outputs(self.images, self.objective.layers)
-        backward_to(self.model.parameters(), self.objective(outputs, self.labels).total, self.objective)
-        self.optimizer.step()
-        self.objective.after_step(outputs, self.labels)
-
-
-class Looped(Objective):
-    """The same loss as ports compute it: a sweep of its own for every layer and rival."""
-
-    def __init__(self, layers: Sequence[str], k: int) -> None:
-        super().__init__()
-        self.layers, self.k = tuple(layers), k
-
-    def forward(self, outputs: Any, labels: Tensor) -> Any:
-        """Cross-entropy and the mean margin."""
-        z = outputs.logits
-        rivals = z.detach().scatter(1, labels[:, None], -torch.inf).topk(self.k, dim=1).indices
-        total = cross_entropy(z, labels)
-        for name in self.layers:
-            short = []
-            for rival in rivals.unbind(dim=1):
-                gap = z.gather(1, labels[:, None])[:, 0] - z.gather(1, rival[:, None])[:, 0]
-                (g,) = torch.autograd.grad(gap.sum(), outputs.activations[name], retain_graph=True)
-                short.append(margin_violation(gap / (g.flatten(1).norm(dim=1) + 1e-6), 1.0))
-            total = total + torch.stack(short).amax(dim=0).mean() / len(self.layers)
-        return _Total(total)
-
-
-@dataclass(frozen=True)
-class _Total:
-    total: Tensor
-
-
-def seconds(action: Callable[[], object]) -> float:
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        action()
-        torch.cuda.synchronize()
-        return time.perf_counter() - began
-    began = time.process_time()
-    action()
-    return time.process_time() - began
-
-
-def medians(actions: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Of each action, all of them in turn in every round; two rounds warm up."""
-    rows = [[seconds(action) for action in actions] for _ in range(rounds + 2)][2:]
-    return [statistics.median(column) for column in zip(*rows, strict=True)]
-
-
-def batch_of(sizes: Sizes, channels: int, side: int, classes: int = 10) -> tuple[Tensor, Tensor]:
-    stream = torch.Generator().manual_seed(0)
-    images = torch.rand(sizes.batch, channels, side, side, generator=stream)
-    return images.to(DEVICE), (torch.arange(sizes.batch) % classes).to(DEVICE)
-
-
-def residual(classes: int = 10) -> Classifier:
-    torch.manual_seed(0)
-    return Classifier(resnet20(3, 32), nn.Linear(64, classes), 0.5, 0.25).to(DEVICE)
 
 
 def line(name: str, ratio: float, milliseconds: float, target: str = "") -> None:
@@ -152,6 +73,7 @@ def resnet(sizes: Sizes) -> None:
     print(f"bound for k=1 on this machine: {1 + d / (f + d + w):.2f}")
     ways: dict[str, tuple[Objective, str]] = {
         "cross-entropy": (CrossEntropyLoss(), ""),
+        "cross-entropy once more: this run's noise": (CrossEntropyLoss(), "1"),
         "k=1, input + 3 hidden layers": (LargeMarginLoss(("input", *STAGES)), f"<= {TARGETS['k=1']:.2f}"),
         "  the same, a sweep for every layer": (Looped(("input", *STAGES), 1), "(as ports do)"),
         "logits + penultimate layer": (LargeMarginLoss(("features", "logits")), "<= 1.03"),
@@ -195,16 +117,27 @@ def rivals(sizes: Sizes) -> None:
 
 
 def projections(sizes: Sizes) -> None:
-    """All classes by 8 projections at the last stage: the margin's extra time beside cross-entropy, by classes."""
-    extra = {}
-    for classes in (10, 100, 1000):
-        batch = batch_of(sizes, 3, 32, classes)
-        listed = LargeMarginLoss(STAGES[2:], shortlist=Projections(STAGES[2], probes=8))
-        steps = [Step(residual(classes), o, batch) for o in (CrossEntropyLoss(), listed)]
-        plain, took = medians(steps, max(3, sizes.rounds // 2))
-        extra[classes] = took - plain
-        line(f"all of {classes} classes by 8 projections at stage 3", took / plain, 1e3 * took)
-    line("extra time at 1,000 classes over that at 10", extra[1000] / extra[10], 1e3 * extra[1000], "about 1")
+    """All classes by 8 projections: the margin's extra time beside cross-entropy, by classes.
+
+    The last stage is what lies behind the output of stage 2: estimating there takes forward derivatives of its six
+    convolutions. Behind the output of stage 3 lie an average and the head alone, whose own product with every class
+    is then all that there is.
+    """
+    for layer in STAGES[1:]:
+        extra = {}
+        for classes in (10, 100, 1000):
+            batch = batch_of(sizes, 3, 32, classes)
+            listed = LargeMarginLoss((layer,), shortlist=Projections(layer, probes=8))
+            steps = [Step(residual(classes), o, batch) for o in (CrossEntropyLoss(), listed)]
+            plain, took = medians(steps, max(3, sizes.rounds // 2))
+            extra[classes] = took - plain
+            line(f"all of {classes} classes by 8 projections at {layer}", took / plain, 1e3 * took)
+        line(
+            "  extra time at 1,000 classes over that at 10",
+            extra[1000] / extra[10],
+            1e3 * extra[1000],
+            "about 1",
+        )
 
 
 def memory(sizes: Sizes) -> None:
@@ -215,26 +148,6 @@ def memory(sizes: Sizes) -> None:
     print(
         f"{'peak memory of a step, MiB':<58} {margin / 2**20:9.1f} {margin / plain:7.2f}  <= {TARGETS['memory']:.2f}"
     )
-
-
-def peak_bytes(step: Step) -> int:
-    """How far memory rises above what is there before a step."""
-    step()
-    if DEVICE == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        step()
-        return torch.cuda.max_memory_allocated() - before
-    with torch.profiler.profile(
-        profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]
-    ) as profile:
-        step()
-    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
-    held = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
-    return peak
 
 
 GROUPS = {"resnet": resnet, "rivals": rivals, "projections": projections, "memory": memory}

@@ -5,13 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from clearance.attacks import FGSM, IFGSM, PGD, TargetedAscent, as_attack, transferred
 from clearance.attacks.deep_fool import DeepFool
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.square import SquareSearch
-from digits_nets import network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from digits_nets import digits, network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+
+COUNT = 40  # images that contracts are checked on
 
 
 def signs(model, images, labels):
@@ -83,3 +87,12 @@ ATTACKS = {
     "DeepFool": AttackCase(lambda: DeepFool(steps=6), 2.0),
     "minimum norm": AttackCase(lambda: MinimumNorm(steps=8), 2.0),
 }
+
+
+def batch(count: int = COUNT, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """Test digits, two of them with a wrong label, so that the model is wrong before any attack."""
+    _, test = digits()
+    images, labels = test.batch(torch.arange(count))
+    labels = labels.clone()
+    labels[:2] = (labels[:2] + 1) % 10
+    return images.to(dtype), labels

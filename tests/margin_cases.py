@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from clearance.models import Classifier
+from clearance.objectives.margins import Ruler, pair_distances
 
 CLASSES = 4
 HIDDEN = "extractor.2"
 ALL_LAYERS = ("input", HIDDEN, "features", "logits")
+CONV_LAYERS = ("input", "extractor.0", HIDDEN, "features", "logits")
 
 
 def filled(model: nn.Module, seed: int = 0, size: float = 0.6) -> nn.Module:
@@ -90,3 +92,14 @@ def wrong_classes(model: Classifier, image: Tensor, label: int) -> list[int]:
     """All but the label, highest logit first."""
     logits = model(image[None])[0].tolist()
     return sorted((i for i in range(len(logits)) if i != label), key=lambda i: -logits[i])
+
+
+def measured(
+    model: Classifier, x: Tensor, y: Tensor, layers: Sequence[str] = CONV_LAYERS, norm: float = 2.0,
+    sweeps: Any = "sequential", score: Any = "logits",
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Distances (L, k, B) to all rivals, highest logit first, in whatever mode the model is; and the rivals."""
+    outputs = model.outputs(x, tuple(name for name in layers if name not in ("features", "logits")))
+    masked = outputs.logits.detach().scatter(1, y[:, None], -math.inf)
+    rivals = masked.argsort(dim=1, descending=True)[:, :-1].mT
+    return pair_distances(outputs, y, rivals, layers, Ruler(norm, score), sweeps=sweeps).detach(), rivals

@@ -187,7 +187,9 @@ def test_the_own_error_alone_can_choose_and_then_no_other_head_is_trained(search
 
 def test_the_best_few_are_those_by_the_criterion(searched):
     trials, _ = searched({"plain": 0.1, "foca": 0.2}, criterion="own_error", trial_epochs=2, finalists=1)
-    assert [trial.lr for trial in trials if trial.method == "plain" and trial.epochs > 2] == [pytest.approx(0.1)]
+    assert [trial.lr for trial in trials if trial.method == "plain" and trial.epochs > 2] == [
+        pytest.approx(0.1)
+    ]
 
 
 def test_an_unknown_criterion_is_refused(searched):

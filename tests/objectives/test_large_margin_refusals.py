@@ -127,6 +127,20 @@ def test_an_activation_that_has_no_part_in_the_logits():
             LargeMarginLoss(("input",), top_k=2, sweeps=sweeps)(mixed, labels())
 
 
+class Cut(nn.Module):
+    def forward(self, x):
+        return x.detach()
+
+
+@pytest.mark.parametrize("more", [{}, {"shortlist": {"layer": "input", "size": 2}}, {"sweeps": "batched"}])
+def test_an_activation_that_is_cut_off_before_the_features(more):
+    model = smooth_net()
+    extractor = nn.Sequential(*model.extractor, Cut())
+    cut = Classifier(extractor, model.head, 0.4, 0.5).double()
+    with pytest.raises(ValueError, match=r"layer 'input' has no part in these logits.*is not detached"):
+        loss_of(cut, ("input",), **{"top_k": 2, **more})
+
+
 class TimeFirst(nn.Module):
     def forward(self, x):
         return x.flatten(1).mT
@@ -167,6 +181,54 @@ def test_a_compiled_extractor_is_refused_by_fit_with_the_reason():
         fit(
             model, EndToEnd(LargeMarginLoss(("input",))), data, epochs=1, batch_size=4, compile_extractor=True
         )
+
+
+def compiled_whole(extractor):
+    """torch.compile's wrapper; no code runs, so any backend will do."""
+    return torch.compile(extractor, backend="eager"), "extractor._orig_mod.2"
+
+
+def compiled_in_place(extractor):
+    """The module's own method, which keeps names."""
+    extractor.compile(backend="eager")
+    return extractor, "extractor.2"
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "message"),
+    [
+        (compiled_whole, "must not lie in compiled code, because torch.compile keeps no activation"),
+        (compiled_in_place, "must not lie in compiled code"),
+        (
+            lambda e: (nn.DataParallel(e), "extractor.module.2"),
+            "must not lie in nn.DataParallel, because.*torch.distributed",
+        ),
+    ],
+)
+def test_a_layer_that_runs_as_a_copy(wrapped, message):
+    """Of activations that the logits were not made from there is no gradient, or a wrong reason for that."""
+    plain = smooth_net()
+    extractor, layer = wrapped(plain.extractor)
+    model = Classifier(extractor, plain.head, 0.4, 0.5).double().eval()
+    with pytest.raises(ValueError, match=f"layer '{layer}' {message}"):
+        loss_of(model, ("input", layer))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # the compiler looks at every input's
+def test_the_input_of_compiled_and_of_copied_networks_is_no_such_layer():
+    """Nor are the features: both stand outside what is compiled or copied."""
+    layers = ("input", "features", "logits")
+    expected = loss_of(smooth_net(), layers, top_k=2)
+    plain = smooth_net()
+    copied = Classifier(nn.DataParallel(plain.extractor), plain.head, 0.4, 0.5).double().eval()
+    compiled = Classifier(torch.compile(plain.extractor, backend="aot_eager"), plain.head, 0.4, 0.5)
+    for model in (copied, compiled.double().eval()):
+        for sweeps in ("sequential", "batched"):
+            found = loss_of(model, layers, top_k=2, sweeps=sweeps)
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=0.0)
+            found.backward()
+            assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
+            model.zero_grad()
 
 
 def test_quantile_settings():

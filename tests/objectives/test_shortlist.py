@@ -76,6 +76,27 @@ def test_slopes_are_the_jacobian_times_the_direction():
         torch.testing.assert_close(found[:, b], directions @ jacobian.mT, rtol=1e-12, atol=1e-15)
 
 
+class Plain(nn.Linear):
+    """A head whose linearity cannot be known."""
+
+    def forward(self, x):
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("layer", ["input", HIDDEN, "features"])
+@pytest.mark.parametrize("norm", [2.0, math.inf])
+def test_through_a_linear_head_the_same_classes_are_chosen(layer, norm):
+    """Slopes of features times the weight are slopes of logits."""
+    model, x = wide_net(classes=12), images(40)
+    outputs = model.outputs(x, ("input", HIDDEN))
+    y = outputs.logits.argmax(dim=1)
+    head = Plain(64, 12).double()
+    head.load_state_dict(model.head.state_dict())
+    settings = Projections(layer, probes=4, size=3)
+    found = projected_rivals(outputs, y, norm, settings)
+    assert torch.equal(found, projected_rivals(outputs.with_head(head), y, norm, settings))
+
+
 def wide_net(classes=50, seed=0):
     """Many classes whose gaps are steep to different degrees, so that the highest logit is often not the nearest."""
     extractor = nn.Sequential(nn.Flatten(), nn.Linear(9, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())
@@ -97,7 +118,7 @@ def test_how_often_the_shortlist_of_8_probes_holds_the_true_nearest(norm, least)
     hits = []
     for seed in range(5):
         settings = Projections(HIDDEN, probes=8, size=5, seed=seed)
-        listed = projected_rivals(outputs.logits, y, outputs.activations[HIDDEN], norm, settings)
+        listed = projected_rivals(outputs, y, norm, settings)
         hits.append((listed.mT == nearest).any(dim=1).double().mean().item())
     rate = sum(hits) / len(hits)
     top_one = (top_rivals(outputs.logits, y, 1).mT == nearest).double().mean().item()
@@ -110,7 +131,7 @@ def test_a_shortlist_never_holds_the_label_nor_a_class_twice():
     y = labels(50, 7)
     outputs = model.outputs(x, ("input",))
     settings = Projections("input", probes=1, size=6)
-    listed = projected_rivals(outputs.logits, y, outputs.activations["input"], 2.0, settings)
+    listed = projected_rivals(outputs, y, 2.0, settings)
     for row, label in zip(listed.mT.tolist(), y.tolist(), strict=True):
         assert sorted([*row, label]) == list(range(7))
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_non_negative
-from clearance.attacks.balls import check_norm
+from clearance.attacks.norms import check_norm
 from clearance.vocabulary import Bounds
 
 

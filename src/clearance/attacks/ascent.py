@@ -8,9 +8,10 @@ from torch import Tensor
 from clearance._checks import check_count, check_fraction, check_positive
 from clearance.attacks.attack import Batch
 from clearance.attacks.attacked import Attacked, rescored
-from clearance.attacks.balls import check_norm, steepest
 from clearance.attacks.losses import targeted_cross_entropy
+from clearance.attacks.norms import check_norm
 from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
+from clearance.attacks.steps import steepest
 from clearance.vocabulary import Bounds
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearance.attacks.balls import norm_of, projected
+from clearance.attacks.balls import projected
+from clearance.attacks.norms import norm_of
 from clearance.attacks.queries import CHUNK, Model, logits_of
 from clearance.vocabulary import Bounds
 

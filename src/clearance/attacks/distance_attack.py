@@ -10,7 +10,7 @@ from torch import Tensor
 from clearance._checks import check_count
 from clearance.attacks.attack import Batch
 from clearance.attacks.attacked import Attacked, rescored
-from clearance.attacks.balls import check_norm
+from clearance.attacks.norms import check_norm
 from clearance.attacks.queries import CHUNK, Model, logits_of
 from clearance.vocabulary import Bounds
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from clearance.attacks.attack import Batch, GradientAttack
-from clearance.attacks.balls import linear_optimum
+from clearance.attacks.steps import linear_optimum
 
 
 @dataclass(frozen=True)

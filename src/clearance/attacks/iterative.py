@@ -8,10 +8,11 @@ from torch import Tensor
 
 from clearance._checks import check_count, check_positive
 from clearance.attacks.attack import Batch, GradientAttack
-from clearance.attacks.balls import projected, room_along, steepest
+from clearance.attacks.balls import projected, room_along
 from clearance.attacks.losses import logit_margin
 from clearance.attacks.queries import logits_of
 from clearance.attacks.starts import random_starts
+from clearance.attacks.steps import steepest
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Square search: random changes of square patches, kept when they help; needs scores alone, no gradient."""
 
-import hashlib
 import math
 from dataclasses import dataclass
 
@@ -8,18 +7,18 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_fraction
-from clearance._rng import generator
 from clearance.attacks._patches import Window, patches, pyramid, split_pyramid
 from clearance.attacks.attack import Attack, Batch
-from clearance.attacks.balls import norm_of, projected
+from clearance.attacks.balls import projected
 from clearance.attacks.losses import logit_margin
+from clearance.attacks.norms import norm_of
 from clearance.attacks.queries import logits_of
+from clearance.attacks.starts import streams_of
 
 HALVED_AT = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 """After which share of the queries the area of a patch is halved: the paper's schedule for 10,000 queries."""
-DRAWS = (
-    5  # numbers that one query of one image uses besides the signs of its channels: two corners and a turn
-)
+DRAWS = 5
+"""Numbers that one query of one image uses besides the signs of its channels: two corners and a turn."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +92,10 @@ class SquareSearch(Attack):
     def _draws(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Uniform numbers of every image: for its start, (B, C, H, W), and for its queries, (B, queries, ...)."""
         first, later = [], []
-        for row in images.detach().to("cpu", torch.float64):
-            name = hashlib.sha256((row + 0.0).numpy().tobytes()).hexdigest()  # + 0.0 makes one zero of two
-            stream = generator(self.seed, "square", name)
-            first.append(torch.rand(row.shape, generator=stream))
-            later.append(torch.rand(self.queries, DRAWS + len(row), generator=stream))
+        shape = images.shape[1:]
+        for stream in streams_of(images, self.seed, "square"):
+            first.append(torch.rand(shape, generator=stream))
+            later.append(torch.rand(self.queries, DRAWS + shape[0], generator=stream))
         return torch.stack(first).to(images), torch.stack(later).to(images)
 
     def _start(self, images: Tensor, draws: Tensor) -> Tensor:

@@ -2,12 +2,13 @@
 
 import hashlib
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from clearance._rng import generator
-from clearance.attacks.balls import check_norm, norm_of
+from clearance.attacks.norms import check_norm, norm_of
 from clearance.vocabulary import Bounds
 
 
@@ -39,16 +40,23 @@ def random_starts(
     True
     """
     check_norm(norm)
-    pixels = images.detach().to("cpu", torch.float64).flatten(1)
-    drawn = [_uniform(row.numel(), norm, generator(seed, "start", stream, _name(row))) for row in pixels]
+    size = images[0].numel()
+    drawn = [_uniform(size, norm, draws) for draws in streams_of(images, seed, "start", stream)]
     delta = (epsilon * torch.stack(drawn)).to(images).view_as(images)
     # towards the centre at most, so the ball is not left
     return torch.maximum(torch.minimum(delta, bounds.upper - images), bounds.lower - images)
 
 
-def _name(pixels: Tensor) -> str:
-    # + 0.0 makes one zero of two
-    return hashlib.sha256((pixels + 0.0).numpy().tobytes()).hexdigest()
+def streams_of(images: Tensor, seed: int, *names: str | int) -> Iterator[torch.Generator]:
+    """A stream of random numbers for each image, which follows from the seed, the names and its own pixels.
+
+    >>> one, other = streams_of(torch.tensor([[0.0, 0.5], [-0.0, 0.5]]), 0, "example")
+    >>> one.initial_seed() == other.initial_seed()
+    True
+    """
+    for pixels in images.detach().to("cpu", torch.float64):
+        bits = (pixels + 0.0).numpy().tobytes()  # + 0.0 makes one zero of two
+        yield generator(seed, *names, hashlib.sha256(bits).hexdigest())
 
 
 def _uniform(size: int, norm: float, draws: torch.Generator) -> Tensor:

@@ -35,9 +35,9 @@ class AuditCommand:
         from clearance.cli._tables import print_table
         from clearance.experiments.audit import audited
         from clearance.experiments.audit_sources import named_sources
+        from clearance.experiments.auditing import ready_audits
         from clearance.experiments.catalogue import named_audits
         from clearance.experiments.plan import RunPlan
-        from clearance.experiments.run import ready_audits
         from clearance.experiments.saved import load_run
 
         console = Console()

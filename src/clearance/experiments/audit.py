@@ -6,11 +6,12 @@ from typing import Any
 from clearance.audits import Audit
 from clearance.data import as_image_set
 from clearance.experiments.audit_sources import SETTING
+from clearance.experiments.auditing import audit_model, chosen_audits
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import named_audits
 from clearance.experiments.compare import report_with
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import RunFindings, audit_model, chosen_audits
+from clearance.experiments.run import RunFindings
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record
 from clearance.regimes._inputs import check_classifier

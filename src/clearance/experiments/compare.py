@@ -12,11 +12,12 @@ from typing import Any
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.data import as_image_set
 from clearance.experiments.audit_sources import SETTING, named_sources
+from clearance.experiments.auditing import chosen_audits
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import named_audits
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
-from clearance.experiments.run import RunFindings, RunPlan, chosen_audits, run_method
+from clearance.experiments.run import RunFindings, RunPlan, run_method
 from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.records import Report

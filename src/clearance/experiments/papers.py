@@ -10,7 +10,8 @@ import yaml
 from clearance._checks import check_choice
 from clearance.experiments.catalogue import PAPERS, STUDIES, Study
 from clearance.experiments.recipe import Recipe, from_tree
-from clearance.records.claims import PaperClaims, parse_claims
+from clearance.records.claims import PaperClaims
+from clearance.records.claims_file import parse_claims
 
 DEFAULT_DATASET = "digits"  # embedded, so that a reproduction needs no files
 

@@ -33,12 +33,32 @@ def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[d
     try:
         for name in layers:
             check_choice("layers", name, [known for known in modules if known])
+            _check_own(name, modules)
             handles.append(modules[name].register_forward_hook(hook_for(name)))
         yield recorded
     finally:
         for handle in handles:
             handle.remove()
     _check_intact(layers, recorded, versions)
+
+
+def _check_own(name: str, modules: dict[str, nn.Module]) -> None:
+    """Refuse a layer that runs as a copy: what is recorded there is not what the logits were made from."""
+    parts = name.split(".")
+    for count in range(1, len(parts) + 1):
+        outer = modules[".".join(parts[:count])]
+        inside = count < len(parts)
+        compiled = inside and hasattr(outer, "_orig_mod")
+        if compiled or getattr(outer, "_compiled_call_impl", None) is not None:
+            raise ValueError(
+                f"layer {name!r} must not lie in compiled code, because torch.compile keeps no activation that a "
+                "gradient can be taken at; name a layer outside it, or compile nothing while layers are asked for."
+            )
+        if inside and isinstance(outer, nn.DataParallel):
+            raise ValueError(
+                f"layer {name!r} must not lie in nn.DataParallel, because it runs once in every copy and no one "
+                "activation leads to the logits; use a process for each device (torch.distributed) instead."
+            )
 
 
 def _check_intact(layers: Sequence[str], recorded: dict[str, Tensor], versions: dict[str, int]) -> None:

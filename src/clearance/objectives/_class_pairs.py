@@ -47,13 +47,14 @@ def gap_cotangents(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score)
         rivals: (k, B).
         score: As in :func:`class_gaps`.
     """
-    probabilities = wide(logits).softmax(dim=1)
+    scores = wide(logits)
     own = labels.expand_as(rivals).unsqueeze(-1)
     other = rivals.unsqueeze(-1)
-    zeros = torch.zeros((*rivals.shape, logits.shape[1]), dtype=probabilities.dtype, device=logits.device)
+    zeros = torch.zeros((*rivals.shape, logits.shape[1]), dtype=scores.dtype, device=logits.device)
     if score == "logits":
         one = zeros.new_ones(()).expand_as(own)
-        return zeros.scatter(2, own, one).scatter(2, other, -one)
+        return zeros.scatter_(2, own, one).scatter_(2, other, -one)
+    probabilities = scores.softmax(dim=1)
     each = probabilities.expand_as(zeros)
     p_y, p_i = each.gather(2, own), each.gather(2, other)
     others_y = each.scatter(2, own, 0.0).sum(dim=2, keepdim=True)

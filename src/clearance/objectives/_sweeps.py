@@ -16,9 +16,9 @@ Sweeps = Literal["auto", "sequential", "batched"]
 
 
 def swept_norms(
-    logits: Tensor,
+    root: Tensor,
     activations: Mapping[str, Tensor],
-    cotangents: Tensor,
+    gradients: Tensor,
     norm: float,
     *,
     sweeps: Sweeps = "auto",
@@ -27,15 +27,15 @@ def swept_norms(
     """The dual norm of each gap's gradient at each activation, (k, B) by name.
 
     Args:
-        logits: (B, C), with the graph from the activations to them.
+        root: The logits, or the features: (B, C), with the graph from the activations to it.
         activations: By name, (B, ...).
-        cotangents: Gradient of the k gaps in the logits, (k, B, C).
+        gradients: Of the k gaps at the root, (k, B, C).
         norm: p; the gradients' norms are dual to it.
         sweeps: ``"sequential"``, ``"batched"`` (all k in one vectorised sweep, with k times the memory for
             gradients), or ``"auto"``: batched on CUDA, where small networks are bound by kernel launches.
         create_graph: Whether the norms can be differentiated in turn.
 
-    Samples must not interact between activations and logits: with batch statistics the gradient at one sample
+    Samples must not interact between activations and root: with batch statistics the gradient at one sample
     holds something of every other sample's gap.
 
     Raises:
@@ -43,30 +43,37 @@ def swept_norms(
     """
     # A sweep is linear in what it starts from. Saturated probabilities start it at 1e-9, which float16 on the
     # way down cannot hold, so each sample starts at 1 and its norm is scaled back.
-    size = cotangents.detach().abs().amax(dim=2)
+    size = gradients.detach().abs().amax(dim=2)
     size = torch.where(size > 0, size, torch.ones_like(size))
-    starts = (cotangents / size.unsqueeze(-1)).to(logits.dtype)
-    together = sweeps == "batched" or (sweeps == "auto" and logits.is_cuda)
+    starts = (gradients / size.unsqueeze(-1)).to(root.dtype)
+    together = sweeps == "batched" or (sweeps == "auto" and root.is_cuda)
     if together and len(starts) > 1:
-        gradients = _batched(logits, list(activations.values()), starts, create_graph=create_graph)
-        if gradients is not None:
-            _check_reached(activations, gradients)
-            norms = [dual_norm(g, norm, leading=2) for g in gradients if g is not None]
+        swept = _batched(root, list(activations.values()), starts, create_graph=create_graph)
+        if swept is not None:
+            _check_reached(activations, swept)
+            norms = [dual_norm(g, norm, leading=2) for g in swept if g is not None]
             return {name: n * size for name, n in zip(activations, norms, strict=True)}
     rows = []
     for start in starts:
-        found = _one(logits, activations, start, create_graph=create_graph)
+        found = one_sweep(root, activations, start, create_graph=create_graph)
         rows.append([dual_norm(gradient, norm) for gradient in found])  # the gradients themselves can go
     stacked = [torch.stack(layer) * size for layer in zip(*rows, strict=True)]
     return dict(zip(activations, stacked, strict=True))
 
 
-def _one(
-    logits: Tensor, activations: Mapping[str, Tensor], start: Tensor, *, create_graph: bool
+def one_sweep(
+    root: Tensor, activations: Mapping[str, Tensor], start: Tensor, *, create_graph: bool
 ) -> list[Tensor]:
+    """The gradient at each activation of a sweep that begins at the root with `start`.
+
+    Raises:
+        ValueError: If an activation has no part in the root, or the graph refuses such a sweep.
+    """
+    if not root.requires_grad:
+        _check_reached(activations, [None] * len(activations))
     try:
         found = torch.autograd.grad(
-            logits, list(activations.values()), start,
+            root, list(activations.values()), start,
             retain_graph=True, create_graph=create_graph, allow_unused=True,
         )  # fmt: skip
     except RuntimeError as error:
@@ -81,12 +88,14 @@ def _one(
 
 
 def _batched(
-    logits: Tensor, activations: list[Tensor], starts: Tensor, *, create_graph: bool
+    root: Tensor, activations: list[Tensor], starts: Tensor, *, create_graph: bool
 ) -> tuple[Tensor | None, ...] | None:
     """All sweeps at once, or None where an operation of the network does not allow that."""
+    if not root.requires_grad:
+        return (None,) * len(activations)
     try:
         return torch.autograd.grad(
-            logits, activations, starts,
+            root, activations, starts,
             retain_graph=True, create_graph=create_graph, allow_unused=True, is_grads_batched=True,
         )  # fmt: skip
     except RuntimeError:  # one by one, the same error is said again if it is not about vectorising

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_non_negative
-from clearance.objectives._margin_layers import captured_layers, check_pairs, checked_layers, margin_tensors
+from clearance.objectives._margin_layers import captured_layers, check_pairs, checked_layers
 from clearance.objectives._objective import Objective
 from clearance.objectives._sweeps import Sweeps
 from clearance.objectives.clips import Aggregate, margin_violation, over_rivals
@@ -214,11 +214,7 @@ class LargeMarginLoss(Objective):
         if self.shortlist is None:
             return top_rivals(outputs.logits, labels, check_pairs(outputs.logits, self.top_k))
         check_pairs(outputs.logits, self.shortlist.size)
-        layer = self.shortlist.layer
-        activation = margin_tensors(outputs, (layer,))[layer]
-        return projected_rivals(
-            outputs.logits, labels, activation, self.norm, self.shortlist, int(self.steps)
-        )
+        return projected_rivals(outputs, labels, self.norm, self.shortlist, int(self.steps))
 
     def extra_repr(self) -> str:
         """The settings."""

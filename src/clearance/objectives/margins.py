@@ -10,9 +10,9 @@ from torch import Tensor
 from clearance._checks import check_choice, check_count, check_non_negative
 from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
 from clearance.models.classifier import Classifier
-from clearance.objectives._class_pairs import Score, class_gaps, gap_cotangents, wide
+from clearance.objectives._class_pairs import Score, class_gaps, wide
+from clearance.objectives._gap_gradients import GapGradients
 from clearance.objectives._margin_layers import (
-    affine_weight,
     captured_layers,
     check_pairs,
     checked_layers,
@@ -90,28 +90,23 @@ def pair_distances(
     """
     tensors = margin_tensors(outputs, layers)
     with full_precision(outputs.logits), torch.set_grad_enabled(True):
-        seen = outputs.logits if full else outputs.logits.detach()
-        cotangents = gap_cotangents(seen, labels, rivals, ruler.score)
-        norms = _analytic_norms(outputs, layers, cotangents, ruler.norm)
+        gradients = GapGradients(outputs, labels, rivals, ruler.score, full=full)
+        norms = _analytic_norms(gradients, layers, ruler.norm)
         rest = {name: tensor for name, tensor in tensors.items() if name not in norms}
         if rest:
-            norms |= swept_norms(
-                outputs.logits, rest, cotangents, ruler.norm, sweeps=sweeps, create_graph=full
-            )
+            root, starts = gradients.nearest_to(list(rest))
+            norms |= swept_norms(root, rest, starts, ruler.norm, sweeps=sweeps, create_graph=full)
         scaled = torch.stack([norms[name] * _unit_of(tensors[name], ruler) for name in layers])
         gaps = class_gaps(outputs.logits, labels, rivals, ruler.score)
         return first_order_distance(gaps, scaled if full else scaled.detach(), ruler.eps)
 
 
-def _analytic_norms(
-    outputs: Outputs, layers: Sequence[str], cotangents: Tensor, norm: float
-) -> dict[str, Tensor]:
+def _analytic_norms(gradients: GapGradients, layers: Sequence[str], norm: float) -> dict[str, Tensor]:
     found = {}
     if "logits" in layers:
-        found["logits"] = dual_norm(cotangents, norm, leading=2)
-    weight = affine_weight(outputs.head)
-    if "features" in layers and weight is not None:
-        found["features"] = dual_norm(cotangents @ wide(weight), norm, leading=2)
+        found["logits"] = dual_norm(gradients.at_logits, norm, leading=2)
+    if "features" in layers and gradients.at_features is not None:
+        found["features"] = dual_norm(gradients.at_features, norm, leading=2)
     return found
 
 

@@ -9,6 +9,11 @@ from torch import Tensor
 from clearance._checks import check_count
 from clearance._rng import generator
 from clearance.geometry.first_order import dual_exponent
+from clearance.objectives._class_pairs import wide
+from clearance.objectives._gap_gradients import before_head
+from clearance.objectives._margin_layers import affine_weight, full_precision, margin_tensors
+from clearance.objectives._sweeps import one_sweep
+from clearance.tensors import Outputs
 
 
 def top_rivals(logits: Tensor, labels: Tensor, count: int) -> Tensor:
@@ -106,19 +111,22 @@ def stable_scale(draws: Tensor, exponent: float) -> Tensor:
     return draws.abs().quantile(0.5, dim=0)
 
 
-def directional_slopes(logits: Tensor, activation: Tensor, directions: Tensor) -> Tensor:
-    """The slopes of all logits along directions at a layer, (m, B, C).
+def directional_slopes(root: Tensor, activation: Tensor, directions: Tensor, layer: str = "") -> Tensor:
+    """The slopes of all entries of the root along directions at a layer, (m, B, C).
 
     A forward derivative by two backward ones: a sweep is linear in the vector that it starts from, and its
     derivative with respect to that vector, along u, is J u.
 
     Args:
-        logits: (B, C).
-        activation: (B, ...).
+        root: The logits, or the features, (B, C).
+        activation: (B, ...); where it is the root itself the slopes are the directions.
         directions: (m, ...), the same for every sample.
+        layer: What the activation is called in an error.
     """
-    start = torch.zeros_like(logits, requires_grad=True)
-    (swept,) = torch.autograd.grad(logits, activation, start, retain_graph=True, create_graph=True)
+    if activation is root:
+        return directions.unsqueeze(1).expand(-1, *root.shape)
+    start = torch.zeros_like(root, requires_grad=True)
+    (swept,) = one_sweep(root, {layer: activation}, start, create_graph=True)
     spread = directions.to(swept.dtype).unsqueeze(1)
     slopes = [
         torch.autograd.grad(swept, start, along.expand_as(swept), retain_graph=True)[0] for along in spread
@@ -127,16 +135,18 @@ def directional_slopes(logits: Tensor, activation: Tensor, directions: Tensor) -
 
 
 def projected_rivals(
-    logits: Tensor, labels: Tensor, activation: Tensor, norm: float, settings: Projections, step: int = 0
+    outputs: Outputs, labels: Tensor, norm: float, settings: Projections, step: int = 0
 ) -> Tensor:
     """The wrong classes that are nearest by estimated first-order distance at one layer, nearest first.
 
+    Under a linear head derivatives are taken of the features and multiplied by its weight once, so that beside
+    that product and the choice nothing grows with the number of classes.
+
     Args:
-        logits: (B, C), with the graph from the activation.
+        outputs: Of a classifier, with the activation at the layer that `settings` names.
         labels: (B,).
-        activation: (B, ...), at the layer that `settings` names.
         norm: p, at least 2.
-        settings: Probes, size and seed.
+        settings: Layer, probes, size and seed.
         step: Other steps draw other directions.
 
     Returns:
@@ -144,16 +154,26 @@ def projected_rivals(
 
     Misleads where batch statistics make samples interact: their slopes are then mixed.
     """
+    activation = margin_tensors(outputs, (settings.layer,))[settings.layer]
     exponent = dual_exponent(norm)
     stream = generator(settings.seed, "projections", step)
     drawn = stable_draws(exponent, (settings.probes, *activation.shape[1:]), stream)
     # In units of the largest entry: Cauchy draws leave the range of float16, and scale means nothing here.
     directions = (drawn / drawn.abs().amax()).to(activation)
-    slopes = directional_slopes(logits, activation, directions)
-    slopes = slopes.to(torch.promote_types(slopes.dtype, torch.float32))
+    slopes = _slopes_of_logits(outputs, activation, directions, settings.layer)
     own = labels.unsqueeze(1)
     norms = stable_scale(slopes - slopes.gather(2, own.expand(len(slopes), -1, -1)), exponent)
-    scores = logits.detach().to(norms.dtype)
+    scores = outputs.logits.detach().to(norms.dtype)
     distances = (scores.gather(1, own) - scores) / norms.clamp(min=torch.finfo(norms.dtype).tiny)
     nearest = distances.scatter(1, own, math.inf).topk(settings.size, dim=1, largest=False)
     return nearest.indices.mT
+
+
+def _slopes_of_logits(outputs: Outputs, activation: Tensor, directions: Tensor, layer: str) -> Tensor:
+    """(m, B, C), at least float32 and without a graph."""
+    weight = affine_weight(outputs.head)
+    if weight is None or not before_head([layer]):
+        return wide(directional_slopes(outputs.logits, activation, directions, layer)).detach()
+    slopes = wide(directional_slopes(outputs.features, activation, directions, layer)).detach()
+    with full_precision(slopes):
+        return slopes @ wide(weight).detach().mT

@@ -29,7 +29,7 @@ def judge(claims: PaperClaims, records: Iterable[Record], dataset: str) -> tuple
     Raises:
         ValueError: The settings of a reading fit two different measurements of the same run.
 
-    >>> from clearance.records.claims import parse_claims
+    >>> from clearance.records.claims_file import parse_claims
     >>> text = '''
     ... paper = "x"
     ... reference = ""

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from clearance.experiments.auditing import audit_model, chosen_audits
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.compare import report_with
 from clearance.experiments.grid import Listener, run_grid
@@ -28,7 +29,7 @@ from clearance.experiments.reproductions.sato_2019.fine_tuning_ledger import (
     write_ledger,
 )
 from clearance.experiments.reproductions.sato_2019.fine_tuning_task import Task, task
-from clearance.experiments.run import RunFindings, RunPlan, audit_model, chosen_audits
+from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_model
 from clearance.experiments.trained_start import FACTS, START
 from clearance.records import ExhibitRecord, Record, RunNote

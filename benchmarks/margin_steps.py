@@ -1,0 +1,119 @@
+"""What the benchmark of the large-margin loss times: one step of training, a loop as ports make it, medians."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from clearance.models import Classifier, resnet20
+from clearance.objectives import Objective
+from clearance.objectives.clips import margin_violation
+from clearance.regimes._backward import backward_to
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Images a batch and rounds."""
+
+    batch: int = 64
+    rounds: int = 30
+
+
+class Step:
+    """One way to train one network: a step on a batch, and what it costs."""
+
+    def __init__(self, network: Classifier, objective: Objective, batch: tuple[Tensor, Tensor]) -> None:
+        self.model, self.objective = network.to(DEVICE), objective.to(DEVICE)
+        self.images, self.labels = batch
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-5, momentum=0.9)
+
+    def __call__(self) -> None:
+        """One update."""
+        self.optimizer.zero_grad(set_to_none=True)
+        outputs = self.model.outputs(self.images, self.objective.layers)
+        backward_to(self.model.parameters(), self.objective(outputs, self.labels).total, self.objective)
+        self.optimizer.step()
+        self.objective.after_step(outputs, self.labels)
+
+
+class Looped(Objective):
+    """The same loss as ports compute it: a sweep of its own for every layer and rival."""
+
+    def __init__(self, layers: Sequence[str], k: int) -> None:
+        super().__init__()
+        self.layers, self.k = tuple(layers), k
+
+    def forward(self, outputs: Any, labels: Tensor) -> Any:
+        """Cross-entropy and the mean margin."""
+        z = outputs.logits
+        rivals = z.detach().scatter(1, labels[:, None], -torch.inf).topk(self.k, dim=1).indices
+        total = cross_entropy(z, labels)
+        for name in self.layers:
+            short = []
+            for rival in rivals.unbind(dim=1):
+                gap = z.gather(1, labels[:, None])[:, 0] - z.gather(1, rival[:, None])[:, 0]
+                (g,) = torch.autograd.grad(gap.sum(), outputs.activations[name], retain_graph=True)
+                short.append(margin_violation(gap / (g.flatten(1).norm(dim=1) + 1e-6), 1.0))
+            total = total + torch.stack(short).amax(dim=0).mean() / len(self.layers)
+        return _Total(total)
+
+
+@dataclass(frozen=True)
+class _Total:
+    total: Tensor
+
+
+def seconds(action: Callable[[], object]) -> float:
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        action()
+        torch.cuda.synchronize()
+        return time.perf_counter() - began
+    began = time.process_time()
+    action()
+    return time.process_time() - began
+
+
+def medians(actions: Sequence[Callable[[], object]], rounds: int) -> list[float]:
+    """Of each action, all of them in turn in every round; two rounds warm up."""
+    rows = [[seconds(action) for action in actions] for _ in range(rounds + 2)][2:]
+    return [statistics.median(column) for column in zip(*rows, strict=True)]
+
+
+def batch_of(sizes: Sizes, channels: int, side: int, classes: int = 10) -> tuple[Tensor, Tensor]:
+    stream = torch.Generator().manual_seed(0)
+    images = torch.rand(sizes.batch, channels, side, side, generator=stream)
+    return images.to(DEVICE), (torch.arange(sizes.batch) % classes).to(DEVICE)
+
+
+def residual(classes: int = 10) -> Classifier:
+    torch.manual_seed(0)
+    return Classifier(resnet20(3, 32), nn.Linear(64, classes), 0.5, 0.25).to(DEVICE)
+
+
+def peak_bytes(step: Step) -> int:
+    """How far memory rises above what is there before a step."""
+    step()
+    if DEVICE == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        return torch.cuda.max_memory_allocated() - before
+    with torch.profiler.profile(
+        profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]
+    ) as profile:
+        step()
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
