@@ -64,12 +64,25 @@ class WithLoss(nn.Module):
         return self.objective(self.model.outputs(images, self.objective.layers), labels).total
 
 
+WRAPPERS = {
+    "plain": ({}, "detach"),
+    "unused parameters looked for": ({"find_unused_parameters": True}, "detach"),
+    "static graph": ({"static_graph": True}, "detach"),
+    "denominator differentiated": ({}, "full"),
+}
+
+
 def wrapped(rank, count=2):
-    """One gradient through DistributedDataParallel, each process with its share of 12 images."""
+    """One gradient through DistributedDataParallel as it comes in kinds, each process with its share of 12 images."""
+    return {name: _gradient(rank, count, *kind) for name, kind in WRAPPERS.items()}
+
+
+def _gradient(rank, count, settings, denominator):
     images, labels = DATA.batch(torch.arange(0, 24, 2))
     share = slice(rank * 12 // count, (rank + 1) * 12 // count)
-    module = WithLoss(model_of(0), LargeMarginLoss(("input", "extractor.1"), gamma=0.8, top_k=2))
-    place = DistributedDataParallel(module) if count > 1 else module
+    objective = LargeMarginLoss(("input", "extractor.1"), gamma=0.8, top_k=2, denominator=denominator)
+    module = WithLoss(model_of(0), objective)
+    place = DistributedDataParallel(module, **settings) if count > 1 else module
     place(images[share], labels[share]).backward()
     return {name: value.grad.double().tolist() for name, value in module.model.named_parameters()}
 
@@ -129,11 +142,12 @@ def test_margins_from_data_are_averaged_over_processes(told):
     assert told[0]["from_data"]["margins.total"][0] > 0
 
 
-def test_torchs_own_wrapper_averages_the_gradient_once(told):
+@pytest.mark.parametrize("kind", list(WRAPPERS))
+def test_torchs_own_wrapper_averages_the_gradient_once(told, kind):
     """Sweeps ask for activations, so its hooks on parameters run in the final backward alone."""
-    alone = wrapped(0, count=1)
+    alone = wrapped(0, count=1)[kind]
     for each in told:
-        close(each["wrapped"], alone)
+        close(each["wrapped"][kind], alone)
 
 
 if __name__ == "__main__":

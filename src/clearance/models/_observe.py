@@ -18,16 +18,22 @@ class Call:
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; afterwards every submodule has its own mode back."""
+def in_evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode; afterwards every submodule has its own mode back."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
-        with torch.no_grad():
-            yield
+        yield
     finally:
         for part, mode in modes:
             part.training = mode
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The same without gradients."""
+    with in_evaluation_mode(module), torch.no_grad():
+        yield
 
 
 def observed_calls(module: nn.Module, inputs: Tensor) -> tuple[Any, list[Call]]:

@@ -1,12 +1,13 @@
 """Adversarial images for training: a part of a batch, attacked with the model as it stands."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+
+from clearance.models._observe import in_evaluation_mode
 
 LARGEST_SEED = 2**31 - 1
 
@@ -16,18 +17,6 @@ class Attack(Protocol):
 
     def __call__(self, model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, /) -> Any:
         """The attacked images, as the attribute `images` of what is returned."""
-
-
-@contextmanager
-def in_evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode with gradients; afterwards every submodule has its own mode back."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
 
 
 def attacked_part(
