@@ -9,7 +9,7 @@ from torch import nn
 
 import clearance as cl
 from clearance.audits import CoAdaptation
-from clearance.experiments import auditing
+from clearance.experiments import auditing, run
 from clearance.experiments.recipe import tuned_recipe
 from clearance.heads import MLP
 from clearance.regimes._session import Session

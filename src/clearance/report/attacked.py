@@ -27,6 +27,6 @@ def attacked(findings: Findings) -> ExhibitRecord | None:
         }
         for row in findings.rows("mean", AUDIT, "accuracy")
     ]
-    rows.sort(key=lambda row: row["radius"])
+    rows.sort(key=lambda row: float(row["radius"] or 0.0))
     shaded = bars(findings, "Shaded") or "Shaded: 95 % interval over images."
     return summary_exhibit(findings, AUDIT, OVER, rows, shaded)
