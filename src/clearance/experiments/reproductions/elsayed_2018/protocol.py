@@ -31,7 +31,7 @@ class Protocol:
         verdict: Those of them at which the scale-proof verdict is found, too: it takes its time.
         searched_noise: The share of wrong labels under which the learning rates for noisy labels are chosen.
         search_seeds: Runs of each candidate of the search.
-        trial_epochs: Epochs of its first trials; None is all.
+        trial_epochs: Epochs of its trials; None is all.
     """
 
     noise: tuple[float, ...]
@@ -50,8 +50,8 @@ class Protocol:
 PIXELS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
 PROTOCOLS = {
-    "digits": Protocol(SHARES, 1 / 12, (20, 68, 300), 1000, 32, 10, PIXELS, (0.1, 0.2), 0.4, 3, None),
-    "mnist": Protocol((0.0, 0.8), 1 / 12, (68, 550, 5500), 3000, 32, 10, PIXELS, (0.1, 0.2), 0.8, 1, 2),
+    "digits": Protocol(SHARES, 1 / 12, (20, 68, 300), 1000, 32, 10, PIXELS, (0.1, 0.2), 0.4, 2, None),
+    "mnist": Protocol((0.0, 0.8), 1 / 12, (68, 550, 5500), 3000, 32, 10, PIXELS, (0.1, 0.2), 0.8, 1, 1),
     "cifar10": Protocol(
         SHARES, 0.1, (500, 2500, 10000), 10000, 64, 5, (0.01, 0.03, 0.06, 0.1), (0.03, 0.1), 0.8, 1, 10
     ),

@@ -20,6 +20,7 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import (
 from clearance.experiments.search import Trial, at_edge, best, search
 
 CRITERION = "own_error"
+FULL_SETS: tuple[Condition, ...] = ("clean", "noisy")
 TABLE = "search.md"
 
 
@@ -67,10 +68,7 @@ def run(
     """
     text = [f"# Learning rates on {dataset}\n\nError of the own head on a quarter of the training images.\n"]
     for condition, recipe in searched_recipes(dataset, root, seeds).items():
-        shorter = PROTOCOLS[dataset].trial_epochs if recipe.steps is None else None
-        trials = search(
-            recipe, out / "runs", jobs, listener, trial_epochs=shorter, finalists=2, criterion=CRITERION
-        )
+        trials = search(recipe, out / "runs", jobs, listener, criterion=CRITERION)
         write_trials(out / f"search-{condition}.csv", trials)
         text.append(_chosen(condition, recipe, trials))
     path = out / TABLE
