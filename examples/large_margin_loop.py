@@ -5,7 +5,8 @@
 Trains the same small network twice, with cross-entropy and with a large margin at the images and at the features
 (Elsayed et al. 2018), and prints how often each is wrong and how far its test images are from the boundary, to first
 order. The margin asked for at the images is in their own unit: 1.0 in norm 2 is the change of one pixel from black to
-white. That of the features comes from data, because their unit means nothing in itself.
+white. That of the features comes from data, because their unit means nothing in itself. Do not expect fewer errors on clean
+images: what a margin buys is distance. For a verdict over several seeds, and under attack, use ``clearance compare``.
 """
 
 import torch
@@ -36,14 +37,13 @@ def trained(objective: cl.objectives.Objective, train: cl.ImageSet, epochs: int,
     torch.manual_seed(seed)
     network = Network()
     model = cl.wrap(network, head="head", example=train.images[:8], verbose=False)  # shares the weights
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.002)
     for _ in range(epochs):
         for images, labels in DataLoader(train, batch_size=64, shuffle=True):
             outputs = model.outputs(images, objective.layers)
             loss = objective(outputs, labels)
             optimizer.zero_grad()
             loss.total.backward()
-            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
             objective.after_step(outputs, labels)  # counts the step: quantiles and lazy margins need it
     return model.eval()
@@ -56,7 +56,7 @@ def measured(model: cl.Classifier, test: cl.ImageSet) -> tuple[float, float]:
     return float((distance < 0).double().mean()), float(distance.median())
 
 
-def main(epochs: int = 10, seed: int = 0) -> dict[str, tuple[float, float]]:
+def main(epochs: int = 20, seed: int = 0) -> dict[str, tuple[float, float]]:
     """Train twice from the same weights on the same batches, and measure both."""
     train, test = cl.load_dataset("digits", split="train"), cl.load_dataset("digits", split="test")
     gamma: dict[str, float | cl.objectives.GammaQuantile] = {

@@ -31,6 +31,10 @@ NO_ALARM = "No alarm: nothing that was seen speaks against these numbers."
 UNTOLD = (
     "Reasons for doubt were counted (see the table of all numbers); these records do not hold their words."
 )
+BESIDE = (
+    "In small print below the interval: what is right under plain attacks, under noise of the same size, and, where there "
+    "is a transfer, on images made on another network."
+)
 ABOUT = {"verdict": "the worst case: attacks were too weak", "plain attacks": "plain attacks only"}
 
 
@@ -80,16 +84,16 @@ def _table(findings: Findings, norm: str) -> Compact | None:
     title = Markup("Right under the worst of all attacks: {} ({})").format(
         WORDS.get(norm, "as the norm says"), norm_name(norm)
     )
-    return by_method(findings, title, columns)
+    return by_method(findings, title, columns, BESIDE)
 
 
 def _beside(findings: Findings, row: SummaryRow) -> Markup:
     """In small print what plain attacks, noise and images made on another network leave at the same radius."""
     place = {"method": row.method, "norm": row.context["norm"], "epsilon": row.context["epsilon"]}
     names = (
-        ("plain attacks leave", "cross_entropy_attack_accuracy"),
-        ("noise leaves", "noise_accuracy"),
-        ("another network's images leave", "transfer_accuracy"),
+        ("plain attacks", "cross_entropy_attack_accuracy"),
+        ("noise", "noise_accuracy"),
+        ("transfer", "transfer_accuracy"),
     )
     found = [(words, findings.row("mean", over.AUDIT, name, **place)) for words, name in names]
     lines = [
@@ -126,8 +130,8 @@ def _alarms(findings: Findings) -> Compact | None:
             method_name(row["method"]),
             findings.methods.index(row["method"]),
             [
-                _words(ABOUT.get(row["about"], row["about"])),
                 _words(_with_share(row["reason"], row["share"])),
+                _words(ABOUT.get(row["about"], row["about"])),
                 Markup("<code>{}</code>").format(row["norm"]),
                 exact(row["from"]) if row["from"] == row["to"] else _between(row["from"], row["to"]),
                 data(row["runs"], "count"),
@@ -136,7 +140,7 @@ def _alarms(findings: Findings) -> Compact | None:
         for row in rows_of(record)
         if row["method"] in findings.methods
     ]
-    columns = [_words("Speaks against"), _words("What was seen"), "Norm", "Radius", "Runs"]
+    columns = [_words("What was seen"), _words("Speaks against"), "Norm", "Radius", "Runs"]
     foot = "Each share is the largest of those runs and radii."
     return Compact("The alarm in words", columns, lines, foot, (exhibit_file(record),))
 
