@@ -14,6 +14,7 @@ from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproductions.elsayed_2018.protocol import (
     PROTOCOLS,
     Condition,
+    Protocol,
     base_recipe,
     small_data_recipes,
 )
@@ -35,13 +36,16 @@ def searched_recipes(
     varied = PROTOCOLS[dataset]
     count = varied.search_seeds if seeds is None else seeds
     middle = varied.samples[len(varied.samples) // 2]
+    clean, noisy = (_shorter(base_recipe(dataset, root, count, condition), varied) for condition in FULL_SETS)
     return {
-        "clean": base_recipe(dataset, root, count),
-        "noisy": dataclasses.replace(
-            base_recipe(dataset, root, count, "noisy"), label_noise=varied.searched_noise
-        ),
+        "noisy": dataclasses.replace(noisy, label_noise=varied.searched_noise),
         "few": small_data_recipes(dataset, root, count)[middle],
+        "clean": clean,
     }
+
+
+def _shorter(recipe: Recipe, varied: Protocol) -> Recipe:
+    return dataclasses.replace(recipe, epochs=varied.trial_epochs or recipe.epochs)
 
 
 def run(
