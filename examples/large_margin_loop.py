@@ -5,8 +5,10 @@
 Trains the same small network twice, with cross-entropy and with a large margin at the images and at the features
 (Elsayed et al. 2018), and prints how often each is wrong and how far its test images are from the boundary, to first
 order. The margin asked for at the images is in their own unit: 1.0 in norm 2 is the change of one pixel from black to
-white. That of the features comes from data, because their unit means nothing in itself. Do not expect fewer errors on clean
-images: what a margin buys is distance. For a verdict over several seeds, and under attack, use ``clearance compare``.
+white. That of the features comes from data, because their unit means nothing in itself.
+
+Do not expect fewer errors on clean images: what a margin buys is distance. For a verdict over several seeds, and under
+attack, use ``clearance compare``.
 """
 
 import torch
