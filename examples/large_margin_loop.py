@@ -61,11 +61,12 @@ def measured(model: cl.Classifier, test: cl.ImageSet) -> tuple[float, float]:
 def main(epochs: int = 20, seed: int = 0) -> dict[str, tuple[float, float]]:
     """Train twice from the same weights on the same batches, and measure both."""
     train, test = cl.load_dataset("digits", split="train"), cl.load_dataset("digits", split="test")
-    gamma = {"input": 1.0, "features": cl.objectives.GammaQuantile(0.9)}
-    objectives = {
-        "cross-entropy": cl.objectives.CrossEntropyLoss(),
-        "large margin": cl.objectives.LargeMarginLoss(layers=("input", "features"), norm=2, gamma=gamma),
-    }
+    margin = cl.objectives.LargeMarginLoss(
+        layers=("input", "features"),
+        norm=2,
+        gamma={"input": 1.0, "features": cl.objectives.GammaQuantile(0.9)},
+    )
+    objectives = {"cross-entropy": cl.objectives.CrossEntropyLoss(), "large margin": margin}
     found = {}
     for name, objective in objectives.items():
         found[name] = error, distance = measured(trained(objective, train, epochs, seed), test)

@@ -1,6 +1,7 @@
 """Invented records of the audits under attack, of distances, and of training with wrong labels."""
 
 from dataclasses import replace
+from typing import Any
 
 from clearance.records.record import ExhibitRecord, Record
 from clearance.vocabulary import Exhibit, Measurement
@@ -46,7 +47,7 @@ class InventedAttacks(Invented):
             yield Measurement("robustness", "full_radius_accuracy", self.share(0.004), "fraction", 450,
                               better="lower", context={"norm": norm})  # fmt: skip
             for k, epsilon in enumerate(radii):
-                context = {"norm": norm, "epsilon": epsilon}
+                context: dict[str, Any] = {"norm": norm, "epsilon": epsilon}
                 shares = {"robust_accuracy": right / (1 + k), "cross_entropy_attack_accuracy": plain / (1 + k),
                           "noise_accuracy": 0.96, "transfer_accuracy": 0.91}  # fmt: skip
                 if not self.transfer:
@@ -62,13 +63,13 @@ class InventedAttacks(Invented):
         right, plain, _ = ATTACKED[method]
         for norm, radii in RADII.items():
             falling = [0.97, *(right / (1 + k) for k in range(len(radii)))]
-            columns = {"radius": [0.0, *radii], "worst case": falling, "noise": [0.97] * (1 + len(radii)),
+            columns: dict[str, Any] = {"radius": [0.0, *radii], "worst case": falling, "noise": [0.97] * (1 + len(radii)),
                        "cross-entropy attacks": [0.97, *(plain / (1 + k) for k in range(len(radii)))]}  # fmt: skip
             yield Exhibit("robustness", "under_attack", "curve", columns, "Share.", {"norm": norm})
             if self.alarmed and method == "plain":
                 rows = [(epsilon, *reason) for epsilon in radii for reason in REASONS]
                 shares = [self.share(0.3) for _ in rows]
-                told = {"radius": [row[0] for row in rows], "about": [row[1] for row in rows],
+                told: dict[str, Any] = {"radius": [row[0] for row in rows], "about": [row[1] for row in rows],
                         "reason": [row[2] for row in rows], "share": shares}  # fmt: skip
                 yield Exhibit(
                     "robustness", "alarms", "curve", told, "What speaks against it.", {"norm": norm}

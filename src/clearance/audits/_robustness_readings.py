@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from clearance.audits._alarm import Signs, sentence, share
 from clearance.audits._target import Target
@@ -107,7 +108,7 @@ def alarms(norm: float, readings: list[Reading]) -> tuple[Exhibit, ...]:
     ]
     if not seen:
         return ()
-    columns = {
+    columns: dict[str, list[Any]] = {
         "radius": [epsilon for epsilon, _, _ in seen],
         "about": [about for _, about, _ in seen],
         "reason": [reason.words for _, _, reason in seen],
