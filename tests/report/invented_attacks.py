@@ -63,7 +63,8 @@ class InventedAttacks(Invented):
         right, plain, _ = ATTACKED[method]
         for norm, radii in RADII.items():
             falling = [0.97, *(right / (1 + k) for k in range(len(radii)))]
-            columns: dict[str, Any] = {"radius": [0.0, *radii], "worst case": falling, "noise": [0.97] * (1 + len(radii)),
+            columns: dict[str, Any] = {"radius": [0.0, *radii], "worst case": falling,
+                       "noise": [0.97] * (1 + len(radii)),
                        "cross-entropy attacks": [0.97, *(plain / (1 + k) for k in range(len(radii)))]}  # fmt: skip
             yield Exhibit("robustness", "under_attack", "curve", columns, "Share.", {"norm": norm})
             if self.alarmed and method == "plain":
@@ -89,7 +90,7 @@ class InventedAttacks(Invented):
 
     def boundary_distance_pictures(self, method):
         for norm in RADII:
-            columns = {"x": [0.1, 0.2, -0.1], "y": [0.1, 0.15, 0.0], "label": ["0", "1", "1"]}
+            columns: dict[str, Any] = {"x": [0.1, 0.2, -0.1], "y": [0.1, 0.15, 0.0], "label": ["0", "1", "1"]}
             yield Exhibit("boundary_distance", "distances", "scatter", columns, "Found.", {"norm": norm})
 
     def attacked(self, method):
