@@ -5,8 +5,10 @@
 Trains the same small network twice, with cross-entropy and with a large margin at the images and at the features
 (Elsayed et al. 2018), and prints how often each is wrong and how far its test images are from the boundary, to first
 order. The margin asked for at the images is in their own unit: 1.0 in norm 2 is the change of one pixel from black to
-white. That of the features comes from data, because their unit means nothing in itself. Do not expect fewer errors on clean
-images: what a margin buys is distance. For a verdict over several seeds, and under attack, use ``clearance compare``.
+white. That of the features comes from data, because their unit means nothing in itself.
+
+Do not expect fewer errors on clean images: what a margin buys is distance. For a verdict over several seeds, and under
+attack, use ``clearance compare``.
 """
 
 import torch
@@ -59,14 +61,12 @@ def measured(model: cl.Classifier, test: cl.ImageSet) -> tuple[float, float]:
 def main(epochs: int = 20, seed: int = 0) -> dict[str, tuple[float, float]]:
     """Train twice from the same weights on the same batches, and measure both."""
     train, test = cl.load_dataset("digits", split="train"), cl.load_dataset("digits", split="test")
-    gamma: dict[str, float | cl.objectives.GammaQuantile] = {
-        "input": 1.0,
-        "features": cl.objectives.GammaQuantile(0.9),
-    }
-    objectives = {
-        "cross-entropy": cl.objectives.CrossEntropyLoss(),
-        "large margin": cl.objectives.LargeMarginLoss(layers=("input", "features"), norm=2, gamma=gamma),
-    }
+    margin = cl.objectives.LargeMarginLoss(
+        layers=("input", "features"),
+        norm=2,
+        gamma={"input": 1.0, "features": cl.objectives.GammaQuantile(0.9)},
+    )
+    objectives = {"cross-entropy": cl.objectives.CrossEntropyLoss(), "large margin": margin}
     found = {}
     for name, objective in objectives.items():
         found[name] = error, distance = measured(trained(objective, train, epochs, seed), test)

@@ -62,12 +62,10 @@ class InventedAttacks(Invented):
     def robustness_pictures(self, method):
         right, plain, _ = ATTACKED[method]
         for norm, radii in RADII.items():
-            columns: dict[str, Any] = {
-                "radius": [0.0, *radii],
-                "worst case": [0.97, *(right / (1 + k) for k in range(len(radii)))],
-                "noise": [0.97] * (1 + len(radii)),
-                "cross-entropy attacks": [0.97, *(plain / (1 + k) for k in range(len(radii)))],
-            }
+            falling = [0.97, *(right / (1 + k) for k in range(len(radii)))]
+            columns: dict[str, Any] = {"radius": [0.0, *radii], "worst case": falling,
+                       "noise": [0.97] * (1 + len(radii)),
+                       "cross-entropy attacks": [0.97, *(plain / (1 + k) for k in range(len(radii)))]}  # fmt: skip
             yield Exhibit("robustness", "under_attack", "curve", columns, "Share.", {"norm": norm})
             if self.alarmed and method == "plain":
                 rows = [(epsilon, *reason) for epsilon in radii for reason in REASONS]

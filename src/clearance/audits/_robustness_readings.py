@@ -1,6 +1,6 @@
 """What the robustness audit measured, as measurements, a picture and words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +108,7 @@ def alarms(norm: float, readings: list[Reading]) -> tuple[Exhibit, ...]:
     ]
     if not seen:
         return ()
-    columns: dict[str, Sequence[Any]] = {
+    columns: dict[str, list[Any]] = {
         "radius": [epsilon for epsilon, _, _ in seen],
         "about": [about for _, about, _ in seen],
         "reason": [reason.words for _, _, reason in seen],

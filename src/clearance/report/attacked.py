@@ -14,6 +14,9 @@ def attacked(findings: Findings) -> ExhibitRecord | None:
     >>> attacked(Findings(Report({}, {}, "", ""), "digits")) is None
     True
     """
+    found = sorted(
+        findings.rows("mean", AUDIT, "accuracy"), key=lambda row: (row.method, float(row.context["epsilon"]))
+    )
     rows = [
         {
             "method": row.method,
@@ -25,8 +28,7 @@ def attacked(findings: Findings) -> ExhibitRecord | None:
             "high": row.high,
             "seeds": row.seeds,
         }
-        for row in findings.rows("mean", AUDIT, "accuracy")
+        for row in found
     ]
-    rows.sort(key=lambda row: float(row["radius"] or 0.0))
     shaded = bars(findings, "Shaded") or "Shaded: 95 % interval over images."
     return summary_exhibit(findings, AUDIT, OVER, rows, shaded)

@@ -32,8 +32,8 @@ UNTOLD = (
     "Reasons for doubt were counted (see the table of all numbers); these records do not hold their words."
 )
 BESIDE = (
-    "In small print below the interval: what is right under plain attacks, under noise of the same size, and, where there "
-    "is a transfer, on images made on another network."
+    "In small print below the interval: what is right under plain attacks, under noise of the same size, and, where "
+    "there is a transfer, on images made on another network."
 )
 ABOUT = {"verdict": "the worst case: attacks were too weak", "plain attacks": "plain attacks only"}
 
