@@ -9,7 +9,7 @@ from torch import nn
 
 import clearance as cl
 from clearance.audits import CoAdaptation
-from clearance.experiments import run
+from clearance.experiments import auditing, run
 from clearance.experiments.recipe import tuned_recipe
 from clearance.heads import MLP
 from clearance.regimes._session import Session
@@ -193,13 +193,13 @@ class Quick(CoAdaptation):
 class TestAudit:
     @pytest.fixture(autouse=True)
     def quick(self, monkeypatch):
-        resolve = run.resolve
+        resolve = auditing.resolve
 
         def resolved(kind, name, entries):
             found = resolve(kind, name, entries)
             return Quick if found is CoAdaptation else found
 
-        monkeypatch.setattr(run, "resolve", resolved)
+        monkeypatch.setattr(auditing, "resolve", resolved)
 
     @pytest.fixture
     def model(self):

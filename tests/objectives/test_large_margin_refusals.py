@@ -1,6 +1,7 @@
 """What the large-margin loss refuses, and in which words."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -221,13 +222,14 @@ def test_the_input_of_compiled_and_of_copied_networks_is_no_such_layer():
     expected = loss_of(smooth_net(), layers, top_k=2)
     plain = smooth_net()
     copied = Classifier(nn.DataParallel(plain.extractor), plain.head, 0.4, 0.5).double().eval()
-    compiled = Classifier(torch.compile(plain.extractor, backend="aot_eager"), plain.head, 0.4, 0.5)
+    wrapped: Any = torch.compile(plain.extractor, backend="aot_eager")
+    compiled = Classifier(wrapped, plain.head, 0.4, 0.5)
     for model in (copied, compiled.double().eval()):
         for sweeps in ("sequential", "batched"):
             found = loss_of(model, layers, top_k=2, sweeps=sweeps)
             torch.testing.assert_close(found, expected, rtol=1e-12, atol=0.0)
             found.backward()
-            assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
+            assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
             model.zero_grad()
 
 
