@@ -222,8 +222,8 @@ def test_the_input_of_compiled_and_of_copied_networks_is_no_such_layer():
     expected = loss_of(smooth_net(), layers, top_k=2)
     plain = smooth_net()
     copied = Classifier(nn.DataParallel(plain.extractor), plain.head, 0.4, 0.5).double().eval()
-    extractor: Any = torch.compile(plain.extractor, backend="aot_eager")
-    compiled = Classifier(extractor, plain.head, 0.4, 0.5)
+    wrapped: Any = torch.compile(plain.extractor, backend="aot_eager")
+    compiled = Classifier(wrapped, plain.head, 0.4, 0.5)
     for model in (copied, compiled.double().eval()):
         for sweeps in ("sequential", "batched"):
             found = loss_of(model, layers, top_k=2, sweeps=sweeps)

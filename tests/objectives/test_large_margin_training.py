@@ -75,6 +75,15 @@ def test_p20_training_for_a_margin_raises_the_least_exact_distance():
         assert least_distance(wide) > 1.1 * least_distance(plain)
 
 
+def test_p20_a_margin_that_cannot_be_had_is_bought_with_the_least_distance():
+    """Beyond what the two single samples leave the mean over samples counts, and they are given up for the others."""
+    wide, wider = (
+        trained_on_the_plane(LargeMarginLoss(("input",), gamma=gamma, layer_weights=10.0), 0)
+        for gamma in (0.15, 0.4)
+    )
+    assert least_distance(wider) < 0.7 * least_distance(wide)
+
+
 def test_lazy_steps_carry_the_margin_of_the_steps_between():
     model, x, y = smooth_net(), images(), labels()
     outputs = model.outputs(x, LAYERS)

@@ -91,8 +91,6 @@ def _batched(
     root: Tensor, activations: list[Tensor], starts: Tensor, *, create_graph: bool
 ) -> tuple[Tensor | None, ...] | None:
     """All sweeps at once, or None where an operation of the network does not allow that."""
-    if not root.requires_grad:
-        return (None,) * len(activations)
     try:
         return torch.autograd.grad(
             root, activations, starts,

@@ -71,7 +71,9 @@ class LargeMarginLoss(Objective):
 
     Misleads where activations can grow: a hidden layer's margin is met by inflating that layer.
     ``unit="spread"``, normalisation or weight decay are against that. With ``"softmax"`` a saturated network
-    has hardly a gradient.
+    has hardly a gradient. A mean over samples is no minimum: where gamma is more than the classes leave, the
+    nearest samples are given up for the many. At the input the loss is in pixel units, so that a gamma of 0.1
+    weighs little beside cross-entropy; ``layer_weights`` of 1 / gamma make it free of units.
 
     >>> images, labels = torch.rand(4, 1, 2, 2), torch.tensor([0, 1, 2, 0])
     >>> from clearance.models import Classifier
