@@ -80,8 +80,10 @@ class CompareCommand:
         from clearance.experiments.build import build_data
         from clearance.experiments.compare import report_of
         from clearance.experiments.grid import plans_of
+        from clearance.experiments.run import chosen_audits
         from clearance.report import Card
 
+        chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong setting, before any training
         plans = plans_of(recipe)
         data = build_data(recipe)
         findings = run_with_progress(console, plans, data, self.out / "runs", jobs)

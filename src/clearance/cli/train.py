@@ -44,7 +44,7 @@ class TrainCommand:
         from clearance.cli._tables import print_table
         from clearance.experiments.build import build_data
         from clearance.experiments.compare import report_of
-        from clearance.experiments.run import RunPlan
+        from clearance.experiments.run import RunPlan, chosen_audits
         from clearance.report import Card
 
         console = Console()
@@ -58,6 +58,7 @@ class TrainCommand:
             model=self.model,
             epochs=self.epochs,
         )
+        chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong setting, before any training
         plan = RunPlan(recipe, self.method, self.seed)
         (found,) = run_with_progress(console, [plan], build_data(recipe), self.out, jobs=1)
         if not found.records:
