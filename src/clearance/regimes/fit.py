@@ -15,7 +15,7 @@ from clearance.data import ImageSet, as_image_set
 from clearance.models.classifier import Classifier
 from clearance.regimes._distributed import own_stream, process_count
 from clearance.regimes._extractor_forward import ExtractorForward
-from clearance.regimes._guards import limit_gradients, limit_weights
+from clearance.regimes._guards import check_model, limit_gradients, limit_weights
 from clearance.regimes._loop import run_session
 from clearance.regimes._regime import Regime
 from clearance.regimes._session import Session
@@ -86,6 +86,7 @@ def fit(
         ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
             belongs to another run, the objective reads activations of a compiled extractor, or several processes
             get a `run_dir` or too small a batch.
+        TypeError: If `model` is no Classifier.
 
     >>> from clearance.data import gaussian_images
     >>> from clearance.heads import MLP
@@ -96,6 +97,7 @@ def fit(
     >>> str(fit(model, EndToEnd(), data, epochs=50, batch_size=10).status)
     'finished at step 150'
     """
+    check_model(model)
     _check_length(epochs, steps)
     check_count("batch_size", batch_size)
     check_count("checkpoint_every", checkpoint_every)
