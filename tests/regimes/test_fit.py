@@ -215,3 +215,19 @@ def test_fit_takes_tensors_and_datasets_too(data, make_model, weights, same):
         fit(model, EndToEnd(), form, epochs=1, batch_size=8, validation=form)
     assert same(weights(models[0]), weights(models[1]))
     assert same(weights(models[0]), weights(models[2]))
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "message"),
+    [
+        (nn.DataParallel, r"got DataParallel\. Give its `\.module`; under torchrun"),
+        (
+            lambda m: torch.compile(m, backend="eager"),
+            r"got OptimizedModule\. Give its `\._orig_mod`, and compile_",
+        ),
+        (lambda m: m.extractor, r"got Sequential\. Give clearance\.wrap\(module"),
+    ],
+)
+def test_what_is_no_classifier_is_refused_with_the_way_to_one(data, make_model, wrapper, message):
+    with pytest.raises(TypeError, match=f"`model` must be a clearance Classifier; {message}"):
+        fit(wrapper(make_model()), EndToEnd(), data, epochs=1)

@@ -174,8 +174,8 @@ class Attack(ABC):
     ) -> Tensor:
         """The images after every step of the attack, whether or not the model is wrong on them already.
 
-        Adversarial training and transfer want these: images that are broken early go on to be changed. They
-        are clipped, but no success is claimed. Arguments and errors are those of a call.
+        Transfer wants these: images that are broken early go on to be changed. They are clipped, but no success
+        is claimed. Arguments and errors are those of a call.
         """
         batch = Batch.checked(model, images, labels, targets, self.bounds, self.chunk)
         if not len(batch):

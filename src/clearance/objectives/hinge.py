@@ -44,8 +44,7 @@ class HingeLoss(Objective):
 
     L = mean_i max(0, margin + max_{j != y_i} z_ij - z_{i y_i})       (Crammer-Singer, the default form)
 
-    Source: Crammer & Singer (2001); with ``form="sum"`` Weston & Watkins (1999). Elsayed et al. (2018)
-        compare
+    Source: Crammer & Singer (2001); with ``form="sum"`` Weston & Watkins (1999). Elsayed et al. (2018) compare
     with a hinge; which form it had no source at hand says.
 
     Args:

@@ -66,7 +66,8 @@ class LargeMarginLoss(Objective):
             rivals than asked for, or an activation is missing or has no graph.
 
     ``every``, quantiles and shortlists count steps by ``after_step``, which a loop of your own must call as
-    ``fit`` does. Batch normalisation in training mode couples samples, so their gradients are mixed (as in
+    ``fit`` does; there ``loss.total.backward(inputs=list(model.parameters()))`` spares a gradient at the images
+    that nobody reads. Batch normalisation in training mode couples samples, so their gradients are mixed (as in
     the published code); dropout does not matter, masks are those of the forward pass.
 
     Misleads where activations can grow: a hidden layer's margin is met by inflating that layer.

@@ -1,6 +1,6 @@
 """What a regime is given, refused where a step would fail obscurely or train on nonsense in silence."""
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearance.data._validity import check_labels, check_pixels
 from clearance.data.image_set import ImageSet
@@ -18,12 +18,16 @@ def check_objective(objective: object) -> None:
 
 
 def check_classifier(model: object) -> None:
-    """Raise TypeError unless `model` is a Classifier."""
-    if not isinstance(model, Classifier):
-        raise TypeError(
-            f"`model` must be a clearance Classifier; got {_named(model)}. Make one with "
-            "clearance.wrap(module, example=images)."
-        )
+    """Raise TypeError unless `model` is a Classifier, and say how it becomes one."""
+    if isinstance(model, Classifier):
+        return
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        remedy = "Give its `.module`; under torchrun every process trains on its share, and gradients are averaged."
+    elif hasattr(model, "_orig_mod"):
+        remedy = "Give its `._orig_mod`, and compile_extractor=True."
+    else:
+        remedy = "Make one with clearance.wrap(module, example=images)."
+    raise TypeError(f"`model` must be a clearance Classifier; got {_named(model)}. {remedy}")
 
 
 def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:

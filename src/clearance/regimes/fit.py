@@ -88,6 +88,7 @@ def fit(
         ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
             belongs to another run, the objective reads activations of a compiled extractor, or several processes
             get a `run_dir` or too small a batch.
+        TypeError: If `model` is no Classifier.
 
     >>> from clearance.data import gaussian_images
     >>> from clearance.heads import MLP
