@@ -58,12 +58,13 @@ def search(
     trial_epochs: int | None = None,
     finalists: int = 3,
     criterion: str = CRITERIA[0],
+    widenings: int = WIDENINGS,
 ) -> list[Trial]:
     """Try each method at five learning rates a factor 2 apart, FOCA also at each `per_class`.
 
     A quarter of the training set is held out; the test set is never read. Where the recipe's training
     labels are noisy, the held-out ones are so too. Where the best candidate by the criterion stands at an
-    edge of the learning rates tried, the next one beyond that edge is tried too, at most twice. Where these
+    edge of the learning rates tried, the next one beyond that edge is tried too, at most `widenings` times. Where these
     trials are shorter than the recipe, the best few of each method are tried again in full length, and the
     choice is made among those.
 
@@ -77,6 +78,7 @@ def search(
         trial_epochs: Epochs of the first trials, below the recipe's; None is as many as the recipe.
         finalists: Trials of each method that are repeated in full length.
         criterion: What is best: ``"one_image_error"``, or ``"own_error"``, for which no other head is trained.
+        widenings: How often the learning rates of a method are widened, at most.
 
     Raises:
         ValueError: If there is no such criterion.
@@ -92,7 +94,7 @@ def search(
         ]
         for name, method in recipe.methods.items()
     }
-    for _ in range(1 + WIDENINGS):
+    for _ in range(1 + widenings):
         trials += _run(short, wanted, directory, jobs, listener, criterion)
         wanted = {
             name: _beyond_edge(recipe.methods[name], trials, name, criterion) for name in recipe.methods

@@ -21,6 +21,7 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import (
 from clearance.experiments.search import Trial, at_edge, best, search
 
 CRITERION = "own_error"
+WIDENINGS = 5  # noisy labels ask for far smaller steps than clean ones, in which a search begins
 FULL_SETS: tuple[Condition, ...] = ("clean", "noisy")
 TABLE = "search.md"
 
@@ -72,7 +73,7 @@ def run(
     """
     text = [f"# Learning rates on {dataset}\n\nError of the own head on a quarter of the training images.\n"]
     for condition, recipe in searched_recipes(dataset, root, seeds).items():
-        trials = search(recipe, out / "runs", jobs, listener, criterion=CRITERION)
+        trials = search(recipe, out / "runs", jobs, listener, criterion=CRITERION, widenings=WIDENINGS)
         write_trials(out / f"search-{condition}.csv", trials)
         text.append(_chosen(condition, recipe, trials))
     path = out / TABLE
