@@ -48,10 +48,10 @@ ROOMS = {
     """,
     "models": """
         Classifier HeadCutError convnet32 cut_deeper extract_features large_margin_cnn predictions
-        resnet20 small_cnn vgg16 wrap
+        resnet20 small_cnn tiny_cnn vgg16 wrap
     """,
     "models.extractors": """
-        convnet32 large_margin_cnn resnet20 small_cnn vgg16
+        convnet32 large_margin_cnn resnet20 small_cnn tiny_cnn vgg16
     """,
     "objectives": """
         CrossEntropyLoss GammaQuantile HingeLoss LargeMarginLoss Margins Objective Projections

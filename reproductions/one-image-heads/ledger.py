@@ -107,7 +107,7 @@ def searched(trials: list[Trial]) -> list[str]:
         for criterion in CRITERIA:
             t = best(trials, method, criterion)
             images = str(t.per_class) if method == "foca" else ""
-            errors = f"{percent(t.one_image_error)} | {percent(t.own_error)}"
+            errors = f"{percent(t.one_image_error or 0.0)} | {percent(t.own_error)}"
             lines.append(f"| {method} | {criterion.replace('_', ' ')} | {t.lr:g} | {images} | {errors} |")
     return lines
 

@@ -45,6 +45,7 @@ class TestQuickAnswers:
         assert status == 0
         options = re.findall(r"(--[a-z-]+|[A-Z_-]+(?= PATH))", shown)
         assert options
+        assert "None" not in shown  # what is left out is named, or needs no name
         for field in COMMANDS[name].__dataclass_fields__:
             assert f"{field}:" in COMMANDS[name].__doc__, field
 

@@ -49,6 +49,28 @@ class TestMistakes:
         assert complaint.count("\n") == 1
         assert not list(tmp_path.iterdir())  # nothing was begun
 
+    @pytest.mark.parametrize("command", ["compare", "train"])
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("audit_settings:\n  co_adaptation: {perclass: [1]}\n", "Did you mean 'per_class'"),
+            ("seedz: 2\n", "no setting 'seedz'.*Did you mean 'seeds'"),
+            ("methods:\n  plain: {lrr: 0.1}\n", "method 'plain': no setting 'lrr'.*Did you mean 'lr'"),
+            ("methods: [plain\n", "must be YAML; got: while parsing"),
+        ],
+    )
+    def test_a_typo_in_a_recipe_is_found_before_anything_runs(
+        self, command, text, message, monkeypatch, tmp_path
+    ):
+        monkeypatch.setattr(grid, "_start", lambda *_: pytest.fail("a process was started"))
+        recipe, out = tmp_path / "mine.yaml", tmp_path / "out"
+        recipe.write_text(text, "utf-8")
+        status, _, complaint = run(command, "--recipe", str(recipe), "--out", str(out))
+        assert status == 2
+        assert re.search(message, complaint)
+        assert complaint.count("\n") == 1
+        assert not out.exists()
+
     @pytest.mark.parametrize(
         "words", [[], ["compare", "--sedes", "3"], ["compare", "--seeds", "three"], ["audit"]]
     )

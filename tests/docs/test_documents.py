@@ -11,6 +11,9 @@ import tyro
 
 import clearance
 from clearance.cli.__main__ import COMMANDS
+from clearance.experiments.audit_sources import named_sources
+from clearance.experiments.recipe import read_recipe
+from clearance.experiments.run import chosen_audits
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "clearance"
@@ -53,6 +56,15 @@ def test_python_blocks_run(name, quick_heads, tmp_path, monkeypatch, capsys):
     namespace = {"__name__": "__document__"}
     for place, code in enumerate(blocks(name, "python")):
         exec(compile(code, f"{name}, python block {place + 1}", "exec"), namespace)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if blocks(name, "yaml")])
+def test_recipes_can_be_read(name, tmp_path):
+    for place, text in enumerate(blocks(name, "yaml")):
+        (tmp_path / f"{place}.yaml").write_text(text)
+        recipe = read_recipe(tmp_path / f"{place}.yaml")
+        chosen_audits(recipe.audits, recipe.audit_settings)
+        named_sources(recipe)
 
 
 @pytest.mark.parametrize("name", NAMES)

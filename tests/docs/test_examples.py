@@ -90,6 +90,16 @@ def test_foca_fine_tuning(example, capsys):
     assert f"{100 * found['after']['linear']:.1f}" in shown
 
 
+def test_large_margin_loop(example, capsys):
+    found = example("large_margin_loop").main(epochs=3)
+    assert list(found) == ["cross-entropy", "large margin"]
+    assert all(error < 0.3 and 0.1 < distance < 2.0 for error, distance in found.values())
+    assert found["cross-entropy"] != found["large margin"]
+    error, distance = found["large margin"]
+    shown = f"large margin   wrong on {100 * error:.1f} % of test images, median distance {distance:.2f}"
+    assert shown in capsys.readouterr().out
+
+
 def test_the_focal_loss_of_the_example_is_the_papers(example):
     loss = example("compare_your_loss").FocalLoss
     logits, labels = torch.randn(2, 5, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 1, 0])

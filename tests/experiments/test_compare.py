@@ -10,6 +10,7 @@ from torch import nn
 import clearance as cl
 from clearance.audits import CoAdaptation
 from clearance.experiments import auditing, run
+from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.recipe import tuned_recipe
 from clearance.heads import MLP
 from clearance.regimes._session import Session
@@ -147,6 +148,8 @@ def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, 
         ),
         ({"mine": 3}, TypeError, "got int"),
         ({"mine": Learnt}, TypeError, "a method must be"),
+        ({}, ValueError, "at least one method"),
+        ("plain", ValueError, "as a list or a mapping; got 'plain'"),
     ],
 )
 def test_what_is_no_method_is_refused_before_training(data, monkeypatch, methods, error, message):
@@ -237,3 +240,20 @@ class TestAudit:
     def test_an_unknown_audit_is_refused(self, model, data):
         with pytest.raises(ValueError, match="Did you mean 'co_adaptation'"):
             cl.audit(model, train=data.train, test=data.test, audits=["coadaptation"])
+
+    def test_one_word_is_no_list_of_audits(self, model, data):
+        with pytest.raises(TypeError, match=r"`audits` must be a list of names.*Write \['accuracy'\]"):
+            cl.audit(model, train=data.train, test=data.test, audits="accuracy")
+
+
+def test_all_is_every_audit_for_a_comparison_too(data, monkeypatch):
+    asked = []
+
+    def note(plan, *_):
+        asked.append(plan.recipe.audits)
+        raise OSError
+
+    monkeypatch.setattr("clearance.experiments.compare.run_method", note)
+    with pytest.raises(OSError):  # noqa: PT011 - only a way out
+        compared(["plain"], data, audits=["all"])
+    assert asked == [tuple(AUDITS)]

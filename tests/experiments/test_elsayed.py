@@ -49,7 +49,7 @@ def quick(monkeypatch):
         plans.extend(given)
         return [run_method(plan, data, directory) for plan in given]
 
-    def recipe(dataset="digits", root=None, seeds=None, epochs=1):
+    def recipe(dataset="digits", root=None, seeds=None, condition="clean", epochs=1):
         methods = {
             name: Method(hidden=(), lr=0.1 + 0.01 * k, clip_norm=1.0) for k, name in enumerate(METHODS)
         }
@@ -61,7 +61,7 @@ def quick(monkeypatch):
         monkeypatch.setattr(module, "run_grid", run_grid)
     monkeypatch.setattr(protocol, "base_recipe", recipe)
     # enough to be more than chance: others are not attacked
-    monkeypatch.setattr(attacked, "base_recipe", lambda d, root, seeds: recipe(d, root, seeds, 4))
+    monkeypatch.setattr(attacked, "base_recipe", lambda d, root, seeds: recipe(d, root, seeds, epochs=4))
     small = dataclasses.replace(
         protocol.PROTOCOLS["digits"], noise=RATES, samples=SIZES, steps=3, draws=1, epsilons=(0.1, 0.2)
     )
@@ -191,9 +191,10 @@ class TestAttacked:
             for epsilon in reading.context["epsilon"]
         }
         assert set(asked) == read == {0.1, 0.2}
+        assert all(plan.sources["robustness"].seed == 1000 for plan in seen if plan.seed == 0)
         chosen_audits(targets[0].audits, targets[0].audit_settings)
         others = [plan.recipe.audits for plan in seen if plan.seed >= attacked.FIRST_SOURCE]
-        assert others == ([("accuracy",)] if box == attacked.BLACK else [])
+        assert others == ([()] if box == attacked.BLACK else [])
 
     def test_adversarially_trained_networks_are_trained_on_fgsm_images(self, quick, tmp_path, monkeypatch):
         monkeypatch.setattr(attacked, "ATTACKS", {"FGSM": attacked.FGSM})

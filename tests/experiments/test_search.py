@@ -175,3 +175,23 @@ def test_the_standard_error_is_that_of_the_mean(searched):
     chosen = best(trials, "plain")
     # the stand-in has no spread over draws, and its two seeds are 0.001 apart
     assert chosen.one_image_standard_error == pytest.approx(0.0005)
+
+
+def test_the_own_error_alone_can_choose_and_then_no_other_head_is_trained(searched):
+    trials, grid = searched({"plain": 0.4, "foca": 0.2}, criterion="own_error")
+    assert {plan.recipe.audits for plans in grid.calls for plan in plans} == {("accuracy",)}
+    assert {trial.one_image_error for trial in trials} == {None}
+    assert best(trials, "plain", "own_error").lr == pytest.approx(0.4)
+    assert max(rates(trials, "plain")) == pytest.approx(0.8)  # widened at the edge by the same criterion
+
+
+def test_the_best_few_are_those_by_the_criterion(searched):
+    trials, _ = searched({"plain": 0.1, "foca": 0.2}, criterion="own_error", trial_epochs=2, finalists=1)
+    assert [trial.lr for trial in trials if trial.method == "plain" and trial.epochs > 2] == [
+        pytest.approx(0.1)
+    ]
+
+
+def test_an_unknown_criterion_is_refused(searched):
+    with pytest.raises(ValueError, match=r"`criterion` must be one of .*one_image_error.*got 'loss'"):
+        searched({"plain": 0.1, "foca": 0.2}, criterion="loss")

@@ -37,7 +37,7 @@ def assert_equal(found, expected):
             torch.testing.assert_close(getattr(found, kind)[row], truth, rtol=1e-10, atol=1e-12)
 
 
-def test_fisher_distances_equal_those_of_the_explicit_matrices(any_head, path_of, cloud):
+def test_4_6_fisher_distances_equal_those_of_the_explicit_matrices(any_head, path_of, cloud):
     """By hand where the head is Linear (ReLU Linear)*, by forward differentiation where it is not."""
     start, tangent = path_of(any_head(4, CLASSES))
     features, labels = cloud(None, 9, 4)
@@ -169,7 +169,7 @@ def test_a_confident_heads_distance_is_small_and_right_not_zero(margin, by_hand,
     assert float(path_distance(found.empirical[0])) > 0
 
 
-def test_eq_15_falls_by_the_root_of_two_when_segments_double_and_the_length_stays(case):
+def test_4_6_eq_15_falls_by_the_root_of_two_when_segments_double_and_the_length_stays(case):
     start, tangent, features, labels = case
     near = {name: 1e-4 * value for name, value in tangent.items()}  # so near that the metric is constant
     once = segment_distances(start, near, features, labels, 5)

@@ -35,7 +35,7 @@ def algorithm_1(head, features, labels, *, steps, lr, momentum, lambda_):
 
 @pytest.mark.parametrize("per_class", [1, 5], ids=["gram", "dense"])
 @pytest.mark.parametrize("make", [lambda: nn.Linear(D, C), lambda: MLP((D, 8, C))], ids=["linear", "mlp"])
-def test_draw_equals_algorithm_1_with_w_twice_lambda(make, per_class):
+def test_1_3_draw_equals_algorithm_1_with_w_twice_lambda(make, per_class):
     features, labels = class_balanced(per_class)
     architecture = make().double()
     training = HeadTraining(steps=32, lr=0.05, momentum=0.9, weight_decay=2 * 0.005)

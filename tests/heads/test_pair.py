@@ -18,7 +18,7 @@ def pairs(count=6, D=5):
     return 2 + drawn(count, D), drawn(count, D, seed=1)
 
 
-def test_the_pair_formula_is_stationary_and_solves_eq_11():
+def test_4_3_the_pair_formula_is_stationary_and_solves_eq_11():
     f1, f2 = pairs()
     weight, bias = (part.requires_grad_() for part in pair_head(f1, f2, 1.0, -1.0, 0.7))
     outputs = [(weight * f).sum(dim=1) + bias for f in (f1, f2)]
@@ -33,7 +33,7 @@ def test_the_pair_formula_is_stationary_and_solves_eq_11():
 
 
 @pytest.mark.parametrize("lambda_", [1e-6, 0.7, 100.0])
-def test_the_pair_formula_is_ridge_with_r_half_lambda(lambda_):
+def test_4_3_the_pair_formula_is_ridge_with_r_half_lambda(lambda_):
     f1, f2 = pairs()
     weight, bias = pair_head(f1, f2, 3.0, -1.0, lambda_)
     targets = torch.tensor([[3.0], [-1.0]]).double().expand(6, 2, 1)
@@ -44,7 +44,7 @@ def test_the_pair_formula_is_ridge_with_r_half_lambda(lambda_):
         close(solved.bias[:, 0], bias, 1e-8)
 
 
-def test_translation_rotation_swap_and_scale():
+def test_4_3_translation_rotation_swap_and_scale():
     f1, f2 = pairs()
     weight, bias = pair_head(f1, f2, 1.0, -1.0, 0.7)
     shift = drawn(5, seed=2)
@@ -63,7 +63,7 @@ def test_translation_rotation_swap_and_scale():
     close(scaled.bias, bias)
 
 
-def test_shrinkage():
+def test_4_3_shrinkage():
     f1, f2 = pairs()
     weight, bias = pair_head(f1, f2, 3.0, -1.0, 0.7)
     squared = (f1 - f2).square().sum(dim=1)
@@ -71,7 +71,7 @@ def test_shrinkage():
     close((weight * f2).sum(dim=1) + bias - 1, -2 * squared / (squared + 0.7))
 
 
-def test_all_pairs_at_once_equal_a_loop():
+def test_4_3_all_pairs_at_once_equal_a_loop():
     f, g = drawn(4, 3), drawn(5, 3, seed=1)
     weight, bias = pair_head(f[:, None], g[None], 1.0, -1.0, 0.7)
     assert weight.shape == (4, 5, 3)
@@ -82,7 +82,7 @@ def test_all_pairs_at_once_equal_a_loop():
             close(bias[i, j], alone.bias)
 
 
-def test_coinciding_samples_give_the_mean_target():
+def test_4_3_coinciding_samples_give_the_mean_target():
     weight, bias = pair_head(torch.ones(3), torch.ones(3), 3.0, -1.0, 1e-12)
     assert torch.equal(weight, torch.zeros(3))
     assert float(bias) == 1.0

@@ -41,7 +41,7 @@ def c5(weight, bias, features, targets, lambda_):
     ids=["eq 4", "alg 1", "c5"],
 )
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5), (6, 6), (1, 3), (7, 1)], ids=str)
-def test_the_solution_is_stationary_for_the_objective_of_its_convention(shape, convention, objective):
+def test_4_3_the_solution_is_stationary_for_the_objective_of_its_convention(shape, convention, objective):
     features, targets = 3 + drawn(K, *shape), drawn(K, shape[0], C, seed=1)
     solution = solve_ridge(features, targets, 0.3, convention)
     weight, bias = (part.requires_grad_() for part in solution)
@@ -61,7 +61,7 @@ def test_it_equals_scikit_learn(shape):
 
 
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5)], ids=str)
-def test_primal_equals_dual(shape):
+def test_4_3_primal_equals_dual(shape):
     features, targets = drawn(K, *shape), drawn(K, shape[0], C, seed=1)
     r = torch.tensor([0.01, 0.1, 1.0, 10.0], dtype=torch.float64)
     close(_primal(features, targets, r), _dual(features, targets, r))
@@ -93,7 +93,7 @@ def test_a_penalty_that_is_lost_in_rounding_gives_nan_and_not_some_number():
     assert _solve_shifted(indefinite, torch.ones(1, 2, 1), torch.tensor([1e-3])).isnan().all()
 
 
-def test_batched_equals_a_loop_with_a_penalty_each():
+def test_4_3_batched_equals_a_loop_with_a_penalty_each():
     features, targets = drawn(K, 5, 9), drawn(K, 5, C, seed=1)
     penalties = torch.tensor([0.01, 0.1, 1.0, 10.0], dtype=torch.float64)
     weight, bias = solve_ridge(features, targets, penalties)
@@ -130,7 +130,7 @@ def test_features_that_are_all_equal_give_weight_zero_and_the_mean_target():
     close(bias, torch.full((1, 3), 1 / 3, dtype=torch.float64))
 
 
-def test_the_three_conventions_are_one_penalty():
+def test_1_3_the_three_conventions_are_one_penalty():
     features, targets = drawn(K, 6, 9), drawn(K, 6, C, seed=1)
     mean = solve_ridge(features, targets, 0.2).weight
     close(solve_ridge(features, targets, 6 * 0.2, "sum").weight, mean)

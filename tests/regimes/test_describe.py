@@ -147,7 +147,10 @@ from clearance.regimes.describe import describe
 
 class Plain:
     def __init__(self):
-        self.names, self.draw = {"anna", "bert", "carl", "dora"}, torch.Generator()
+        self.names, self.stream = {"anna", "bert", "carl", "dora"}, torch.Generator()
+
+    def draw(self, architecture, features, labels, generator, least_unit=None):
+        raise NotImplementedError
 
 class Layer(nn.Module):
     def __init__(self):

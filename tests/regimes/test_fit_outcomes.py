@@ -74,7 +74,9 @@ def test_weights_that_break_in_the_last_step_count_as_diverged(data, make_model)
 
 @pytest.mark.parametrize("bias", [-1.0, 2.5])
 @pytest.mark.parametrize("regime", [EndToEnd(), FOCA(per_class=2)], ids=["end_to_end", "foca"])
-def test_an_extractor_that_gives_all_images_the_same_features_has_collapsed(data, make_model, bias, regime):
+def test_3_5_2_an_extractor_that_gives_all_images_the_same_features_has_collapsed(
+    data, make_model, bias, regime
+):
     model = make_model(nn.ReLU())
     nn.init.zeros_(model.extractor[1].weight)
     nn.init.constant_(model.extractor[1].bias, bias)

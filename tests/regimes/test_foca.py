@@ -137,7 +137,9 @@ def test_features_and_heads_are_detached_from_one_another(data, watched, make_mo
         assert value.grad is None
 
 
-def test_a_head_is_trained_on_the_current_features_of_a_class_balanced_batch(data, watched, make_model, sgd):
+def test_3_5_6_a_head_is_trained_on_the_current_features_of_a_class_balanced_batch(
+    data, watched, make_model, sgd
+):
     model, spy = make_model(), watched()
     training = begin(FOCA(weak_heads=spy, per_class=4, heads=2), model, data, sgd)
     for _ in range(2):
@@ -153,12 +155,12 @@ def test_a_head_is_trained_on_the_current_features_of_a_class_balanced_batch(dat
     assert not torch.equal(features[0], features[1])
 
 
-def test_a_set_that_lacks_a_class_is_refused(data, make_model, sgd):
+def test_3_5_6_a_set_that_lacks_a_class_is_refused(data, make_model, sgd):
     with pytest.raises(ValueError, match=r"every class must have an image.*class \[2\]"):
         begin(FOCA(), make_model(), data.subset(torch.arange(16)), sgd)
 
 
-def test_heads_reuse_and_their_training_leave_the_extractors_batches_alone(data, watched, make_model):
+def test_3_5_10_heads_reuse_and_their_training_leave_the_extractors_batches_alone(data, watched, make_model):
     augmented = data.augmented(Augmentation(flip=True, pad=1))
     seen = []
     for settings in ({}, {"heads": 3}, {"reuse": 2}, {"per_class": 5}, {"weak_heads": watched()}):

@@ -20,7 +20,7 @@ def begin(regime, model, data, sgd):
     return regime.start(model, data, sgd(regime, model, lr=0.3), regime.generators(0))
 
 
-def test_running_statistics_are_those_of_the_extractors_batches_alone(data, watched, model, sgd):
+def test_3_5_5_running_statistics_are_those_of_the_extractors_batches_alone(data, watched, model, sgd):
     spy = watched([[True]] * 2 + [[False]] * 4)  # redraws are head batches too
     training = begin(FOCA(weak_heads=spy, per_class=2), model, data, sgd)
     for count, rows in enumerate(torch.arange(24).split(8), start=1):
@@ -67,7 +67,7 @@ def test_layers_track_again_even_where_the_forward_pass_fails(model):
     assert not untracked.track_running_stats
 
 
-def test_by_running_statistics_a_head_batch_is_normalised_as_in_evaluation(data, watched, model, sgd):
+def test_3_5_5_by_running_statistics_a_head_batch_is_normalised_as_in_evaluation(data, watched, model, sgd):
     spy, twin = watched(), copy.deepcopy(model).eval()
     regime = FOCA(weak_heads=spy, per_class=3, batch_norm="running")
     rows = ClassBalancedDraws(data.labels, 3).draw(1, 3, regime.generators(0)["head_batch"])
@@ -77,7 +77,7 @@ def test_by_running_statistics_a_head_batch_is_normalised_as_in_evaluation(data,
     assert model.extractor[2].training
 
 
-def test_by_update_a_head_batch_enters_the_running_statistics(data, watched, model, sgd):
+def test_3_5_5_by_update_a_head_batch_enters_the_running_statistics(data, watched, model, sgd):
     spy, twin = watched(), copy.deepcopy(model)
     regime = FOCA(weak_heads=spy, per_class=3, batch_norm="update")
     rows = ClassBalancedDraws(data.labels, 3).draw(1, 3, regime.generators(0)["head_batch"])

@@ -67,7 +67,7 @@ def test_the_first_unit_is_that_of_the_features_at_the_start(data, watched, make
     torch.testing.assert_close(units[1], 8 * units[0])
 
 
-def test_features_that_drift_a_thousandfold_get_heads_that_fit_as_well(data, watched, make_model, sgd):
+def test_3_5_1_features_that_drift_a_thousandfold_get_heads_that_fit_as_well(data, watched, make_model, sgd):
     logits = []
     for drift in (1.0, 1024.0):
         model, spy = make_model(), watched()
@@ -89,7 +89,7 @@ def test_features_that_drift_a_thousandfold_get_heads_that_fit_as_well(data, wat
     assert float(logits[0].std()) > 0.01
 
 
-def test_max_norm_bounds_the_extractor_and_no_head(data, make_model, watched):
+def test_3_5_1_max_norm_bounds_the_extractor_and_no_head(data, make_model, watched):
     model, spy = make_model(), watched()
     with torch.no_grad():
         model.head[0].weight.fill_(50.0)

@@ -96,7 +96,7 @@ def test_too_few_images_are_refused(data, model, make_model, weights, same):
 
 
 @pytest.mark.parametrize("recalibrate", [False, True])
-def test_finish_does_it_where_asked(data, model, sgd, weights, same, recalibrate):
+def test_3_5_5_finish_does_it_where_asked(data, model, sgd, weights, same, recalibrate):
     regime = FOCA(per_class=2, recalibrate=recalibrate)
     training = regime.start(model, data, sgd(regime, model), regime.generators(0))
     training.step(data.images, data.labels)

@@ -10,7 +10,7 @@ from clearance.regimes import FOCA, EndToEnd, fit
 from clearance.regimes._weakness import Weakness
 
 
-def test_accuracy_and_chance_by_hand():
+def test_3_5_3_accuracy_and_chance_by_hand():
     labels = torch.tensor([0, 1, 2, 0])
     said = torch.tensor([[0, 1, 2, 0], [0, 0, 0, 1], [1, 2, 0, 1]])  # 4, 1 and 0 of 4 right; chance is 1 / 3
     weakness = Weakness()

@@ -13,6 +13,21 @@ GAP = 0.05  # between plain cross-entropy attacks and the verdict
 
 
 @dataclass(frozen=True)
+class Reason:
+    """Something that speaks against a number: words with a gap for a share, and the share.
+
+    >>> str(Reason("{} of images have no gradient at all", 0.25))
+    '25.0% of images have no gradient at all'
+    """
+
+    words: str
+    share: float
+
+    def __str__(self) -> str:
+        return self.words.format(f"{self.share:.1%}")
+
+
+@dataclass(frozen=True)
 class Signs:
     """What was seen of one radius, as shares of images; accuracies are under attack.
 
@@ -34,7 +49,7 @@ class Signs:
     blind_cross_entropy: float
     transfer: float | None = None
 
-    def doubts(self) -> list[str]:
+    def doubts(self) -> list[Reason]:
         """Reasons to think that gradient attacks are too weak here; none of them depends on the scale of logits.
 
         >>> Signs(0.9, 0.9, 0.9, 0.0, 0.0, 0.0).doubts()
@@ -42,25 +57,24 @@ class Signs:
         """
         found = []
         if self.blind > ZERO_SHARE:
-            found.append(f"{self.blind:.1%} of images have no gradient at all")
+            found.append(Reason("{} of images have no gradient at all", self.blind))
         if self.noise < self.white_box - SLACK:
-            found.append(f"noise alone leaves {self.noise:.1%}, less than gradient attacks do")
+            found.append(Reason("noise alone leaves {}, less than gradient attacks do", self.noise))
         if self.everything > SLACK:
-            found.append(f"attacks that may change everything still leave {self.everything:.1%}")
+            found.append(Reason("attacks that may change everything still leave {}", self.everything))
         if self.transfer is not None and self.transfer < self.white_box - SLACK:
-            found.append(
-                f"images made on another network leave {self.transfer:.1%}, less than its own gradients"
-            )
+            words = "images made on another network leave {}, less than its own gradients"
+            found.append(Reason(words, self.transfer))
         return found
 
-    def fooled(self, verdict: float) -> list[str]:
+    def fooled(self, verdict: float) -> list[Reason]:
         """Reasons not to believe plain cross-entropy attacks; the verdict does not rest on them."""
         found = []
         if self.blind_cross_entropy > ZERO_SHARE:
-            found.append(f"cross-entropy has no gradient on {self.blind_cross_entropy:.1%} of images")
+            found.append(Reason("cross-entropy has no gradient on {} of images", self.blind_cross_entropy))
         if self.cross_entropy > verdict + GAP:
             missed = self.cross_entropy - verdict
-            found.append(f"cross-entropy attacks miss {missed:.1%} of images that others break")
+            found.append(Reason("cross-entropy attacks miss {} of images that others break", missed))
         return found
 
 
@@ -83,7 +97,7 @@ def share(alive: Tensor) -> float:
     return float(alive.double().mean())
 
 
-def sentence(verdict: float, epsilon: float, norm: str, doubts: list[str], fooled: list[str]) -> str:
+def sentence(verdict: float, epsilon: float, norm: str, doubts: list[Reason], fooled: list[Reason]) -> str:
     """What the verdict at one radius is, and what speaks against it.
 
     >>> sentence(0.5, 0.1, "inf", [], [])
@@ -93,7 +107,7 @@ def sentence(verdict: float, epsilon: float, norm: str, doubts: list[str], foole
     if not doubts and not fooled:
         return f"{said}; nothing seen speaks against it."
     if doubts:
-        said += f"; ALARM, gradient attacks are too weak here: {'; '.join(doubts)}"
+        said += f"; ALARM, gradient attacks are too weak here: {'; '.join(map(str, doubts))}"
     if fooled:
-        said += f"; do not read plain attacks as robustness: {'; '.join(fooled)}"
+        said += f"; do not read plain attacks as robustness: {'; '.join(map(str, fooled))}"
     return f"{said}."

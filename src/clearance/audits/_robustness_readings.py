@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from clearance.audits._alarm import Signs, sentence, share
 from clearance.audits._target import Target
@@ -11,6 +12,7 @@ from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 AUDIT = "robustness"
 WILSON = "wilson 95 %"
+DOUBT, FOOLED = "verdict", "plain attacks"  # what a reason speaks against
 
 
 @dataclass(frozen=True)
@@ -91,3 +93,26 @@ def under_attack(norm: float, target: Target, readings: list[Reading]) -> Exhibi
     words = " ".join(reading.words() for reading in readings)
     caption = f"Share of {len(target.labels)} images that stay right within a radius. {words}"
     return Exhibit(AUDIT, "under_attack", "curve", columns, caption, {"norm": NORM_NAMES[norm]})
+
+
+def alarms(norm: float, readings: list[Reading]) -> tuple[Exhibit, ...]:
+    """Every reason that was seen, radius by radius; nothing where there was none."""
+    seen = [
+        (reading.epsilon, about, reason)
+        for reading in readings
+        for about, reasons in (
+            (DOUBT, reading.signs.doubts()),
+            (FOOLED, reading.signs.fooled(reading.verdict)),
+        )
+        for reason in reasons
+    ]
+    if not seen:
+        return ()
+    columns: dict[str, list[Any]] = {
+        "radius": [epsilon for epsilon, _, _ in seen],
+        "about": [about for _, about, _ in seen],
+        "reason": [reason.words for _, _, reason in seen],
+        "share": [reason.share for _, _, reason in seen],
+    }
+    caption = "What speaks against the verdict, or against plain attacks, at each radius."
+    return (Exhibit(AUDIT, "alarms", "curve", columns, caption, {"norm": NORM_NAMES[norm]}),)

@@ -14,7 +14,7 @@ from clearance.attacks.transfer import transferred
 from clearance.audits._alarm import Signs, share
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._fixed_images import fixed_images
-from clearance.audits._robustness_readings import Reading, full_radius, under_attack, zero_gradients
+from clearance.audits._robustness_readings import Reading, alarms, full_radius, under_attack, zero_gradients
 from clearance.audits._target import Target
 from clearance.audits._verdict import cross_entropy_attacks, scale_free_attacks
 from clearance.models._observe import evaluating
@@ -45,7 +45,7 @@ class Robustness(Audit):
     disbelieve the plain ones). For each norm ``full_radius_accuracy``: the radius reaches every image there
     is, so anything much above 0 says that the attack is stuck. For each ``loss`` ``zero_gradients``: share of
     right images without a gradient. Exhibit ``under_attack`` for each norm: these over the radius, and the
-    alarm in words in its caption.
+    alarm in words in its caption. Exhibit ``alarms`` where there are any: a row for each reason.
 
     Args:
         inf: Radii in norm inf, in pixel units, ascending, each above 0; 0.1 and 0.3 are those of MNIST (Madry
@@ -109,7 +109,7 @@ class Robustness(Audit):
                 readings = list(self._readings(target, norm, radii))
                 found.append(full_radius(target, norm, readings[0].signs))
                 found.extend(m for reading in readings for m in reading.measurements())
-                exhibits.append(under_attack(norm, target, readings))
+                exhibits += [under_attack(norm, target, readings), *alarms(norm, readings)]
         return Findings(tuple(found), tuple(exhibits))
 
     def _readings(self, target: Target, norm: float, radii: tuple[float, ...]) -> Iterator[Reading]:

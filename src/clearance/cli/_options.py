@@ -15,9 +15,13 @@ def chosen_recipe(
     recipe: Path | None,
     dataset: str | None,
     methods: tuple[str, ...],
+    *,
+    keep_sources: bool = False,
     **changes: object,
 ) -> "Recipe":
     """The recipe of a file, or the dataset's tuned one, with the options that were given put on top.
+
+    With `keep_sources` methods stay, too, that an audit takes its source from.
 
     Raises:
         ValueError: If a method or setting is unknown.
@@ -30,7 +34,9 @@ def chosen_recipe(
     for name in methods:
         check_choice("method", name, known)
     if methods:
-        start = dataclasses.replace(start, methods={name: known[name] for name in methods})
+        settings = start.audit_settings.values() if keep_sources else ()
+        sources = [one["source"] for one in settings if one.get("source") in known]
+        start = dataclasses.replace(start, methods={name: known[name] for name in (*methods, *sources)})
     given = {name: value for name, value in changes.items() if value is not None}
     chosen: Recipe = dataclasses.replace(start, **given)  # type: ignore[arg-type]
     _check_names(chosen)

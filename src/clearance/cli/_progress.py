@@ -11,7 +11,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from clearance.experiments.build import RunData
 from clearance.experiments.grid import Listener, run_grid
-from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.plan import RunPlan, sources_of
+from clearance.experiments.run import RunFindings
 
 TRAINING_SHARE = 0.85  # of a run's time; the rest is its audits
 
@@ -20,7 +21,7 @@ def run_with_progress(
     console: Console, plans: Sequence[RunPlan], data: RunData, directory: Path, jobs: int
 ) -> list[RunFindings]:
     """Run the grid and show method, seed, step and the time left."""
-    with listening(console, len(plans)) as listener:
+    with listening(console, len(plans) + len(sources_of(plans))) as listener:
         return run_grid(plans, data, directory, jobs, listener)
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from clearance.cli._fields import OptionalCount, OptionalNumber, OptionalPath, OptionalText
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -31,12 +33,12 @@ class CompareCommand:
         dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
         root: The folder that holds the dataset's files; nothing is ever downloaded.
         size: Resize an image folder's short side to this many pixels and crop the centre.
-        seeds: How many seeds.
-        model: A name from `clearance list`.
-        epochs: Passes over the training images.
+        seeds: How many seeds (default: 3, or those of the recipe file).
+        model: A name from `clearance list` (default: small-cnn, or that of the recipe file).
+        epochs: Passes over the training images (default: those of the recipe).
         steps: Updates in all, in place of epochs: as many for few images as for all.
-        noisy_labels: Share of training labels switched to another class, in [0, 1), alike for all methods.
-        small_data: Training images drawn for each seed, alike for all methods; also --samples.
+        noisy_labels: Share of training labels switched to another class, in [0, 1), alike for all methods (default: 0).
+        small_data: Training images drawn for each seed, alike for all methods (default: all).
         audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter).
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
@@ -44,19 +46,19 @@ class CompareCommand:
         dry_run: Print the plan and stop.
     """
 
-    methods: str | None = None
-    dataset: str | None = None
-    root: str | None = None
-    size: int | None = None
-    seeds: int | None = None
-    model: str | None = None
-    epochs: int | None = None
-    steps: int | None = None
-    noisy_labels: float | None = None
-    small_data: Annotated[int | None, tyro.conf.arg(aliases=["--samples"])] = None
-    audits: str | None = None
-    recipe: Path | None = None
-    jobs: int | None = None
+    methods: OptionalText = None
+    dataset: OptionalText = None
+    root: OptionalText = None
+    size: OptionalCount = None
+    seeds: OptionalCount = None
+    model: OptionalText = None
+    epochs: OptionalCount = None
+    steps: OptionalCount = None
+    noisy_labels: OptionalNumber = None
+    small_data: Annotated[OptionalCount, tyro.conf.arg(aliases=["--samples"])] = None
+    audits: OptionalText = None
+    recipe: OptionalPath = None
+    jobs: OptionalCount = None
     out: Path = Path("clearance-report")
     dry_run: bool = False
 
@@ -78,8 +80,10 @@ class CompareCommand:
         from clearance.experiments.build import build_data
         from clearance.experiments.compare import report_of
         from clearance.experiments.grid import plans_of
+        from clearance.experiments.run import chosen_audits
         from clearance.report import Card
 
+        chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong setting, before any training
         plans = plans_of(recipe)
         data = build_data(recipe)
         findings = run_with_progress(console, plans, data, self.out / "runs", jobs)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from clearance.cli._fields import OptionalCount, OptionalPath, OptionalText
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -36,12 +38,12 @@ class ReproduceCommand:
     """
 
     paper: Annotated[str, tyro.conf.Positional]
-    dataset: str | None = None
-    root: str | None = None
-    seeds: int | None = None
-    jobs: int | None = None
-    out: Path | None = None
-    only: str | None = None
+    dataset: OptionalText = None
+    root: OptionalText = None
+    seeds: OptionalCount = None
+    jobs: OptionalCount = None
+    out: OptionalPath = None
+    only: OptionalText = None
     dry_run: bool = False
 
     def run(self) -> None:

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clearance.cli._fields import OptionalCount, OptionalPath, OptionalText
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -18,7 +20,7 @@ class SearchCommand:
     Five learning rates a factor 2 apart around the recipe's, one more where the best is at an edge. The test
     set is not read. Of candidates within one standard error of the lowest error of heads retrained from one
     image of each class, the one with the smallest error of its own head is chosen; beside it the table shows
-    the choice by the error of the own head alone.
+    the choice by the error of the own head alone. With `--choose-by own_error` that is the only criterion.
 
     Args:
         methods: Names separated by commas (default: plain,dropout,batchnorm,foca, or those of the recipe file).
@@ -26,24 +28,26 @@ class SearchCommand:
         root: The folder that holds the dataset's files; nothing is ever downloaded.
         seeds: Runs of each candidate.
         per_class: Images per class that FOCA's weak heads are tried with, separated by commas.
-        epochs: Passes over the training images.
+        epochs: Passes over the training images (default: those of the recipe).
         trial_epochs: Shorter first trials; the best of each method are then repeated with all epochs.
         finalists: How many of each method are repeated.
+        choose_by: one_image_error, or own_error for a search that trains no other heads.
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
         out: Where runs and search.json are kept.
     """
 
-    methods: str | None = None
-    dataset: str | None = None
-    root: str | None = None
+    methods: OptionalText = None
+    dataset: OptionalText = None
+    root: OptionalText = None
     seeds: int = 2
     per_class: str = "1,10"
-    epochs: int | None = None
-    trial_epochs: int | None = None
+    epochs: OptionalCount = None
+    trial_epochs: OptionalCount = None
     finalists: int = 3
-    recipe: Path | None = None
-    jobs: int | None = None
+    choose_by: str = "one_image_error"
+    recipe: OptionalPath = None
+    jobs: OptionalCount = None
     out: Path = Path("clearance-search")
 
     def run(self) -> None:
@@ -85,6 +89,7 @@ class SearchCommand:
                 per_class=per_class,
                 trial_epochs=self.trial_epochs,
                 finalists=self.finalists,
+                criterion=self.choose_by,
             )
         self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "search.json").write_text(
@@ -103,7 +108,10 @@ def _table(trials: "list[Trial]", methods: list[str]) -> "Table":
     for method in methods:
         for criterion in CRITERIA:
             chosen = best(trials, method, criterion)
-            errors = (f"{100 * chosen.one_image_error:.2f} %", f"{100 * chosen.own_error:.2f} %")
+            if criterion == CRITERIA[0] and chosen.one_image_error is None:
+                continue
+            few = "" if chosen.one_image_error is None else f"{100 * chosen.one_image_error:.2f} %"
+            errors = (few, f"{100 * chosen.own_error:.2f} %")
             rate = f"{chosen.lr:g}"
             if at_edge(trials, chosen):
                 rate += "*"

@@ -4,6 +4,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from clearance.cli._fields import OptionalCount, OptionalPath, OptionalText
+
 FAILED = 1
 
 
@@ -17,20 +19,20 @@ class TrainCommand:
         root: The folder that holds the dataset's files; nothing is ever downloaded.
         size: Resize an image folder's short side to this many pixels and crop the centre.
         seed: Decides first weights, batch order and everything else that is drawn.
-        model: A name from `clearance list`.
-        epochs: Passes over the training images.
+        model: A name from `clearance list` (default: small-cnn, or that of the recipe file).
+        epochs: Passes over the training images (default: those of the recipe).
         recipe: A YAML file with any of these settings, and more.
         out: Where the run is kept, in a folder of its own.
     """
 
     method: str = "plain"
-    dataset: str | None = None
-    root: str | None = None
-    size: int | None = None
+    dataset: OptionalText = None
+    root: OptionalText = None
+    size: OptionalCount = None
     seed: int = 0
-    model: str | None = None
-    epochs: int | None = None
-    recipe: Path | None = None
+    model: OptionalText = None
+    epochs: OptionalCount = None
+    recipe: OptionalPath = None
     out: Path = Path("clearance-runs")
 
     def run(self) -> None:
@@ -42,7 +44,7 @@ class TrainCommand:
         from clearance.cli._tables import print_table
         from clearance.experiments.build import build_data
         from clearance.experiments.compare import report_of
-        from clearance.experiments.run import RunPlan
+        from clearance.experiments.run import RunPlan, chosen_audits
         from clearance.report import Card
 
         console = Console()
@@ -50,11 +52,13 @@ class TrainCommand:
             self.recipe,
             self.dataset,
             (self.method,),
+            keep_sources=True,
             root=self.root,
             size=self.size,
             model=self.model,
             epochs=self.epochs,
         )
+        chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong setting, before any training
         plan = RunPlan(recipe, self.method, self.seed)
         (found,) = run_with_progress(console, [plan], build_data(recipe), self.out, jobs=1)
         if not found.records:

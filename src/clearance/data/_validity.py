@@ -22,10 +22,11 @@ def check_images(images: Tensor) -> None:
         )
     if images.numel() == 0:
         raise ValueError(f"`images` must hold at least one pixel; got shape {tuple(images.shape)}.")
-    _check_pixels(images)
+    check_pixels(images)
 
 
-def _check_pixels(images: Tensor) -> None:
+def check_pixels(images: Tensor) -> None:
+    """Raise ValueError unless all values of `images` are finite and within [0, 1]."""
     low, high = (float(end) for end in images.aminmax())
     if not (math.isfinite(low) and math.isfinite(high)):
         bad = (~images.isfinite()).flatten(1).any(1).nonzero().flatten()

@@ -1,10 +1,11 @@
 """Audit one trained classifier, from Python."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clearance.audits import Audit
 from clearance.data import as_image_set
+from clearance.experiments.audit_sources import SETTING
 from clearance.experiments.auditing import audit_model, chosen_audits
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import named_audits
@@ -13,6 +14,7 @@ from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record
+from clearance.regimes._inputs import check_classifier
 from clearance.regimes.describe import describe
 from clearance.report import Card
 
@@ -48,20 +50,22 @@ def audit(
     >>> [m.context["split"] for m in card.measurements]
     ['test', 'train']
     """
-    if not isinstance(model, Classifier):
-        raise TypeError(
-            f"`model` must be a clearance Classifier; got {type(model).__name__}. Make one with "
-            "clearance.wrap(module, example=images)."
-        )
+    check_classifier(model)
     data = RunData(as_image_set(train), as_image_set(test))
     names = Recipe().audits if audits is None else audits
     return audited(model, data, chosen_audits(named_audits(names)), seed, name, "clearance.audit(...)")
 
 
 def audited(
-    model: Classifier, data: RunData, audits: Sequence[Audit], seed: int, name: str, command: str
+    model: Classifier,
+    data: RunData,
+    audits: Sequence[Audit],
+    seed: int,
+    name: str,
+    command: str,
+    sources: Mapping[str, str] | None = None,
 ) -> Card:
-    """The card of one classifier under the given audits."""
+    """The card of one classifier; `sources` says, by audit, which method's network images were made on."""
     findings = audit_model(model, data, audits, seed)
     where = (data.test.name, name, seed)
     found = RunFindings(
@@ -69,5 +73,10 @@ def audited(
         tuple(Record(*where, m) for f in findings for m in f.measurements),
         tuple(ExhibitRecord(*where, e) for f in findings for e in f.exhibits),
     )
-    settings = {"dataset": data.test.name, "seed": seed, "audits": describe(list(audits))}
+    named = {name: {SETTING: source} for name, source in (sources or {}).items()}
+    settings = {
+        "dataset": data.test.name,
+        "seed": seed,
+        "audits": [{**describe(audit), **named.get(audit.name, {})} for audit in audits],
+    }
     return Card(report_with(settings, [found], command))

@@ -2,19 +2,22 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from clearance._checks import check_choice
 from clearance.audits import Audit, Findings, Subject
+from clearance.experiments.audit_sources import SETTING, with_sources
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS, resolve
+from clearance.experiments.plan import RunPlan
 from clearance.models import Classifier
 
 
 def chosen_audits(
     names: Sequence[str], settings: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[Audit]:
-    """The audits of these names, with their defaults where `settings` says nothing else.
+    """The audits of these names, with their defaults where `settings` says nothing else; sources are left out.
 
     Raises:
         ValueError: If a name is unknown, or an audit has no such setting.
@@ -27,8 +30,25 @@ def chosen_audits(
         kind = resolve("audit", name, AUDITS)
         for key in given:
             check_choice(f"setting of audit {name!r}", key, [f.name for f in dataclasses.fields(kind)])
+        given.pop(SETTING, None)  # a name; which network that is depends on the run
         chosen.append(kind(**given))
     return chosen
+
+
+def ready_audits(plan: RunPlan, directory: Path | None) -> list[Audit]:
+    """The audits of a plan, each with the network that it makes images on, where the recipe names one.
+
+    Args:
+        plan: The run that is audited.
+        directory: Where runs are kept: that of the source must be among them.
+
+    Raises:
+        ValueError: If a name or setting is unknown, or a source is not there.
+    """
+    folders = {
+        audit: None if directory is None else directory / run.folder for audit, run in plan.sources.items()
+    }
+    return with_sources(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings), folders)
 
 
 def audit_model(

@@ -61,6 +61,10 @@ MODELS = {
         "clearance.models.extractors.small_cnn:small_cnn",
         "three convolutions for square images of any size from 8; its flattened maps are the features",
     ),
+    "tiny-cnn": Entry(
+        "clearance.models.extractors.small_cnn:tiny_cnn",
+        "small-cnn with half as many maps, for many runs on a CPU",
+    ),
     "convnet32": Entry(
         "clearance.models.extractors.convnet32:convnet32",
         "six convolutions for 32x32 images, as three stages; 4,096 features",
@@ -159,6 +163,11 @@ STUDIES = {
         "toy": Study(
             f"{_ELSAYED}.toy:run", "Fig. 1b: two classes in the plane, and exact distances to the boundary"
         ),
+        "search": Study(
+            f"{_ELSAYED}.search_rates:run",
+            "the learning rates of the studies below, on a part of the training set; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
         "noise": Study(
             f"{_ELSAYED}.noise:run",
             "wrong training labels, up to 80 %; takes --dataset and --root",
@@ -222,6 +231,8 @@ def named_audits(names: Iterable[str]) -> tuple[str, ...]:
     >>> len(named_audits(["all"])) == len(AUDITS)
     True
     """
+    if isinstance(names, str):
+        raise TypeError(f"`audits` must be a list of names; got one word, {names!r}. Write [{names!r}].")
     given = tuple(names)
     return tuple(AUDITS) if given == ("all",) else given
 

@@ -11,8 +11,10 @@ from typing import Any
 
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.data import as_image_set
+from clearance.experiments.audit_sources import SETTING, named_sources
 from clearance.experiments.auditing import chosen_audits
 from clearance.experiments.build import RunData
+from clearance.experiments.catalogue import named_audits
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
 from clearance.experiments.run import RunFindings, RunPlan, run_method
@@ -73,6 +75,9 @@ def compare(
     >>> sorted({record.method for record in card.records})
     ['foca', 'plain']
     """
+    if isinstance(methods, str) or not methods:
+        raise ValueError(f"`methods` must name at least one method, as a list or a mapping; got {methods!r}.")
+    check_count("seeds", seeds)
     check_fraction("noisy_labels", noisy_labels, open_above=True)
     if small_data is not None:
         check_count("small_data", small_data, minimum=2)
@@ -89,7 +94,7 @@ def compare(
         label_noise=noisy_labels,
         samples=small_data,
         model=model if isinstance(model, str) else "of the caller",
-        audits=start.audits if audits is None else tuple(audits),
+        audits=start.audits if audits is None else named_audits(audits),
         methods={name: settings for name, (settings, _) in resolved.items()},
     )
     build = None if isinstance(model, str) else model
@@ -107,7 +112,9 @@ def compare(
 def full_settings(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain values, with every setting of its audits, the defaults too."""
     audits = chosen_audits(recipe.audits, recipe.audit_settings)
-    told = {audit.name: vars(audit) for audit in audits}
+    sources = named_sources(recipe)
+    named = {name: {SETTING: source} for name, source in sources.items()}
+    told = {audit.name: {**vars(audit), **named.get(audit.name, {})} for audit in audits}
     return {**to_tree(recipe), "audit_settings": json.loads(json.dumps(told))}
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from clearance.experiments.build import RunData
+from clearance.experiments.plan import RunPlan, sources_of
 from clearance.experiments.recipe import Recipe, to_tree
-from clearance.experiments.run import RunFindings, RunPlan, failed, kept_findings
+from clearance.experiments.run import RunFindings, failed, kept_findings
 
 Listener = Callable[[RunPlan, Mapping[str, Any]], object]
 
@@ -29,6 +30,8 @@ def run_grid(
 ) -> list[RunFindings]:
     """Run every plan, `jobs` at a time; what is finished in `directory` is read back.
 
+    Networks that audits make images on (``source`` in the recipe) are trained before, without audits of their own.
+
     Args:
         plans: What to run.
         data: Their images; only used to recognise finished runs, each process reads its own.
@@ -37,11 +40,15 @@ def run_grid(
         listener: Told of events, ``{"event": KIND, ...}`` with KIND one of start, step, audit, note, done,
             failed, kept.
 
+    Returns:
+        What each plan left behind, in their order; nothing of the sources.
+
     On KeyboardInterrupt every process is ended; called again, the grid goes on where they stood.
     """
     crew = _Crew(directory, listener)
     with ThreadPoolExecutor(jobs) as pool:
         try:
+            list(pool.map(lambda plan: crew.run(plan, data), sources_of(plans)))
             return list(pool.map(lambda plan: crew.run(plan, data), plans))
         except BaseException:
             crew.end()

@@ -126,7 +126,7 @@ def read_recipe(path: str | Path, dataset: str | None = None) -> Recipe:
     try:
         tree = yaml.safe_load(Path(path).read_text("utf-8"))
     except yaml.YAMLError as error:
-        raise ValueError(f"{path} must be YAML; got: {error}") from error
+        raise ValueError(f"{path} must be YAML; got: {' '.join(str(error).split())}") from error
     if not isinstance(tree, dict):
         raise ValueError(f"{path} must hold a mapping of settings; got {type(tree).__name__}.")  # noqa: TRY004
     if dataset is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clearance._files import write_bytes
+from clearance.experiments.cut_table import cut_table
 from clearance.records import Report
 from clearance.records.claims import PaperClaims
 from clearance.records.encoding import encode
@@ -83,6 +84,9 @@ class Ledger:
         if beside:
             columns = ("claim", "reading", "verdict", "ordering alone", "here, mean ± sd over seeds")
             parts += ["## Beside the verdicts", _table(columns, beside)]
+        cuts = cut_table(self.report)
+        if cuts:
+            parts += ["## At both cuts", _table(*cuts)]
         cost = _cost_table(self.report)
         if cost:
             parts += ["## Cost", cost]

@@ -10,65 +10,26 @@ from typing import Any
 
 import torch
 
-from clearance._checks import check_count
 from clearance._rng import derived_seed
 from clearance.audits import Findings
-from clearance.experiments.auditing import audit_model, chosen_audits
+from clearance.experiments.auditing import audit_model, chosen_audits, ready_audits
 from clearance.experiments.build import RunData, build_model, build_optimizer, build_regime, build_schedule
 from clearance.experiments.draws import drawn_data, passes
 from clearance.experiments.epoch_findings import epoch_findings
-from clearance.experiments.method import Method
 from clearance.experiments.peak_memory import PeakMemory
-from clearance.experiments.recipe import Recipe, identifier, to_tree
+from clearance.experiments.plan import RunPlan
+from clearance.experiments.recipe import to_tree
 from clearance.experiments.trained_start import FACTS, extractor_name
 from clearance.experiments.training_findings import training_findings
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record, RunNote
-from clearance.regimes import FitResult, Regime, fit
+from clearance.regimes import FitResult, fit
 from clearance.regimes.describe import describe
 from clearance.regimes.fit import Progress
 from clearance.runs import write_json
 from clearance.vocabulary import Outcome
 
 FINDINGS = "findings.json"
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """What one run is: a method of a recipe under one seed.
-
-    Args:
-        recipe: The whole comparison; only what concerns this run identifies it.
-        method: Name of the method.
-        seed: Decides first weights, batch order, partial sets.
-        regime: Takes the place of the method's regime (for losses and regimes written by users).
-        model: Builds a fresh classifier in place of the recipe's; called under the run's seed.
-    """
-
-    recipe: Recipe
-    method: str
-    seed: int
-    regime: Regime | None = None
-    model: Callable[[], Classifier] | None = None
-
-    def __post_init__(self) -> None:
-        check_count("seed", self.seed, minimum=0)
-
-    @property
-    def settings(self) -> Method:
-        """The method's numbers."""
-        return self.recipe.methods[self.method]
-
-    @property
-    def folder(self) -> str:
-        """Name of the run's directory: it changes when anything changes that can move the run's numbers."""
-        shared = to_tree(self.recipe)
-        for name in ("methods", "seeds", "audits", "audit_settings", "root"):
-            del shared[name]
-        told = {"recipe": shared, "name": self.method, "method": to_tree(self.settings)}
-        told["regime"] = describe(self.regime)
-        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)
-        return f"{safe}-seed{self.seed}-{identifier(told)}"
 
 
 @dataclass(frozen=True)
@@ -98,7 +59,7 @@ def run_method(
         on_audit: Told the name of each audit before it starts.
         own_process: Whether this process does nothing else, so that its memory is that of the run.
     """
-    audits = chosen_audits(plan.recipe.audits, plan.recipe.audit_settings)  # a wrong name is found at once
+    audits = ready_audits(plan, directory)  # a wrong name, a source that is not there: found at once
     data = drawn_data(plan.recipe, data, plan.seed)
     named = plan.regime is None and plan.model is None  # then the folder's name says everything
     if directory is not None and named and (kept := _kept(plan, data, directory)) is not None:
@@ -203,6 +164,8 @@ def _identity(plan: RunPlan, data: RunData) -> Any:
     audits = describe(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings))
     versions = {name: version(name) for name in ("torch-clearance", "torch")}
     told = {"audits": audits, "test": data.test.digest(), "train": data.train.digest(), "versions": versions}
+    if plan.sources:
+        told["sources"] = {audit: run.folder for audit, run in plan.sources.items()}
     if data.train.augmentation is not None:
         told["augmentation"] = describe(data.train.augmentation)
     return json.loads(json.dumps(told))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, variance
 
+from clearance._checks import check_choice
 from clearance.experiments.build import build_data
 from clearance.experiments.grid import Listener, run_grid
 from clearance.experiments.method import Method
@@ -18,6 +19,7 @@ from clearance.vocabulary import Measurement
 HELD_OUT = 0.25
 CRITERIA = ("one_image_error", "own_error")
 WIDENINGS = 2
+ONE_IMAGE = {"per_class": [1], "repetitions": [50], "all_images": False}
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Trial:
         lr: Its step size.
         per_class: Its images of every class for a weak head; only FOCA's candidates differ in it.
         epochs: Passes over the training images.
-        one_image_error: Test error of heads retrained from one image of each class.
+        one_image_error: Test error of heads retrained from one image of each class; None where the search did not ask.
         one_image_standard_error: Of that mean, over the draws of images and the seeds.
         own_error: Error of the model's own head.
         statuses: How the runs ended.
@@ -39,8 +41,8 @@ class Trial:
     lr: float
     per_class: int
     epochs: int
-    one_image_error: float
-    one_image_standard_error: float
+    one_image_error: float | None
+    one_image_standard_error: float | None
     own_error: float
     statuses: tuple[str, ...]
 
@@ -55,13 +57,15 @@ def search(
     factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0),
     trial_epochs: int | None = None,
     finalists: int = 3,
+    criterion: str = CRITERIA[0],
 ) -> list[Trial]:
     """Try each method at five learning rates a factor 2 apart, FOCA also at each `per_class`.
 
-    A quarter of the training set is held out; the test set is never read. Where the best candidate by
-    one-image error stands at an edge of the learning rates tried, the next one beyond that edge is tried
-    too, at most twice. Where these trials are shorter than the recipe, the best few of each method are tried
-    again in full length, and the choice is made among those.
+    A quarter of the training set is held out; the test set is never read. Where the recipe's training
+    labels are noisy, the held-out ones are so too. Where the best candidate by the criterion stands at an
+    edge of the learning rates tried, the next one beyond that edge is tried too, at most twice. Where these
+    trials are shorter than the recipe, the best few of each method are tried again in full length, and the
+    choice is made among those.
 
     Args:
         recipe: Methods with the learning rates in the middle of the search, epochs, seeds.
@@ -72,7 +76,12 @@ def search(
         factors: Of the recipe's learning rate.
         trial_epochs: Epochs of the first trials, below the recipe's; None is as many as the recipe.
         finalists: Trials of each method that are repeated in full length.
+        criterion: What is best: ``"one_image_error"``, or ``"own_error"``, for which no other head is trained.
+
+    Raises:
+        ValueError: If there is no such criterion.
     """
+    check_choice("criterion", criterion, CRITERIA)
     trials: list[Trial] = []
     short = dataclasses.replace(recipe, epochs=trial_epochs or recipe.epochs)
     wanted = {
@@ -84,13 +93,18 @@ def search(
         for name, method in recipe.methods.items()
     }
     for _ in range(1 + WIDENINGS):
-        trials += _run(short, wanted, directory, jobs, listener)
-        wanted = {name: _beyond_edge(recipe.methods[name], trials, name) for name in recipe.methods}
+        trials += _run(short, wanted, directory, jobs, listener, criterion)
+        wanted = {
+            name: _beyond_edge(recipe.methods[name], trials, name, criterion) for name in recipe.methods
+        }
         if not any(wanted.values()):
             break
     if short.epochs < recipe.epochs:
-        again = {name: _best_few(method, trials, name, finalists) for name, method in recipe.methods.items()}
-        trials += _run(recipe, again, directory, jobs, listener)
+        again = {
+            name: _best_few(method, trials, name, finalists, criterion)
+            for name, method in recipe.methods.items()
+        }
+        trials += _run(recipe, again, directory, jobs, listener, criterion)
     return trials
 
 
@@ -103,31 +117,46 @@ def best(trials: list[Trial], method: str, criterion: str = "one_image_error") -
     own = [trial for trial in trials if trial.method == method]
     own = [trial for trial in own if trial.epochs == max(one.epochs for one in own)]
     if criterion == "own_error":
-        return min(own, key=lambda trial: (trial.own_error, trial.one_image_error))
-    lowest = min(own, key=lambda trial: trial.one_image_error)
-    limit = lowest.one_image_error + lowest.one_image_standard_error
-    alike = [trial for trial in own if trial.one_image_error <= limit]
-    return min(alike, key=lambda trial: (trial.own_error, trial.one_image_error))
+        return min(own, key=lambda trial: (trial.own_error, _few(trial)))
+    lowest = min(own, key=_few)
+    limit = _few(lowest) + (lowest.one_image_standard_error or 0.0)
+    alike = [trial for trial in own if _few(trial) <= limit]
+    return min(alike, key=lambda trial: (trial.own_error, _few(trial)))
 
 
-def _best_few(method: Method, trials: list[Trial], name: str, count: int) -> list[Method]:
-    own = sorted((t for t in trials if t.method == name), key=lambda t: (t.one_image_error, t.own_error))
+def _few(trial: Trial) -> float:
+    """One-image error for an order; a search that did not ask for it has none."""
+    return 0.0 if trial.one_image_error is None else trial.one_image_error
+
+
+def _best_few(method: Method, trials: list[Trial], name: str, count: int, criterion: str) -> list[Method]:
+    def order(trial: Trial) -> tuple[float, float]:
+        errors = (_few(trial), trial.own_error)
+        return errors if criterion == CRITERIA[0] else errors[::-1]
+
+    own = sorted((trial for trial in trials if trial.method == name), key=order)
     return [dataclasses.replace(method, lr=t.lr, per_class=t.per_class) for t in own[:count]]
 
 
 def _run(
-    recipe: Recipe, wanted: Mapping[str, list[Method]], directory: Path, jobs: int, listener: Listener
+    recipe: Recipe,
+    wanted: Mapping[str, list[Method]],
+    directory: Path,
+    jobs: int,
+    listener: Listener,
+    criterion: str,
 ) -> list[Trial]:
     candidates = {
         f"{name} lr={method.lr:g} per_class={method.per_class}": (name, method)
         for name, methods in wanted.items()
         for method in methods
     }
+    retrained = criterion == CRITERIA[0]
     held_out = dataclasses.replace(
         recipe,
         held_out=HELD_OUT,
-        audits=("accuracy", "co_adaptation"),
-        audit_settings={"co_adaptation": {"per_class": [1], "repetitions": [50], "all_images": False}},
+        audits=("accuracy", "co_adaptation") if retrained else ("accuracy",),
+        audit_settings={"co_adaptation": ONE_IMAGE} if retrained else {},
         methods={label: method for label, (_, method) in candidates.items()},
     )
     plans = [RunPlan(held_out, label, seed) for label in candidates for seed in range(recipe.seeds)]
@@ -135,15 +164,15 @@ def _run(
     trials = []
     for label, (name, method) in candidates.items():
         own = [f for plan, f in zip(plans, found, strict=True) if plan.method == label]
-        few = [_error(f, "co_adaptation", "head", "retrained") for f in own]
+        few = [_error(f, "co_adaptation", "head", "retrained") for f in own] if retrained else []
         trials.append(
             Trial(
                 name,
                 method.lr,
                 method.per_class,
                 recipe.epochs,
-                fmean(found.value for found in few),
-                _standard_error(few),
+                fmean(found.value for found in few) if few else None,
+                _standard_error(few) if few else None,
                 fmean(_error(f, "accuracy", "split", "test").value for f in own),
                 tuple(f.note.status if f.note else "" for f in own),
             )
@@ -175,9 +204,9 @@ def at_edge(trials: list[Trial], chosen: Trial) -> bool:
     return chosen.lr in (min(tried), max(tried))
 
 
-def _beyond_edge(method: Method, trials: list[Trial], name: str) -> list[Method]:
+def _beyond_edge(method: Method, trials: list[Trial], name: str, criterion: str) -> list[Method]:
     """The candidate one factor beyond the edge at which the best one stands, if it stands at one."""
-    chosen = best(trials, name)
+    chosen = best(trials, name, criterion)
     tried = sorted({trial.lr for trial in trials if trial.method == name})
     if chosen.lr == tried[-1]:
         return [dataclasses.replace(method, lr=_rounded(chosen.lr * 2), per_class=chosen.per_class)]

@@ -13,6 +13,7 @@ from clearance.models.extractors import convnet32 as convnet32
 from clearance.models.extractors import large_margin_cnn as large_margin_cnn
 from clearance.models.extractors import resnet20 as resnet20
 from clearance.models.extractors import small_cnn as small_cnn
+from clearance.models.extractors import tiny_cnn as tiny_cnn
 from clearance.models.extractors import vgg16 as vgg16
 from clearance.models.features import extract_features as extract_features
 from clearance.models.features import predictions as predictions
@@ -30,6 +31,7 @@ __all__ = [
     "predictions",
     "resnet20",
     "small_cnn",
+    "tiny_cnn",
     "vgg16",
     "wrap",
 ]

@@ -80,9 +80,14 @@ class Classifier(nn.Module):
             head: Reads the features in place of the model's own head.
 
         Raises:
+            TypeError: If `layers` is one word.
             ValueError: If a layer does not exist, does not run, runs twice, or its output is changed in
                 place by what follows, because its gradient would then be silently wrong.
         """
+        if isinstance(layers, str):
+            raise TypeError(
+                f"`layers` must be a list of names; got one word, {layers!r}. Write [{layers!r}]."
+            )
         activations: dict[str, Tensor] = {}
         if "input" in layers:
             images = images.detach().clone().requires_grad_()

@@ -19,7 +19,14 @@ def extract_features(model: Classifier, data: ImageSet, batch_size: int = 512) -
     """
     device = next(model.parameters()).device
     with evaluating(model):
-        return torch.cat([model.features(part.to(device)) for part in data.images.split(batch_size)])
+        parts = data.images.split(batch_size)
+        first = model.features(parts[0].to(device))
+        # filled in place: joining the parts at the end would hold all features twice
+        features = first.new_empty((len(data), *first.shape[1:]))
+        features[: len(first)] = first
+        for start, part in zip(range(batch_size, len(data), batch_size), parts[1:], strict=True):
+            features[start : start + len(part)] = model.features(part.to(device))
+    return features
 
 
 def predictions(model: Classifier, data: ImageSet, batch_size: int = 512) -> Tensor:

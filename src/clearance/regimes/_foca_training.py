@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from clearance.data.conversion import as_image_set
 from clearance.data.image_set import ImageSet
 from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack
 from clearance.heads.weak.gradient import train_on_unit_scale
+from clearance.models._observe import evaluating
 from clearance.models.classifier import Classifier
 from clearance.models.features import extract_features
 from clearance.objectives._objective import Objective
 from clearance.regimes._backward import backward_to
 from clearance.regimes._distributed import average_gradients, copy_from_first, in_any_process
 from clearance.regimes._head_batches import HeadBatches
+from clearance.regimes._inputs import check_batch, check_logits
 from clearance.regimes._regime import Generators, Training
 from clearance.regimes._weakness import Weakness
 from clearance.regimes.batch_norm import recalibrate_batch_norm
@@ -41,6 +44,10 @@ class FOCATraining(Training):
         generators: Generators,
     ) -> None:
         HeadStack.of(model.head)  # refuses a head that cannot be stacked before anything has moved
+        self._device = next(model.parameters()).device
+        data = as_image_set(data)
+        if data.images.device != self._device:
+            data = data.to(self._device)
         self.regime, self.model, self.data, self.optimizer = regime, model, data, optimizer
         self.generators = generators
         self.batches = HeadBatches(model, data, generators, regime.batch_norm, regime.pool)
@@ -48,12 +55,12 @@ class FOCATraining(Training):
         self.steps = self.drawn_heads = self.diverged_heads = 0
         self.heads: HeadStack | None = None
         self.first_unit: Tensor | None = None
-        self._device = next(model.parameters()).device
         self._moved = list(regime.trainable(model))
         copy_from_first(model, regime.objective)
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
         """Draw heads where it is time, then move the extractor on (images, labels) with them fixed."""
+        check_batch(images, labels, self.data)
         place = self.steps % self.regime.reuse
         if place == 0:
             drawn = self._draw_heads()
@@ -131,6 +138,8 @@ class FOCATraining(Training):
             features, labels = self.batches.draw(self.regime.heads, self.regime.per_class)
             if self.first_unit is None:
                 self.first_unit = feature_unit(features)
+                with evaluating(self.model.head):
+                    check_logits(self.model.head(features[0, :1]), self.data)
             # A few steps at full precision cost little; in bfloat16 their rounding is larger than a step.
             with torch.autocast(features.device.type, enabled=False):
                 trained = self.regime.weak_heads.draw(

@@ -12,20 +12,6 @@ from clearance.models.classifier import Classifier
 from clearance.models.features import extract_features, predictions
 from clearance.vocabulary import Outcome
 
-
-def check_model(model: Any) -> None:
-    """Raise TypeError unless `model` is a Classifier, and say how it becomes one."""
-    if isinstance(model, Classifier):
-        return
-    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        remedy = "Give its `.module`; under torchrun every process trains on its share, and gradients are averaged."
-    elif hasattr(model, "_orig_mod"):
-        remedy = "Give its `._orig_mod`, and compile_extractor=True."
-    else:
-        remedy = "Give clearance.wrap(module, example=images)."
-    raise TypeError(f"`model` must be a clearance Classifier; got {type(model).__name__}. {remedy}")
-
-
 PROBE_IMAGES = 256
 TRAINING_IMAGES = 2000
 FLAT = 1e-4  # spread of features over their size; float32 rounding alone gives about 1e-7

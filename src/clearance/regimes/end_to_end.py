@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from clearance._checks import check_fraction, check_non_negative
 from clearance._rng import generator
+from clearance.data.conversion import as_image_set
 from clearance.data.image_set import ImageSet
 from clearance.models.classifier import Classifier
 from clearance.objectives._objective import Objective
@@ -16,6 +17,7 @@ from clearance.objectives.cross_entropy import CrossEntropyLoss
 from clearance.regimes._adversarial import Attack, attacked_part
 from clearance.regimes._backward import backward_to
 from clearance.regimes._distributed import average_gradients, copy_from_first, own_stream
+from clearance.regimes._inputs import check_batch, check_classifier, check_logits, check_objective
 from clearance.regimes._regime import Generators, Regime, Training
 from clearance.tensors import LossTerms
 
@@ -57,6 +59,7 @@ class EndToEnd(Regime):
     trains_head = True
 
     def __post_init__(self) -> None:
+        check_objective(self.objective)
         check_non_negative("head_noise", self.head_noise)
         check_fraction("adversarial_share", self.adversarial_share, open_below=True)
         if self.adversarial is not None and not callable(self.adversarial):
@@ -74,31 +77,38 @@ class EndToEnd(Regime):
 
     def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
         """Everything: extractor, head and objective."""
+        check_classifier(model)
         return [*model.parameters(), *self.objective.parameters()]
 
     def start(
         self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
     ) -> Training:
-        """Begin; the batches come from the caller, so `data` is not read."""
-        del data
-        return _EndToEndTraining(self, model, optimizer, generators)
+        """Begin; the batches come from the caller, so of `data` only the classes are read."""
+        return _EndToEndTraining(self, model, data, optimizer, generators)
 
 
 class _EndToEndTraining(Training):
     def __init__(
-        self, regime: EndToEnd, model: Classifier, optimizer: torch.optim.Optimizer, generators: Generators
+        self,
+        regime: EndToEnd,
+        model: Classifier,
+        data: ImageSet,
+        optimizer: torch.optim.Optimizer,
+        generators: Generators,
     ) -> None:
-        self.regime, self.model, self.optimizer = regime, model, optimizer
+        self.regime, self.model, self.data, self.optimizer = regime, model, as_image_set(data), optimizer
         self.generators = generators
         self._moved = list(regime.trainable(model))
         copy_from_first(model, regime.objective)
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
         objective = self.regime.objective
+        check_batch(images, labels, self.data)
         images = self._attacked(images, labels)
         self.optimizer.zero_grad(set_to_none=True)  # after the attack, which may leave gradients behind
         with self._noisy_head():
             outputs = self.model.outputs(images, objective.layers)
+            check_logits(outputs.logits, self.data)
             loss = objective(outputs, labels)
             backward_to(self._moved, loss.total, objective)
         average_gradients(self._moved, len(labels))

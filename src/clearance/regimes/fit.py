@@ -15,7 +15,8 @@ from clearance.data import ImageSet, as_image_set
 from clearance.models.classifier import Classifier
 from clearance.regimes._distributed import own_stream, process_count
 from clearance.regimes._extractor_forward import ExtractorForward
-from clearance.regimes._guards import check_model, limit_gradients, limit_weights
+from clearance.regimes._guards import limit_gradients, limit_weights
+from clearance.regimes._inputs import check_classifier
 from clearance.regimes._loop import run_session
 from clearance.regimes._regime import Regime
 from clearance.regimes._session import Session
@@ -83,6 +84,7 @@ def fit(
     statistics of a process's own share (pass a model with torch.nn.SyncBatchNorm otherwise).
 
     Raises:
+        TypeError: If `model` is no Classifier, `regime` no regime, or `optimizer` cannot be called.
         ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
             belongs to another run, the objective reads activations of a compiled extractor, or several processes
             get a `run_dir` or too small a batch.
@@ -97,7 +99,8 @@ def fit(
     >>> str(fit(model, EndToEnd(), data, epochs=50, batch_size=10).status)
     'finished at step 150'
     """
-    check_model(model)
+    check_classifier(model)
+    _check_kinds(regime, optimizer)
     _check_length(epochs, steps)
     check_count("batch_size", batch_size)
     check_count("checkpoint_every", checkpoint_every)
@@ -171,6 +174,18 @@ def _check_processes(batch_size: int, run_dir: str | Path | None) -> None:
         )
 
 
+def _check_kinds(regime: object, optimizer: object) -> None:
+    if not isinstance(regime, Regime):
+        raise TypeError(
+            f"`regime` must be a regime, such as clearance.regimes.EndToEnd() or FOCA(); got {regime!r}."
+        )
+    if isinstance(optimizer, Optimizer) or not callable(optimizer):
+        raise TypeError(
+            "`optimizer` must be called with parameters, such as partial(torch.optim.SGD, lr=0.05), because the "
+            f"regime says which ones; got {type(optimizer).__name__}."
+        )
+
+
 def _check_length(epochs: int | None, steps: int | None) -> None:
     if (epochs is None) == (steps is None):
         raise ValueError(f"one of `epochs` and `steps` must be given; got epochs={epochs} and steps={steps}.")
@@ -197,7 +212,15 @@ def _unusual(
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
+    try:
+        place = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(
+            f"`device` must be 'auto' or a device of torch's, such as 'cpu'; got {name!r}."
+        ) from error
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"`device` {name!r} is not there: torch sees no CUDA; take 'auto' or 'cpu'.")
+    return place
 
 
 def _schedule(build: Callable[[Optimizer], LRScheduler], optimizer: Optimizer) -> LRScheduler:

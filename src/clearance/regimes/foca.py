@@ -15,6 +15,7 @@ from clearance.models.classifier import Classifier
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import CrossEntropyLoss
 from clearance.regimes._foca_training import FOCATraining
+from clearance.regimes._inputs import check_classifier, check_objective
 from clearance.regimes._regime import Generators, Regime, Training
 from clearance.regimes.batch_norm import BatchNormPolicy
 
@@ -88,6 +89,12 @@ class FOCA(Regime):
     trains_head = False
 
     def __post_init__(self) -> None:
+        check_objective(self.objective)
+        if isinstance(self.weak_heads, type) or not callable(getattr(self.weak_heads, "draw", None)):
+            raise TypeError(
+                "`weak_heads` must be a way to draw heads, such as clearance.heads.GradientHeads(); got "
+                f"{self.weak_heads!r}."
+            )
         check_count("per_class", self.per_class)
         check_count("heads", self.heads)
         check_count("reuse", self.reuse)
@@ -102,6 +109,7 @@ class FOCA(Regime):
 
     def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
         """The extractor and the objective; never a head."""
+        check_classifier(model)
         return [*model.extractor.parameters(), *self.objective.parameters()]
 
     def start(

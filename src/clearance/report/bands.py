@@ -89,7 +89,9 @@ def _scales(axes: Axes, rows: Rows, x: str, log: str, scale: int) -> None:
         axes.set_xlabel(f"{axes.get_xlabel()} (logarithmic)")
         logarithmic(axes.xaxis)
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        whole = all(float(row[x]).is_integer() for row in rows)
+        steps = None if whole else [1, 2, 2.5, 5, 10]
+        axes.xaxis.set_major_locator(MaxNLocator("auto" if whole else 7, integer=whole, steps=steps))
     if "y" in log and means and min(means) > 0:
         axes.set_yscale("log", nonpositive="clip")
         axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from clearance.report.entry import Entry
+from clearance.report.glossary_attacks import ENTRIES as ATTACKS
 from clearance.report.glossary_features import ENTRIES as FEATURES
 from clearance.report.glossary_paper import ENTRIES as PAPER
 
@@ -93,6 +94,7 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
     ),
     **PAPER,
     **FEATURES,
+    **ATTACKS,
 }
 
 

@@ -26,6 +26,9 @@ AUDITS = {
     "neural_collapse": "Whether classes are points",
     "churn": "Whether rebuilt last layers agree",
     "new_classes": "Classes that the network has never seen",
+    "robustness": "Under the worst of all attacks",
+    "attacked": "Under the attacks of the paper",
+    "boundary_distance": "How far images are from a mistake",
     "training": "Training",
 }
 LONG = 24  # lines from which on a group is folded, a part for each quantity

@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-METHODS = {"plain": "plain training", "foca": "FOCA", "batchnorm": "batch norm", "lgm": "L-GM"}
+METHODS = {
+    "plain": "plain training",
+    "foca": "FOCA",
+    "batchnorm": "batch norm",
+    "lgm": "L-GM",
+    "large-margin": "large margin",
+}
 DIGITS = frozenset({"digits", "mnist"})
 PIXELS, PIXEL_MEANS = "nearest pixel", "class mean, pixels"
 NO_NETWORK = {PIXELS: "nearest image, no network", PIXEL_MEANS: "nearest class average of pixels, no network"}
@@ -13,6 +19,9 @@ DESCRIPTIONS = {
     "dropout": "As plain training, with wider last layers, a random part of them switched off at each step.",
     "batchnorm": "As plain training, with every layer's signals brought to one scale, batch by batch.",
     "noisy": "As plain training, with random noise added to the last layers at every step.",
+    "hinge": "As plain training, but the right answer only has to be ahead of the others by a fixed amount.",
+    "large-margin": "As plain training, and every image is to lie some distance from where the answer would change, in "
+    "the image itself and inside the network.",
     "foca": "The network never meets the same last layers for long: again and again they are thrown away "
     "and made anew from a few images, so that it cannot tune itself to any one set.",
 }

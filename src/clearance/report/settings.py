@@ -24,9 +24,18 @@ WORDS: Mapping[tuple[str, str], str] = {
     ("class", "all"): "all classes together",
     ("differ_in", "first weights"): "other first weights",
     ("differ_in", "images"): "other images",
+    ("chosen_on", "validation"): "chosen on images kept back",
+    ("layer", "input"): "at the input",
+    ("layer", "features"): "at the features",
+    ("layer", "logits"): "at the answers",
+    ("loss", "logit_margin"): "of the gap between answers",
+    ("loss", "cross_entropy"): "of cross-entropy",
+    ("box", "white"): "with its own gradients",
+    ("box", "black"): "made on another network",
     ("head", "own"): "its own last layer",
     ("head", "fresh linear"): "fresh single layers",
 }
+KEYS = {"epsilon": "radius", "samples": "training images"}
 
 
 def setting(key: str, value: object) -> Markup:
@@ -40,7 +49,7 @@ def setting(key: str, value: object) -> Markup:
         return escape(words)
     if key == "head":
         return escape(head_name(str(value)))
-    name = key.replace("_", " ")
+    name = KEYS.get(key, key.replace("_", " "))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Markup("{} {}").format(name, exact(value))
     return Markup("{} <code>{}</code>").format(name, value)

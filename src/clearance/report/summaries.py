@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import Report
-from clearance.report import curve, cuts, directions, distances
+from clearance.report import attacked, boundary, curve, cuts, directions, distances, epochs, under_attack
 from clearance.report.findings import FEW, Findings, datasets
 from clearance.report.over_seeds import is_summary
 
@@ -21,6 +21,11 @@ MAKERS: dict[tuple[str, str], Callable[[Findings], ExhibitRecord | None]] = {
     (directions.AUDIT, directions.TABLE): directions.table,
     (directions.AUDIT, directions.SENSITIVITY): directions.sensitivity,
     (cuts.AUDIT, cuts.NAME): cuts.cuts,
+    (epochs.AUDIT, epochs.OVER): epochs.over_epochs,
+    (under_attack.AUDIT, under_attack.CURVES): under_attack.over_radius,
+    (under_attack.AUDIT, under_attack.ALARMS): under_attack.alarms,
+    (attacked.AUDIT, attacked.OVER): attacked.attacked,
+    (boundary.AUDIT, boundary.BY_CLASS): boundary.by_class,
 }
 
 

@@ -1,6 +1,7 @@
 """A small convolutional extractor for square images of any size from 8 pixels up."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from torch import nn
@@ -12,7 +13,21 @@ MAPS = (16, 32, 64)
 LAST_SIZE = 4
 
 
-def small_cnn(channels: int, size: int, norm: Literal["none", "batch"] = "none") -> nn.Sequential:
+def tiny_cnn(channels: int, size: int, norm: Literal["none", "batch"] = "none") -> nn.Sequential:
+    """:func:`small_cnn` with half as many maps: 8, 16, 32; for experiments of many runs on a CPU.
+
+    A 28 x 28 image of one channel takes 508,032 multiply-adds and gives 288 features.
+
+    >>> import torch
+    >>> tiny_cnn(1, 28)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 288])
+    """
+    return small_cnn(channels, size, norm, tuple(maps // 2 for maps in MAPS))
+
+
+def small_cnn(
+    channels: int, size: int, norm: Literal["none", "batch"] = "none", maps: Sequence[int] = MAPS
+) -> nn.Sequential:
     """Three stages (more for images above 32 pixels) of convolution, ReLU and, down to 4 x 4, pooling.
 
     A stage is 3 x 3 convolution > (batch normalisation) > ReLU > 2 x 2 max pooling while the maps are
@@ -24,6 +39,7 @@ def small_cnn(channels: int, size: int, norm: Literal["none", "batch"] = "none")
         channels: Channels of an image, at least 1.
         size: Height and width in pixels, at least 8.
         norm: ``"batch"`` puts batch normalisation after every convolution.
+        maps: Of the stages; further ones have as many as the last.
 
     Shapes:
         images (B, channels, size, size); features (B, D).
@@ -35,14 +51,14 @@ def small_cnn(channels: int, size: int, norm: Literal["none", "batch"] = "none")
     check_count("channels", channels)
     check_count("size", size, minimum=8)
     check_choice("norm", norm, ("none", "batch"))
-    stages = max(len(MAPS), math.ceil(math.log2(size / LAST_SIZE)))
+    stages = max(len(maps), math.ceil(math.log2(size / LAST_SIZE)))
     layers: list[nn.Module] = []
     maps_in = channels
     for stage in range(stages):
-        maps = MAPS[min(stage, len(MAPS) - 1)]
-        layers += convolution(maps_in, maps, norm)
+        maps_out = maps[min(stage, len(maps) - 1)]
+        layers += convolution(maps_in, maps_out, norm)
         if size > LAST_SIZE:
             layers.append(nn.MaxPool2d(2))
             size //= 2
-        maps_in = maps
+        maps_in = maps_out
     return nn.Sequential(*layers, nn.Flatten())

@@ -17,9 +17,11 @@ from clearance.attacks.transfer import transferred
 from clearance.audits.accuracy import wilson_interval
 from clearance.data import ImageSet
 from clearance.data.samples import draw_samples
+from clearance.experiments.audit_sources import FIRST_SOURCE
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
 from clearance.experiments.reproductions.elsayed_2018.conditions import StudyOf, Table
@@ -29,7 +31,7 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import (
     adversarial_recipe,
     base_recipe,
 )
-from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.run import RunFindings
 from clearance.experiments.saved import load_model
 from clearance.models import Classifier
 from clearance.records import Record
@@ -37,7 +39,6 @@ from clearance.vocabulary import Measurement, Outcome, Scalar
 
 IMAGES = 1000  # of the test set, class-balanced, the same for all
 VERDICT = "robustness"
-FIRST_SOURCE = 1000  # the seed of the black box's network for seed 0
 ATTACKS: dict[str, Callable[[float], Attack]] = {"FGSM": FGSM, "IFGSM": IFGSM}
 WHITE, BLACK, TRAINED = "white", "black", "white, adversarially trained"
 
@@ -82,8 +83,10 @@ def attack_study(
     if (data := data_if_there(recipe)) is None:
         return study.without_data(recipe, seeds, out)
     if VERDICT in AUDITS:
-        radii = {VERDICT: {"inf": list(PROTOCOLS[recipe.dataset].verdict), "two": []}}
-        recipe = dataclasses.replace(recipe, audits=(*recipe.audits, VERDICT), audit_settings=radii)
+        # the verdict counts images made on the black box's network, too
+        verdict = {"inf": list(PROTOCOLS[recipe.dataset].verdict), "two": [], "source": BASELINE}
+        settings = {**recipe.audit_settings, VERDICT: verdict}
+        recipe = dataclasses.replace(recipe, audits=(*recipe.audits, VERDICT), audit_settings=settings)
     plans = plans_of(recipe)
     found = run_grid(plans, data, out / "runs", jobs, listener)
     sources = _sources(recipe, data, out, jobs, listener) if box == BLACK else {}
@@ -146,9 +149,9 @@ def accuracies(
 def _sources(
     recipe: Recipe, data: RunData, out: Path, jobs: int, listener: Listener
 ) -> dict[int, Classifier]:
-    """One more network trained with cross-entropy for each seed; none where that failed."""
-    plain = dataclasses.replace(recipe, audits=("accuracy",), audit_settings={})
-    plans = {seed: RunPlan(plain, BASELINE, FIRST_SOURCE + seed) for seed in range(recipe.seeds)}
+    """One more network trained with cross-entropy for each seed, the verdict's source; none where that failed."""
+    bare = dataclasses.replace(recipe, audits=(), audit_settings={})
+    plans = {seed: RunPlan(bare, BASELINE, FIRST_SOURCE + seed) for seed in range(recipe.seeds)}
     found: list[RunFindings] = run_grid(list(plans.values()), data, out / "runs", jobs, listener)
     return {
         seed: load_model(out / "runs" / plan.folder)

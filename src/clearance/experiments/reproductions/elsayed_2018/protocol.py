@@ -1,15 +1,18 @@
 """What the experiments vary, by dataset; and the paper's protocol as far as it is known."""
 
 import dataclasses
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from importlib import resources
+from typing import Any, Literal
 
 from clearance.experiments.papers import paper_recipe
 from clearance.experiments.recipe import Method, Recipe
 
 PAPER = "elsayed-2018"
 BASELINE = "cross-entropy"
+Condition = Literal["clean", "noisy", "few"]
 BLOCKS = ("extractor.block1", "extractor.block2")
 
 
@@ -26,6 +29,9 @@ class Protocol:
         draws: Draws of such images, each with a seed of its own.
         epsilons: Largest changes of a pixel, of [0, 1].
         verdict: Those of them at which the scale-proof verdict is found, too: it takes its time.
+        searched_noise: The share of wrong labels under which the learning rates for noisy labels are chosen.
+        search_seeds: Runs of each candidate of the search.
+        trial_epochs: Epochs of its trials; None is all.
     """
 
     noise: tuple[float, ...]
@@ -36,31 +42,63 @@ class Protocol:
     draws: int
     epsilons: tuple[float, ...]
     verdict: tuple[float, ...]
+    searched_noise: float
+    search_seeds: int
+    trial_epochs: int | None
 
 
 PIXELS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
 PROTOCOLS = {
-    "digits": Protocol(SHARES, 1 / 12, (20, 68, 300), 1000, 32, 10, PIXELS, (0.1, 0.2)),
-    "mnist": Protocol((0.0, 0.8), 1 / 12, (68, 550, 5500), 3000, 32, 10, PIXELS, (0.1, 0.2)),
-    "cifar10": Protocol(SHARES, 0.1, (500, 2500, 10000), 10000, 64, 5, (0.01, 0.03, 0.06, 0.1), (0.03, 0.1)),
+    "digits": Protocol(SHARES, 1 / 12, (20, 68, 300), 1000, 32, 10, PIXELS, (0.1, 0.2), 0.4, 2, None),
+    "mnist": Protocol((0.0, 0.8), 1 / 12, (68, 550, 5500), 3000, 32, 10, PIXELS, (0.1, 0.2), 0.8, 1, 1),
+    "cifar10": Protocol(
+        SHARES, 0.1, (500, 2500, 10000), 10000, 64, 5, (0.01, 0.03, 0.06, 0.1), (0.03, 0.1), 0.8, 1, 10
+    ),
 }
 
 
-def base_recipe(dataset: str, root: str | None, seeds: int | None = None) -> Recipe:
-    """The paper's recipe for a dataset, with the seeds that were asked for."""
-    return paper_recipe(PAPER, dataset, root, seeds)
+def base_recipe(
+    dataset: str, root: str | None, seeds: int | None = None, condition: Condition = "clean"
+) -> Recipe:
+    """The paper's recipe for a dataset, with the seeds that were asked for and the condition's learning rates.
+
+    >>> sorted(base_recipe("mnist", None).methods) == sorted(base_recipe("mnist", None, condition="few").methods)
+    True
+    """
+    recipe = paper_recipe(PAPER, dataset, root, seeds)
+    rates = learning_rates(dataset, condition)
+    methods = {
+        name: dataclasses.replace(method, lr=rates.get(name, method.lr))
+        for name, method in recipe.methods.items()
+    }
+    return dataclasses.replace(recipe, methods=methods)
+
+
+def learning_rates(dataset: str, condition: Condition) -> Mapping[str, float]:
+    """Those that ``--only search`` chose, by method; none where nothing was searched.
+
+    >>> learning_rates("cifar10", "clean")
+    {}
+    """
+    text = resources.files(__package__).joinpath("learning_rates.toml").read_text("utf-8")
+    found: Mapping[str, float] = tomllib.loads(text).get(dataset, {}).get(condition, {})
+    return found
 
 
 def noise_recipes(dataset: str, root: str | None = None, seeds: int | None = None) -> Mapping[float, Recipe]:
-    """A recipe for each rate of noise; they differ in nothing else.
+    """A recipe for each rate of noise; noisy ones differ in nothing else, clean labels have their own learning rates.
 
     >>> noise_recipes("mnist")[0.8].label_noise
     0.8
     """
-    start, varied = base_recipe(dataset, root, seeds), PROTOCOLS[dataset]
+    varied = PROTOCOLS[dataset]
     return {
-        rate: dataclasses.replace(start, label_noise=rate, validation=varied.validation)
+        rate: dataclasses.replace(
+            base_recipe(dataset, root, seeds, "noisy" if rate > 0 else "clean"),
+            label_noise=rate,
+            validation=varied.validation,
+        )
         for rate in varied.noise
     }
 
@@ -74,7 +112,7 @@ def small_data_recipes(
     3000
     """
     varied = PROTOCOLS[dataset]
-    start = base_recipe(dataset, root, varied.draws if seeds is None else seeds)
+    start = base_recipe(dataset, root, varied.draws if seeds is None else seeds, "few")
     start = dataclasses.replace(start, steps=varied.steps, batch_size=varied.small_batch, balanced=False)
     return {count: dataclasses.replace(start, samples=count) for count in varied.samples}
 

@@ -36,7 +36,7 @@ from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.report import Card
 from clearance.vocabulary import Outcome
 
-FACTORS = (0.125, 0.25, 0.5, 1.0)  # of the recipe's learning rates, tried on a split of train
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the recipe's learning rates, tried on a split of train
 HELD_OUT = 0.25
 FINAL_HEAD_STEPS = (
     500  # about 40 passes, a quarter of the recipe's: for a few epochs, 2,000 would be most of the cost

@@ -1,0 +1,58 @@
+"""What a regime is given, refused where a step would fail obscurely or train on nonsense in silence."""
+
+from torch import Tensor, nn
+
+from clearance.data._validity import check_labels, check_pixels
+from clearance.data.image_set import ImageSet
+from clearance.models.classifier import Classifier
+from clearance.objectives._objective import Objective
+
+
+def check_objective(objective: object) -> None:
+    """Raise TypeError unless `objective` is an Objective."""
+    if not isinstance(objective, Objective):
+        raise TypeError(
+            f"`objective` must be an Objective, such as clearance.objectives.CrossEntropyLoss(); got "
+            f"{_named(objective)}. Wrap a loss of your own in a subclass of clearance.objectives.Objective."
+        )
+
+
+def check_classifier(model: object) -> None:
+    """Raise TypeError unless `model` is a Classifier, and say how it becomes one."""
+    if isinstance(model, Classifier):
+        return
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        remedy = "Give its `.module`; under torchrun every process trains on its share, and gradients are averaged."
+    elif hasattr(model, "_orig_mod"):
+        remedy = "Give its `._orig_mod`, and compile_extractor=True."
+    else:
+        remedy = "Make one with clearance.wrap(module, example=images)."
+    raise TypeError(f"`model` must be a clearance Classifier; got {_named(model)}. {remedy}")
+
+
+def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
+    """Raise ValueError unless the batch holds images in [0, 1] and a class of `data` for each.
+
+    On an accelerator values are not looked at: every step would wait for them.
+    """
+    if len(images) == 0 or len(labels) != len(images):
+        raise ValueError(
+            f"a batch must hold at least one image and as many labels; got {len(images)} images and "
+            f"{len(labels)} labels."
+        )
+    if images.device.type == "cpu":
+        check_labels(labels, images, data.classes)
+        check_pixels(images.detach())
+
+
+def check_logits(logits: Tensor, data: ImageSet) -> None:
+    """Raise ValueError unless the head has an output for every class of `data`."""
+    if logits.shape[-1] < data.class_count:
+        raise ValueError(
+            f"the model's head must have an output for each of the {data.class_count} classes; got "
+            f"{logits.shape[-1]}. Give it a wider last layer."
+        )
+
+
+def _named(thing: object) -> str:
+    return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__

@@ -1,0 +1,135 @@
+"""Networks that an audit makes images on: one for each seed, alike for all methods, trained before they are needed."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from clearance.attacks import PGD, transferred
+from clearance.experiments import grid, run
+from clearance.experiments.audit import audited
+from clearance.experiments.auditing import ready_audits
+from clearance.experiments.compare import full_settings
+from clearance.experiments.grid import plans_of, run_grid
+from clearance.experiments.method import Method
+from clearance.experiments.plan import RunPlan, sources_of
+from clearance.experiments.run import run_method
+from clearance.experiments.saved import load_model
+
+RADIUS, STEPS = 0.2, 2
+
+
+@pytest.fixture
+def sourced(recipe):
+    """Plain training and a gentler one, attacked with images of another plainly trained network."""
+    settings = {"inf": [RADIUS], "two": [], "steps": STEPS, "queries": 1, "source": "plain"}
+    methods = {"plain": Method(hidden=(), clip_norm=1.0), "gentle": Method(hidden=(), lr=0.01)}
+
+    def make(**changes):
+        asked = {
+            "epochs": 4,
+            "audits": ("accuracy", "robustness"),
+            "audit_settings": {"robustness": settings},
+        }
+        return recipe(methods=methods, **{**asked, **changes})
+
+    return make
+
+
+def transfer_accuracy(found):
+    (value,) = [r.measurement.value for r in found.records if r.measurement.name == "transfer_accuracy"]
+    return value
+
+
+def test_a_seed_has_one_source_for_all_methods_and_it_is_no_network_of_the_comparison(sourced):
+    plans = plans_of(sourced(seeds=2))
+    sources = sources_of(plans)
+    assert [(one.method, one.seed) for one in sources] == [("plain", 1000), ("plain", 1001)]
+    assert all(one.recipe.audits == () and not one.sources for one in sources)
+    assert not {one.folder for one in sources} & {plan.folder for plan in plans}
+    assert {plan.sources["robustness"].folder for plan in plans if plan.seed == 1} == {sources[1].folder}
+
+
+def test_the_images_are_those_of_the_sources_own_run(sourced, data, tmp_path):
+    plan = RunPlan(sourced(), "gentle", 0)
+    (source,) = sources_of([plan])
+    run_method(source, data, tmp_path)
+    found = run_method(plan, data, tmp_path)
+    model, other = load_model(tmp_path / plan.folder), load_model(tmp_path / source.folder)
+    attack = PGD(RADIUS, math.inf, loss="scaled_cross_entropy", steps=STEPS)
+    images, labels = data.test.images, data.test.labels
+    left = ~transferred(other, attack)(model, images, labels).success
+    assert transfer_accuracy(found) == float(left.double().mean())
+    alone = attack.perturbed(model, images, labels)
+    assert not torch.equal(attack.perturbed(other, images, labels), alone)
+
+
+def test_what_is_not_there_is_refused_before_training(sourced, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "fit", lambda *_, **__: pytest.fail("trained"))
+    plan = RunPlan(sourced(), "gentle", 0)
+    with pytest.raises(
+        ValueError, match=r"`source` of audit 'robustness' must be a trained network.*none in"
+    ):
+        run_method(plan, data, tmp_path)
+    with pytest.raises(ValueError, match="got no directory of runs"):
+        run_method(plan, data)
+
+
+def test_a_method_that_the_recipe_lacks_is_refused(sourced, data, tmp_path):
+    settings = {"robustness": {"source": "plane"}}
+    plans = plans_of(sourced(audit_settings=settings))
+    with pytest.raises(ValueError, match=r"method of the recipe.*got 'plane'.*Did you mean 'plain'"):
+        run_grid(plans, data, tmp_path, 1, lambda *_: None)
+    with pytest.raises(ValueError, match="setting of audit 'accuracy'"):
+        run_method(RunPlan(sourced(audit_settings={"accuracy": {"source": "plain"}}), "plain", 0), data)
+
+
+def test_a_source_that_learnt_nothing_is_refused(sourced, data, tmp_path):
+    wild = {"plain": Method(hidden=(), lr=1e9), "gentle": Method(hidden=(), lr=0.01)}
+    plan = RunPlan(dataclasses.replace(sourced(), methods=wild), "gentle", 0)
+    run_method(sources_of([plan])[0], data, tmp_path)
+    with pytest.raises(ValueError, match=r"whose training finished; got one in .* that diverged"):
+        run_method(plan, data, tmp_path)
+
+
+def test_another_source_is_another_measurement_and_the_same_is_read_back(
+    sourced, data, tmp_path, monkeypatch
+):
+    plan = RunPlan(sourced(), "gentle", 0)
+    run_method(sources_of([plan])[0], data, tmp_path)
+    first = run_method(plan, data, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "fit", lambda *_, **__: pytest.fail("trained again"))
+        again = run_method(plan, data, tmp_path)
+        assert [r.to_json() for r in again.records] == [r.to_json() for r in first.records]
+    methods = {**plan.recipe.methods, "plain": Method(hidden=(), lr=0.2)}
+    changed = RunPlan(dataclasses.replace(plan.recipe, methods=methods), "gentle", 0)
+    assert changed.folder == plan.folder
+    assert run.kept_findings(plan, data, tmp_path) is not None
+    assert run.kept_findings(changed, data, tmp_path) is None
+
+
+def test_a_grid_trains_sources_first_and_reports_none_of_them(sourced, data, tmp_path, monkeypatch):
+    order = []
+
+    def here(crew, plan, images):
+        order.append((plan.method, plan.seed))
+        return run_method(plan, images, crew.directory)
+
+    monkeypatch.setattr(grid._Crew, "run", here)
+    found = run_grid(plans_of(sourced()), data, tmp_path, 1, lambda *_: None)
+    assert order == [("plain", 1000), ("plain", 0), ("gentle", 0)]
+    assert [(one.note.method, one.note.seed) for one in found if one.note] == order[1:]
+
+
+def test_reports_name_the_source(sourced, data, tmp_path):
+    plan = RunPlan(sourced(), "gentle", 0)
+    assert full_settings(plan.recipe)["audit_settings"]["robustness"]["source"] == "plain"
+    run_method(sources_of([plan])[0], data, tmp_path)
+    audits = ready_audits(plan, tmp_path)
+    model = load_model(tmp_path / sources_of([plan])[0].folder)
+    card = audited(model, data, audits, 0, "plain", "", {"robustness": "plain"})
+    told = {one["type"].split(":")[-1].split(".")[-1]: one for one in card.report.recipe["audits"]}
+    assert told["Robustness"]["source"] == "plain"
+    assert told["Robustness"]["steps"] == STEPS
