@@ -12,8 +12,8 @@ import tyro
 import clearance
 from clearance.cli.__main__ import COMMANDS
 from clearance.experiments.audit_sources import named_sources
+from clearance.experiments.auditing import chosen_audits
 from clearance.experiments.recipe import read_recipe
-from clearance.experiments.run import chosen_audits
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "clearance"

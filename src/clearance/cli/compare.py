@@ -77,10 +77,10 @@ class CompareCommand:
             _print_plan(console, recipe, jobs, self.out)
             return
         from clearance.cli._progress import run_with_progress
+        from clearance.experiments.auditing import chosen_audits
         from clearance.experiments.build import build_data
         from clearance.experiments.compare import report_of
         from clearance.experiments.grid import plans_of
-        from clearance.experiments.run import chosen_audits
         from clearance.report import Card
 
         chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong setting, before any training

@@ -42,9 +42,10 @@ class TrainCommand:
         from clearance.cli._options import chosen_recipe
         from clearance.cli._progress import run_with_progress
         from clearance.cli._tables import print_table
+        from clearance.experiments.auditing import chosen_audits
         from clearance.experiments.build import build_data
         from clearance.experiments.compare import report_of
-        from clearance.experiments.run import RunPlan, chosen_audits
+        from clearance.experiments.run import RunPlan
         from clearance.report import Card
 
         console = Console()
