@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from clearance.attacks import FGSM
 from clearance.data import gaussian_images
 from clearance.regimes import EndToEnd, fit
+from clearance.regimes._adversarial import attacked_part
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,17 @@ def test_modes_come_back_where_the_attack_fails(data, make_model):
     with pytest.raises(RuntimeError, match="no attack today"):
         start(EndToEnd(adversarial=failing), model, data).step(data.images, data.labels)
     assert all(m.training for m in model.modules())
+
+
+def test_images_that_are_wrong_already_are_attacked_too(data, make_model):
+    """By attacks of Clearance; a call alone would leave them as they are."""
+    model = make_model().eval()
+    wrong = (model(data.images).argmax(dim=1) + 1) % data.class_count
+    attack = FGSM(0.1)
+    assert torch.equal(attack(model, data.images, wrong).images, data.images)
+    found = attacked_part(attack, model, data.images, wrong, 1.0, torch.Generator())
+    changed = (found != data.images).flatten(1).any(dim=1)
+    assert bool(changed.all())
 
 
 def test_a_seed_of_the_attack_is_fresh_in_every_step_and_the_same_in_every_run(data, make_model):

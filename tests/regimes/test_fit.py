@@ -225,7 +225,7 @@ def test_fit_takes_tensors_and_datasets_too(data, make_model, weights, same):
             lambda m: torch.compile(m, backend="eager"),
             r"got OptimizedModule\. Give its `\._orig_mod`, and compile_",
         ),
-        (lambda m: m.extractor, r"got Sequential\. Give clearance\.wrap\(module"),
+        (lambda m: m.extractor, r"got Sequential\. Make one with clearance\.wrap\(module"),
     ],
 )
 def test_what_is_no_classifier_is_refused_with_the_way_to_one(data, make_model, wrapper, message):

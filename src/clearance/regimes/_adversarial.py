@@ -24,6 +24,9 @@ def attacked_part(
 ) -> Tensor:
     """The batch with its first round(share * B) images attacked, at least one.
 
+    Images that the model gets wrong already are attacked too, by attacks that can do that (those of Clearance have
+    a method `perturbed`): training that is adversarial from its first step needs them, when most images are wrong.
+
     The model is in evaluation mode while it is attacked: dropout is off and batch normalisation uses, and keeps,
     its running statistics. An attack that has a setting `seed` gets a fresh one from `stream` in every step, so
     that its random starts differ from step to step and a resumed run draws the same ones.
@@ -34,9 +37,14 @@ def attacked_part(
     count = max(1, round(share * len(images)))
     chosen = images[:count].detach()
     with in_evaluation_mode(model):
-        found = _seeded(attack, stream)(model, chosen, labels[:count]).images.detach()
+        found = _changed(_seeded(attack, stream), model, chosen, labels[:count]).detach()
     _check_images(found, chosen)
     return torch.cat([found.to(images), images[count:].detach()])
+
+
+def _changed(attack: Attack, model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    perturbed: Callable[..., Tensor] | None = getattr(attack, "perturbed", None)
+    return attack(model, images, labels).images if perturbed is None else perturbed(model, images, labels)
 
 
 def _seeded(attack: Attack, stream: torch.Generator) -> Attack:

@@ -34,7 +34,8 @@ class EndToEnd(Regime):
             in every step (the paper's Noisy baseline, after Graves 2011); the update is applied to the
             parameters without noise. 0 is plain training.
         adversarial: An attack, called in every step as ``attack(model, images, labels)`` with the model in
-            evaluation mode; its ``.images`` take the place of a part of the batch. None is plain training.
+            evaluation mode; its ``.images`` take the place of a part of the batch. Clearance's attacks change images
+            that the model gets wrong already, too. None is plain training.
         adversarial_share: That part, in (0, 1]. A half, the default, keeps clean images in every batch, as
             Kurakin et al. (2017, "at scale") do, whom Elsayed et al. (2018) follow; how these mix them themselves
             no source at hand says. 1 attacks every image (Madry et al. 2018).
@@ -43,9 +44,8 @@ class EndToEnd(Regime):
         TypeError: If `adversarial` cannot be called.
         ValueError: If a number is out of range.
 
-    Misleads: Clearance's attacks return an image that the model already gets wrong as it was, so that in the
-    first steps fewer images change than `adversarial_share` says. Low loss on attacked images is no measure of
-    robustness; the audit `robustness` is.
+    Misleads: low loss on attacked images is no measure of robustness; the audit `robustness` is. An attack of
+    your own that leaves images alone which the model gets wrong already attacks few in the first steps.
 
     >>> EndToEnd(CrossEntropyLoss()).head_noise
     0.0
