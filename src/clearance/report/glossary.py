@@ -75,7 +75,8 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
     ),
     ("training", "seconds"): Entry(
         "Training time",
-        "Wall-clock time of the training, without the measuring afterwards.",
+        "Wall-clock time of the training, without the measuring afterwards. FOCA's includes its last part, in which "
+        "the last layers that the network keeps are trained: in a short training that is most of it.",
         "Lower is better. It depends on the machine; the ratio between methods does so less.",
         "It is no bound: none of the methods was tuned for speed.",
     ),
