@@ -235,11 +235,20 @@ class TestProtocol:
 
     def test_rates_and_sizes_are_those_of_the_issue(self):
         assert set(protocol.noise_recipes("mnist")) == {0.0, 0.8}
-        assert all(r.epochs == 8 and r.seeds == 5 for r in protocol.noise_recipes("mnist").values())
+        assert all(r.epochs == 4 and r.seeds == 5 for r in protocol.noise_recipes("mnist").values())
+        assert paper_recipe("elsayed-2018", "mnist").epochs == 8
         few = protocol.small_data_recipes("mnist")
         assert [(n, r.samples, r.steps, r.seeds) for n, r in few.items()] == [
             (68, 68, 3000, 10), (550, 550, 3000, 10), (5500, 5500, 3000, 10)
         ]  # fmt: skip
+
+    def test_margins_count_every_rival_where_labels_are_wrong(self):
+        """With the nearest alone the true class loses: most labels pull it down."""
+        for recipe in protocol.noise_recipes("mnist").values():
+            for name, method in recipe.methods.items():
+                expected = (None, "sum") if name.startswith("margin") else (None, None)
+                told = method.objective_settings
+                assert (told.get("top_k"), told.get("aggregate")) == expected
 
     def test_the_full_protocol_is_the_sheets_network_with_all_nine_rivals(self):
         full = protocol.full_protocol()

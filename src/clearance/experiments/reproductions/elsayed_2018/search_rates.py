@@ -16,13 +16,13 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import (
     Condition,
     Protocol,
     base_recipe,
+    noise_recipe,
     small_data_recipes,
 )
 from clearance.experiments.search import Trial, at_edge, best, search
 
 CRITERION = "own_error"
 WIDENINGS = 5  # noisy labels ask for far smaller steps than clean ones, in which a search begins
-FULL_SETS: tuple[Condition, ...] = ("clean", "noisy")
 TABLE = "search.md"
 
 
@@ -37,11 +37,11 @@ def searched_recipes(
     varied = PROTOCOLS[dataset]
     count = varied.search_seeds if seeds is None else seeds
     middle = varied.samples[len(varied.samples) // 2]
-    clean, noisy = (_shorter(base_recipe(dataset, root, count, condition), varied) for condition in FULL_SETS)
+    noisy = noise_recipe(dataset, varied.searched_noise, root, count)
     return {
-        "noisy": dataclasses.replace(noisy, label_noise=varied.searched_noise),
+        "noisy": _shorter(dataclasses.replace(noisy, validation=0.0), varied),
         "few": small_data_recipes(dataset, root, count)[middle],
-        "clean": clean,
+        "clean": _shorter(base_recipe(dataset, root, count), varied),
     }
 
 
