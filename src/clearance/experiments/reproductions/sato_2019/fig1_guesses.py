@@ -50,12 +50,12 @@ class Guess:
         )
 
 
-def values_of(records: Sequence[Record], method: str, name: str) -> dict[int, float]:
+def values_of(records: Sequence[Record], method: str, name: str, audit: str = AUDIT) -> dict[int, float]:
     """A measurement of a variant, by seed."""
     return {
         record.seed: record.measurement.value
         for record in records
-        if (record.method, record.measurement.audit, record.measurement.name) == (method, AUDIT, name)
+        if (record.method, record.measurement.audit, record.measurement.name) == (method, audit, name)
     }
 
 

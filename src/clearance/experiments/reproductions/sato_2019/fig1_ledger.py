@@ -112,15 +112,25 @@ def _markdown(report: Report, picture: str) -> str:
 
 
 def _medians(report: Report) -> list[str]:
-    titles = [title for title, _ in COLUMNS.values()]
+    titles = [*(title for title, _ in COLUMNS.values()), "training time"]
     rows = ["| | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
     for method in report.methods:
         cells = [
             _number(statistics.median(values_of(report.records, method, name).values()), unit)
             for name, (_, unit) in COLUMNS.items()
         ]
-        rows.append(f"| {method} | " + " | ".join(cells) + " |")
+        rows.append(f"| {method} | " + " | ".join([*cells, _time(report, method)]) + " |")
     return rows
+
+
+def _time(report: Report, method: str) -> str:
+    """The median over seeds, for FOCA as a factor of joint training with the same head, too."""
+    seconds = statistics.median(values_of(report.records, method, "seconds", "training").values())
+    joint = next((joint for foca, joint in PAIRS.values() if foca == method), None)
+    if joint is None:
+        return _number(seconds, "seconds")
+    factor = seconds / statistics.median(values_of(report.records, joint, "seconds", "training").values())
+    return f"{_number(seconds, 'seconds')}, {_number(factor, 'factor')}"
 
 
 def _by_seed(records: Sequence[Record], method: str, seeds: Sequence[int]) -> str:
