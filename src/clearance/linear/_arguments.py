@@ -1,5 +1,6 @@
 """What the functions of this package take, as float64 tensors."""
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -14,7 +15,7 @@ def as_rows(name: str, values: Points) -> Tensor:
     Raises:
         ValueError: If the shape is another, or a value is not finite.
     """
-    rows = torch.as_tensor(values, dtype=torch.float64)
+    rows = as_float64(values)
     if rows.ndim != 2:
         raise ValueError(f"`{name}` must have shape (n, d); got {tuple(rows.shape)}; flatten images first.")
     check_finite(name, rows)
@@ -27,13 +28,20 @@ def as_signs(labels: Points, count: int) -> Tensor:
     Raises:
         ValueError: If the shape is another, or a label is neither -1 nor +1.
     """
-    signs = torch.as_tensor(labels, dtype=torch.float64)
+    signs = as_float64(labels)
     if signs.shape != (count,):
         raise ValueError(f"`y` must have one label for each of {count} points; got {tuple(signs.shape)}.")
     odd = signs[signs.abs() != 1]
     if len(odd):
         raise ValueError(f"`y` must hold -1 and +1; got {odd[0].item()}; name one class -1 and the other +1.")
     return signs
+
+
+def as_float64(values: Points) -> Tensor:
+    """Values as a float64 tensor without a graph; arrays that may not be written to are copied, as torch wishes."""
+    if isinstance(values, Tensor):
+        return values.detach().double()
+    return torch.as_tensor(np.require(values, dtype=np.float64, requirements="W"))
 
 
 def check_both_classes(signs: Tensor) -> None:

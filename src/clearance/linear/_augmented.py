@@ -22,6 +22,7 @@ GRADIENT_SHARE = 0.2  # a subproblem is solved well enough when this share of th
 NEWTON_STEPS = 300
 ROUNDS = 6
 WIDER = 4.0
+ASTRAY = 8.0  # reaches that a sample may move before the window is taken to be wrong
 
 
 def minimise_hinge(problem: Problem, lam: float, start: State, tolerance: float, reach: float) -> Certified:
@@ -38,17 +39,19 @@ def minimise_hinge(problem: Problem, lam: float, start: State, tolerance: float,
     Returns:
         The best machine found; its gap says whether `tolerance` was reached.
     """
-    best: Certified | None = None
-    state, wanted = start, tolerance / 2
-    for _ in range(ROUNDS):
-        state = _descend(problem, lam, state, wanted, reach)
-        found = certify_hinge(problem, state, lam)
-        if best is None or found.gap < best.gap:
-            best = found
+    wanted, best = (
+        tolerance / 2,
+        certify_hinge(problem, _descend(problem, lam, start, tolerance / 2, reach), lam),
+    )
+    for attempt in range(ROUNDS):
         if best.relative_gap <= tolerance:
             break
-        reach, wanted, state = WIDER * reach, wanted / WIDER, found.state
-    assert best is not None
+        # The window may have been wrong and have led astray: then from the start again, at last with all samples.
+        reach, wanted = (WIDER * reach if attempt < ROUNDS // 2 else np.inf), wanted / WIDER
+        begun = certify_hinge(problem, start, lam)
+        best = min(best, begun, key=lambda one: one.gap)
+        found = certify_hinge(problem, _descend(problem, lam, best.state, wanted, reach), lam)
+        best = min(best, found, key=lambda one: one.gap)
     return best
 
 
@@ -65,16 +68,16 @@ def _descend(problem: Problem, lam: float, state: State, tolerance: float, reach
         float(held @ problem.y),
         float(held.sum()),
     )
-    w, b, a = _multipliers(window, lam, state.w, state.b, state.a[inside], state.f[inside], tolerance)
+    w, b, a = _multipliers(window, lam, state.w, state.b, state.a[inside], state.f[inside], tolerance, reach)
     held[inside] = a
     return State(w, b, held, problem.rows @ w + problem.y * b)
 
 
 def _multipliers(
-    window: Window, lam: float, w: Array, b: float, a: Array, f: Array, tolerance: float
+    window: Window, lam: float, w: Array, b: float, a: Array, f: Array, tolerance: float, reach: float
 ) -> tuple[Array, float, Array]:
     """The outer loop: a and sigma move on whenever the inner problem is solved well enough for them."""
-    sigma = window.cap / FIRST_WIDTH
+    sigma, begun = window.cap / FIRST_WIDTH, f
     at = slopes(window, lam, sigma, w, f, a)
     for _ in range(NEWTON_STEPS):
         objective, gap, of_gradient, unbalanced = _reading(window, lam, w, b, f, at)
@@ -88,6 +91,8 @@ def _multipliers(
         length = step_length(window, lam, sigma, w, at, dw, db, df)
         w, b, f = w + length * dw, b + length * db, f + length * df
         at = slopes(window, lam, sigma, w, f, a)
+        if float(np.abs(f - begun).max(initial=0)) > ASTRAY * reach:
+            break
     return w, b, at.pull
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clearance.geometry.first_order import dual_norm, first_order_distance
-from clearance.linear._arguments import Points, as_rows, check_finite
+from clearance.linear._arguments import Points, as_float64, as_rows, check_finite
 from clearance.linear.hyperplane import Hyperplane
 
 
@@ -152,8 +152,8 @@ def one_versus_one(
 
 
 def _head(weight: Points, bias: Points) -> tuple[Tensor, Tensor]:
-    w = as_rows("weight", weight).detach()
-    v = torch.as_tensor(bias, dtype=torch.float64).detach()
+    w = as_rows("weight", weight)
+    v = as_float64(bias)
     if len(w) < 2 or v.shape != (len(w),):
         raise ValueError(
             "a head needs `weight` (K, d) and `bias` (K,) with K at least 2; "

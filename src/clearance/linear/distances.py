@@ -1,9 +1,8 @@
 """What a data set's distances to a linear boundary come to: adversarial distance, error distance, error rate."""
 
-import torch
 from torch import Tensor
 
-from clearance.linear._arguments import Points, as_rows, as_signs, check_both_classes
+from clearance.linear._arguments import Points, as_float64, as_rows, as_signs, check_both_classes
 from clearance.linear.hyperplane import Hyperplane, scores, signed_distances
 
 
@@ -94,6 +93,6 @@ def wrong(plane: Hyperplane, x: Points, y: Points) -> Tensor:
 def _mean(values: Tensor, y: Points, *, class_balanced: bool) -> float:
     if not class_balanced:
         return float(values.mean())
-    signs = torch.as_tensor(y, dtype=torch.float64)
+    signs = as_float64(y)
     check_both_classes(signs)
     return float((values[signs > 0].mean() + values[signs < 0].mean()) / 2)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
-from clearance.linear._arguments import Points, as_rows, check_finite
+from clearance.linear._arguments import Points, as_float64, as_rows, check_finite
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Hyperplane:
             ValueError: If the shape is another, a number is not finite, or all weights are 0: then there is no
                 boundary, and no direction in which one could be approached.
         """
-        w = torch.as_tensor(weight, dtype=torch.float64).detach()
+        w = as_float64(weight)
         w = w[0] if w.ndim == 2 and len(w) == 1 else w
         if w.ndim != 1 or not len(w):
             raise ValueError(
                 f"`weight` must have shape (d,); got {tuple(w.shape)}; for several classes use class_plane."
             )
-        b = torch.as_tensor(bias, dtype=torch.float64).detach()
+        b = as_float64(bias)
         if b.numel() != 1:
             raise ValueError(f"`bias` must be one number; got shape {tuple(b.shape)}.")
         check_finite("weight", w)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_positive
-from clearance.linear._arguments import Points
+from clearance.linear._arguments import Points, as_float64
 
 Loss = Callable[[Tensor], Tensor]
 
@@ -130,4 +130,4 @@ def _known(loss: str) -> ScaledLoss:
 
 def _distances(z: Points, scale: float) -> Tensor:
     check_positive("scale", scale)
-    return torch.as_tensor(z, dtype=torch.float64)
+    return as_float64(z)
