@@ -1,5 +1,7 @@
 """What of the linear theory holds for networks: local planes, weight decay, and ascent to equal confidence."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -93,41 +95,40 @@ def test_i17_with_momentum_coupled_and_decoupled_decay_part():
     assert float((coupled.detach() - decoupled).abs().max()) > 0.05
 
 
-class Watched(nn.Module):
-    """A linear softmax classifier that keeps the images it was asked about."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(1)
-        self.head = nn.Linear(16, 3).double()
-        self.head.weight.data *= 5
-        self.requires_grad_(False)
-        self.asked = []
-
-    def forward(self, images):
-        self.asked.append(images.detach().clone())
-        return self.head(images.flatten(1))
+@pytest.fixture
+def softmax_model():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double().eval().requires_grad_(False)
+    model[1].weight *= 20
+    return model
 
 
-def test_i19_ascent_goes_in_steps_of_one_grey_level_until_it_is_sure():
-    model = Watched().eval()
-    start = torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64) / 2 + 0.25
-    label = model(start).argmax(dim=1)
-    model.asked.clear()
-    hit = TargetedAscent()(model, start, label)
-    target = (label + 1) % 3
+def after(model, start, label, steps):
+    """The image after so many steps, and how sure the model is of the target then."""
+    image = TargetedAscent(steps=steps)(model, start, label).images
+    return image, float(model(image).softmax(dim=1)[0, (label + 1) % 3])
+
+
+def test_i19_ascent_goes_in_steps_of_one_grey_level(softmax_model):
+    start = torch.full((1, 1, 4, 4), 0.5, dtype=torch.float64)
+    label = softmax_model(start).argmax(dim=1)
+    path = [start, *(after(softmax_model, start, label, steps)[0] for steps in range(1, 6))]
+    steps = [float((later - before).norm()) for before, later in itertools.pairwise(path)]
+    assert steps == pytest.approx([GREY] * 5)
+
+
+def test_i19_ascent_stops_at_the_first_image_that_is_sure(softmax_model):
+    start = torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    label = softmax_model(start).argmax(dim=1)
+    hit = TargetedAscent()(softmax_model, start, label)
     assert bool(hit.success)
-    assert float(model(hit.images).softmax(dim=1)[0, target]) >= 0.95
     assert float(hit.images.min()) >= 0
     assert float(hit.images.max()) <= 1
-    steps = [float((b - a).norm()) for a, b in zip(model.asked, model.asked[1:], strict=False)]
-    free = [
-        step
-        for step, b in zip(steps, model.asked[1:], strict=False)
-        if step > 1e-9 and float(b.min()) > 0 and float(b.max()) < 1
-    ]
-    assert len(free) > 5
-    assert free[:5] == pytest.approx([GREY] * 5, rel=1e-6)
-    moved = [image for image in model.asked if float((image - start).norm()) > 1e-9]
-    before_last = next(image for image in reversed(moved) if float((image - hit.images).norm()) > GREY / 2)
-    assert float(model(before_last).softmax(dim=1)[0, target]) < 0.95
+    low, high = 0, 512  # steps after which it is not sure, and is
+    while high - low > 1:
+        middle = (low + high) // 2
+        sure = after(softmax_model, start, label, middle)[1] >= 0.95
+        low, high = (low, middle) if sure else (middle, high)
+    image, sure = after(softmax_model, start, label, high)
+    assert sure >= 0.95 > after(softmax_model, start, label, low)[1]
+    assert torch.equal(hit.images, image)

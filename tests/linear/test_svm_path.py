@@ -33,7 +33,7 @@ def test_libsvm_can_be_asked_for():
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one.w, other.w, rtol=1e-4, atol=1e-8)
         assert one.b == pytest.approx(other.b, rel=1e-4)
-        assert 0 <= other.relative_gap <= 1e-6
+        assert 0 <= other.relative_gap <= 1e-4
 
 
 def test_the_gap_bounds_what_is_lost():

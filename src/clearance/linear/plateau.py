@@ -75,4 +75,4 @@ def plateau(x: ArrayLike, y: ArrayLike) -> Plateau:
         return Plateau(0.0, difference, mid, 0.0)
     projections = (points - mid) @ (difference / length)
     least, most = float(projections[negative].min()), float(projections[~negative].max())
-    return Plateau(length * (most - least) / 8, difference, mid, -(least + most) / 2)
+    return Plateau(length * (most - least) / 8, difference, mid, (-least - most) / 2)
