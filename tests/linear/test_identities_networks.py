@@ -98,9 +98,9 @@ def test_i17_with_momentum_coupled_and_decoupled_decay_part():
 @pytest.fixture
 def softmax_model():
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double().eval().requires_grad_(False)
-    model[1].weight *= 20
-    return model
+    last = nn.Linear(16, 3).requires_grad_(False)
+    last.weight *= 20
+    return nn.Sequential(nn.Flatten(), last).double().eval()
 
 
 def after(model, start, label, steps):

@@ -1,8 +1,8 @@
 """Exact linear support vector machines with a free bias, for a whole grid of lambda."""
 
 import warnings
-from collections.abc import Sequence
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from clearance._checks import check_choice, check_positive
@@ -21,7 +21,7 @@ SOLVERS = ("newton", "libsvm")
 def svm_path(
     x: ArrayLike,
     y: ArrayLike,
-    lambdas: Sequence[float],
+    lambdas: ArrayLike,
     *,
     loss: str = "hinge",
     tolerance: float = 1e-6,
@@ -79,10 +79,11 @@ def svm_path(
     return [_fit(problem, lam, solved[lam]) for lam in wanted]
 
 
-def _checked_lambdas(lambdas: Sequence[float]) -> list[float]:
-    wanted = [float(lam) for lam in lambdas]
-    if not wanted:
-        raise ValueError("`lambdas` must hold at least one value; got none.")
+def _checked_lambdas(lambdas: ArrayLike) -> list[float]:
+    given = np.asarray(lambdas, dtype=np.float64)
+    if given.ndim != 1 or not len(given):
+        raise ValueError(f"`lambdas` must hold at least one value in one row; got shape {given.shape}.")
+    wanted = given.tolist()
     for lam in wanted:
         check_positive("lambdas", lam)
     return wanted
