@@ -1,4 +1,4 @@
-"""Identities of hyperplanes, distances and tilting: exact on any data."""
+"""Identities of hyperplanes, distances and tilting: exact on any data, whatever the classifier."""
 
 import math
 

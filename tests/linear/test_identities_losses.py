@@ -1,4 +1,4 @@
-"""Identities of scaled losses and of temperature."""
+"""Identities of scaled losses, of both their limits, and of temperature."""
 
 import itertools
 import math
