@@ -12,8 +12,8 @@ import clearance
 
 PUBLIC = {
     "Card", "Classifier", "Exhibit", "ImageSet", "LossTerms", "Measurement", "Method", "Outputs",
-    "attacks", "audit", "audits", "compare", "data", "fit", "geometry", "heads", "load_dataset", "load_model",
-    "models", "objectives", "regimes", "wrap",
+    "attacks", "audit", "audits", "compare", "data", "fit", "geometry", "heads", "linear", "load_dataset",
+    "load_model", "models", "objectives", "regimes", "wrap",
 }  # fmt: skip
 """Everything at the top. A name that goes is a break: say so in CHANGELOG.md."""
 
@@ -45,6 +45,14 @@ ROOMS = {
     """,
     "heads.weak": """
         EarlyStoppedHeads GradientHeads PairHeads RidgeHeads WeakHeads ridge_is_too_strong
+    """,
+    "linear": """
+        LOSSES Hyperplane LinearFit OneVersusOne Plateau ScaledLoss TiltingPlane
+        adversarial_distance calibrated_temperature centroids class_pairs class_plane empirical_risk
+        error_distance error_rate hinge large_scale_limit margins mirrored nearest_centroid
+        one_versus_one plateau projected rival_distances scaled_loss scores signed_distances
+        small_scale_limit softplus steepest svm_path tempered_softmax tilting_angle tilting_plane
+        wrong zero_one
     """,
     "models": """
         Classifier HeadCutError convnet32 cut_deeper extract_features large_margin_cnn predictions

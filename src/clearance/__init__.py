@@ -13,6 +13,7 @@ The map; an import goes down only::
     objectives/     one published loss per file    attacks/  see a callable with bounds alone
     models/         Classifier, wrap, extractors   heads/    MLP, HeadStack, train_heads, weak heads
     data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
+    linear/         linear classifiers in closed form and exact: the ruler for audits
     geometry/       a labelled cloud of features, as pure functions
     _checks _rng    every argument check; one seed, many streams    _files  atomic writes
     tensors         Outputs, LossTerms
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from clearance import data as data
     from clearance import geometry as geometry
     from clearance import heads as heads
+    from clearance import linear as linear
     from clearance import models as models
     from clearance import objectives as objectives
     from clearance import regimes as regimes
@@ -66,7 +68,7 @@ _PLACES = {
     "load_model": "clearance.experiments.saved",
     "wrap": "clearance.models",
 }
-_ROOMS = ("attacks", "audits", "data", "geometry", "heads", "models", "objectives", "regimes")
+_ROOMS = ("attacks", "audits", "data", "geometry", "heads", "linear", "models", "objectives", "regimes")
 
 __all__ = [
     "Card",
@@ -85,6 +87,7 @@ __all__ = [
     "fit",
     "geometry",
     "heads",
+    "linear",
     "load_dataset",
     "load_model",
     "models",

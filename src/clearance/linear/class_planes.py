@@ -1,0 +1,163 @@
+"""A linear head with several classes, seen as one hyperplane for each pair of them.
+
+Between classes a and c the head  s(x) = W x + v  decides by  (W_c - W_a).x + (v_c - v_a): a binary classifier like any
+other, with class a as I (y = -1) and class c as J (y = +1).
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clearance.geometry.first_order import dual_norm, first_order_distance
+from clearance.linear._arguments import Points, as_float64, as_rows, check_finite
+from clearance.linear.hyperplane import Hyperplane
+
+
+def class_plane(weight: Points, bias: Points, first: int, second: int) -> Hyperplane:
+    """The boundary of a linear head between two of its classes, positive on the side of `second`.
+
+    Args:
+        weight: W, shape (K, d).
+        bias: v, shape (K,).
+        first: Class I, in 0 .. K - 1.
+        second: Class J, another.
+
+    Raises:
+        ValueError: If a class is not there or both are the same, or their weights are equal: then there is no boundary.
+
+    >>> class_plane([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [0.0, 0.0, 0.5], first=0, second=2)
+    Hyperplane(weight=tensor([-1., 0.], dtype=torch.float64), bias=0.5)
+    """
+    w, v = _head(weight, bias)
+    for name, label in (("first", first), ("second", second)):
+        if not 0 <= label < len(w):
+            raise ValueError(f"`{name}` must be a class in 0 .. {len(w) - 1}; got {label}.")
+    if first == second:
+        raise ValueError(f"`first` and `second` must be two classes; got {first} twice.")
+    return Hyperplane.of(w[second] - w[first], v[second] - v[first])
+
+
+def class_pairs(weight: Points, bias: Points) -> Iterator[tuple[int, int, Hyperplane]]:
+    """Every pair of classes a < c of a linear head, with its boundary.
+
+    >>> [(a, c) for a, c, _ in class_pairs([[1.0], [2.0], [4.0]], [0.0, 0.0, 0.0])]
+    [(0, 1), (0, 2), (1, 2)]
+    """
+    w, v = _head(weight, bias)
+    for first, second in itertools.combinations(range(len(w)), 2):
+        yield first, second, class_plane(w, v, first, second)
+
+
+def rival_distances(weight: Points, bias: Points, x: Points, labels: Points, norm: float = 2.0) -> Tensor:
+    """Signed distance of each point to the boundary with each rival of its class, shape (n, K).
+
+    d_k(x) = (s_y(x) - s_k(x)) / ||W_y - W_k||_q,  1/p + 1/q = 1: negative where the rival wins. A point's own class is
+    infinitely far, so that the smallest of a row is the distance to the nearest boundary.
+
+    Args:
+        weight: W, shape (K, d).
+        bias: v, shape (K,).
+        x: Points, shape (n, d).
+        labels: Classes in 0 .. K - 1, shape (n,).
+        norm: p, at least 1.
+
+    Raises:
+        ValueError: If shapes do not fit or a label is out of range.
+
+    >>> rival_distances([[1.0, 0.0], [-1.0, 0.0]], [0.0, 0.0], [[3.0, 7.0]], [0]).tolist()
+    [[inf, 3.0]]
+    """
+    w, v = _head(weight, bias)
+    rows = as_rows("x", x)
+    own = torch.as_tensor(labels)
+    if rows.shape[1] != w.shape[1]:
+        raise ValueError(f"`x` must have {w.shape[1]} columns, as many as `weight`; got {rows.shape[1]}.")
+    if own.shape != (len(rows),) or own.is_floating_point() or bool(((own < 0) | (own >= len(w))).any()):
+        raise ValueError(
+            f"`labels` must be {len(rows)} whole numbers in 0 .. {len(w) - 1}; got {own.tolist()[:5]}."
+        )
+    logits = rows @ w.T + v
+    gap = logits.gather(1, own.long().unsqueeze(1)) - logits
+    slopes = dual_norm(w.unsqueeze(0) - w.unsqueeze(1), norm, leading=2)
+    distance = first_order_distance(gap, slopes[own.long()])
+    return distance.scatter(1, own.long().unsqueeze(1), math.inf)
+
+
+@dataclass(frozen=True)
+class OneVersusOne:
+    """A classifier of K classes that asks one hyperplane for each pair and counts votes.
+
+    Args:
+        classes: K.
+        planes: For each pair a < c the plane that is positive on the side of c.
+
+    >>> turns = {(0, 1): 1.0, (0, 2): 2.0, (1, 2): 3.0}
+    >>> planes = {pair: Hyperplane.of([1.0], -turn) for pair, turn in turns.items()}
+    >>> OneVersusOne(3, planes).predict([[0.0], [2.5], [9.0]]).tolist()
+    [0, 1, 2]
+    """
+
+    classes: int
+    planes: dict[tuple[int, int], Hyperplane]
+
+    def __post_init__(self) -> None:
+        wanted = set(itertools.combinations(range(self.classes), 2))
+        if set(self.planes) != wanted:
+            raise ValueError(
+                f"`planes` must hold each of the {len(wanted)} pairs a < c of {self.classes} classes; "
+                f"got {sorted(self.planes)}."
+            )
+
+    def predict(self, x: Points) -> Tensor:
+        """The class with most votes, shape (n,); among equals the one with the largest sum of signed distances."""
+        rows = as_rows("x", x)
+        votes, depth = rows.new_zeros(len(rows), self.classes), rows.new_zeros(len(rows), self.classes)
+        for (first, second), plane in self.planes.items():
+            distance = (rows @ plane.weight + plane.bias) / plane.scale
+            votes[:, second] += distance > 0
+            votes[:, first] += distance <= 0
+            depth[:, second] += distance
+            depth[:, first] -= distance
+        tied = votes == votes.max(dim=1, keepdim=True).values
+        return depth.masked_fill(~tied, -math.inf).argmax(dim=1)
+
+
+def one_versus_one(
+    x: Points, labels: Points, solve: Callable[[Tensor, Tensor], Hyperplane], classes: int
+) -> OneVersusOne:
+    """Fit one hyperplane for each pair of classes on the samples of both.
+
+    Args:
+        x: Points, shape (n, d).
+        labels: Classes in 0 .. classes - 1, shape (n,), each present.
+        solve: From points and labels -1 (the smaller class) and +1 to a plane; for example
+            ``nearest_centroid``, or ``lambda x, y: svm_path(x, y, [1e-2])[0].plane``.
+        classes: K, at least 2.
+
+    >>> from clearance.linear.tilting import nearest_centroid
+    >>> x = torch.tensor([[0.0], [4.0], [10.0]])
+    >>> one_versus_one(x, torch.tensor([0, 1, 2]), nearest_centroid, classes=3).predict([[1.0], [6.0], [8.0]]).tolist()
+    [0, 1, 2]
+    """
+    rows, own = as_rows("x", x), torch.as_tensor(labels)
+    planes = {}
+    for first, second in itertools.combinations(range(classes), 2):
+        both = (own == first) | (own == second)
+        planes[first, second] = solve(rows[both], torch.where(own[both] == second, 1.0, -1.0).double())
+    return OneVersusOne(classes, planes)
+
+
+def _head(weight: Points, bias: Points) -> tuple[Tensor, Tensor]:
+    w = as_rows("weight", weight)
+    v = as_float64(bias)
+    if len(w) < 2 or v.shape != (len(w),):
+        raise ValueError(
+            "a head needs `weight` (K, d) and `bias` (K,) with K at least 2; "
+            f"got {tuple(w.shape)} and {tuple(v.shape)}."
+        )
+    check_finite("bias", v)
+    return w, v

@@ -1,0 +1,166 @@
+"""A linear classifier's boundary: scores, signed distances, the nearest point on it and the mirror image behind it."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
+from clearance.linear._arguments import Points, as_float64, as_rows, check_finite
+
+
+@dataclass(frozen=True)
+class Hyperplane:
+    """The classifier  s(x) = w.x + b:  class J (y = +1) where s >= 0, class I (y = -1) where s <= 0.
+
+    Args:
+        weight: w, shape (d,), float64, not all zero.
+        bias: b.
+
+    Make one with :meth:`of`, which checks.
+
+    >>> plane = Hyperplane.of([3.0, 4.0], -5.0)
+    >>> plane.scale, scores(plane, [[3.0, 4.0]]).tolist(), signed_distances(plane, [[3.0, 4.0]]).tolist()
+    (5.0, [20.0], [4.0])
+    """
+
+    weight: Tensor
+    bias: float
+
+    @classmethod
+    def of(cls, weight: Points, bias: Tensor | float = 0.0) -> "Hyperplane":
+        """From weights (d,) or (1, d) and a bias of one number.
+
+        Raises:
+            ValueError: If the shape is another, a number is not finite, or all weights are 0: then there is no
+                boundary, and no direction in which one could be approached.
+        """
+        w = as_float64(weight)
+        w = w[0] if w.ndim == 2 and len(w) == 1 else w
+        if w.ndim != 1 or not len(w):
+            raise ValueError(
+                f"`weight` must have shape (d,); got {tuple(w.shape)}; for several classes use class_plane."
+            )
+        b = as_float64(bias)
+        if b.numel() != 1:
+            raise ValueError(f"`bias` must be one number; got shape {tuple(b.shape)}.")
+        check_finite("weight", w)
+        check_finite("bias", b.reshape(1))
+        if not bool(w.any()):
+            raise ValueError(
+                "`weight` must not be all 0, because then no boundary exists; got only zeros. "
+                "Class centroids that coincide lead to this."
+            )
+        return cls(w, float(b))
+
+    @property
+    def scale(self) -> float:
+        """||w||_2, the factor between a signed distance and a score; its inverse is a hinge's margin."""
+        return float(torch.linalg.vector_norm(self.weight))
+
+
+def scores(plane: Hyperplane, x: Points) -> Tensor:
+    """s(x) = w.x + b, shape (n,), for points (n, d).
+
+    Raises:
+        ValueError: If the points have another width than the plane.
+
+    >>> scores(Hyperplane.of([1.0, 0.0], 2.0), [[3.0, 9.0]])
+    tensor([5.], dtype=torch.float64)
+    """
+    rows = as_rows("x", x)
+    if rows.shape[1] != len(plane.weight):
+        raise ValueError(
+            f"`x` must have {len(plane.weight)} columns, as many as the plane has weights; got {rows.shape[1]}."
+        )
+    return rows @ plane.weight + plane.bias
+
+
+def signed_distances(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
+    """d(x) = s(x) / ||w||_q,  1/p + 1/q = 1: how far the boundary is, positive on the side of class J.
+
+    Source: Tanay and Griffin (2018), for p = 2; for other p the largest change of a linear function by a step of
+    length 1 is the dual norm of its weights.
+
+    Args:
+        plane: The classifier.
+        x: Points, shape (n, d).
+        norm: p, at least 1; 2 as in the article, ``inf`` for the largest change of a pixel.
+
+    Returns:
+        Shape (n,), in the unit of x.
+
+    >>> signed_distances(Hyperplane.of([3.0, 4.0]), [[1.0, 1.0]], norm=float("inf"))      # 7 / (3 + 4)
+    tensor([1.], dtype=torch.float64)
+    """
+    length = dual_norm(plane.weight.unsqueeze(0), norm)
+    return first_order_distance(scores(plane, x), length)
+
+
+def steepest(weight: Tensor, norm: float = 2.0) -> Tensor:
+    """The step v of p-norm 1 along which w.v is largest, namely ||w||_q; shape (d,).
+
+    v_i = sign(w_i) (|w_i| / ||w||_q)^(q - 1);  for p = 1 the largest weight alone, for p = inf all signs.
+
+    Args:
+        weight: w, shape (d,), not all zero.
+        norm: p, at least 1.
+
+    For p = 1 the first of several largest weights is taken, for p = inf a zero weight is left alone: the step is
+    then one of many as good.
+
+    >>> weight = torch.tensor([3.0, -4.0], dtype=torch.float64)
+    >>> steepest(weight, 2).tolist(), steepest(weight, 1).tolist(), steepest(weight, float("inf")).tolist()
+    ([0.6, -0.8], [0.0, -1.0], [1.0, -1.0])
+    """
+    dual = dual_exponent(norm)
+    if math.isinf(dual):
+        only = torch.zeros_like(weight)
+        largest = weight.abs().argmax()
+        only[largest] = weight[largest].sign()
+        return only
+    length = torch.linalg.vector_norm(weight, ord=dual)
+    return weight.sign() * (weight.abs() / length) ** (dual - 1)
+
+
+def projected(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
+    """x_p = x - d(x) v: the nearest point of the boundary, where the classifier cannot decide; shape (n, d).
+
+    Source: Tanay and Griffin (2018), "projected image"; v is :func:`steepest`, w / ||w|| for p = 2.
+
+    Args:
+        plane: The classifier.
+        x: Points, shape (n, d).
+        norm: p, at least 1, of the step.
+
+    The result is not clipped: it may leave the range of images.
+
+    >>> projected(Hyperplane.of([1.0, 0.0], -1.0), [[3.0, 5.0]])
+    tensor([[1., 5.]], dtype=torch.float64)
+    """
+    return _moved(plane, x, norm, 1.0)
+
+
+def mirrored(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
+    """x_m = x - 2 d(x) v: as sure of the other class as x is of its own, s(x_m) = -s(x); shape (n, d).
+
+    Source: Tanay and Griffin (2018), "mirror image". ||x_m - x||_p = 2 |d(x)|.
+
+    Args:
+        plane: The classifier.
+        x: Points, shape (n, d).
+        norm: p, at least 1, of the step. For p = 2 mirroring twice gives x; so it does for any p, because the
+            step depends on the plane alone.
+
+    The result is not clipped: it may leave the range of images.
+
+    >>> mirrored(Hyperplane.of([1.0, 0.0], -1.0), [[3.0, 5.0]])
+    tensor([[-1.,  5.]], dtype=torch.float64)
+    """
+    return _moved(plane, x, norm, 2.0)
+
+
+def _moved(plane: Hyperplane, x: Points, norm: float, times: float) -> Tensor:
+    distances = signed_distances(plane, x, norm)
+    return as_rows("x", x) - times * distances.unsqueeze(1) * steepest(plane.weight, norm)

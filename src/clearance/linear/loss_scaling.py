@@ -1,0 +1,133 @@
+"""How the size of the weights rescales a loss: the same data, seen as errors alone or as distances alone.
+
+s(x) = ||w|| d(x), so that a loss of scores is a scaled loss of distances,  f_scale(z) = f(scale z). Large weights make
+it count the errors' depth only (the error distance); small weights make it linear, so that all data count (the
+adversarial distance).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_choice, check_positive
+from clearance.linear._arguments import Points, as_float64
+
+Loss = Callable[[Tensor], Tensor]
+
+
+def zero_one(z: Tensor) -> Tensor:
+    """f(z) = 1 where z <= 0, else 0; scaling z changes nothing.
+
+    >>> zero_one(torch.tensor([-1.0, 0.0, 2.0])).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    return (z <= 0).to(z.dtype)
+
+
+def hinge(z: Tensor) -> Tensor:
+    """f(z) = max(1 - z, 0).
+
+    >>> hinge(torch.tensor([-1.0, 0.0, 2.0])).tolist()
+    [2.0, 1.0, 0.0]
+    """
+    return (1 - z).clamp_min(0)
+
+
+def softplus(z: Tensor) -> Tensor:
+    """f(z) = ln(1 + exp(-z)), without overflow.
+
+    >>> softplus(torch.tensor([-1000.0, 1000.0])).tolist()
+    [1000.0, 0.0]
+    """
+    return torch.logaddexp(-z, torch.zeros_like(z))
+
+
+@dataclass(frozen=True)
+class ScaledLoss:
+    """A loss with its linear limit for small weights,  f(z) ~ alpha - beta z  near 0.
+
+    Args:
+        name: Its name.
+        function: f, elementwise.
+        alpha: f(0); None where the loss has no slope there.
+        beta: -f'(0).
+    """
+
+    name: str
+    function: Loss
+    alpha: float | None
+    beta: float | None
+
+
+LOSSES = {
+    "zero_one": ScaledLoss("zero_one", zero_one, None, None),
+    "hinge": ScaledLoss("hinge", hinge, 1.0, 1.0),
+    "softplus": ScaledLoss("softplus", softplus, math.log(2.0), 0.5),
+}
+
+
+def scaled_loss(loss: str, z: Points, scale: float) -> Tensor:
+    """f_scale(z) = f(scale z), elementwise: the loss at a distance z when ||w|| is `scale`.
+
+    Source: Tanay and Griffin (2018), "scaling the loss function". A hinge's kink sits at z = 1 / scale.
+
+    Args:
+        loss: ``"zero_one"``, ``"hinge"`` or ``"softplus"``.
+        z: Distances y d(x), any shape.
+        scale: ||w||, above 0.
+
+    >>> scaled_loss("hinge", [0.0, 0.25, 0.5], scale=2.0).tolist()
+    [1.0, 0.5, 0.0]
+    """
+    return _known(loss).function(_distances(z, scale) * scale)
+
+
+def empirical_risk(loss: str, z: Points, scale: float) -> float:
+    """R = mean f(scale z) over distances z = y d(x).
+
+    >>> empirical_risk("hinge", [0.0, 0.25, 0.5, 9.0], scale=2.0)
+    0.375
+    """
+    return float(scaled_loss(loss, z, scale).mean())
+
+
+def large_scale_limit(loss: str, z: Points, scale: float) -> Tensor:
+    """What f_scale(z) tends to for large weights, elementwise: scale max(-z, 0); its mean is scale d_err.
+
+    For the hinge the difference is in [0, 1], for softplus in (0, ln 2]. The 0-1 loss is its own limit.
+
+    >>> large_scale_limit("softplus", [-2.0, 2.0], scale=10.0).tolist()
+    [20.0, 0.0]
+    """
+    distances = _distances(z, scale)
+    return zero_one(distances) if _known(loss).beta is None else scale * (-distances).clamp_min(0)
+
+
+def small_scale_limit(loss: str, z: Points, scale: float) -> Tensor:
+    """What f_scale(z) tends to for small weights, elementwise: alpha - beta scale z; its mean has -beta scale d_adv.
+
+    Exact for the hinge while scale max z <= 1; for softplus the difference is in [0, (scale z)^2 / 8].
+
+    Raises:
+        ValueError: For the 0-1 loss, which no scale makes linear.
+
+    >>> small_scale_limit("hinge", [-2.0, 2.0], scale=0.25).tolist()
+    [1.5, 0.5]
+    """
+    known, distances = _known(loss), _distances(z, scale)
+    if known.alpha is None or known.beta is None:
+        raise ValueError("`loss` must be 'hinge' or 'softplus', because no scale makes the 0-1 loss linear.")
+    return known.alpha - known.beta * scale * distances
+
+
+def _known(loss: str) -> ScaledLoss:
+    check_choice("loss", loss, LOSSES)
+    return LOSSES[loss]
+
+
+def _distances(z: Points, scale: float) -> Tensor:
+    check_positive("scale", scale)
+    return as_float64(z)

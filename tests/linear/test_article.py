@@ -1,0 +1,105 @@
+"""Tanay and Griffin (2018): six pairs of MNIST digits at 81 lambdas, against the article and an exact re-solution.
+
+The numbers stand in a folder that CLEARANCE_TRUTH names, MNIST in one that CLEARANCE_DATA names.
+"""
+
+import numpy as np
+import pytest
+
+from clearance.linear import (
+    adversarial_distance,
+    error_distance,
+    plateau,
+    svm_path,
+    tilting_plane,
+    wrong,
+)
+
+PAIRS = [(0, 1), (2, 3), (7, 9), (1, 8), (4, 9), (3, 5)]
+COLUMNS = np.arange(81)
+LAMBDAS = 10 ** (2 - 0.1 * COLUMNS)
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: f"{pair[0]}-{pair[1]}")
+def solved(request, mnist_pair):
+    """One pair's columns by name, each (81,)."""
+    x, y = mnist_pair("train", request.param)
+    held_out, classes = mnist_pair("test", request.param)
+    rows = []
+    for fit in svm_path(x, y, LAMBDAS):
+        seen = tilting_plane(fit.plane, x, y)
+        rows.append(
+            {
+                "theta_rad": seen.angle,
+                "b_mid": seen.offset,
+                "margin": 1 / fit.plane.scale,
+                "d_adv": adversarial_distance(fit.plane, x, y),
+                "d_err": error_distance(fit.plane, x, y),
+                "n_err_train": int(wrong(fit.plane, x, y).sum()),
+                "n_err_test": int(wrong(fit.plane, held_out, classes).sum()),
+                "hinge_risk": fit.risk,
+                "objective": fit.objective,
+                "relative_gap": fit.relative_gap,
+            }
+        )
+    return request.param, {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def column(rows, name):
+    assert [row["col"] for row in rows] == COLUMNS.tolist()
+    return np.array([row[name] for row in rows])
+
+
+# Section 4.4 of the fact sheet: for lambda at least 10^-2, and below.
+TOLERANCES = {
+    "theta_rad": (1e-3, 2e-3),
+    "d_adv": (1e-3, 4e-3),
+    "b_mid": (5e-3, 1e-2),
+    "n_err_train": (1, 4),
+    "n_err_test": (1, 4),
+}
+
+
+@pytest.mark.slow
+def test_the_article_s_numbers(solved, truth):
+    pair, found = solved
+    rows = truth("l2_truth", pair)
+    for name, (strong, weak) in TOLERANCES.items():
+        apart = np.abs(found[name] - column(rows, name))
+        assert (apart <= np.where(COLUMNS <= 40, strong, weak)).all(), name
+    margin = column(rows, "margin")
+    assert (np.abs(found["margin"] - margin) <= np.maximum(1e-3, 0.01 * margin)).all()
+
+
+@pytest.mark.slow
+def test_the_exact_solution_s_numbers(solved, truth):
+    pair, found = solved
+    rows = truth("l2_resolved", pair)
+    for name in ("theta_rad", "d_adv", "d_err"):
+        assert np.abs(found[name] - column(rows, name)).max() <= 5e-4, name
+    np.testing.assert_allclose(found["objective"], column(rows, "objective"), rtol=2e-6)
+    assert found["relative_gap"].max() <= 1e-6
+
+
+@pytest.mark.slow
+def test_the_plateau_s_numbers(solved, truth, mnist_pair):
+    pair, found = solved
+    (row,) = truth("l2_pairs", pair)
+    flat = plateau(*mnist_pair("train", pair))
+    assert flat.lam == pytest.approx(row["lambda0"], abs=1e-5)
+    assert flat.offset == pytest.approx(row["b_plateau"], abs=1e-5)
+    last = int(row["plateau_last_col"])
+    assert (found["theta_rad"][: last + 1] < 1e-7).all()
+    assert found["theta_rad"][last + 1] > 1e-4
+
+
+@pytest.mark.slow
+def test_the_hard_margin_s_first_column(solved, truth):
+    pair, found = solved
+    (row,) = truth("l2_pairs", pair)
+    paid = found["hinge_risk"] > 0
+    if np.isnan(row["hardmargin_first_col"]):
+        assert paid.all()
+    else:
+        assert np.flatnonzero(~paid)[0] == pytest.approx(row["hardmargin_first_col"], abs=1)
+        assert not paid[np.flatnonzero(~paid)[0] :].any()

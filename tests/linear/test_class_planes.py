@@ -1,0 +1,166 @@
+"""Heads of several classes as hyperplanes between pairs, and what none of the functions accept."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from clearance.linear import (
+    Hyperplane,
+    OneVersusOne,
+    adversarial_distance,
+    centroids,
+    class_pairs,
+    class_plane,
+    margins,
+    nearest_centroid,
+    one_versus_one,
+    rival_distances,
+    scores,
+    signed_distances,
+    svm_path,
+    tilting_angle,
+    tilting_plane,
+)
+
+NAN = float("nan")
+
+
+@pytest.fixture
+def head():
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(4, 6, generator=generator, dtype=torch.float64)
+    return weight, torch.randn(4, generator=generator, dtype=torch.float64)
+
+
+@pytest.fixture
+def points():
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(40, 6, generator=generator, dtype=torch.float64)
+    labels = torch.arange(40) % 4
+    return x + 2 * torch.eye(4, 6, dtype=torch.float64)[labels], labels
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+def test_the_distance_to_a_rival_is_that_of_the_pair_s_plane(head, points, norm):
+    weight, bias = head
+    x, labels = points
+    found = rival_distances(weight, bias, x, labels, norm)
+    for row, (point, own) in enumerate(zip(x, labels.tolist(), strict=True)):
+        for rival in range(4):
+            expected = math.inf
+            if rival != own:
+                plane = class_plane(weight, bias, rival, own)
+                expected = float(signed_distances(plane, point.unsqueeze(0), norm))
+            assert float(found[row, rival]) == pytest.approx(expected)
+
+
+def test_the_nearest_rival_is_as_far_as_the_nearest_other_decision(head, points):
+    """At that distance along the pair's normal the two classes tie, and nowhere nearer does the decision change."""
+    weight, bias = head
+    x, _ = points
+    predicted = (x @ weight.T + bias).argmax(dim=1)
+    distance, rival = rival_distances(weight, bias, x, predicted).min(dim=1)
+    step = weight[rival] - weight[predicted]
+    step /= step.norm(dim=1, keepdim=True)
+    for factor, moved in ((0.999, False), (1.001, True)):
+        there = (x + factor * distance.unsqueeze(1) * step) @ weight.T + bias
+        assert ((there.argmax(dim=1) == rival) == moved).all()
+
+
+def test_every_pair_of_a_head(head):
+    weight, bias = head
+    pairs = list(class_pairs(weight, bias))
+    assert len(pairs) == 6
+    for first, second, plane in pairs:
+        assert first < second
+        assert_close(plane.weight, weight[second] - weight[first])
+        assert plane.bias == pytest.approx(float(bias[second] - bias[first]))
+
+
+def test_one_versus_one_of_centroids_is_the_nearest_centroid(points):
+    x, labels = points
+    means = torch.stack([x[labels == label].mean(dim=0) for label in range(4)])
+    machine = one_versus_one(x, labels, nearest_centroid, classes=4)
+    assert (machine.predict(x) == torch.cdist(x, means).argmin(dim=1)).all()
+
+
+def test_one_versus_one_of_machines_is_scikit_learn_s(points):
+    from sklearn.svm import SVC
+
+    x, labels = points
+    lam = 1e-2
+    # every pair has 20 samples, so that one C serves all
+    oracle = SVC(kernel="linear", C=1 / (2 * lam * 20), tol=1e-8).fit(x.numpy(), labels.numpy())
+    machine = one_versus_one(
+        x, labels, lambda a, b: svm_path(a, b, [lam], tolerance=1e-10)[0].plane, classes=4
+    )
+    weights = torch.stack([-plane.weight for plane in machine.planes.values()])
+    assert_close(weights, torch.tensor(oracle.coef_), rtol=1e-4, atol=1e-5)
+    assert (machine.predict(x).numpy() == oracle.predict(x.numpy())).mean() > 0.95
+
+
+def test_votes_decide_before_depth():
+    planes = {
+        (0, 1): Hyperplane.of([1.0], 0.1),
+        (0, 2): Hyperplane.of([1.0], -9.0),
+        (1, 2): Hyperplane.of([1.0], -0.2),
+    }
+    assert OneVersusOne(3, planes).predict([[0.0]]).tolist() == [1]
+    with pytest.raises(ValueError, match="each of the 6 pairs a < c of 4 classes"):
+        OneVersusOne(4, planes)
+
+
+def refused(message, call, *arguments, **settings):
+    with pytest.raises(ValueError, match=message):
+        call(*arguments, **settings)
+
+
+def test_refusals_of_planes():
+    plane = Hyperplane.of([1.0, 0.0])
+    refused("must not be all 0, because then no boundary exists", Hyperplane.of, [0.0, 0.0])
+    refused("`weight` must be finite; got nan", Hyperplane.of, [1.0, NAN])
+    refused("`bias` must be finite; got nan", Hyperplane.of, [1.0], NAN)
+    refused(r"`weight` must have shape \(d,\); got \(2, 2\)", Hyperplane.of, [[1.0, 0.0], [0.0, 1.0]])
+    refused(r"`bias` must be one number; got shape \(2,\)", Hyperplane.of, [1.0], torch.zeros(2))
+    refused(
+        "`x` must have 2 columns, as many as the plane has weights; got 3", scores, plane, [[1.0, 2.0, 3.0]]
+    )
+    refused("`x` must be finite; got nan", scores, plane, [[1.0, NAN]])
+    refused(r"shape \(n, d\); got \(2,\)", scores, plane, [1.0, 2.0])
+    refused("`norm` must be at least 1", signed_distances, plane, [[1.0, 2.0]], 0.5)
+
+
+def test_refusals_of_labels_and_classes():
+    plane, x = Hyperplane.of([1.0, 0.0]), [[1.0, 0.0], [2.0, 1.0]]
+    refused(r"`y` must hold -1 and \+1; got 0", margins, plane, x, [0, 1])
+    refused("one label for each of 2 points", margins, plane, x, [1])
+    refused("at least one point", margins, plane, torch.zeros(0, 2), [])
+    refused(r"got none of \+1: one class has no boundary", centroids, x, [-1, -1])
+    refused("got none of -1", adversarial_distance, plane, x, [1, 1], class_balanced=True)
+
+
+def test_refusals_of_data_without_a_direction():
+    plane, same = Hyperplane.of([1.0, 0.0]), [[0.3, 0.7], [0.3, 0.7]]
+    for call in (tilting_angle, tilting_plane):
+        refused("the class centroids coincide", call, plane, same, [-1, 1])
+    refused("the class centroids coincide", nearest_centroid, [[0.1], [0.3], [0.2]], [-1, -1, 1])
+    refused("at least 2 features", tilting_plane, Hyperplane.of([1.0]), [[0.0], [1.0]], [-1, 1])
+    refused("as many as the plane has weights; got 1", tilting_angle, plane, [[0.0], [1.0]], [-1, 1])
+    along = torch.tensor([2.0, 0.0])
+    refused("must not lie along", tilting_plane, plane, [[0.0, 0.0], [1.0, 0.0]], [-1, 1], across=along)
+    (fit,) = svm_path(same, [-1, 1], [1.0])
+    with pytest.raises(ValueError, match="no boundary exists"):
+        _ = fit.plane
+
+
+def test_refusals_of_heads(head, points):
+    weight, bias = head
+    x, labels = points
+    refused(r"in 0 .. 3; got 4", class_plane, weight, bias, 0, 4)
+    refused("two classes; got 2 twice", class_plane, weight, bias, 2, 2)
+    refused(r"`bias` \(K,\) with K at least 2", class_plane, weight, bias[:2], 0, 1)
+    refused("must have 6 columns", rival_distances, weight, bias, x[:, :2], labels)
+    refused("whole numbers in 0 .. 3", rival_distances, weight, bias, x, labels + 1)
+    refused("no boundary exists", class_plane, torch.ones(2, 3), torch.zeros(2), 0, 1)

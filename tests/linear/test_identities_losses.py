@@ -1,0 +1,138 @@
+"""Identities of scaled losses, of both their limits, and of temperature."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from clearance.linear import (
+    calibrated_temperature,
+    empirical_risk,
+    large_scale_limit,
+    margins,
+    scaled_loss,
+    scores,
+    small_scale_limit,
+    tempered_softmax,
+)
+from clearance.linear.hyperplane import Hyperplane
+from linear.worlds import clouds, some_plane  # type: ignore[import-not-found]  # on pytest's path
+
+SCALES = (1e-3, 0.1, 1.0, 10.0, 1e3)
+
+
+@pytest.fixture
+def distances():
+    x, y = clouds()
+    return margins(some_plane(), x, y)
+
+
+def error_distance_of(z):
+    return float((-z).clamp_min(0).mean())
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_i04_hinge_at_large_scale(distances, scale):
+    excess = empirical_risk("hinge", distances, scale) - scale * error_distance_of(distances)
+    wrong = float((distances <= 0).double().mean())
+    between = (distances > 0) & (distances < 1 / scale)
+    exact = wrong + float(torch.where(between, 1 - scale * distances, 0.0).mean())
+    assert excess == pytest.approx(exact, abs=1e-9)
+    assert -1e-9 <= excess <= 1 + 1e-9
+    assert float(large_scale_limit("hinge", distances, scale).mean()) == pytest.approx(
+        scale * error_distance_of(distances)
+    )
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_i04_softplus_at_large_scale(distances, scale):
+    excess = scaled_loss("softplus", distances, scale) - large_scale_limit("softplus", distances, scale)
+    assert_close(excess, torch.log1p(torch.exp(-scale * distances.abs())), atol=1e-9, rtol=0)
+    assert 0 < float(excess.mean()) <= math.log(2)
+
+
+def test_i05_hinge_at_small_scale(distances):
+    scale = 1 / float(distances.max())
+    linear = 1 - scale * float(distances.mean())
+    assert empirical_risk("hinge", distances, scale) == pytest.approx(linear)
+    assert float(small_scale_limit("hinge", distances, scale).mean()) == pytest.approx(linear)
+    assert empirical_risk("hinge", distances, 3 * scale) > 1 - 3 * scale * float(distances.mean()) + 1e-3
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_i05_softplus_at_small_scale(distances, scale):
+    excess = empirical_risk("softplus", distances, scale) - float(
+        small_scale_limit("softplus", distances, scale).mean()
+    )
+    assert -1e-12 <= excess <= scale**2 * float(distances.square().mean()) / 8 + 1e-12
+
+
+def test_a_scaled_loss_is_the_loss_of_the_scores():
+    x, y = clouds()
+    plane = some_plane()
+    signed = torch.as_tensor(y) * scores(plane, x)
+    assert_close(scaled_loss("softplus", margins(plane, x, y), plane.scale), nn.functional.softplus(-signed))
+    assert_close(scaled_loss("hinge", margins(plane, x, y), plane.scale), nn.functional.relu(1 - signed))
+
+
+def test_no_scale_changes_the_zero_one_loss(distances):
+    expected = (distances <= 0).double()
+    for scale in SCALES:
+        assert_close(scaled_loss("zero_one", distances, scale), expected)
+        assert_close(large_scale_limit("zero_one", distances, scale), expected)
+    with pytest.raises(ValueError, match="no scale makes the 0-1 loss linear"):
+        small_scale_limit("zero_one", distances, 1.0)
+
+
+@pytest.fixture
+def logits():
+    return torch.randn(41, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_i18_temperature_divides_the_scores(logits):
+    for t in (0.1, 1.0, 7.0):
+        assert_close(tempered_softmax(logits, t), tempered_softmax(logits / t, 1.0))
+        assert (tempered_softmax(logits, t).argmax(dim=1) == logits.argmax(dim=1)).all()
+    assert_close(tempered_softmax(logits, 1e9), torch.full_like(logits, 0.25), atol=1e-8, rtol=0)
+    one_hot = nn.functional.one_hot(logits.argmax(dim=1), 4).double()
+    assert_close(tempered_softmax(logits, 1e-4), one_hot, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("confidence", [0.3, 0.5, 0.95, 0.999])
+def test_i18_the_calibrated_temperature_makes_the_median_that_sure(logits, confidence):
+    t = calibrated_temperature(logits, confidence)
+    top = [float(tempered_softmax(logits, t * factor).max(dim=1).values.median()) for factor in (0.9, 1, 1.1)]
+    assert top[0] > top[1] > top[2]
+    assert top[1] == pytest.approx(confidence, abs=1e-9)
+    assert calibrated_temperature(50 * logits, confidence) == pytest.approx(50 * t)
+
+
+def test_i18_weights_times_c_are_a_temperature_of_c_to_minus_the_layers():
+    torch.manual_seed(0)
+    widths, factor = (6, 5, 5, 3), 1.7
+    layers = [nn.Linear(a, b, bias=False, dtype=torch.float64) for a, b in itertools.pairwise(widths)]
+    net = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
+    x = torch.randn(8, 6, dtype=torch.float64)
+    before = net(x).detach()
+    with torch.no_grad():
+        for layer in layers:
+            layer.weight *= factor
+    assert_close(tempered_softmax(net(x).detach(), 1.0), tempered_softmax(before, factor**-3))
+
+
+def test_refusals_of_temperatures():
+    with pytest.raises(ValueError, match="`temperature` must be a finite number above 0; got 0"):
+        tempered_softmax([[1.0, 0.0]], 0.0)
+    with pytest.raises(ValueError, match=r"`confidence` must lie in \(1/2, 1\); got 0.5"):
+        calibrated_temperature([[1.0, 0.0]], 0.5)
+    with pytest.raises(ValueError, match="tie for the largest"):
+        calibrated_temperature([[1.0, 1.0, 0.0]] * 3, 0.9)
+    with pytest.raises(ValueError, match="two columns"):
+        calibrated_temperature([[1.0]], 0.9)
+    with pytest.raises(ValueError, match="`scale` must be"):
+        scaled_loss("hinge", [1.0], -1.0)
+    with pytest.raises(ValueError, match="Did you mean 'hinge'"):
+        scaled_loss("hinges", [1.0], Hyperplane.of([1.0]).scale)

@@ -1,0 +1,134 @@
+"""What of the linear theory holds for networks: local planes, weight decay, and ascent to equal confidence."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from clearance.attacks import TargetedAscent
+from clearance.linear import Hyperplane, projected, scores, signed_distances
+
+GREY = 1 / 255
+
+
+@pytest.fixture
+def network():
+    """s(x) = W2 relu(W1 x + b1) + b2 on 6 inputs."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 1)).double()
+
+
+def local_plane(network, x):
+    """The plane of the linear piece that x lies in: W2 W1^x and W2 b1^x + b2."""
+    first, _, last = network
+    active = (first(x) > 0).double()
+    weight = last.weight[0] * active @ first.weight
+    return Hyperplane.of(weight, last.weight[0] * active @ first.bias + last.bias), active
+
+
+def test_i16_the_local_plane_is_the_gradient_s(network):
+    x = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    plane, active = local_plane(network, x)
+    (gradient,) = torch.autograd.grad(network(x).sum(), x)
+    assert 0 < float(active.sum()) < 9
+    assert_close(plane.weight, gradient)
+    point = x.detach().unsqueeze(0)
+    assert_close(scores(plane, point), network(point).detach()[0])
+    assert_close(signed_distances(plane, point), network(point).detach()[0] / gradient.norm())
+
+
+def test_i16_in_one_piece_the_projection_is_on_the_true_boundary(network):
+    landed = 0
+    for seed in range(30):
+        point = torch.randn(1, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) / 2
+        plane, active = local_plane(network, point[0])
+        there = projected(plane, point)
+        if bool(((network[0](there[0]) > 0).double() == active).all()):
+            landed += 1
+            assert_close(network(there).detach(), torch.zeros(1, 1).double(), atol=1e-12, rtol=0)
+    assert landed >= 3
+
+
+def test_i16_the_local_scale_is_at_most_the_product_of_norms(network):
+    first, _, last = network
+    spectral = torch.linalg.matrix_norm(first.weight, ord=2).detach()
+    frobenius = torch.linalg.matrix_norm(first.weight).detach()
+    for seed in range(10):
+        x = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        plane, _ = local_plane(network, x)
+        assert plane.scale <= float(last.weight.detach().norm() * spectral) + 1e-12
+    assert spectral < frobenius
+
+
+def one_step(optimizer, weight, gradient):
+    weight.grad = gradient.clone()
+    optimizer.step()
+    return weight.detach().clone()
+
+
+def test_i17_coupled_decay_is_a_gradient_step_on_half_the_squared_norm():
+    rate, decay = 0.1, 0.3
+    start = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weight = start.clone().requires_grad_()
+    after = one_step(torch.optim.SGD([weight], lr=rate, weight_decay=decay), weight, torch.zeros_like(start))
+    assert_close(after, (1 - rate * decay) * start)
+    by_hand = start.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(decay / 2 * by_hand.square().sum(), by_hand)
+    assert_close(after, start - rate * gradient)
+
+
+def test_i17_with_momentum_coupled_and_decoupled_decay_part():
+    rate, decay, steps = 0.1, 0.3, 3
+    start = torch.ones(2, dtype=torch.float64)
+    coupled = start.clone().requires_grad_()
+    optimizer = torch.optim.SGD([coupled], lr=rate, momentum=0.9, weight_decay=decay)
+    for _ in range(steps):
+        one_step(optimizer, coupled, torch.zeros_like(start))
+    decoupled = (1 - rate * decay) ** steps * start
+    velocity, by_hand = torch.zeros_like(start), start.clone()
+    for _ in range(steps):
+        velocity = 0.9 * velocity + decay * by_hand
+        by_hand = by_hand - rate * velocity
+    assert_close(coupled.detach(), by_hand)
+    assert float((coupled.detach() - decoupled).abs().max()) > 0.05
+
+
+@pytest.fixture
+def softmax_model():
+    torch.manual_seed(1)
+    last = nn.Linear(16, 3).requires_grad_(False)
+    last.weight *= 20
+    return nn.Sequential(nn.Flatten(), last).double().eval()
+
+
+def after(model, start, label, steps):
+    """The image after so many steps, and how sure the model is of the target then."""
+    image = TargetedAscent(steps=steps)(model, start, label).images
+    return image, float(model(image).softmax(dim=1)[0, (label + 1) % 3])
+
+
+def test_i19_ascent_goes_in_steps_of_one_grey_level(softmax_model):
+    start = torch.full((1, 1, 4, 4), 0.5, dtype=torch.float64)
+    label = softmax_model(start).argmax(dim=1)
+    path = [start, *(after(softmax_model, start, label, steps)[0] for steps in range(1, 6))]
+    steps = [float((later - before).norm()) for before, later in itertools.pairwise(path)]
+    assert steps == pytest.approx([GREY] * 5)
+
+
+def test_i19_ascent_stops_at_the_first_image_that_is_sure(softmax_model):
+    start = torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    label = softmax_model(start).argmax(dim=1)
+    hit = TargetedAscent()(softmax_model, start, label)
+    assert bool(hit.success)
+    assert float(hit.images.min()) >= 0
+    assert float(hit.images.max()) <= 1
+    low, high = 0, 512  # steps after which it is not sure, and is
+    while high - low > 1:
+        middle = (low + high) // 2
+        sure = after(softmax_model, start, label, middle)[1] >= 0.95
+        low, high = (low, middle) if sure else (middle, high)
+    image, sure = after(softmax_model, start, label, high)
+    assert sure >= 0.95 > after(softmax_model, start, label, low)[1]
+    assert torch.equal(hit.images, image)

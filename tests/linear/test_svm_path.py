@@ -1,0 +1,197 @@
+"""Exact paths against scikit-learn's SVC, and on data that are unusual but well defined."""
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC
+
+from clearance.linear import _augmented as augmented
+from clearance.linear import plateau, svm_path
+from linear.worlds import clouds, separable  # type: ignore[import-not-found]  # on pytest's path
+
+GRID = [10.0, 1.0, 1e-1, 1e-2, 1e-3, 1e-4]
+
+
+def primal(w, b, x, y, lam):
+    return float(np.maximum(1 - y * (x @ w + b), 0).mean() + lam * w @ w)
+
+
+@pytest.mark.parametrize("sizes", [(30, 30), (12, 50), (1, 40)])
+def test_scikit_learn_s_machine(sizes):
+    x, y = clouds(sizes)
+    for fit in svm_path(x, y, GRID, tolerance=1e-12):
+        oracle = SVC(kernel="linear", C=1 / (2 * fit.lam * len(y)), tol=1e-9, max_iter=10**7).fit(x, y)
+        assert fit.objective == pytest.approx(primal(fit.w, fit.b, x, y, fit.lam), rel=1e-12)
+        assert fit.objective <= primal(oracle.coef_[0], oracle.intercept_[0], x, y, fit.lam) * (1 + 1e-12)
+        np.testing.assert_allclose(fit.w, oracle.coef_[0], rtol=0, atol=1e-4 * fit.plane.scale)
+        assert fit.b == pytest.approx(float(oracle.intercept_[0]), abs=1e-4)
+
+
+def test_libsvm_can_be_asked_for():
+    x, y = clouds((20, 30))
+    ours = svm_path(x, y, GRID, tolerance=1e-10)
+    theirs = svm_path(x, y, GRID, tolerance=1e-10, solver="libsvm")
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one.w, other.w, rtol=1e-4, atol=1e-8)
+        assert one.b == pytest.approx(other.b, rel=1e-4)
+        assert 0 <= other.relative_gap <= 1e-4
+
+
+def test_the_gap_bounds_what_is_lost():
+    x, y = clouds()
+    for lam in GRID:
+        (loose,) = svm_path(x, y, [lam], tolerance=1e-2)
+        (tight,) = svm_path(x, y, [lam], tolerance=1e-13)
+        assert loose.objective - tight.objective <= loose.gap + 1e-15
+        assert np.sum((loose.w - tight.w) ** 2) <= (loose.gap + tight.gap) / lam + 1e-12
+
+
+def test_neither_order_nor_company_of_lambdas_matters():
+    x, y = clouds()
+    together = svm_path(x, y, GRID, tolerance=1e-12)
+    backwards = svm_path(x, y, [*GRID[::-1], GRID[2]], tolerance=1e-12)
+    assert [fit.lam for fit in backwards] == [*GRID[::-1], GRID[2]]
+    for one, other in zip(together, backwards[-2::-1], strict=True):
+        (alone,) = svm_path(x, y, [one.lam], tolerance=1e-12)
+        np.testing.assert_allclose(other.w, one.w, rtol=1e-5)
+        np.testing.assert_allclose(alone.w, one.w, rtol=1e-5)
+
+
+def test_samples_left_out_by_mistake_come_back(monkeypatch):
+    """With no reach at all the first round sees too few samples, and the gap over all of them says so."""
+    x, y = clouds((60, 60))
+    (right,) = svm_path(x, y, [1e-2], tolerance=1e-10)
+    whole = augmented.minimise_hinge
+    reaches = []
+
+    def blinkered(problem, lam, start, tolerance, reach):
+        reaches.append(reach)
+        return whole(problem, lam, start, tolerance, 1e-3)
+
+    monkeypatch.setattr("clearance.linear._hinge_machine.minimise_hinge", blinkered)
+    (found,) = svm_path(x, y, [1e-2], tolerance=1e-10)
+    assert reaches
+    np.testing.assert_allclose(found.w, right.w, rtol=1e-4)
+
+
+def test_more_features_than_samples():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(10, 60)), np.repeat([-1.0, 1.0], 5)
+    for fit in svm_path(x, y, GRID, tolerance=1e-10):
+        oracle = SVC(kernel="linear", C=1 / (2 * fit.lam * len(y)), tol=1e-10).fit(x, y)
+        np.testing.assert_allclose(fit.w, oracle.coef_[0], rtol=1e-4, atol=1e-8)
+        assert fit.relative_gap <= 1e-10
+
+
+def test_constant_features_get_weight_zero_and_change_nothing():
+    x, y = clouds()
+    padded = np.hstack([x, np.full((len(x), 2), 7.0)])
+    for loss in ("hinge", "softplus"):
+        (plain,) = svm_path(x, y, [1e-2], loss=loss)
+        (fit,) = svm_path(padded, y, [1e-2], loss=loss)
+        assert (fit.w[5:] == 0).all()
+        np.testing.assert_allclose(fit.w[:5], plain.w)
+        assert fit.b == pytest.approx(plain.b)
+
+
+def test_two_samples_have_the_plane_between_them():
+    x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([-1.0, 1.0])
+    flat = plateau(x, y)
+    assert flat.lam == pytest.approx(25 / 8)
+    for fit in svm_path(x, y, [100.0, flat.lam, 1e-2, 1e-6]):
+        size = min(5 / (4 * fit.lam), 2 / 5)
+        np.testing.assert_allclose(fit.w, [0.6 * size, 0.8 * size], rtol=1e-6)
+        assert fit.b == pytest.approx(-2.5 * size, rel=1e-6)
+        assert fit.relative_gap <= 1e-6
+
+
+@pytest.mark.parametrize("loss", ["hinge", "softplus"])
+@pytest.mark.parametrize("sizes", [(4, 4), (2, 6), (6, 2)])
+def test_identical_images_leave_the_bias_alone(sizes, loss):
+    x, y = np.full((8, 3), 0.5), np.repeat([-1.0, 1.0], sizes)
+    odds = sizes[1] / sizes[0]
+    for fit in svm_path(x, y, [1.0, 1e-4], loss=loss):
+        assert (fit.w == 0).all()
+        assert fit.gap <= 1e-15
+        assert fit.b == pytest.approx(np.log(odds) if loss == "softplus" else np.sign(np.log(odds)))
+
+
+def test_identical_centroids_give_no_weights_where_none_help():
+    x, y = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]]), np.array([-1.0, -1.0, 1.0, 1.0])
+    for fit in svm_path(x, y, [1.0, 1e-3]):
+        assert np.abs(fit.w).max() <= 1e-12
+        assert (fit.objective, fit.b, fit.gap) == pytest.approx((1.0, 0.0, 0.0))
+
+
+def test_mirrored_classes_have_a_boundary_through_the_origin():
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(20, 4)) + 0.3
+    x, y = np.concatenate([-half, half]), np.repeat([-1.0, 1.0], 20)
+    for fit in svm_path(x, y, GRID, tolerance=1e-12):
+        assert fit.b == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "softplus"])
+def test_duplicates_with_opposite_labels(loss):
+    x, y = separable()
+    x, y = np.concatenate([x, x[:1], x[-1:]]), np.concatenate([y, -y[:1], -y[-1:]])
+    fits = svm_path(x, y, GRID, loss=loss, tolerance=1e-9)
+    for fit in fits:
+        assert fit.risk >= 2 / len(y) * (1 if loss == "hinge" else np.log(2))
+        assert fit.relative_gap <= 1e-9
+    if loss == "hinge":
+        for fit in fits:
+            oracle = SVC(kernel="linear", C=1 / (2 * fit.lam * len(y)), tol=1e-9, max_iter=10**7).fit(x, y)
+            theirs = primal(oracle.coef_[0], oracle.intercept_[0], x, y, fit.lam)
+            assert fit.objective <= theirs * (1 + 1e-9)
+
+
+def test_every_sample_twice_is_the_same_machine():
+    x, y = clouds()
+    for fit, twice in zip(
+        svm_path(x, y, GRID, tolerance=1e-11),
+        svm_path(np.r_[x, x], np.r_[y, y], GRID, tolerance=1e-11),
+        strict=True,
+    ):
+        np.testing.assert_allclose(twice.w, fit.w, rtol=1e-4, atol=1e-9)
+        assert twice.b == pytest.approx(fit.b, abs=1e-5)
+
+
+def test_a_gap_that_is_not_reached_is_told(monkeypatch):
+    x, y = clouds()
+    monkeypatch.setattr(augmented, "NEWTON_STEPS", 2)
+    with pytest.warns(RuntimeWarning, match="1 of 2 fits have a relative duality gap above 1e-12"):
+        _, fit = svm_path(x, y, [1e3, 1e-2], tolerance=1e-12)
+    assert fit.relative_gap > 1e-12
+
+
+def test_what_is_given_is_not_changed():
+    x, y = clouds()
+    before = x.copy(), y.copy()
+    svm_path(x, y, [1e-2])
+    assert (x == before[0]).all()
+    assert (y == before[1]).all()
+
+
+def refused(message, x=((0.0,), (1.0,)), y=(-1, 1), lambdas=(1.0,), **settings):
+    with pytest.raises(ValueError, match=message):
+        svm_path(x, y, lambdas, **settings)
+
+
+def test_refusals():
+    refused(r"got none of -1: there is nothing to separate", y=(1, 1))
+    refused("got none of [+]1", y=(-1, -1))
+    refused(r"`y` must hold -1 and \+1; got \[0.0\]", y=(0, 1))
+    refused(r"one label for each of the 2 rows of `x`; got \(3,\)", y=(-1, 1, 1))
+    refused("`x` must be finite; got nan in row 1", x=((0.0,), (float("nan"),)))
+    refused("`x` must be finite; got inf in row 0", x=((float("inf"),), (0.0,)))
+    refused(r"shape \(n, d\) with d above 0; got \(2,\)", x=(0.0, 1.0))
+    refused("`lambdas` must be a finite number above 0; got 0.0", lambdas=(1.0, 0))
+    refused("`lambdas` must be a finite number above 0; got -1.0", lambdas=(-1.0,))
+    refused("`lambdas` must be a finite number above 0; got nan", lambdas=(float("nan"),))
+    refused("`lambdas` must hold at least one value", lambdas=())
+    refused("`tolerance` must be", tolerance=0.0)
+    refused("Did you mean 'hinge'", loss="hinges")
+    refused("`solver` must be one of 'newton', 'libsvm'", solver="cvx")
+    refused("knows the hinge only; got loss 'softplus'", loss="softplus", solver="libsvm")
+    with pytest.raises(ValueError, match="classes of equal size; got 1 and 2"):
+        plateau([[0.0], [1.0], [2.0]], [-1, 1, 1])
