@@ -58,8 +58,8 @@ ROOMS = {
     "objectives": """
         CenterLoss ContrastiveLoss CrossEntropyLoss GammaQuantile GaussianMixtureLoss HingeLoss InverseDecay
         LargeMarginLoss LargeMarginSoftmaxLoss Margins Objective Projections SquaredErrorLoss StepUp SumLoss
-        TripletLoss angular_margin centre_shift contrastive margin_distances margin_scores
-        negative_log_likelihood triplet
+        TripletLoss angular_margin centre_shift margin_distances margin_scores
+        negative_log_likelihood
     """,
     "records": """
         BestOfAll Comparison ExhibitRecord Record Report RunNote SeedSummary SummaryRow best_of_all

@@ -40,6 +40,7 @@ from clearance.heads.weak import RidgeHeads as RidgeHeads
 from clearance.heads.weak import ridge_is_too_strong as ridge_is_too_strong
 
 __all__ = [
+    "MLP",
     "EarlyStoppedHeads",
     "GaussianMixture",
     "GaussianMixtureHeads",
@@ -47,7 +48,6 @@ __all__ = [
     "HeadStack",
     "HeadTraining",
     "LinearHead",
-    "MLP",
     "MixtureStatistics",
     "PairHeads",
     "RidgeHeads",

@@ -30,7 +30,6 @@ from clearance.objectives._objective import Objective as Objective
 from clearance.objectives.center import CenterLoss as CenterLoss
 from clearance.objectives.center import centre_shift as centre_shift
 from clearance.objectives.contrastive import ContrastiveLoss as ContrastiveLoss
-from clearance.objectives.contrastive import contrastive as contrastive
 from clearance.objectives.cross_entropy import CrossEntropyLoss as CrossEntropyLoss
 from clearance.objectives.gamma import GammaQuantile as GammaQuantile
 from clearance.objectives.gaussian_mixture import GaussianMixtureLoss as GaussianMixtureLoss
@@ -48,7 +47,6 @@ from clearance.objectives.shortlist import Projections as Projections
 from clearance.objectives.squared_error import SquaredErrorLoss as SquaredErrorLoss
 from clearance.objectives.sum import SumLoss as SumLoss
 from clearance.objectives.triplet import TripletLoss as TripletLoss
-from clearance.objectives.triplet import triplet as triplet
 
 __all__ = [
     "CenterLoss",
@@ -69,9 +67,7 @@ __all__ = [
     "TripletLoss",
     "angular_margin",
     "centre_shift",
-    "contrastive",
     "margin_distances",
     "margin_scores",
     "negative_log_likelihood",
-    "triplet",
 ]

@@ -161,7 +161,7 @@ def mixture_of(outputs: Outputs) -> GaussianMixture:
     if not isinstance(outputs.head, GaussianMixture):
         raise TypeError(
             "GaussianMixtureLoss needs a model whose head is a GaussianMixture, because it reads its means and "
-            f"variances; got {type(outputs.head).__name__}. Give the model heads.GaussianMixture(features, classes), or turn its "
-            "linear head into one with heads.mixture_from_linear."
+            f"variances; got {type(outputs.head).__name__}. Give the model heads.GaussianMixture(features, classes), "
+            "or turn its linear head into one with heads.mixture_from_linear."
         )
     return outputs.head

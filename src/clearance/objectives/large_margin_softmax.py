@@ -123,8 +123,9 @@ def _weight_of(head: object) -> Tensor:
     if names is None or len(names) != 1:
         kind = type(head).__name__
         raise TypeError(
-            "LargeMarginSoftmaxLoss needs a head that is one linear layer, because it reads the angle between features "
-            f"and a class's weight; got {kind}. Put the layers before the last into the extractor (hidden: [] in a recipe)."
+            "LargeMarginSoftmaxLoss needs a head that is one linear layer, because it reads the angle between "
+            f"features and a class's weight; got {kind}. Put the layers before the last into the extractor (hidden: [] "
+            "in a recipe)."
         )
     assert isinstance(head, nn.Module)
     return head.get_parameter(names[0][0])
