@@ -1,8 +1,8 @@
 """What the Gaussian-mixture loss and its companions cost: ratios of medians, in one run.
 
-    python benchmarks/gaussian_mixture.py                      # minutes; one thread on a CPU, or the GPU where there is one
-    python benchmarks/gaussian_mixture.py --only head          # one group: head, network, companions, memory
-    python benchmarks/gaussian_mixture.py --small              # to see that it runs
+    python benchmarks/gaussian_mixture.py                # minutes; one thread on a CPU, or the GPU where there is one
+    python benchmarks/gaussian_mixture.py --only head    # one group: head, network, companions, memory
+    python benchmarks/gaussian_mixture.py --small        # to see that it runs
 
 Head and loss, forward and backward, at B x K x D = 256 x 1000 x 2048: beside a linear head with cross-entropy, and
 beside the broadcast of public ports, (x - mu)^2 weighted over a B x K x D tensor. That needs gigabytes, so it is timed
@@ -87,6 +87,7 @@ class Way:
         self.labels = (torch.arange(batch) % sizes.classes).to(DEVICE)
 
     def loss(self) -> Tensor:
+        """Of the batch."""
         outputs = Outputs(self.features, self.head(self.features), self.head)
         return self.objective(outputs, self.labels).total
 
@@ -101,6 +102,7 @@ class Broadcast(Way):
     """The same loss with every difference written out, as ports do."""
 
     def loss(self) -> Tensor:
+        """The same number, by another way."""
         head = self.head
         assert isinstance(head, GaussianMixture)
         squares = (self.features[:, None] - head.means[None]).square()
@@ -227,41 +229,54 @@ class PortedCenter(nn.Module):
         return (distances * mask).clamp(1e-12, 1e12).sum() / len(labels)
 
 
+Pair = tuple[Callable[[], Tensor], Callable[[], Tensor]]
+
+
+def companion_ways(classes: int) -> dict[str, Pair]:
+    """Ours and the other's, by name, at B = 128 and D = 512."""
+    features = torch.randn(128, 512, generator=torch.Generator().manual_seed(0)).to(DEVICE).requires_grad_()
+    labels = (torch.arange(128) % min(classes, 32)).to(DEVICE)
+    linear = nn.Linear(512, classes, bias=False).to(DEVICE)
+    distance = LpDistance(normalize_embeddings=True, power=2)
+    far = others.TripletMarginLoss(0.2, distance=distance, reducer=MeanReducer())
+    miner = TripletMarginMiner(0.2, "semihard", distance=distance)
+
+    def ours(objective: Objective, head: nn.Module | None = None) -> Callable[[], Tensor]:
+        objective.to(DEVICE)
+        reader = nn.Identity() if head is None else head
+        return lambda: objective(Outputs(features, reader(features), reader), labels).total
+
+    def other(loss: nn.Module) -> Callable[[], Tensor]:
+        loss.to(DEVICE)
+        return lambda: loss(features, labels)
+
+    return {
+        "L-Softmax": (
+            ours(LargeMarginSoftmaxLoss(4), linear),
+            other(others.LargeMarginSoftmaxLoss(classes, 512)),
+        ),
+        "center": (
+            ours(CenterLoss(512, classes, cross_entropy_weight=0.0)),
+            other(PortedCenter(classes, 512)),
+        ),
+        "triplet, semi-hard": (
+            ours(TripletLoss(cross_entropy_weight=0.0)),
+            lambda: far(features, labels, miner(features, labels)),
+        ),
+        "triplet, all": (ours(TripletLoss(mining="all", cross_entropy_weight=0.0)), other(far)),
+        "contrastive": (ours(ContrastiveLoss(cross_entropy_weight=0.0)), other(others.ContrastiveLoss())),
+    }
+
+
 def companions(sizes: Sizes) -> None:
-    """Forward and backward beside the other library, at B = 128, D = 512 and K = 10 and 1000."""
+    """Forward and backward beside the other library, for 10 and 1,000 classes."""
     for classes in (10, 1000):
-        features = (
-            torch.randn(128, 512, generator=torch.Generator().manual_seed(0)).to(DEVICE).requires_grad_()
-        )
-        labels = (torch.arange(128) % min(classes, 32)).to(DEVICE)
-        linear = nn.Linear(512, classes, bias=False).to(DEVICE)
-        theirs, port = (
-            others.LargeMarginSoftmaxLoss(classes, 512).to(DEVICE),
-            PortedCenter(classes, 512).to(DEVICE),
-        )
-        center = CenterLoss(512, classes, cross_entropy_weight=0.0).to(DEVICE)
-        distance = LpDistance(normalize_embeddings=True, power=2)
-        far = others.TripletMarginLoss(0.2, distance=distance, reducer=MeanReducer())
-        miner = TripletMarginMiner(0.2, "semihard", distance=distance)
+        for name, pair in companion_ways(classes).items():
 
-        def of(
-            objective: Objective, x: Tensor = features, y: Tensor = labels, head: nn.Module = linear
-        ) -> Tensor:
-            logits = head(x) if isinstance(objective, LargeMarginSoftmaxLoss) else x
-            return objective(Outputs(x, logits, head), y).total
+            def moved(way: Callable[[], Tensor]) -> Callable[[], None]:
+                return lambda: way().backward()
 
-        margin = LargeMarginSoftmaxLoss(4)
-        near, every = (TripletLoss(mining=m, cross_entropy_weight=0.0) for m in ("semi_hard", "all"))  # type: ignore[arg-type]
-        pairs, their_pairs = ContrastiveLoss(cross_entropy_weight=0.0), others.ContrastiveLoss()
-        ways: dict[str, tuple[Callable[[], Tensor], Callable[[], Tensor]]] = {
-            "L-Softmax": (lambda: of(margin), lambda: theirs(features, labels)),
-            "center": (lambda: of(center), lambda: port(features, labels)),
-            "triplet, semi-hard": (lambda: of(near), lambda: far(features, labels, miner(features, labels))),
-            "triplet, all": (lambda: of(every), lambda: far(features, labels)),
-            "contrastive": (lambda: of(pairs), lambda: their_pairs(features, labels)),
-        }
-        for name, (ours, other) in ways.items():
-            found = medians([lambda way=way: way().backward() for way in (ours, other)], 3 * sizes.rounds)  # type: ignore[misc]
+            found = medians([moved(way) for way in pair], 3 * sizes.rounds)
             line(f"{name}, {classes} classes, over the other", found[0] / found[1], 1e3 * found[0], "<= 1")
 
 

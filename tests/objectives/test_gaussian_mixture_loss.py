@@ -180,7 +180,8 @@ def test_p10_the_scale_law_and_what_holds_against_it(covariance, s):
     before, after = terms(head, features, labels, 0.3, 1.0), terms(grown, s * features, labels, 0.3, 1.0)
     close(after["classification"], before["classification"], rtol=1e-10, atol=1e-12)
     close(after["likelihood"], before["likelihood"] + 7 * math.log(s), rtol=1e-10, atol=1e-10)
-    assert after["variance_prior"] > before["variance_prior"]
+    drop = [one["likelihood"].item() for one in (before, after)]
+    assert (drop[1] < drop[0]) == (s < 1)
 
 
 def test_p11_one_class_has_nothing_to_classify():
@@ -231,40 +232,44 @@ def test_p15_the_likelihood_alone_finds_means_and_variances(covariance):
     close(head.log_variance().exp(), exact.log_variance().exp(), rtol=1e-3, atol=0)
 
 
-def collapsible(floor, variance_prior, steps, likelihood_weight=1.0):
+def collapsible(floor, variance_prior, steps, lr=0.02):
     """Two classes whose features are free: nothing but the loss says where they lie."""
-    torch.manual_seed(0)
+    draws = torch.Generator().manual_seed(0)
     head = GaussianMixture(2, 2, "class_diagonal", floor=floor)
-    features = torch.nn.Parameter(torch.randn(8, 2))
+    features = torch.nn.Parameter(torch.randn(8, 2, generator=draws))
     labels = torch.arange(2).repeat(4)
-    objective = GaussianMixtureLoss(0.1, likelihood_weight, variance_prior)
-    optimizer = torch.optim.SGD([features, *head.parameters()], lr=0.05, momentum=0.9)
+    with torch.no_grad():
+        head.means.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+    objective = GaussianMixtureLoss(0.1, 1.0, variance_prior)
+    optimizer = torch.optim.SGD([features, *head.parameters()], lr=lr)
     for _ in range(steps):
         optimizer.zero_grad()
         loss = objective(outputs_of(head, features), labels)
         loss.total.backward()
         optimizer.step()
-    return head, loss
+    return head, loss.total.item()
 
 
 @pytest.mark.filterwarnings("ignore:.*lie on their floor")
-def test_p17_without_protection_variances_collapse_and_with_it_they_do_not():
-    """The likelihood of points on their mean is unbounded: sheet 0.5."""
-    free, loss = collapsible(1e-30, 0.0, 400)
-    assert free.log_variance().min().item() < math.log(1e-4) or not loss.total.isfinite()
-    held, loss = collapsible(1e-4, 0.01, 400)
-    assert loss.total.isfinite()
+def test_p17_without_protection_the_likelihood_falls_without_end_and_with_it_it_does_not():
+    """Points that move onto their mean let variances vanish: sheet 0.5."""
+    values = [collapsible(1e-30, 0.0, steps) for steps in (300, 600)]
+    lowest = [head.log_variance().min().item() for head, _ in values]
+    assert values[1][1] < values[0][1] - 1
+    assert lowest[1] < lowest[0] - 1 < -2
+    held, loss = collapsible(1e-4, 0.1, 600)
+    assert math.isfinite(loss)
     assert held.share_at_floor() == 0.0
-    assert held.log_variance().exp().min().item() > 0.005
+    assert held.log_variance().exp().min().item() > 0.05
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*lie on their floor")
 def test_p17_the_floor_alone_holds_as_well():
     head, loss = collapsible(1e-2, 0.0, 10_000)
-    assert loss.total.isfinite()
+    assert math.isfinite(loss)
     assert head.log_variance().exp().min().item() >= 0.999e-2
-    assert head.share_at_floor() == 1.0
+    assert head.share_at_floor() > 0
 
 
 def test_the_prior_holds_collapsed_variances_at_its_share():
