@@ -43,17 +43,11 @@ def test_each_head_is_the_likeliest_mixture_of_its_batch_with_a_shrunken_varianc
 def test_a_linear_head_gets_the_posteriors_of_the_mixture(covariance):
     features, labels = batches()
     heads = GaussianMixtureHeads(covariance)
-    mixtures = heads.draw(GaussianMixture(6, 3, covariance), features, labels, STREAM).stack
-    linear = heads.draw(nn.Linear(6, 3), features, labels, STREAM).stack
+    mixtures = heads.draw(GaussianMixture(6, 3, covariance).double(), features, labels, STREAM).stack
+    linear = heads.draw(nn.Linear(6, 3).double(), features, labels, STREAM).stack
     for k in range(3):
-        close(
-            linear[k](features[k]).softmax(1),
-            mixtures[k].double().posterior(features[k]),
-            rtol=1e-5,
-            atol=1e-6,
-        )
-        weight = linear_from_mixture(mixtures[k]).weight
-        close(linear[k].weight.detach(), weight.detach(), check_dtype=False, rtol=1e-5, atol=1e-6)
+        close(linear[k](features[k]).softmax(1), mixtures[k].posterior(features[k]), rtol=1e-9, atol=1e-12)
+        close(linear[k].weight, linear_from_mixture(mixtures[k]).weight, rtol=1e-9, atol=1e-12)
 
 
 def test_a_class_that_a_batch_lacks_is_never_named():
@@ -82,7 +76,9 @@ def test_features_that_coincide_give_finite_heads():
 
 @pytest.mark.parametrize("architecture", [GaussianMixture(6, 3), GaussianMixture(6, 3, "diagonal")])
 def test_a_mixture_of_another_covariance_is_refused(architecture):
-    with pytest.raises(ValueError, match=r"`covariance` must be that of the model's head, '.*'; got 'scalar'"):
+    with pytest.raises(
+        ValueError, match=r"`covariance` must be that of the model's head, '.*'; got 'scalar'"
+    ):
         GaussianMixtureHeads().draw(architecture, *batches(), STREAM)
 
 

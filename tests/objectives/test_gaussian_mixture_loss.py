@@ -6,10 +6,14 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from clearance.data import read_digits
 from clearance.heads import GaussianMixture
-from clearance.objectives import CenterLoss, CrossEntropyLoss, GaussianMixtureLoss, StepUp
+from clearance.models import Classifier
+from clearance.objectives import CenterLoss, CrossEntropyLoss, GaussianMixtureLoss, StepUp, margin_scores
+from clearance.regimes import EndToEnd, fit
 from clearance.tensors import Outputs
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     COVARIANCES,
@@ -111,8 +115,6 @@ def test_p06_its_slope_in_alpha_is_the_closed_form(head):
 
 
 def test_p07_the_margin_is_in_the_true_column_alone_and_the_head_never_has_one(head):
-    from clearance.objectives import margin_scores
-
     features, labels = samples()
     plain, d = (value.detach() for value in scores(head, features))
     own = torch.arange(20), labels
@@ -270,6 +272,24 @@ def test_p17_the_floor_alone_holds_as_well():
     assert math.isfinite(loss)
     assert head.log_variance().exp().min().item() >= 0.999e-2
     assert head.share_at_floor() > 0
+
+
+@pytest.mark.slow
+def test_p17_a_learned_diagonal_trains_long_on_digits_without_touching_its_floor():
+    """10,000 steps at the default settings."""
+    train = read_digits("train")
+    torch.manual_seed(0)
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 16))
+    model = Classifier(extractor, GaussianMixture(16, 10, "diagonal"), 0.3, 0.38)
+    shares = []
+    result = fit(
+        model, EndToEnd(GaussianMixtureLoss()), train, steps=10_000, batch_size=64,
+        on_step=lambda _: shares.append(model.head.share_at_floor()),
+    )  # fmt: skip
+    assert result.status.good
+    assert max(shares) == 0.0
+    assert model.head.log_variance().exp().min().item() > 0.01
+    assert result.history[-1]["classification"] < 0.05
 
 
 def test_the_prior_holds_collapsed_variances_at_its_share():

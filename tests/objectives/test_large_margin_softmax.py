@@ -92,6 +92,7 @@ def test_p18_gradients_are_finite_at_both_ends_and_at_zero(m, dtype):
     assert float(leaf.grad.abs().max()) < 1e3
 
 
+@pytest.mark.filterwarnings("ignore:__array_wrap__ must accept:DeprecationWarning")  # of that library
 @pytest.mark.parametrize("m", MULTIPLIERS)
 def test_pytorch_metric_learning_agrees(m):
     head, features, labels = world()
