@@ -1,6 +1,7 @@
 """The mixture's densities against torch.distributions, linear heads, and what theory says."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -225,7 +226,7 @@ def test_fixed_covariances_and_priors_are_not_moved():
 
 @pytest.mark.parametrize("start", [0.5, -40.0])
 def test_no_variance_is_below_the_floor_and_its_gradient_does_not_end_there(start):
-    head = GaussianMixture(3, 2, "diagonal", floor=1e-3)
+    head: Any = GaussianMixture(3, 2, "diagonal", floor=1e-3)
     nn.init.constant_(head.raw_log_variance, start)
     variance = head.log_variance().exp()
     close(variance, torch.full_like(variance, 1e-3 + math.exp(start)))

@@ -1,5 +1,7 @@
 """Weak heads that are mixtures fitted to a batch: exact fits, and FOCA with them."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -29,7 +31,7 @@ def test_each_head_is_the_likeliest_mixture_of_its_batch_with_a_shrunken_varianc
     features, labels = batches()
     heads = GaussianMixtureHeads(covariance, shrinkage=0.3, temperature=temperature)
     architecture = GaussianMixture(6, 3, covariance).double()
-    drawn = heads.draw(architecture, features, labels, STREAM)
+    drawn: Any = heads.draw(architecture, features, labels, STREAM)
     whole = torch.stack([f.var(dim=0, correction=0) for f in features]).mean()
     for k in range(3):
         fitted = GaussianMixture(6, 3, covariance).double().fit_statistics(features[k], labels[k])
@@ -43,8 +45,8 @@ def test_each_head_is_the_likeliest_mixture_of_its_batch_with_a_shrunken_varianc
 def test_a_linear_head_gets_the_posteriors_of_the_mixture(covariance):
     features, labels = batches()
     heads = GaussianMixtureHeads(covariance)
-    mixtures = heads.draw(GaussianMixture(6, 3, covariance).double(), features, labels, STREAM).stack
-    linear = heads.draw(nn.Linear(6, 3).double(), features, labels, STREAM).stack
+    mixtures: Any = heads.draw(GaussianMixture(6, 3, covariance).double(), features, labels, STREAM).stack
+    linear: Any = heads.draw(nn.Linear(6, 3).double(), features, labels, STREAM).stack
     for k in range(3):
         close(linear[k](features[k]).softmax(1), mixtures[k].posterior(features[k]), rtol=1e-9, atol=1e-12)
         close(linear[k].weight, linear_from_mixture(mixtures[k]).weight, rtol=1e-9, atol=1e-12)
@@ -76,19 +78,20 @@ def test_features_that_coincide_give_finite_heads():
 
 @pytest.mark.parametrize("architecture", [GaussianMixture(6, 3), GaussianMixture(6, 3, "diagonal")])
 def test_a_mixture_of_another_covariance_is_refused(architecture):
+    features, labels = batches()
     with pytest.raises(
         ValueError, match=r"`covariance` must be that of the model's head, '.*'; got 'scalar'"
     ):
-        GaussianMixtureHeads().draw(architecture, *batches(), STREAM)
+        GaussianMixtureHeads().draw(architecture, features, labels, STREAM)
 
 
 def test_heads_of_several_layers_are_refused():
+    features, labels = batches()
+    deep = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
     with pytest.raises(
         ValueError, match=r"GaussianMixtureHeads need a head that is one nn\.Linear with a bias"
     ):
-        GaussianMixtureHeads().draw(
-            nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)), *batches(), STREAM
-        )
+        GaussianMixtureHeads().draw(deep, features, labels, STREAM)
 
 
 @pytest.mark.parametrize(

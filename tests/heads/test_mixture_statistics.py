@@ -41,6 +41,7 @@ def test_the_fit_is_where_the_likelihood_has_no_slope(covariance):
     likelihood(head, features, labels).backward()
     for name, value in head.named_parameters():
         if value.requires_grad:
+            assert value.grad is not None
             assert float(value.grad.abs().max()) < 1e-8 * len(features), name
 
 

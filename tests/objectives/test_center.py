@@ -7,8 +7,6 @@ from torch import nn
 from clearance.objectives import CenterLoss, centre_shift
 from clearance.tensors import Outputs
 
-exactly = {"rtol": 0.0, "atol": 0.0}
-
 
 def outputs_of(features, classes=3):
     return Outputs(features, torch.zeros(len(features), classes), nn.Identity())
@@ -79,7 +77,7 @@ def test_the_gradient_variant_is_moved_by_the_optimiser():
     )
     torch.testing.assert_close(objective.centres.grad, expected, rtol=1e-12, atol=1e-15)
     objective.after_step(outputs_of(features), labels)
-    torch.testing.assert_close(objective.centres.detach(), centres, **exactly)
+    torch.testing.assert_close(objective.centres.detach(), centres, rtol=0.0, atol=0.0)
 
 
 def test_the_value_is_a_mean_of_halves():

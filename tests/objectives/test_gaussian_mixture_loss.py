@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -280,7 +281,7 @@ def test_p17_a_learned_diagonal_trains_long_on_digits_without_touching_its_floor
     train = read_digits("train")
     torch.manual_seed(0)
     extractor = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 16))
-    model = Classifier(extractor, GaussianMixture(16, 10, "diagonal"), 0.3, 0.38)
+    model: Any = Classifier(extractor, GaussianMixture(16, 10, "diagonal"), 0.3, 0.38)
     shares = []
     result = fit(
         model, EndToEnd(GaussianMixtureLoss()), train, steps=10_000, batch_size=64,
@@ -294,7 +295,7 @@ def test_p17_a_learned_diagonal_trains_long_on_digits_without_touching_its_floor
 
 def test_the_prior_holds_collapsed_variances_at_its_share():
     """With no scatter the likelihood and the prior balance at tau / (1 + tau)."""
-    head = GaussianMixture(3, 2, "diagonal").double()
+    head: Any = GaussianMixture(3, 2, "diagonal").double()
     optimizer = torch.optim.LBFGS([head.raw_log_variance], max_iter=100, line_search_fn="strong_wolfe")
     features, labels = head.means.detach().repeat(3, 1), torch.arange(2).repeat(3)
 
@@ -310,7 +311,8 @@ def test_the_prior_holds_collapsed_variances_at_its_share():
 
 
 def test_a_variance_on_its_floor_is_told_once():
-    head, (features, labels) = GaussianMixture(7, 4, "diagonal"), samples(dtype=torch.float32)
+    head: Any = GaussianMixture(7, 4, "diagonal")
+    features, labels = samples(dtype=torch.float32)
     objective = GaussianMixtureLoss()
     objective.after_step(outputs_of(head, features), labels)
     torch.nn.init.constant_(head.raw_log_variance, -30.0)

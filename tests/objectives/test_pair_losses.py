@@ -88,6 +88,7 @@ def test_separated_classes_have_no_triplet_loss(mining):
     loss = triplet(features, labels, 0.2, mining)
     loss.backward()
     assert loss.item() == 0.0
+    assert features.grad is not None
     assert features.grad.abs().max() == 0
 
 
@@ -99,6 +100,7 @@ def test_batches_without_triplets_or_pairs_have_a_finite_loss_and_gradient(label
     if isinstance(objective, TripletLoss) or len(labels) == 1:
         assert list(terms.values())[1].item() == 0.0
     sum(terms.values()).backward()
+    assert features.grad is not None
     assert features.grad.isfinite().all()
 
 
@@ -106,6 +108,7 @@ def test_pairs_at_distance_zero_have_a_finite_gradient():
     features = torch.zeros(4, 3, requires_grad=True)
     ContrastiveLoss()(outputs_of(features), torch.arange(4)).total.backward()
     TripletLoss()(outputs_of(features), torch.tensor([0, 0, 1, 1])).total.backward()
+    assert features.grad is not None
     assert features.grad.isfinite().all()
 
 
@@ -139,4 +142,4 @@ def test_settings_out_of_range_are_refused(objective, name, value):
 
 def test_an_unknown_mining_is_refused():
     with pytest.raises(ValueError, match="`mining` must be one of 'semi_hard', 'all'; got 'hard'"):
-        TripletLoss(mining="hard")
+        TripletLoss(mining="hard")  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ def test_a_factor_of_one_stays():
 def test_softmax_fades_as_released(settings, expected):
     found = [InverseDecay(*settings)(step) for step in (0, 2000, 5000, 10_000, 20_000, 30_000)]
     assert found == pytest.approx(expected, rel=0.02)
-    assert InverseDecay(*settings[:3], 5.0)(10**6) == 5.0
+    assert InverseDecay(settings[0], settings[1], settings[2], 5.0)(10**6) == 5.0
 
 
 def test_settings_may_be_named_as_in_a_recipe():

@@ -1,5 +1,7 @@
 """Several objectives at once, in training too."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -52,7 +54,9 @@ def test_heads_trained_alone_get_the_loss_of_a_single_part():
 
 def test_every_part_is_told_of_a_step():
     outputs, labels = world()
-    objective = SumLoss({"center": CenterLoss(4, 3), "mixture": GaussianMixtureLoss(StepUp(0.1, 2, 1, 1))})
+    objective: Any = SumLoss(
+        {"center": CenterLoss(4, 3), "mixture": GaussianMixtureLoss(StepUp(0.1, 2, 1, 1))}
+    )
     objective.after_step(outputs, labels)
     assert int(objective.parts["mixture"].steps) == 1
     assert objective.parts["center"].centres.abs().sum() > 0
@@ -63,7 +67,7 @@ def test_a_mixture_and_a_large_margin_train_together():
     data = gaussian_images(class_count=3, per_class=20, shape=(1, 4, 4))
     torch.manual_seed(0)
     extractor = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Tanh())
-    model = Classifier(extractor, GaussianMixture(8, 3, "diagonal"), 0.5, 0.25)
+    model: Any = Classifier(extractor, GaussianMixture(8, 3, "diagonal"), 0.5, 0.25)
     objective = SumLoss(
         {
             "mixture": GaussianMixtureLoss(0.1, 0.1),
