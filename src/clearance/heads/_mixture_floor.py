@@ -9,6 +9,24 @@ from torch import Tensor
 LEAST_SHARE = 1e-3  # of the floor: what a variance on the floor keeps above it, so that its gradient lives
 
 
+def at_least_float32(tensor: Tensor) -> torch.dtype:
+    """The dtype in which a tensor's densities are computed."""
+    return torch.promote_types(tensor.dtype, torch.float32)
+
+
+def floored_log_variance(raw: Tensor, floor: float) -> Tensor:
+    """The logarithm of floor + exp(raw), whose gradient never stops."""
+    wide = raw.to(at_least_float32(raw))
+    return torch.logaddexp(wide, wide.new_tensor(math.log(floor)))
+
+
+def floored_factor(root: Tensor, floor: float) -> Tensor:
+    """The lower Cholesky factor of floor I + A A^T."""
+    wide = root.to(at_least_float32(root))
+    with torch.autocast(root.device.type, enabled=False):
+        return torch.linalg.cholesky(wide @ wide.T + floor * torch.eye(len(wide)).to(wide))
+
+
 def log_of_variance(variance: Tensor, floor: float) -> Tensor:
     """The parameter whose floor + exp is `variance`; where that is not above the floor, just above it."""
     return (variance - floor).clamp(min=LEAST_SHARE * floor).log()

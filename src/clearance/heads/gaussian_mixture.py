@@ -6,11 +6,19 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.linalg import cholesky, solve_triangular
+from torch.linalg import solve_triangular
 
 from clearance._checks import check_choice, check_count, check_positive
-from clearance.heads._mixture_floor import log_of_variance, root_of_covariance, warn_at_floor
-from clearance.heads.mahalanobis import half_distances, own_half_distance
+from clearance.heads._mixture_floor import (
+    at_least_float32,
+    floored_factor,
+    floored_log_variance,
+    log_of_variance,
+    root_of_covariance,
+    warn_at_floor,
+)
+from clearance.heads._priors import checked_priors
+from clearance.heads.mahalanobis import half_distances, row_half_distance, rows_of
 from clearance.heads.mixture_statistics import Covariance, mixture_statistics
 
 Priors = Literal["uniform", "learned"] | Sequence[float] | Tensor
@@ -92,9 +100,12 @@ class GaussianMixture(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits: log pi_k - 1/2 log|Sigma_k| - d_k(x), without labels and without margin, (B, K)."""
-        x, mu, log_variance = self._prepared(features)
+        x, mu = self._prepared(features)
         with torch.autocast(features.device.type, enabled=False):
-            return self._offsets(x) - half_distances(x, mu, log_variance)
+            log_variance = self._floored(self.raw_log_variance)
+            offsets = self.log_prior() - self._half_log_determinant(log_variance)
+            v = None if log_variance is None else log_variance.to(x.dtype)
+            return offsets.to(x.dtype) - half_distances(x, mu, v)
 
     def log_prob(self, features: Tensor) -> Tensor:
         """The log-density N(x; mu_k, Sigma_k) of every class, (B, K); it may exceed 0."""
@@ -110,21 +121,24 @@ class GaussianMixture(nn.Module):
 
     def own_half_distance(self, features: Tensor, labels: Tensor) -> Tensor:
         """d_y(x) of each sample to one class, exact where the products in ``forward`` round, (B,)."""
-        x, mu, log_variance = self._prepared(features)
+        return self.own_terms(features, labels)[0]
+
+    def own_terms(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """That distance, and 1/2 log|Sigma_y|, of each sample, (B,) and (B,), from the rows that are named alone."""
+        x, mu = self._prepared(features)
         with torch.autocast(features.device.type, enabled=False):
-            return own_half_distance(x, mu, labels, log_variance)
+            # before the logarithm: rows of a few samples in place of those of all classes
+            v = self._floored(rows_of(self.raw_log_variance, labels))
+            distance = row_half_distance(x, mu[labels], None if v is None else v.to(x.dtype))
+            return distance, self._half_log_determinant(v).to(x.dtype).expand(len(labels))
 
     def log_prior(self) -> Tensor:
         """The logarithms of the priors, which sum to one, (K,)."""
-        return self.log_priors.to(_wide(self.log_priors)).log_softmax(dim=0)
+        return self.log_priors.to(at_least_float32(self.log_priors)).log_softmax(dim=0)
 
     def half_log_determinant(self) -> Tensor:
         """Half of log|Sigma_k|, (K,)."""
-        if self.covariance_root is not None:
-            return self._factor().diagonal().log().sum().expand(self.classes)
-        if self.raw_log_variance is None:
-            return torch.zeros((), device=self.means.device).expand(self.classes)
-        return (0.5 * self.log_variance()).expand(-1, self.in_features).sum(dim=1).expand(self.classes)
+        return self._half_log_determinant(self._floored(self.raw_log_variance)).expand(self.classes)
 
     def log_variance(self) -> Tensor:
         """Logarithms of variances, never below that of the floor: (1, 1), (K, 1), (1, D) or (K, D).
@@ -133,10 +147,8 @@ class GaussianMixture(nn.Module):
         """
         if self.covariance_root is not None:
             return 2 * self._factor().diagonal().log()[None]
-        if self.raw_log_variance is None:
-            return torch.zeros(1, 1, device=self.means.device)
-        raw = self.raw_log_variance.to(_wide(self.raw_log_variance))
-        return torch.logaddexp(raw, raw.new_tensor(math.log(self.floor)))
+        found = self._floored(self.raw_log_variance)
+        return torch.zeros(1, 1, device=self.means.device) if found is None else found
 
     def excess_log_variance(self) -> Tensor:
         r"""How far variances are from one, 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (1,) or (K,); 0 at the identity.
@@ -145,7 +157,7 @@ class GaussianMixture(nn.Module):
         """
         if self.covariance_root is None:
             v = self.log_variance()
-            return 0.5 * (v + v.neg().exp() - 1).expand(-1, self.in_features).sum(dim=1)
+            return 0.5 * (self.in_features // v.shape[1]) * (v + v.neg().exp() - 1).sum(dim=1)
         factor = self._factor()
         whitening = solve_triangular(factor, torch.eye(len(factor)).to(factor), upper=False)
         return (factor.diagonal().log().sum() + 0.5 * (whitening.square().sum() - len(factor)))[None]
@@ -159,16 +171,7 @@ class GaussianMixture(nn.Module):
         Raises:
             ValueError: If they are not.
         """
-        given = torch.as_tensor(priors, dtype=torch.float64)
-        if (
-            given.shape != (self.classes,)
-            or not bool((given > 0).all())
-            or abs(float(given.sum()) - 1) > 1e-6
-        ):
-            raise ValueError(
-                f"`priors` must be {self.classes} probabilities above 0 that sum to one; got {given.tolist()}. "
-                "Divide counts by their sum; a class that never occurs needs a small share."
-            )
+        given = checked_priors(priors, self.classes)
         with torch.no_grad():
             self.log_priors.copy_(given.log())
         return self
@@ -222,31 +225,33 @@ class GaussianMixture(nn.Module):
     def _constant(self) -> float:
         return 0.5 * self.in_features * math.log(2 * math.pi)
 
-    def _offsets(self, like: Tensor) -> Tensor:
-        return (self.log_prior() - self.half_log_determinant()).to(like.dtype)
+    def _floored(self, raw: Tensor | None) -> Tensor | None:
+        return None if raw is None else floored_log_variance(raw, self.floor)
+
+    def _half_log_determinant(self, log_variance: Tensor | None) -> Tensor:
+        """Of each row, or of the one covariance, (rows,) or (1,)."""
+        if self.covariance_root is not None:
+            return self._factor().diagonal().log().sum()[None]
+        if log_variance is None:
+            return torch.zeros(1, device=self.means.device)
+        repeats = self.in_features // log_variance.shape[1]
+        return 0.5 * repeats * log_variance.sum(dim=1)
 
     def _factor(self) -> Tensor:
-        """The lower Cholesky factor of floor I + A A^T."""
         assert self.covariance_root is not None
-        root = self.covariance_root.to(_wide(self.covariance_root))
-        with torch.autocast(root.device.type, enabled=False):
-            return cholesky(root @ root.T + self.floor * torch.eye(len(root)).to(root))
+        return floored_factor(self.covariance_root, self.floor)
 
-    def _prepared(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Features and means in one wide dtype, whitened where the covariance is full, and log variances."""
+    def _prepared(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and means in one wide dtype, whitened where the covariance is full."""
         if features.shape[1:] != (self.in_features,):
             raise ValueError(f"`features` must be (B, {self.in_features}); got {tuple(features.shape)}.")
-        wide = torch.promote_types(_wide(features), _wide(self.means))
+        wide = torch.promote_types(at_least_float32(features), at_least_float32(self.means))
         x, mu = features.to(wide), self.means.to(wide)
         if self.covariance_root is not None:
             factor = self._factor().to(wide)
             whitened = solve_triangular(factor, torch.cat([x, mu]).T, upper=False).T
-            return whitened[: len(x)], whitened[len(x) :], None
-        return x, mu, None if self.raw_log_variance is None else self.log_variance().to(wide)
-
-
-def _wide(tensor: Tensor) -> torch.dtype:
-    return torch.promote_types(tensor.dtype, torch.float32)
+            return whitened[: len(x)], whitened[len(x) :]
+        return x, mu
 
 
 def _variance_shape(covariance: Covariance, classes: int, width: int) -> tuple[int, int]:

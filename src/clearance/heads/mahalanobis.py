@@ -61,11 +61,20 @@ def own_half_distance(
     >>> own_half_distance(torch.tensor([[3.0, 4.0]]), torch.zeros(2, 2), torch.tensor([1]), torch.zeros(2, 1))
     tensor([12.5000])
     """
-    squares = (features - means[labels]).square()
-    if log_variance is None:
-        return 0.5 * squares.sum(dim=1)
-    own = log_variance if log_variance.shape[0] == 1 else log_variance[labels]
-    return 0.5 * (squares * own.neg().exp()).sum(dim=1)
+    return row_half_distance(features, means[labels], rows_of(log_variance, labels))
+
+
+def row_half_distance(features: Tensor, means: Tensor, log_variance: Tensor | None) -> Tensor:
+    """The same with a mean for each sample, (B, D), and log variances that broadcast to it; (B,)."""
+    squares = (features - means).square()
+    if log_variance is not None:
+        squares = squares * log_variance.neg().exp()
+    return 0.5 * squares.sum(dim=1)
+
+
+def rows_of(per_class: Tensor | None, labels: Tensor) -> Tensor | None:
+    """The row of each label, or the one row that all classes share."""
+    return per_class if per_class is None or len(per_class) == 1 else per_class[labels]
 
 
 def _unit_variance(x: Tensor, mu: Tensor) -> Tensor:

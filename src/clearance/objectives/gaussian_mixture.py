@@ -121,8 +121,7 @@ class GaussianMixtureLoss(Objective):
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``classification``, ``likelihood``, ``variance_prior``; those whose weight is 0 are left out."""
         head = mixture_of(outputs)
-        distance = head.own_half_distance(outputs.features, labels)
-        volume = head.half_log_determinant()[labels].to(distance.dtype)
+        distance, volume = head.own_terms(outputs.features, labels)
         own = head.log_prior()[labels].to(distance.dtype) - volume - distance
         scores = margin_scores(outputs.logits.to(distance.dtype), own, distance, labels, self.current_alpha)
         terms = {"classification": F.cross_entropy(scores, labels)}
