@@ -53,7 +53,7 @@ class Sizes:
     classes: int = 1000
     width: int = 2048
     broadcast: int = 8
-    images: int = 64
+    images: int = 16
     rounds: int = 7
 
 
@@ -276,7 +276,7 @@ def companions(sizes: Sizes) -> None:
             def moved(way: Callable[[], Tensor]) -> Callable[[], None]:
                 return lambda: way().backward()
 
-            found = medians([moved(way) for way in pair], 3 * sizes.rounds)
+            found = medians([moved(way) for way in pair], 2 * sizes.rounds)
             line(f"{name}, {classes} classes, over the other", found[0] / found[1], 1e3 * found[0], "<= 1")
 
 

@@ -96,5 +96,5 @@ def test_methods_without_a_mixture_keep_the_folders_they_had():
 
 
 def test_an_unknown_mixture_is_refused():
-    with pytest.raises(ValueError, match="`mixture` must be one of 'none', 'identity'.*got 'diag'"):
+    with pytest.raises(ValueError, match=r"`mixture` must be one of 'none', 'identity'.*got 'diag'"):
         Method(mixture="diag")  # type: ignore[arg-type]
