@@ -143,3 +143,10 @@ def test_settings_out_of_range_are_refused(objective, name, value):
 def test_an_unknown_mining_is_refused():
     with pytest.raises(ValueError, match="`mining` must be one of 'semi_hard', 'all'; got 'hard'"):
         TripletLoss(mining="hard")  # type: ignore[arg-type]
+
+
+def test_a_negative_as_near_as_the_positive_is_not_semi_hard():
+    features, labels = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), torch.tensor([0, 0, 1])
+    assert triplet(features, labels, 0.2).item() == 0.0
+    # anchor 0 pays the margin, anchor 1, whose negative is at distance 0, the squared distance 2 besides
+    assert triplet(features, labels, 0.2, "all").item() == pytest.approx((0.2 + 2.2) / 2)
