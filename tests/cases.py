@@ -6,7 +6,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from clearance.objectives import CrossEntropyLoss, HingeLoss, LargeMarginLoss, Objective, SquaredErrorLoss
+from clearance.heads import GaussianMixture
+from clearance.objectives import (
+    CenterLoss,
+    ContrastiveLoss,
+    CrossEntropyLoss,
+    GaussianMixtureLoss,
+    HingeLoss,
+    LargeMarginLoss,
+    LargeMarginSoftmaxLoss,
+    Objective,
+    SquaredErrorLoss,
+    StepUp,
+    SumLoss,
+    TripletLoss,
+)
 from clearance.tensors import LossTerms, Outputs
 
 CLASSES, FEATURE_WIDTH, INPUT_WIDTH = 4, 5, 6
@@ -55,11 +69,21 @@ class ObjectiveCase:
         make: A fresh objective, for the sizes above.
         terms: Names of the terms that it returns.
         parameters_per_class: Names of parameters and buffers whose first axis counts classes.
+        head: The head that it reads.
+        compares_samples: Whether it is a mean over pairs or triplets of samples, so that every sample twice is
+            another loss.
     """
 
     make: Callable[[], Objective]
     terms: tuple[str, ...]
     parameters_per_class: tuple[str, ...] = ()
+    head: Callable[[], nn.Module] = lambda: nn.Linear(FEATURE_WIDTH, CLASSES)
+    compares_samples: bool = False
+
+
+def mixture(covariance: str = "class_diagonal") -> GaussianMixture:
+    """A mixture whose priors are learned, so that a gradient reaches all of its parameters."""
+    return GaussianMixture(FEATURE_WIDTH, CLASSES, covariance, priors="learned")  # type: ignore[arg-type]
 
 
 OBJECTIVES = {
@@ -73,6 +97,55 @@ OBJECTIVES = {
             ("hidden", "features", "logits"), gamma=2.0, top_k=2, denominator="full", every=2
         ),
         ("margin", "cross_entropy"),
+    ),
+    "gaussian mixture": ObjectiveCase(
+        GaussianMixtureLoss, ("classification", "likelihood", "variance_prior"), head=mixture
+    ),
+    "gaussian mixture, full, scheduled": ObjectiveCase(
+        lambda: GaussianMixtureLoss(StepUp(0.1, 2.0, 2, 0.3)),
+        ("classification", "likelihood", "variance_prior"),
+        head=lambda: mixture("full"),
+    ),
+    "gaussian mixture, classification alone": ObjectiveCase(
+        lambda: GaussianMixtureLoss(0.3, 0.0), ("classification",), head=lambda: mixture("class_scalar")
+    ),
+    "center": ObjectiveCase(
+        lambda: CenterLoss(FEATURE_WIDTH, CLASSES), ("cross_entropy", "center"), ("centres",)
+    ),
+    "center, gradient": ObjectiveCase(
+        lambda: CenterLoss(FEATURE_WIDTH, CLASSES, update="gradient"),
+        ("cross_entropy", "center"),
+        ("centres",),
+    ),
+    "large-margin softmax": ObjectiveCase(
+        lambda: LargeMarginSoftmaxLoss(4, {"start": 3.0, "rate": 0.1, "power": 2.0}),
+        ("large_margin_softmax",),
+    ),
+    "contrastive": ObjectiveCase(ContrastiveLoss, ("cross_entropy", "contrastive"), compares_samples=True),
+    "triplet": ObjectiveCase(TripletLoss, ("cross_entropy", "triplet"), compares_samples=True),
+    "triplet, all": ObjectiveCase(
+        lambda: TripletLoss(1.0, "all"), ("cross_entropy", "triplet"), compares_samples=True
+    ),
+    "sum": ObjectiveCase(
+        lambda: SumLoss(
+            {
+                "mixture": GaussianMixtureLoss(),
+                "margin": LargeMarginLoss(
+                    ("hidden",), gamma=2.0, denominator="full", cross_entropy_weight=0.0
+                ),
+                "center": CenterLoss(FEATURE_WIDTH, CLASSES, cross_entropy_weight=0.0),
+            },
+            {"margin": 0.5},
+        ),
+        (
+            "mixture/classification",
+            "mixture/likelihood",
+            "mixture/variance_prior",
+            "margin/margin",
+            "center/center",
+        ),
+        ("parts.center.centres",),
+        head=mixture,
     ),
     "own": ObjectiveCase(OwnObjective, ("cross_entropy", "norm")),
 }

@@ -39,12 +39,14 @@ ROOMS = {
         pooled_scatter principal_axes scatter_ratio versus_rest within_between_ratio
     """,
     "heads": """
-        MLP EarlyStoppedHeads GradientHeads HeadStack HeadTraining LinearHead PairHeads RidgeHeads
-        SegmentDistances TrainedHeads pair_head path_distance ridge_is_too_strong segment_distances
-        solve_ridge train_heads
+        MLP EarlyStoppedHeads GaussianMixture GaussianMixtureHeads GradientHeads HeadStack HeadTraining
+        LinearHead MixtureStatistics PairHeads RidgeHeads SegmentDistances TrainedHeads half_distances
+        linear_from_mixture mixture_from_linear mixture_groups mixture_statistics own_half_distance
+        pair_head path_distance ridge_is_too_strong segment_distances solve_ridge train_heads
     """,
     "heads.weak": """
-        EarlyStoppedHeads GradientHeads PairHeads RidgeHeads WeakHeads ridge_is_too_strong
+        EarlyStoppedHeads GaussianMixtureHeads GradientHeads PairHeads RidgeHeads WeakHeads
+        ridge_is_too_strong
     """,
     "linear": """
         LOSSES Hyperplane LinearFit OneVersusOne Plateau ScaledLoss TiltingPlane
@@ -62,8 +64,10 @@ ROOMS = {
         convnet32 large_margin_cnn resnet20 small_cnn tiny_cnn vgg16
     """,
     "objectives": """
-        CrossEntropyLoss GammaQuantile HingeLoss LargeMarginLoss Margins Objective Projections
-        SquaredErrorLoss margin_distances
+        CenterLoss ContrastiveLoss CrossEntropyLoss GammaQuantile GaussianMixtureLoss HingeLoss InverseDecay
+        LargeMarginLoss LargeMarginSoftmaxLoss Margins Objective Projections SquaredErrorLoss StepUp SumLoss
+        TripletLoss angular_margin centre_shift margin_distances margin_scores
+        negative_log_likelihood
     """,
     "records": """
         BestOfAll Comparison ExhibitRecord Record Report RunNote SeedSummary SummaryRow best_of_all

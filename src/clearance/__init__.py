@@ -11,7 +11,7 @@ The map; an import goes down only::
     audits/         one question per file          report/   the page, from records only
     regimes/        EndToEnd, FOCA, fit: the only training loop
     objectives/     one published loss per file    attacks/  see a callable with bounds alone
-    models/         Classifier, wrap, extractors   heads/    MLP, HeadStack, train_heads, weak heads
+    models/         Classifier, wrap, extractors   heads/    MLP, GaussianMixture, HeadStack, weak heads
     data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
     linear/         linear classifiers in closed form and exact: the ruler for audits
     geometry/       a labelled cloud of features, as pure functions

@@ -23,6 +23,7 @@ METHOD_CHANGES: dict[str, Any] = {
     "hidden": (128, 127),
     "dropout": 0.1,
     "norm": "batch",
+    "mixture": "identity",
     "head_noise": 0.1,
     "adversarial": 0.1,
     "adversarial_share": 1.0,

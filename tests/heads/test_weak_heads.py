@@ -9,6 +9,7 @@ from torch import nn
 from clearance.data import gaussian_images
 from clearance.heads import (
     EarlyStoppedHeads,
+    GaussianMixtureHeads,
     GradientHeads,
     PairHeads,
     RidgeHeads,
@@ -26,7 +27,13 @@ from heads.weak_cases import (  # type: ignore[import-not-found]  # on pytest's 
     same,
 )
 
-PROTOCOL: list[WeakHeads] = [GradientHeads(), EarlyStoppedHeads(), RidgeHeads(), PairHeads(0.1)]  # for mypy
+PROTOCOL: list[WeakHeads] = [  # for mypy
+    GradientHeads(),
+    EarlyStoppedHeads(),
+    RidgeHeads(),
+    PairHeads(0.1),
+    GaussianMixtureHeads(),
+]
 
 
 @pytest.fixture(params=CASES)
@@ -59,7 +66,7 @@ def test_the_generator_decides_all_that_is_random(case):
     features, labels = case.batches()
     first, again, other = (case.draw(features, labels, seed=seed) for seed in (0, 0, 1))
     assert same(first, again)
-    assert same(first, other) == isinstance(case.heads, RidgeHeads | PairHeads)
+    assert same(first, other) == isinstance(case.heads, RidgeHeads | PairHeads | GaussianMixtureHeads)
 
 
 def test_heads_read_raw_features(case):

@@ -8,6 +8,7 @@ from torch import nn
 
 from clearance.heads import (
     EarlyStoppedHeads,
+    GaussianMixtureHeads,
     GradientHeads,
     HeadTraining,
     PairHeads,
@@ -54,6 +55,8 @@ CASES = {
     "early stopped": Case(EarlyStoppedHeads()),
     "ridge": Case(RidgeHeads(0.01)),
     "ridge, fixed penalty": Case(RidgeHeads(0.01, relative=False), fixed_penalty=True),
+    "gaussian mixture": Case(GaussianMixtureHeads()),
+    "gaussian mixture, diagonal": Case(GaussianMixtureHeads("diagonal", shrinkage=0.5)),
     "pair": Case(PairHeads(0.1), classes=2, per_class=1, fixed_penalty=True),
 }
 

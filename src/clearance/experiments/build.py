@@ -21,7 +21,16 @@ from clearance.experiments.datasets import SPLIT_SEED, load_dataset
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.trained_start import started_from, trained_model
-from clearance.heads import MLP, EarlyStoppedHeads, GradientHeads, HeadTraining, PairHeads, RidgeHeads
+from clearance.heads import (
+    MLP,
+    EarlyStoppedHeads,
+    GaussianMixture,
+    GaussianMixtureHeads,
+    GradientHeads,
+    HeadTraining,
+    PairHeads,
+    RidgeHeads,
+)
 from clearance.heads.weak import WeakHeads
 from clearance.models import Classifier
 from clearance.objectives import Objective
@@ -101,12 +110,21 @@ def empty_model(
         with torch.no_grad():
             features = extractor.eval()(torch.zeros(1, *shape)).shape[1]
         torch.manual_seed(derived_seed(seed, "head"))
-        head = MLP((features, *method.hidden, class_count), method.dropout, method.norm)
+        head: nn.Module
+        if method.mixture == "none":
+            head = MLP((features, *method.hidden, class_count), method.dropout, method.norm)
+        else:
+            if method.hidden:
+                extractor = nn.Sequential(
+                    extractor, MLP((features, *method.hidden), method.dropout, method.norm)
+                )
+                features = method.hidden[-1]
+            head = GaussianMixture(features, class_count, method.mixture)
     return Classifier(extractor.train(), head, [0.0] * channels, [1.0] * channels)
 
 
-def build_objective(method: Method) -> Objective:
-    """The loss that a method names, with its settings.
+def build_objective(method: Method, model: Classifier | None = None) -> Objective:
+    """The loss that a method names, with its settings; one with a centre a class takes its sizes from the model.
 
     Raises:
         ValueError: If there is no such loss, it has no such setting, or a value is out of range.
@@ -117,13 +135,25 @@ def build_objective(method: Method) -> Objective:
     kind = resolve("objective", method.objective, OBJECTIVES)
     for name in method.objective_settings:
         check_choice(f"setting of objective {method.objective!r}", name, inspect.signature(kind).parameters)
-    loss: Objective = kind(**method.objective_settings)
+    sizes = {"in_features": 1, "classes": 1} if model is None else _sizes(model)
+    wanted = {name: size for name, size in sizes.items() if name in inspect.signature(kind).parameters}
+    loss: Objective = kind(**wanted | dict(method.objective_settings))
     return loss
 
 
-def build_regime(method: Method, objective: Objective | None = None) -> Regime:
+def _sizes(model: Classifier) -> dict[str, int]:
+    """Features and classes, from the first and the last matrix of the head."""
+    if isinstance(model.head, GaussianMixture):
+        return {"in_features": model.head.in_features, "classes": model.head.classes}
+    matrices = [value for value in model.head.parameters() if value.ndim == 2]
+    return {"in_features": matrices[0].shape[1], "classes": matrices[-1].shape[0]}
+
+
+def build_regime(
+    method: Method, objective: Objective | None = None, model: Classifier | None = None
+) -> Regime:
     """The regime of a method; `objective` takes the place of the one it names (a copy of it is used)."""
-    loss = copy.deepcopy(objective) if objective is not None else build_objective(method)
+    loss = copy.deepcopy(objective) if objective is not None else build_objective(method, model)
     if method.regime == "end_to_end":
         attack = FGSM(method.adversarial) if method.adversarial > 0 else None
         return EndToEnd(loss, method.head_noise, attack, method.adversarial_share)
@@ -147,6 +177,8 @@ def build_weak_heads(method: Method, loss: Objective) -> WeakHeads:
     training = HeadTraining(method.head_steps, method.head_lr, 0.9, weight_decay=method.head_decay)
     if method.weak_heads == "ridge":
         return RidgeHeads(method.penalty)
+    if method.weak_heads == "mixture":
+        return GaussianMixtureHeads("diagonal" if method.mixture == "diagonal" else "scalar")
     if method.weak_heads == "pair":
         return PairHeads(method.penalty)
     kind = EarlyStoppedHeads if method.weak_heads == "early_stopped" else GradientHeads

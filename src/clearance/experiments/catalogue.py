@@ -89,6 +89,26 @@ OBJECTIVES = {
         "clearance.objectives.squared_error:SquaredErrorLoss", "squared error against one-hot labels"
     ),
     "hinge": Entry("clearance.objectives.hinge:HingeLoss", "multi-class hinge: a margin between logits"),
+    "gaussian-mixture": Entry(
+        "clearance.objectives.gaussian_mixture:GaussianMixtureLoss",
+        "Gaussian classes with a margin and a likelihood, L-GM; needs mixture (Wan et al. 2018)",
+    ),
+    "center": Entry(
+        "clearance.objectives.center:CenterLoss",
+        "cross-entropy, with features near their class centre (Wen et al. 2016)",
+    ),
+    "large-margin-softmax": Entry(
+        "clearance.objectives.large_margin_softmax:LargeMarginSoftmaxLoss",
+        "cross-entropy with a margin between angles; needs hidden: [] (Liu et al. 2016)",
+    ),
+    "contrastive": Entry(
+        "clearance.objectives.contrastive:ContrastiveLoss",
+        "cross-entropy, with pairs of one class near and pairs of two apart (Sun et al. 2014)",
+    ),
+    "triplet": Entry(
+        "clearance.objectives.triplet:TripletLoss",
+        "cross-entropy, with each sample nearer to its class than to others (Schroff et al. 2015)",
+    ),
     "large-margin": Entry(
         "clearance.objectives.large_margin:LargeMarginLoss",
         "a margin around the boundary at any layers, with cross-entropy (Elsayed et al. 2018)",
@@ -103,6 +123,11 @@ METHODS = {
     "foca": "the extractor never meets the same head twice (Sato et al. 2019)",
     "hinge": "plain, with a margin between logits in place of cross-entropy",
     "large-margin": "plain, with a margin around the boundary at input and features (Elsayed et al. 2018)",
+    "lgm": "features of each class as one Gaussian, with a margin and a likelihood (Wan et al. 2018)",
+    "center": "plain, with features near their class centre (Wen et al. 2016)",
+    "l-softmax": "plain, with a margin between angles in place of cross-entropy (Liu et al. 2016)",
+    "contrastive": "plain, with pairs of one class near and pairs of two apart (Sun et al. 2014)",
+    "triplet": "plain, with each sample nearer to its own class than to others (Schroff et al. 2015)",
 }
 
 AUDITS = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 from clearance._checks import (
     check_choice,
@@ -27,6 +27,9 @@ class Method:
         hidden: Hidden widths of the head that the model is trained with.
         dropout: In that head, in [0, 1).
         norm: ``"batch"`` puts batch normalisation into extractor and head.
+        mixture: Covariance of the Gaussian mixture that the model ends in, as ``heads.GaussianMixture`` names it;
+            ``"none"`` for ordinary linear layers. Layers of `hidden` widths then belong to the extractor, the last of
+            them without ReLU.
         head_noise: Standard deviation of noise on the head's parameters (end_to_end).
         adversarial: Largest change of a pixel, of [0, 1], in the FGSM images that are trained on; 0 trains on none
             (end_to_end).
@@ -34,7 +37,7 @@ class Method:
         clip_norm: Bound on the norm of the gradient, or None.
         max_norm: Bound on the norm of every unit's incoming weights, or None.
         weak_heads: How weak heads are drawn (foca): ``"gradient"`` (Algorithm 1), ``"early_stopped"``, or in
-            closed form ``"ridge"`` and, for two classes, ``"pair"`` (both need ``hidden: []``).
+            closed form ``"ridge"``, ``"mixture"`` and, for two classes, ``"pair"`` (these need ``hidden: []``).
         per_class: Images of every class that a weak head is trained on (foca).
         heads: Weak heads drawn at once (foca).
         reuse: Steps that use the same weak heads (foca).
@@ -60,12 +63,15 @@ class Method:
     hidden: tuple[int, ...] = (128, 128)
     dropout: float = 0.0
     norm: Literal["none", "batch"] = "none"
+    mixture: Literal["none", "identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"] = (
+        "none"
+    )
     head_noise: float = 0.0
     adversarial: float = 0.0
     adversarial_share: float = 0.5
     clip_norm: float | None = None
     max_norm: float | None = None
-    weak_heads: Literal["gradient", "early_stopped", "ridge", "pair"] = "gradient"
+    weak_heads: Literal["gradient", "early_stopped", "ridge", "mixture", "pair"] = "gradient"
     per_class: int = 10
     heads: int = 1
     reuse: int = 1
@@ -83,7 +89,8 @@ class Method:
     def __post_init__(self) -> None:
         check_choice("regime", self.regime, ("end_to_end", "foca"))
         check_choice("norm", self.norm, ("none", "batch"))
-        check_choice("weak_heads", self.weak_heads, ("gradient", "early_stopped", "ridge", "pair"))
+        check_choice("weak_heads", self.weak_heads, get_args(get_type_hints(Method)["weak_heads"]))
+        check_choice("mixture", self.mixture, get_args(get_type_hints(Method)["mixture"]))
         check_choice("mode", self.mode, ("average", "cycle"))
         check_choice("heads_batch_norm", self.heads_batch_norm, ("batch", "running", "update"))
         check_count("pool", self.pool, minimum=0)

@@ -45,7 +45,10 @@ class RunPlan:
         shared = to_tree(self.recipe)
         for name in ("methods", "seeds", "audits", "audit_settings", "root"):
             del shared[name]
-        told = {"recipe": shared, "name": self.method, "method": to_tree(self.settings)}
+        settings = to_tree(self.settings)
+        if settings["mixture"] == "none":  # runs from before there were mixtures keep their folders
+            del settings["mixture"]
+        told = {"recipe": shared, "name": self.method, "method": settings}
         told["regime"] = describe(self.regime)
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)
         return f"{safe}-seed{self.seed}-{identifier(told)}"

@@ -71,7 +71,7 @@ def run_method(
     result = fit(
         model,
         # a copy: no seed may start from what the caller's objective learnt under the one before
-        copy.deepcopy(plan.regime) if plan.regime is not None else build_regime(plan.settings),
+        copy.deepcopy(plan.regime) if plan.regime is not None else build_regime(plan.settings, model=model),
         data.train,
         epochs=plan.recipe.epochs if plan.recipe.steps is None else None,
         steps=plan.recipe.steps,

@@ -16,6 +16,14 @@ True
 from clearance.heads.fisher import SegmentDistances as SegmentDistances
 from clearance.heads.fisher import path_distance as path_distance
 from clearance.heads.fisher import segment_distances as segment_distances
+from clearance.heads.gaussian_mixture import GaussianMixture as GaussianMixture
+from clearance.heads.mahalanobis import half_distances as half_distances
+from clearance.heads.mahalanobis import own_half_distance as own_half_distance
+from clearance.heads.mixture_conversion import linear_from_mixture as linear_from_mixture
+from clearance.heads.mixture_conversion import mixture_from_linear as mixture_from_linear
+from clearance.heads.mixture_groups import mixture_groups as mixture_groups
+from clearance.heads.mixture_statistics import MixtureStatistics as MixtureStatistics
+from clearance.heads.mixture_statistics import mixture_statistics as mixture_statistics
 from clearance.heads.mlp import MLP as MLP
 from clearance.heads.ridge import LinearHead as LinearHead
 from clearance.heads.ridge import pair_head as pair_head
@@ -25,6 +33,7 @@ from clearance.heads.train import HeadTraining as HeadTraining
 from clearance.heads.train import TrainedHeads as TrainedHeads
 from clearance.heads.train import train_heads as train_heads
 from clearance.heads.weak import EarlyStoppedHeads as EarlyStoppedHeads
+from clearance.heads.weak import GaussianMixtureHeads as GaussianMixtureHeads
 from clearance.heads.weak import GradientHeads as GradientHeads
 from clearance.heads.weak import PairHeads as PairHeads
 from clearance.heads.weak import RidgeHeads as RidgeHeads
@@ -33,14 +42,23 @@ from clearance.heads.weak import ridge_is_too_strong as ridge_is_too_strong
 __all__ = [
     "MLP",
     "EarlyStoppedHeads",
+    "GaussianMixture",
+    "GaussianMixtureHeads",
     "GradientHeads",
     "HeadStack",
     "HeadTraining",
     "LinearHead",
+    "MixtureStatistics",
     "PairHeads",
     "RidgeHeads",
     "SegmentDistances",
     "TrainedHeads",
+    "half_distances",
+    "linear_from_mixture",
+    "mixture_from_linear",
+    "mixture_groups",
+    "mixture_statistics",
+    "own_half_distance",
     "pair_head",
     "path_distance",
     "ridge_is_too_strong",

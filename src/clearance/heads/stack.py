@@ -9,6 +9,7 @@ from torch.func import functional_call, vmap
 
 from clearance._checks import check_count, check_non_negative
 from clearance.heads._relu_layers import first_linear_weight, linear_layers, relu_forward
+from clearance.heads.gaussian_mixture import GaussianMixture
 
 
 class HeadStack:
@@ -55,6 +56,8 @@ class HeadStack:
     ) -> "HeadStack":
         """K fresh heads: weights of linear and convolutional layers N(0, std^2), their biases 0.
 
+        The means of a Gaussian mixture are weights too; its variances keep their values.
+
         Args:
             architecture: Gives shapes, dtype and device; parameters of other layers keep its values.
             count: K.
@@ -67,7 +70,7 @@ class HeadStack:
         for prefix, module in architecture.named_modules():
             for name, value in module.named_parameters(prefix, recurse=False):
                 stacked = value.detach().expand(count, *value.shape).clone()
-                if isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
+                if isinstance(module, nn.Linear | nn.modules.conv._ConvNd) or _is_mean(module, name):
                     stacked = torch.zeros(stacked.shape, dtype=torch.float32, device="cpu")
                     if value.ndim > 1:
                         stacked.normal_(0.0, std, generator=generator)
@@ -142,6 +145,10 @@ class HeadStack:
             best = logits.argmax(dim=-1)
             chunks.append(torch.where(logits.isfinite().all(dim=-1), best, -1))
         return torch.cat(chunks, dim=1)
+
+
+def _is_mean(module: nn.Module, name: str) -> bool:
+    return isinstance(module, GaussianMixture) and name.endswith("means")
 
 
 def _refuse_buffers(architecture: nn.Module) -> None:

@@ -5,6 +5,12 @@
 | CrossEntropyLoss | logits | the true class's probability to be high |
 | SquaredErrorLoss | logits | logits equal to the label's one-hot vector |
 | HingeLoss | logits | the true logit to be a margin above the others |
+| GaussianMixtureLoss | features, head | features of each class as a Gaussian, with a margin and a likelihood |
+| CenterLoss | features, logits | features near their class centre, beside cross-entropy |
+| LargeMarginSoftmaxLoss | features, head | the angle to the true class's weight to be m times as small |
+| ContrastiveLoss | features, logits | pairs of one class near, pairs of two apart, beside cross-entropy |
+| TripletLoss | features, logits | each sample nearer to its own class than to others, beside cross-entropy |
+| SumLoss | what its parts read | all that its parts ask for |
 | LargeMarginLoss | any layers | every sample to be a margin away from its class boundaries, at those layers |
 
 Every objective returns named terms and their sum:
@@ -21,23 +27,47 @@ A loss of your own is a subclass of :class:`Objective` with a ``forward``; nothi
 """
 
 from clearance.objectives._objective import Objective as Objective
+from clearance.objectives.center import CenterLoss as CenterLoss
+from clearance.objectives.center import centre_shift as centre_shift
+from clearance.objectives.contrastive import ContrastiveLoss as ContrastiveLoss
 from clearance.objectives.cross_entropy import CrossEntropyLoss as CrossEntropyLoss
 from clearance.objectives.gamma import GammaQuantile as GammaQuantile
+from clearance.objectives.gaussian_mixture import GaussianMixtureLoss as GaussianMixtureLoss
+from clearance.objectives.gaussian_mixture import margin_scores as margin_scores
+from clearance.objectives.gaussian_mixture import negative_log_likelihood as negative_log_likelihood
 from clearance.objectives.hinge import HingeLoss as HingeLoss
 from clearance.objectives.large_margin import LargeMarginLoss as LargeMarginLoss
+from clearance.objectives.large_margin_softmax import LargeMarginSoftmaxLoss as LargeMarginSoftmaxLoss
+from clearance.objectives.large_margin_softmax import angular_margin as angular_margin
 from clearance.objectives.margins import Margins as Margins
 from clearance.objectives.margins import margin_distances as margin_distances
+from clearance.objectives.schedules import InverseDecay as InverseDecay
+from clearance.objectives.schedules import StepUp as StepUp
 from clearance.objectives.shortlist import Projections as Projections
 from clearance.objectives.squared_error import SquaredErrorLoss as SquaredErrorLoss
+from clearance.objectives.sum import SumLoss as SumLoss
+from clearance.objectives.triplet import TripletLoss as TripletLoss
 
 __all__ = [
+    "CenterLoss",
+    "ContrastiveLoss",
     "CrossEntropyLoss",
     "GammaQuantile",
+    "GaussianMixtureLoss",
     "HingeLoss",
+    "InverseDecay",
     "LargeMarginLoss",
+    "LargeMarginSoftmaxLoss",
     "Margins",
     "Objective",
     "Projections",
     "SquaredErrorLoss",
+    "StepUp",
+    "SumLoss",
+    "TripletLoss",
+    "angular_margin",
+    "centre_shift",
     "margin_distances",
+    "margin_scores",
+    "negative_log_likelihood",
 ]

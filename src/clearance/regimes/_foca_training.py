@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clearance.data.conversion import as_image_set
 from clearance.data.image_set import ImageSet
+from clearance.heads.gaussian_mixture import GaussianMixture
 from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack
 from clearance.heads.weak.gradient import train_on_unit_scale
@@ -83,10 +84,16 @@ class FOCATraining(Training):
         return loss
 
     def finish(self) -> None:
-        """Train the head that the model keeps, on all training images and frozen features (Eq. 5)."""
+        """Train the head that the model keeps, on all training images and frozen features (Eq. 5).
+
+        A Gaussian mixture needs no training: its likeliest means and variances are known.
+        """
         if self.regime.recalibrate:
             recalibrate_batch_norm(self.model, self.data)
         features = extract_features(self.model, self.data)
+        if isinstance(self.model.head, GaussianMixture):
+            self.model.head.fit_statistics(features, self.data.labels)
+            return
         generator = self.generators["final_head"]
         fresh = HeadStack.initialised(self.model.head, 1, generator)
         trained = train_on_unit_scale(

@@ -59,7 +59,8 @@ class FOCA(Regime):
             saves the heads' own forward pass. These features are up to pool / batch size steps old, and the
             extractor has just been moved on their images. Until all classes are there, and always with 0, heads
             get a forward pass of their own. At least the number of classes, unless 0.
-        final_head: How ``finish`` trains the head that the model keeps, on all training images.
+        final_head: How ``finish`` trains the head that the model keeps, on all training images. (A Gaussian mixture
+            is fitted to them in closed form instead.)
 
     A weak head that diverges is left out of its steps and counted. The unit of the first features drawn is
     the least one in which any weak head reads features (see GradientHeads); a run that starts from a trained

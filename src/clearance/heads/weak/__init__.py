@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from clearance.heads.train import TrainedHeads
 from clearance.heads.weak.early_stopped import EarlyStoppedHeads as EarlyStoppedHeads
+from clearance.heads.weak.gaussian_mixture import GaussianMixtureHeads as GaussianMixtureHeads
 from clearance.heads.weak.gradient import GradientHeads as GradientHeads
 from clearance.heads.weak.pair import PairHeads as PairHeads
 from clearance.heads.weak.ridge import RidgeHeads as RidgeHeads
@@ -30,6 +31,7 @@ class WeakHeads(Protocol):
 
 __all__ = [
     "EarlyStoppedHeads",
+    "GaussianMixtureHeads",
     "GradientHeads",
     "PairHeads",
     "RidgeHeads",

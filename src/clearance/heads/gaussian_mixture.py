@@ -1,0 +1,260 @@
+"""A head that says how features of each class are distributed: one Gaussian a class, Wan et al. (2018)."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.linalg import solve_triangular
+
+from clearance._checks import check_choice, check_count, check_positive
+from clearance.heads._mixture_floor import (
+    at_least_float32,
+    floored_factor,
+    floored_log_variance,
+    log_of_variance,
+    root_of_covariance,
+    warn_at_floor,
+)
+from clearance.heads._priors import checked_priors
+from clearance.heads.mahalanobis import half_distances, row_half_distance, rows_of
+from clearance.heads.mixture_statistics import Covariance, mixture_statistics
+
+Priors = Literal["uniform", "learned"] | Sequence[float] | Tensor
+
+
+class GaussianMixture(nn.Module):
+    r"""One Gaussian a class in feature space: logits, class densities, the density of the mixture, posteriors.
+
+    p(x) = sum_k pi_k N(x; mu_k, Sigma_k);    logit_k(x) = log pi_k - 1/2 log|Sigma_k| - d_k(x),
+    d_k(x) = 1/2 (x - mu_k)^T Sigma_k^-1 (x - mu_k)
+
+    Logits are joint log-densities but for the constant (D/2) log 2 pi; their softmax is the posterior p(k | x).
+    Labels play no part: the margin of Wan et al. lives in `GaussianMixtureLoss`. Source: Wan, Zhong, Li, Chen,
+    "Rethinking Feature Distribution for Loss Functions in Image Classification", CVPR 2018.
+
+    Args:
+        in_features: D, at least 1.
+        classes: K, at least 1.
+        covariance: ``"identity"`` (fixed; what is published for CIFAR-100), ``"scalar"`` (one variance),
+            ``"class_scalar"``, ``"diagonal"`` (one of each dimension, for all classes), ``"class_diagonal"``,
+            ``"full"`` (one matrix for all classes). Learned ones start at 1.
+        priors: ``"uniform"``, ``"learned"``, or K probabilities, which stay fixed; ``set_priors`` replaces them.
+        initial_spread: c, above 0: means start as N(0, c / D), so that their squared distances are about 2 c at
+            every width. 2, as the authors' CIFAR-100 file (their MNIST file has 1).
+        floor: The least variance (eigenvalue, where full), above 0. 1e-4 as the authors'; here the variance is
+            floor + exp(parameter), so that its gradient never stops there.
+
+    Shapes:
+        features (B, D); logits, ``log_prob``, ``posterior`` (B, K); ``log_density`` (B,). At least float32, also
+        under autocast, which is off inside; float64 where features or parameters are.
+
+    Raises:
+        ValueError: If a number is out of range, there is no such covariance, or priors are not K probabilities.
+
+    Misleads: densities depend on the features' unit and are comparable within one trained model alone; far from
+    all data one posterior may still be near 1 (with unequal variances that of the widest class). With a shared
+    covariance the logits are those of a linear head (:func:`linear_from_mixture`).
+
+    >>> head = GaussianMixture(2, 3)
+    >>> features = torch.zeros(4, 2)
+    >>> head(features).shape, head.log_density(features).shape
+    (torch.Size([4, 3]), torch.Size([4]))
+    """
+
+    raw_log_variance: nn.Parameter | None
+    covariance_root: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_features: int,
+        classes: int,
+        covariance: Covariance = "identity",
+        *,
+        priors: Priors = "uniform",
+        initial_spread: float = 2.0,
+        floor: float = 1e-4,
+    ) -> None:
+        super().__init__()
+        check_count("in_features", in_features)
+        check_count("classes", classes)
+        check_choice("covariance", covariance, get_args(Covariance))
+        check_positive("initial_spread", initial_spread)
+        check_positive("floor", floor)
+        self.in_features, self.classes, self.covariance, self.floor = in_features, classes, covariance, floor
+        self.means = nn.Parameter(torch.randn(classes, in_features) * math.sqrt(initial_spread / in_features))
+        # Parameters, not buffers: K of these heads can then be stacked.
+        self.log_priors = nn.Parameter(torch.zeros(classes), requires_grad=False)
+        self.raw_log_variance = self.covariance_root = None
+        if covariance == "full":
+            self.covariance_root = nn.Parameter(math.sqrt(max(1 - floor, floor)) * torch.eye(in_features))
+        elif covariance != "identity":
+            rows, columns = _variance_shape(covariance, classes, in_features)
+            self.raw_log_variance = nn.Parameter(torch.full((rows, columns), math.log(max(1 - floor, floor))))
+        if not isinstance(priors, str):
+            self.set_priors(priors)
+        else:
+            check_choice("priors", priors, ("uniform", "learned"))
+            self.log_priors.requires_grad_(priors == "learned")
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits: log pi_k - 1/2 log|Sigma_k| - d_k(x), without labels and without margin, (B, K)."""
+        x, mu = self._prepared(features)
+        with torch.autocast(features.device.type, enabled=False):
+            log_variance = self._floored(self.raw_log_variance)
+            offsets = self.log_prior() - self._half_log_determinant(log_variance)
+            v = None if log_variance is None else log_variance.to(x.dtype)
+            return offsets.to(x.dtype) - half_distances(x, mu, v)
+
+    def log_prob(self, features: Tensor) -> Tensor:
+        """The log-density N(x; mu_k, Sigma_k) of every class, (B, K); it may exceed 0."""
+        return self(features) - self.log_prior() - self._constant
+
+    def log_density(self, features: Tensor) -> Tensor:
+        """The log-density p(x) of the mixture, (B,)."""
+        return self(features).logsumexp(dim=1) - self._constant
+
+    def posterior(self, features: Tensor) -> Tensor:
+        """p(k | x), (B, K); every row sums to one."""
+        return self(features).softmax(dim=1)
+
+    def own_half_distance(self, features: Tensor, labels: Tensor) -> Tensor:
+        """d_y(x) of each sample to one class, exact where the products in ``forward`` round, (B,)."""
+        return self.own_terms(features, labels)[0]
+
+    def own_terms(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """That distance, and 1/2 log|Sigma_y|, of each sample, (B,) and (B,), from the rows that are named alone."""
+        x, mu = self._prepared(features)
+        with torch.autocast(features.device.type, enabled=False):
+            # before the logarithm: rows of a few samples in place of those of all classes
+            v = self._floored(rows_of(self.raw_log_variance, labels))
+            distance = row_half_distance(x, mu[labels], None if v is None else v.to(x.dtype))
+            return distance, self._half_log_determinant(v).to(x.dtype).expand(len(labels))
+
+    def log_prior(self) -> Tensor:
+        """The logarithms of the priors, which sum to one, (K,)."""
+        return self.log_priors.to(at_least_float32(self.log_priors)).log_softmax(dim=0)
+
+    def half_log_determinant(self) -> Tensor:
+        """Half of log|Sigma_k|, (K,)."""
+        return self._half_log_determinant(self._floored(self.raw_log_variance)).expand(self.classes)
+
+    def log_variance(self) -> Tensor:
+        """Logarithms of variances, never below that of the floor: (1, 1), (K, 1), (1, D) or (K, D).
+
+        Of a full covariance the variance of each dimension given those before it, (1, D).
+        """
+        if self.covariance_root is not None:
+            return 2 * self._factor().diagonal().log()[None]
+        found = self._floored(self.raw_log_variance)
+        return torch.zeros(1, 1, device=self.means.device) if found is None else found
+
+    def excess_log_variance(self) -> Tensor:
+        r"""How far variances are from one, 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (1,) or (K,); 0 at the identity.
+
+        It grows as variances vanish, and as they grow: what `GaussianMixtureLoss` keeps a likelihood bounded with.
+        """
+        if self.covariance_root is None:
+            v = self.log_variance()
+            return 0.5 * (self.in_features // v.shape[1]) * (v + v.neg().exp() - 1).sum(dim=1)
+        factor = self._factor()
+        whitening = solve_triangular(factor, torch.eye(len(factor)).to(factor), upper=False)
+        return (factor.diagonal().log().sum() + 0.5 * (whitening.square().sum() - len(factor)))[None]
+
+    def set_priors(self, priors: Sequence[float] | Tensor) -> "GaussianMixture":
+        """Replace the priors, as for other shares of classes at test time.
+
+        Args:
+            priors: K probabilities above 0 that sum to one.
+
+        Raises:
+            ValueError: If they are not.
+        """
+        given = checked_priors(priors, self.classes)
+        with torch.no_grad():
+            self.log_priors.copy_(given.log())
+        return self
+
+    @torch.no_grad()
+    def fit_statistics(self, features: Tensor, labels: Tensor, *, priors: bool = False) -> "GaussianMixture":
+        """Set means and covariance to those under which these features are likeliest; returns the head itself.
+
+        Afterwards the mean of 2 d over these features is D exactly, where a covariance is fitted and none of it
+        touches the floor. Builds a head on any trained extractor, or repairs one that was trained with Sigma = I.
+
+        Args:
+            features: (N, D), finite.
+            labels: (N,), at least one of each class.
+            priors: Whether priors become the classes' shares in `labels`.
+
+        Raises:
+            ValueError: If shapes do not fit, features are not finite, or a class has no sample.
+
+        Warns:
+            UserWarning: If a variance is at the floor or below.
+        """
+        if features.shape[1:] != (self.in_features,):
+            raise ValueError(f"`features` must be (N, {self.in_features}); got {tuple(features.shape)}.")
+        found = mixture_statistics(features, labels, self.classes, self.covariance)
+        self.means.copy_(found.means)
+        if self.covariance_root is not None:
+            self.covariance_root.copy_(root_of_covariance(found.variance, self.floor))
+        elif self.raw_log_variance is not None:
+            self.raw_log_variance.copy_(log_of_variance(found.variance, self.floor))
+        if priors:
+            self.set_priors(found.shares)
+        warn_at_floor(self.share_at_floor(), self.floor)
+        return self
+
+    @torch.no_grad()
+    def share_at_floor(self) -> float:
+        """The share of learned variances below twice the floor; 0 where all is well."""
+        if self.covariance == "identity":
+            return 0.0
+        return float((self.log_variance() < math.log(2 * self.floor)).double().mean())
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return (
+            f"in_features={self.in_features}, classes={self.classes}, covariance={self.covariance!r}, "
+            f"learned_priors={self.log_priors.requires_grad}, floor={self.floor}"
+        )
+
+    @property
+    def _constant(self) -> float:
+        return 0.5 * self.in_features * math.log(2 * math.pi)
+
+    def _floored(self, raw: Tensor | None) -> Tensor | None:
+        return None if raw is None else floored_log_variance(raw, self.floor)
+
+    def _half_log_determinant(self, log_variance: Tensor | None) -> Tensor:
+        """Of each row, or of the one covariance, (rows,) or (1,)."""
+        if self.covariance_root is not None:
+            return self._factor().diagonal().log().sum()[None]
+        if log_variance is None:
+            return torch.zeros(1, device=self.means.device)
+        repeats = self.in_features // log_variance.shape[1]
+        return 0.5 * repeats * log_variance.sum(dim=1)
+
+    def _factor(self) -> Tensor:
+        assert self.covariance_root is not None
+        return floored_factor(self.covariance_root, self.floor)
+
+    def _prepared(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and means in one wide dtype, whitened where the covariance is full."""
+        if features.shape[1:] != (self.in_features,):
+            raise ValueError(f"`features` must be (B, {self.in_features}); got {tuple(features.shape)}.")
+        wide = torch.promote_types(at_least_float32(features), at_least_float32(self.means))
+        x, mu = features.to(wide), self.means.to(wide)
+        if self.covariance_root is not None:
+            factor = self._factor().to(wide)
+            whitened = solve_triangular(factor, torch.cat([x, mu]).T, upper=False).T
+            return whitened[: len(x)], whitened[len(x) :]
+        return x, mu
+
+
+def _variance_shape(covariance: Covariance, classes: int, width: int) -> tuple[int, int]:
+    return (classes if covariance.startswith("class_") else 1), (
+        1 if covariance.endswith("scalar") else width
+    )

@@ -1,0 +1,105 @@
+"""Numbers of a loss that change from step to step: margins that grow, softmax that fades."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clearance._checks import check_choice, check_count, check_non_negative, check_positive
+
+
+@dataclass(frozen=True)
+class StepUp:
+    """A number multiplied every so many steps, up to a bound: min(most, start * factor^(step // every)).
+
+    The alpha of Wan et al. (2018) as released: CIFAR-100 ``StepUp(0.1, 2, 5000, 0.3)``, MNIST
+    ``StepUp(0.001, 10, 1500, 1)``.
+
+    Args:
+        start: At step 0, above 0.
+        factor: At least 1.
+        every: Steps from one value to the next, at least 1.
+        most: The bound, at least `start`.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    >>> [StepUp(0.1, 2, 5000, 0.3)(step) for step in (0, 4999, 5000, 10_000)]
+    [0.1, 0.1, 0.2, 0.3]
+    """
+
+    start: float
+    factor: float
+    every: int
+    most: float
+
+    def __post_init__(self) -> None:
+        check_positive("start", self.start)
+        check_count("every", self.every)
+        for name, least in (("factor", 1.0), ("most", self.start)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"`{name}` must be at least {least:g}; got {getattr(self, name)}.")
+
+    def __call__(self, step: int) -> float:
+        """The number at this step, from 0."""
+        steps = step // self.every
+        # A power of a large step overflows; the bound is reached long before.
+        value = self.start
+        while steps and self.factor > 1 and value < self.most:
+            value, steps = value * self.factor, steps - 1
+        return float(min(value, self.most))
+
+
+@dataclass(frozen=True)
+class InverseDecay:
+    """A number that fades: max(least, start * (1 + rate * step)^-power).
+
+    The weight of softmax in L-Softmax as released with Liu et al. (2016): MNIST
+    ``InverseDecay(1000, 2.5e-5, 35, 0)``, CIFAR-10 ``InverseDecay(1000, 2e-5, 45, 0)``; hard sets stop at 5 to 10.
+
+    Args:
+        start: At step 0, at least 0; 0 is no softmax at all.
+        rate: At least 0.
+        power: At least 0.
+        least: At least 0.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    >>> [round(InverseDecay(1000, 2.5e-5, 35, 0)(step), 2) for step in (0, 2000, 5000, 10_000)]
+    [1000.0, 181.29, 16.21, 0.41]
+    """
+
+    start: float
+    rate: float
+    power: float
+    least: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("start", "rate", "power", "least"):
+            check_non_negative(name, getattr(self, name))
+
+    def __call__(self, step: int) -> float:
+        """The number at this step, from 0."""
+        return float(max(self.least, self.start * (1 + self.rate * step) ** -self.power))
+
+
+Schedule = StepUp | InverseDecay
+
+
+def scheduled(name: str, given: Any, kind: type[StepUp] | type[InverseDecay]) -> float | Schedule:
+    """A number of at least 0, a schedule, or the settings of one by name.
+
+    Raises:
+        ValueError: If it is a number below 0, or a setting is unknown.
+
+    >>> scheduled("alpha", {"start": 0.1, "factor": 2, "every": 10, "most": 0.3}, StepUp)
+    StepUp(start=0.1, factor=2, every=10, most=0.3)
+    """
+    if isinstance(given, StepUp | InverseDecay):
+        return given
+    if isinstance(given, Mapping):
+        for setting in given:
+            check_choice(name, setting, kind.__dataclass_fields__)
+        return kind(**given)
+    check_non_negative(name, given)
+    return float(given)

@@ -1,0 +1,39 @@
+"""Mixtures and features that the tests of densities share."""
+
+import torch
+
+from clearance.heads import GaussianMixture
+
+COVARIANCES = ("identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full")
+SHARED = ("identity", "scalar", "diagonal", "full")
+
+
+def mixture(covariance="class_diagonal", width=7, classes=4, seed=0, priors="learned", dtype=torch.float64):
+    """A mixture with nothing at its first value."""
+    draws = torch.Generator().manual_seed(seed)
+    head = GaussianMixture(width, classes, covariance, priors=priors).to(dtype)
+    with torch.no_grad():
+        head.means.zero_()
+        for parameter in head.parameters():
+            parameter.add_(0.5 * torch.randn(parameter.shape, generator=draws).to(dtype))
+    return head
+
+
+def samples(count=20, width=7, classes=4, seed=1, dtype=torch.float64):
+    draws = torch.Generator().manual_seed(seed)
+    features = torch.randn(count, width, generator=draws, dtype=torch.float64)
+    labels = torch.randint(classes, (count,), generator=draws)
+    labels[:classes] = torch.arange(min(classes, count))
+    return features.to(dtype), labels
+
+
+def covariance_of(head, k):
+    """Sigma_k as a matrix, from what the docstring says of the parameters."""
+    width, eye = head.in_features, torch.eye(head.in_features, dtype=torch.float64)
+    if head.covariance == "full":
+        root = head.covariance_root.double()
+        return root @ root.T + head.floor * eye
+    if head.covariance == "identity":
+        return eye
+    variance = head.floor + head.raw_log_variance.double().exp()
+    return torch.diag(variance[k if len(variance) > 1 else 0].expand(width))
