@@ -26,10 +26,10 @@ DESCRIPTIONS = {
     "hinge": "As plain training, but the right answer only has to be ahead of the others by a fixed amount.",
     "large-margin": "As plain training, and every image is to lie some distance from where the answer would change, in "
     "the image itself and inside the network.",
-    "lgm": "Each class is one round cloud in the network's last layer; every image is to lie in its own cloud, by a margin.",
-    "center": "As plain training, and every image is pulled towards the average of its class in the network's last layer.",
+    "lgm": "Each class is one round cloud in the network's last layer; every image is to lie well inside its own.",
+    "center": "As plain training, and every image is pulled towards its class's average in the network's last layer.",
     "l-softmax": "As plain training, but the right answer has to be ahead of the others by an angle.",
-    "contrastive": "As plain training, and pairs of images are pulled together within a class and pushed apart between two.",
+    "contrastive": "As plain training, and pairs of images of one class are pulled together, pairs of two pushed apart.",
     "triplet": "As plain training, and every image is to lie nearer to one of its own class than to one of another.",
     "foca": "The network never meets the same last layers for long: again and again they are thrown away "
     "and made anew from a few images, so that it cannot tune itself to any one set.",
