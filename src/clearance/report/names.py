@@ -29,7 +29,7 @@ DESCRIPTIONS = {
     "lgm": "Each class is one round cloud in the network's last layer; every image is to lie well inside its own.",
     "center": "As plain training, and every image is pulled towards its class's average in the network's last layer.",
     "l-softmax": "As plain training, but the right answer has to be ahead of the others by an angle.",
-    "contrastive": "As plain training, and pairs of images of one class are pulled together, pairs of two pushed apart.",
+    "contrastive": "As plain training, and pairs of one class are pulled together, pairs of two pushed apart.",
     "triplet": "As plain training, and every image is to lie nearer to one of its own class than to one of another.",
     "foca": "The network never meets the same last layers for long: again and again they are thrown away "
     "and made anew from a few images, so that it cannot tune itself to any one set.",
