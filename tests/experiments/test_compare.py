@@ -209,6 +209,11 @@ class TestAudit:
         torch.manual_seed(0)
         return cl.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 6)), MLP((6, 3)))
 
+    def test_a_model_with_fewer_outputs_than_classes_is_refused(self, data):
+        narrow = cl.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 6)), MLP((6, 2)))
+        with pytest.raises(ValueError, match=r"an output for each of the 3 classes; got 2"):
+            cl.audit(narrow, train=data.train, test=data.test, audits=["accuracy"])
+
     def test_the_card_shows_itself_and_can_be_saved(self, model, data, tmp_path):
         card = cl.audit(
             model, train=data.train, test=data.test, audits=["accuracy", "class_scatter"], name="mine"

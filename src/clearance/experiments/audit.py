@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from clearance.audits import Audit
-from clearance.data import as_image_set
+from clearance.data import ImageSet, as_image_set
 from clearance.experiments.audit_sources import SETTING
 from clearance.experiments.auditing import audit_model, chosen_audits
 from clearance.experiments.build import RunData
@@ -13,8 +15,9 @@ from clearance.experiments.compare import report_with
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings
 from clearance.models import Classifier
+from clearance.models._observe import evaluating
 from clearance.records import ExhibitRecord, Record
-from clearance.regimes._inputs import check_classifier
+from clearance.regimes._inputs import check_classifier, check_logits
 from clearance.regimes.describe import describe
 from clearance.report import Card
 
@@ -40,7 +43,8 @@ def audit(
 
     Raises:
         TypeError: If `model` is not a Classifier.
-        ValueError: If an audit is unknown or the data are not as they should be.
+        ValueError: If an audit is unknown, the data are not as they should be, or the model has fewer outputs than
+            the data have classes.
 
     >>> import torch
     >>> from clearance.data import gaussian_images
@@ -52,8 +56,16 @@ def audit(
     """
     check_classifier(model)
     data = RunData(as_image_set(train), as_image_set(test))
+    check_logits(_first_logits(model, data.test), data.test)
     names = Recipe().audits if audits is None else audits
     return audited(model, data, chosen_audits(named_audits(names)), seed, name, "clearance.audit(...)")
+
+
+def _first_logits(model: Classifier, images: ImageSet) -> Tensor:
+    device = next(model.parameters()).device
+    with evaluating(model):
+        logits: Tensor = model(images.images[:1].to(device))
+    return logits
 
 
 def audited(

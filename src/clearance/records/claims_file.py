@@ -30,30 +30,15 @@ A value of a ``context`` is a plain value, a list (each of them, a comparison fo
 ``by_dataset`` (a plain value for each dataset).
 """
 
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import Any
 
 from clearance._checks import check_choice
 from clearance.records.claims import Claim, PaperClaims, Reading
 
 RENAMED = {"is": "direction", "reading": "readings", "claim": "claims"}  # words of the file that Python keeps
-
-
-def read_claims(path: str | os.PathLike[str]) -> PaperClaims:
-    """The claims of a ``claims.toml``.
-
-    Args:
-        path: The file.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is no TOML of this form; the message names the claim.
-    """
-    return parse_claims(Path(path).read_text("utf-8"), str(path))
 
 
 def parse_claims(text: str, source: str = "claims.toml") -> PaperClaims:
