@@ -79,8 +79,9 @@ class StudyOf:
         path = ledger.save(out)
         text = [ledger.to_markdown(), *(table_text(report, table) for table in self.tables)]
         if (picture := figure(report, self.tables[0])) is not None:
-            drawn = as_svg(draw(picture), self.name, picture.caption)
-            write_bytes(out / FIGURE, str(drawn).encode())
+            drawn = draw(picture)
+            drawn.axes[0].set_ylabel("right on test images")
+            write_bytes(out / FIGURE, str(as_svg(drawn, self.name, picture.caption)).encode())
             text.append(f"![{picture.caption}]({FIGURE})\n")
         write_bytes(path, "\n".join(text).encode())
         return path
