@@ -1,7 +1,5 @@
 """The hinge on a path of lambda: closed form where every sample is active, one machine for all where none is wrong."""
 
-import numpy as np
-
 from clearance.linear._augmented import minimise_hinge
 from clearance.linear._certificate import Certified, State, certify_hinge, hardened
 from clearance.linear._problem import Problem, balanced_multipliers
@@ -43,8 +41,3 @@ class HingeMachine:
     def constant_from(self, problem: Problem, found: Certified, lam: float) -> Certified | None:
         """The hard margin: every sample outside the margin, no multiplier at its cap."""
         return hardened(problem, found, lam)
-
-
-def hinge_of(z: np.ndarray) -> float:
-    """Mean hinge of scaled distances."""
-    return float(np.maximum(1 - z, 0).mean())
