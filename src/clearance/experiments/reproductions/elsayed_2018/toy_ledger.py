@@ -38,7 +38,9 @@ def _cells(report: Report, loss: str) -> list[str]:
     cells = []
     for name in QUANTITIES:
         values, unit = _values(report, loss, name)
-        unit = unit if name.endswith("error") else "ratio"  # distances are in the picture's unit, as the text says
+        unit = (
+            unit if name.endswith("error") else "ratio"
+        )  # distances are in the picture's unit, as the text says
         over = summarise(values)
         spread = "" if over.spread is None else f" ± {printed(over.spread, unit)}"
         cells.append(f"{printed(over.mean, unit)}{spread}".replace(THIN, " "))
