@@ -65,6 +65,10 @@ MODELS = {
         "clearance.models.extractors.small_cnn:tiny_cnn",
         "small-cnn with half as many maps, for many runs on a CPU",
     ),
+    "convnet13": Entry(
+        "clearance.models.extractors.convnet13:convnet13",
+        "thirteen convolutions and an average over pixels, the CIFAR-100 network of Wan et al. (2018); 384 features",
+    ),
     "convnet32": Entry(
         "clearance.models.extractors.convnet32:convnet32",
         "six convolutions for 32x32 images, as three stages; 4,096 features",
@@ -72,6 +76,14 @@ MODELS = {
     "large-margin-cnn": Entry(
         "clearance.models.extractors.large_margin_cnn:large_margin_cnn",
         "two 5x5 convolutions and a layer of 512 features, the MNIST network of Elsayed et al. (2018)",
+    ),
+    "lenet-plus": Entry(
+        "clearance.models.extractors.lenet_plus:lenet_plus",
+        "five convolutions and a linear layer of any width (`features`), the MNIST network of Wan et al. (2018)",
+    ),
+    "tiny-lenet-plus": Entry(
+        "clearance.models.extractors.lenet_plus:tiny_lenet_plus",
+        "the same form for images of 8 x 8: four convolutions and a linear layer of any width",
     ),
     "resnet20": Entry(
         "clearance.models.extractors.resnet20:resnet20",
@@ -112,6 +124,10 @@ OBJECTIVES = {
     "large-margin": Entry(
         "clearance.objectives.large_margin:LargeMarginLoss",
         "a margin around the boundary at any layers, with cross-entropy (Elsayed et al. 2018)",
+    ),
+    "sum": Entry(
+        "clearance.objectives.sum:SumLoss",
+        "several losses at once: parts: {NAME: {objective: ..., its settings}}, and weights: {NAME: ...}",
     ),
 }
 
