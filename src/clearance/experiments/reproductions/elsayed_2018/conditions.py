@@ -39,6 +39,7 @@ class Table:
         setting: The setting that conditions differ in.
         context: Further settings that pick the measurement.
         as_accuracy: Whether an error is shown as what is right, as the paper does.
+        quantity: What the figure's axis says.
     """
 
     title: str
@@ -47,6 +48,7 @@ class Table:
     setting: str
     context: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     as_accuracy: bool = True
+    quantity: str = "right on test images"
 
 
 @dataclass(frozen=True)
@@ -57,30 +59,33 @@ class StudyOf:
         name: Of the study.
         dataset: What it is run on.
         tables: What its ledger shows besides the verdicts; the first is also drawn.
+        paper: Whose claims it tries.
     """
 
     name: str
     dataset: str
     tables: tuple[Table, ...]
+    paper: str = PAPER
 
     def command(self, seeds: int | None) -> str:
         """What makes it again."""
-        return reproduce_command(PAPER, self.dataset, seeds, only=self.name)
+        return reproduce_command(self.paper, self.dataset, seeds, only=self.name)
 
     def without_data(self, recipe: Recipe, seeds: int | None, out: Path) -> Path:
         """The ledger that says that nothing was run."""
-        return without_data(paper_claims(PAPER), recipe, self.command(seeds), out).ledger
+        return without_data(paper_claims(self.paper), recipe, self.command(seeds), out).ledger
 
     def written(self, recipe: Recipe, findings: Iterable[RunFindings], seeds: int | None, out: Path) -> Path:
         """Page, records, figure and ledger of what was found; the ledger's path."""
         report = report_of(recipe, findings, self.command(seeds))
         Card(report).save_folder(out)
-        ledger = Ledger(paper_claims(PAPER), self.dataset, judged(report, self.name, self.dataset), report)
+        judgements = judged(report, self.name, self.dataset, self.paper)
+        ledger = Ledger(paper_claims(self.paper), self.dataset, judgements, report)
         path = ledger.save(out)
         text = [ledger.to_markdown(), *(table_text(report, table) for table in self.tables)]
         if (picture := figure(report, self.tables[0])) is not None:
             drawn = draw(picture)
-            drawn.axes[0].set_ylabel("right on test images")
+            drawn.axes[0].set_ylabel(self.tables[0].quantity)
             write_bytes(out / FIGURE, str(as_svg(drawn, self.name, picture.caption)).encode())
             text.append(f"![{picture.caption}]({FIGURE})\n")
         write_bytes(path, "\n".join(text).encode())
@@ -126,9 +131,9 @@ def _with_context(thing: Any, settings: Mapping[str, Scalar]) -> Any:
     return dataclasses.replace(thing, context={**thing.context, **settings})
 
 
-def judged(report: Report, study: str, dataset: str) -> tuple[Judgement, ...]:
+def judged(report: Report, study: str, dataset: str, paper: str = PAPER) -> tuple[Judgement, ...]:
     """The claims of this study judged on its records, every other one "not run"."""
-    claims = paper_claims(PAPER)
+    claims = paper_claims(paper)
     mine = dataclasses.replace(claims, claims=tuple(c for c in claims.claims if c.study == study))
     found = {j.claim.id: j for j in judge(mine, report.records, dataset)}
     # on no records every other claim says by itself whether it is about another dataset, or not measured
