@@ -194,10 +194,16 @@ PAPERS = {
         "clearance.experiments.reproductions.elsayed_2018",
         "Large Margin Deep Networks for Classification, NeurIPS 2018",
     ),
+    "wan-2018": Entry(
+        "clearance.experiments.reproductions.wan_2018",
+        "Rethinking Feature Distribution for Loss Functions in Image Classification (L-GM), CVPR 2018",
+    ),
 }
 
 _ELSAYED = "clearance.experiments.reproductions.elsayed_2018"
 _ELSAYED_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10")}
+_WAN = "clearance.experiments.reproductions.wan_2018"
+_WAN_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10", "cifar100")}
 
 STUDIES = {
     "elsayed-2018": {
@@ -261,6 +267,36 @@ STUDIES = {
         "squared-error": Study(
             "clearance.experiments.reproductions.sato_2019.squared_error:run",
             "whether classes are nearly one-dimensional (P1) with squared error too, on digits",
+        ),
+    },
+    "wan-2018": {
+        "fig1": Study(
+            f"{_WAN}.fig1:run",
+            "Fig. 1 and 2: two features, the learned likelihood, the margin's regions; takes --dataset and --root",
+            rooted=True,
+            datasets=("digits", "mnist"),
+        ),
+        "accuracy": Study(
+            f"{_WAN}.accuracy:run", "errors of every loss; takes --dataset and --root", **_WAN_ON
+        ),
+        "fgsm": Study(
+            f"{_WAN}.fgsm:run",
+            "table 6: errors under FGSM, beside the scale-proof verdict; takes --dataset and --root",
+            **_WAN_ON,
+        ),
+        "verification": Study(
+            f"{_WAN}.verification:run",
+            "Fig. 4: whether likelihoods tell attacked images; takes --dataset and --root",
+            **_WAN_ON,
+        ),
+        "search": Study(
+            f"{_WAN}.search_rates:run",
+            "the learning rates of these studies, on a part of the training set; takes --dataset and --root",
+            **_WAN_ON,
+        ),
+        "combinations": Study(
+            f"{_WAN}.combinations:run",
+            "FOCA with mixture heads, and L-GM with a large margin added, on digits",
         ),
     },
 }

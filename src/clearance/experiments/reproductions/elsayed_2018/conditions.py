@@ -39,7 +39,6 @@ class Table:
         setting: The setting that conditions differ in.
         context: Further settings that pick the measurement.
         as_accuracy: Whether an error is shown as what is right, as the paper does.
-        quantity: What the figure's axis says.
     """
 
     title: str
@@ -48,7 +47,6 @@ class Table:
     setting: str
     context: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     as_accuracy: bool = True
-    quantity: str = "right on test images"
 
 
 @dataclass(frozen=True)
@@ -59,33 +57,30 @@ class StudyOf:
         name: Of the study.
         dataset: What it is run on.
         tables: What its ledger shows besides the verdicts; the first is also drawn.
-        paper: Whose claims it tries.
     """
 
     name: str
     dataset: str
     tables: tuple[Table, ...]
-    paper: str = PAPER
 
     def command(self, seeds: int | None) -> str:
         """What makes it again."""
-        return reproduce_command(self.paper, self.dataset, seeds, only=self.name)
+        return reproduce_command(PAPER, self.dataset, seeds, only=self.name)
 
     def without_data(self, recipe: Recipe, seeds: int | None, out: Path) -> Path:
         """The ledger that says that nothing was run."""
-        return without_data(paper_claims(self.paper), recipe, self.command(seeds), out).ledger
+        return without_data(paper_claims(PAPER), recipe, self.command(seeds), out).ledger
 
     def written(self, recipe: Recipe, findings: Iterable[RunFindings], seeds: int | None, out: Path) -> Path:
         """Page, records, figure and ledger of what was found; the ledger's path."""
         report = report_of(recipe, findings, self.command(seeds))
         Card(report).save_folder(out)
-        judgements = judged(report, self.name, self.dataset, self.paper)
-        ledger = Ledger(paper_claims(self.paper), self.dataset, judgements, report)
+        ledger = Ledger(paper_claims(PAPER), self.dataset, judged(report, self.name, self.dataset), report)
         path = ledger.save(out)
         text = [ledger.to_markdown(), *(table_text(report, table) for table in self.tables)]
         if (picture := figure(report, self.tables[0])) is not None:
             drawn = draw(picture)
-            drawn.axes[0].set_ylabel(self.tables[0].quantity)
+            drawn.axes[0].set_ylabel("right on test images")
             write_bytes(out / FIGURE, str(as_svg(drawn, self.name, picture.caption)).encode())
             text.append(f"![{picture.caption}]({FIGURE})\n")
         write_bytes(path, "\n".join(text).encode())

@@ -15,7 +15,8 @@ PAPER = "wan-2018"
 BASELINE = "softmax"
 Condition = Literal["all", "plane", "combinations"]
 MIRROR_AND_CROP = {"augment_flip": True, "augment_pad": 4}
-RELEASED = {"mnist": {"steps": 20_000, "clip_norm": None}, "cifar100": {"epochs": 307, "clip_norm": None}}
+MNIST_STEPS, EPOCHS = 20_000, 307  # of the released files
+STEPS_AN_EPOCH = 21  # of 1,300 digits in batches of 64
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,9 @@ def plane_recipe(dataset: str, root: str | None = None, seeds: int | None = None
     >>> {method.features for method in plane_recipe("digits").methods.values()}
     {2}
     """
-    start = paced(paper_recipe(PAPER, dataset, root, 1 if seeds is None else seeds), PROTOCOLS[dataset].plane_steps)
+    start = paced(
+        paper_recipe(PAPER, dataset, root, 1 if seeds is None else seeds), PROTOCOLS[dataset].plane_steps
+    )
     methods = {name: dataclasses.replace(method, features=2) for name, method in start.methods.items()}
     return with_rates(dataclasses.replace(start, methods=methods), "plane")
 
@@ -113,24 +116,20 @@ def full_protocol(dataset: str, root: str | None = None, seeds: int | None = Non
     >>> full_protocol("mnist").methods["lgm"].objective_settings["alpha"]["every"]
     1496
     """
-    check_choice("dataset", dataset, RELEASED)
-    released = dict(RELEASED[dataset])
+    check_choice("dataset", dataset, ("mnist", "cifar100"))
     start = paper_recipe(PAPER, dataset, root, seeds)
-    clip = {"clip_norm": released.pop("clip_norm")}
     if dataset == "mnist":
-        start = paced(start, 20_000)
+        start = paced(start, MNIST_STEPS)
     else:
-        factor = 307 / start.epochs
-        start = dataclasses.replace(
-            start, epochs=307, methods={n: _paced(m, factor) for n, m in start.methods.items()}
-        )
-    methods = {name: dataclasses.replace(method, **clip) for name, method in start.methods.items()}
-    if dataset == "mnist":
-        methods = {
-            n: m if m.mixture == "none" else dataclasses.replace(m, mixture="class_scalar")
-            for n, m in methods.items()
-        }
+        methods = {name: _paced(method, EPOCHS / start.epochs) for name, method in start.methods.items()}
+        start = dataclasses.replace(start, epochs=EPOCHS, methods=methods)
+    methods = {name: _released(method, dataset) for name, method in start.methods.items()}
     return dataclasses.replace(start, methods=methods)
+
+
+def _released(method: Method, dataset: str) -> Method:
+    learned = dataset == "mnist" and method.mixture != "none"
+    return dataclasses.replace(method, clip_norm=None, mixture="class_scalar" if learned else method.mixture)
 
 
 def paced(recipe: Recipe, steps: int) -> Recipe:
@@ -146,9 +145,6 @@ def paced(recipe: Recipe, steps: int) -> Recipe:
     before = recipe.steps if recipe.steps is not None else recipe.epochs * STEPS_AN_EPOCH
     methods = {name: _paced(method, steps / before) for name, method in recipe.methods.items()}
     return dataclasses.replace(recipe, steps=steps, methods=methods)
-
-
-STEPS_AN_EPOCH = 21  # of 1,300 digits in batches of 64
 
 
 def _paced(method: Method, factor: float) -> Method:
