@@ -4,14 +4,30 @@ import dataclasses
 import json
 
 import pytest
+import torch
+from torch import nn
 
+from clearance.attacks import FGSM
 from clearance.experiments import reproduce as reproduce_module
+from clearance.experiments.build import build_data
 from clearance.experiments.catalogue import AUDITS, STUDIES
 from clearance.experiments.papers import paper_claims, paper_datasets, paper_recipe
+from clearance.experiments.plan import RunPlan
 from clearance.experiments.reproduce import reproduce
 from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
-from clearance.experiments.reproductions.wan_2018 import accuracy, fgsm, protocol, study, verification
+from clearance.experiments.reproductions.wan_2018 import (
+    accuracy,
+    fgsm,
+    fgsm_attacks,
+    protocol,
+    study,
+    verification,
+)
 from clearance.experiments.run import run_method
+from clearance.experiments.saved import load_model
+from clearance.heads import GaussianMixture
+from clearance.models import Classifier, extract_features
+from clearance.objectives import CrossEntropyLoss, GaussianMixtureLoss
 from clearance.records import Record, Report
 from clearance.vocabulary import Measurement
 
@@ -160,10 +176,10 @@ class TestRecipes:
         assert recipe.steps <= 4000
         assert recipe.model == "lenet-plus"
 
-    @pytest.mark.parametrize("dataset", ["digits", "mnist"])
+    @pytest.mark.parametrize("dataset", ["digits", "mnist", "cifar10", "cifar100"])
     def test_a_shorter_run_has_the_same_margins_at_the_same_parts_of_it(self, dataset):
         start = protocol.base_recipe(dataset)
-        before = start.steps or start.epochs * protocol.STEPS_AN_EPOCH
+        before = start.steps or start.epochs * protocol.STEPS_AN_EPOCH[dataset]
         half = protocol.paced(start, before // 2)
         alpha, shorter = (r.methods["lgm"].objective_settings["alpha"] for r in (start, half))
         assert shorter["every"] == pytest.approx(alpha["every"] / 2, abs=1)
@@ -194,7 +210,9 @@ class TestRecipes:
     def test_networks_for_pictures_have_two_features(self):
         recipe = protocol.plane_recipe("digits")
         assert {m.features for m in recipe.methods.values()} == {2}
-        assert (recipe.seeds, recipe.steps) == (1, protocol.PROTOCOLS["digits"].plane_steps)
+        with pytest.raises(ValueError, match="`dataset` must be one of 'digits', 'mnist'"):
+            protocol.plane_recipe("cifar10")
+        assert (recipe.seeds, recipe.steps) == (1, protocol.PLANE_STEPS["digits"])
 
     def test_chosen_rates_take_the_place_of_the_recipes(self, monkeypatch):
         monkeypatch.setattr(protocol, "learning_rates", lambda dataset, condition: {"lgm": 0.7})
@@ -252,14 +270,52 @@ class TestFgsm:
         }
         assert verdicts(tmp_path)["A1"]["reason"].startswith("1 seed")
         assert verdicts(tmp_path)["V2"]["verdict"] in ("cannot tell", "not run")
-
-    def test_without_margin_and_likelihood_both_gradients_are_the_same(self, quick, tmp_path):
-        fgsm.run(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        # without margin and likelihood both gradients are the same
         own, whole = (
             measured(tmp_path, "attacked", "accuracy", box=box, epsilon=0.1)
             for box in ("white", "white, training loss")
         )
         assert own["softmax"] == whole["softmax"]
+
+    def test_a_training_loss_is_as_training_left_it(self, tmp_path):
+        start = protocol.base_recipe("digits", seeds=1)
+        recipe = dataclasses.replace(start, epochs=1, train_fraction=0.1, audits=("accuracy",))
+        data = build_data(recipe)
+        losses = {}
+        for name in ("center", "lgm"):
+            plan = RunPlan(recipe, name, 0)
+            run_method(plan, data, tmp_path)
+            losses[name] = fgsm_attacks.training_loss(tmp_path / plan.folder)
+        model = load_model(tmp_path / RunPlan(recipe, "center", 0).folder)
+        assert losses["center"].centres.shape == (10, 100)
+        assert (
+            0
+            < float(losses["center"].centres.norm())
+            < 10 * float(extract_features(model, data.train).norm())
+        )
+        assert int(losses["lgm"].steps) == 3  # batches of 64 of 130 images
+
+    def test_with_cross_entropy_alone_it_is_the_librarys_attack(self):
+        torch.manual_seed(0)
+        model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Tanh()), nn.Linear(8, 3)).eval()
+        images, labels = torch.rand(40, 1, 4, 4), torch.arange(40) % 3
+        expected = FGSM(0.15)(model, images, labels).images
+        found = fgsm_attacks.signed_steps(model, CrossEntropyLoss(), images, labels, 0.15)
+        torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+        assert not torch.equal(found, images)
+
+    def test_a_likelihood_pulls_the_attack_elsewhere(self):
+        torch.manual_seed(0)
+        head = GaussianMixture(8, 3)
+        model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Tanh()), head).eval()
+        images = torch.rand(40, 1, 4, 4)
+        labels = model(images).argmax(dim=1)
+        plain, whole = (
+            fgsm_attacks.signed_steps(model, loss, images, labels, 0.1)
+            for loss in (GaussianMixtureLoss(0.0, 0.0), GaussianMixtureLoss(1.0, 10.0))
+        )
+        farther = [head.own_half_distance(model.features(x), labels).detach().mean() for x in (plain, whole)]
+        assert farther[1] > farther[0]
 
 
 class TestVerification:
