@@ -153,9 +153,9 @@ class TestPanels:
         assert [points.columns["label"].count(name) for name in "abc"] == [POINTS // 3] * 3
 
     def test_the_likelihood_is_half_a_squared_distance_below_its_peak(self):
-        grid, _ = likelihood_panel(plane_model(10.0), triangle(), triangle(), 0.1)
+        grid, _ = likelihood_panel(plane_model(20.0), triangle(), triangle(), 0.1)
         x, y, value = (torch.tensor(grid.columns[key]) for key in ("x", "y", "value"))
-        means = 10 * torch.tensor([[0.2, 0.2], [0.8, 0.2], [0.5, 0.8]])
+        means = 20 * torch.tensor([[0.2, 0.2], [0.8, 0.2], [0.5, 0.8]])
         nearest = 0.5 * torch.cdist(torch.stack([x, y], dim=1), means).square().amin(dim=1)
         torch.testing.assert_close(value, (-nearest).clamp(min=FAINTEST), atol=2e-3, rtol=1e-4)
         assert float(value.min()) == FAINTEST
