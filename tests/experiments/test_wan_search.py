@@ -6,6 +6,7 @@ import tomllib
 import pytest
 
 from clearance.experiments.method import Method
+from clearance.experiments.plan import RunPlan
 from clearance.experiments.reproduce import NoDataError, reproduce, silent
 from clearance.experiments.reproductions.wan_2018 import combinations, protocol, search_rates
 from clearance.experiments.search import Trial
@@ -101,7 +102,7 @@ class TestCombinations:
         assert differs <= {"weak_heads", "mixture", "lr"}
 
     def test_one_table_with_every_method_and_every_combination_against_its_parts(self, monkeypatch, tmp_path):
-        plans = []
+        plans: list[RunPlan] = []
         monkeypatch.setattr("clearance.experiments.run.PeakMemory", Counted)
         monkeypatch.setattr(combinations, "run_grid", grid_here(plans))
         monkeypatch.setattr(combinations, "combinations_recipe", small)

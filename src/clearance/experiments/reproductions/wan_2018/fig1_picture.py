@@ -110,8 +110,18 @@ def _likelihood(figure: Figure, axes: Axes, shown: Mapping[str, Exhibit]) -> Non
 
 def _legend(figure: Figure, epsilon: object) -> None:
     """What digits, rings and crosses are."""
-    ring = {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK, "markeredgewidth": 0.9}
-    cross = {"markersize": 7, "markerfacecolor": BRIGHT, "markeredgecolor": DARK, "markeredgewidth": 0.7}
+    ring: dict[str, Any] = {
+        "markersize": 12,
+        "markerfacecolor": "none",
+        "markeredgecolor": INK,
+        "markeredgewidth": 0.9,
+    }
+    cross: dict[str, Any] = {
+        "markersize": 7,
+        "markerfacecolor": BRIGHT,
+        "markeredgecolor": DARK,
+        "markeredgewidth": 0.7,
+    }
     signs = [
         Line2D([], [], linestyle="none", marker="$1$", color=INK, label="mean of a class"),
         Line2D([], [], linestyle="none", marker="o", label="mean that the mixture learned", **ring),
