@@ -8,14 +8,9 @@ import torch
 from torch import nn
 
 from clearance.data import gaussian_images
-from clearance.experiments.build import (
-    build_model,
-    build_objective,
-    build_optimizer,
-    build_regime,
-    build_schedule,
-)
+from clearance.experiments.build import build_model, build_objective, build_regime
 from clearance.experiments.method import Method
+from clearance.experiments.optimizer import build_optimizer, build_schedule
 from clearance.experiments.recipe import Recipe, identifier, to_tree, tuned_recipe
 from clearance.experiments.run import RunPlan
 from clearance.heads import MLP, GaussianMixture, GaussianMixtureHeads

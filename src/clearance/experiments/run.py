@@ -13,9 +13,10 @@ import torch
 from clearance._rng import derived_seed
 from clearance.audits import Findings
 from clearance.experiments.auditing import audit_model, chosen_audits, ready_audits
-from clearance.experiments.build import RunData, build_model, build_optimizer, build_regime, build_schedule
+from clearance.experiments.build import RunData, build_model, build_regime
 from clearance.experiments.draws import drawn_data, passes
 from clearance.experiments.epoch_findings import epoch_findings
+from clearance.experiments.optimizer import build_optimizer, build_schedule
 from clearance.experiments.peak_memory import PeakMemory
 from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import to_tree
