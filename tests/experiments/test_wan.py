@@ -6,12 +6,16 @@ import pytest
 
 from clearance.experiments.catalogue import STUDIES
 from clearance.experiments.papers import paper_claims, paper_datasets, paper_recipe
+from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018 import (
     accuracy,
     fgsm,
     protocol,
     study,
 )
+from clearance.records import Record, Report
+from clearance.report.numbers import THIN
+from clearance.vocabulary import Measurement
 
 CLAIMS = paper_claims("wan-2018")
 SHEET = [f"C{k}" for k in range(1, 13)] + [
@@ -134,3 +138,20 @@ class TestRecipes:
         found = protocol.base_recipe("digits").methods
         assert found["lgm"].lr == 0.7
         assert found["gm"].lr == paper_recipe("wan-2018", "digits").methods["gm"].lr
+
+
+def test_a_table_shows_mean_spread_verdict_and_the_papers_number():
+    values = {"softmax": (0.2, 0.3, 0.25), "lgm": (0.1, 0.2, 0.15)}
+    records = tuple(
+        Record("mnist", method, seed, Measurement(
+            "attacked", "accuracy", value, "fraction", 10,
+            context={"attack": "FGSM", "box": "white", "epsilon": 0.1, "interval": "wilson 95 %"}))
+        for method, row in values.items()
+        for seed, value in enumerate(row)
+    )  # fmt: skip
+    report = Report({"methods": {"softmax": {}, "lgm": {}}}, {}, "", "", records=records)
+    quantity = Quantity("", "attacked", "accuracy", better="higher",
+                        context={"attack": "FGSM", "box": "white", "epsilon": 0.1})  # fmt: skip
+    text = study.method_table(report, [study.Column("0.1", quantity, flipped=True)], "mnist")
+    assert "| softmax | 75.0 % ± 5.0 % (paper: 24.1 %) |" in text.replace(THIN, " ")
+    assert "| lgm | 85.0 % ± 5.0 % [worse] (paper: 23.6 %) |" in text.replace(THIN, " ")

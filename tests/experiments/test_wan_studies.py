@@ -15,7 +15,6 @@ from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.papers import paper_claims
 from clearance.experiments.plan import RunPlan
 from clearance.experiments.reproduce import reproduce
-from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018 import (
     accuracy,
     fgsm,
@@ -212,7 +211,7 @@ class TestVerification:
         assert "Nothing was measured" not in path.read_text("utf-8")
 
     def test_every_kind_of_detection_is_a_table_over_the_radii(self):
-        contexts = [
+        contexts: list[dict[str, Any]] = [
             {"attack": attack, "score": "own", "epsilon": epsilon}
             for attack in ("FGSM", "IFGSM")
             for epsilon in (0.1, 0.2)
@@ -255,20 +254,3 @@ def test_without_data_the_ledger_says_so_with_the_command(name, quick, tmp_path)
     assert rows["A1"]["run"] == "clearance reproduce wan-2018 --only fgsm --dataset mnist --root ROOT"
     assert rows["L1"]["verdict"] == "not run"
     assert f"--only {name} --dataset mnist" in found.ledger.read_text("utf-8")
-
-
-def test_a_table_shows_mean_spread_verdict_and_the_papers_number():
-    values = {"softmax": (0.2, 0.3, 0.25), "lgm": (0.1, 0.2, 0.15)}
-    records = tuple(
-        Record("mnist", method, seed, Measurement(
-            "attacked", "accuracy", value, "fraction", 10,
-            context={"attack": "FGSM", "box": "white", "epsilon": 0.1, "interval": "wilson 95 %"}))
-        for method, row in values.items()
-        for seed, value in enumerate(row)
-    )  # fmt: skip
-    report = Report({"methods": {"softmax": {}, "lgm": {}}}, {}, "", "", records=records)
-    quantity = Quantity("", "attacked", "accuracy", better="higher",
-                        context={"attack": "FGSM", "box": "white", "epsilon": 0.1})  # fmt: skip
-    text = study.method_table(report, [study.Column("0.1", quantity, flipped=True)], "mnist")
-    assert "| softmax | 75.0 % ± 5.0 % (paper: 24.1 %) |" in text.replace(THIN, " ")
-    assert "| lgm | 85.0 % ± 5.0 % [worse] (paper: 23.6 %) |" in text.replace(THIN, " ")
