@@ -11,6 +11,7 @@ from clearance.audits import (
     Audit,
     BoundaryDistance,
     Churn,
+    ClassPairs,
     ClassScatterAudit,
     CoAdaptation,
     DeeperCut,
@@ -19,6 +20,7 @@ from clearance.audits import (
     LowDimension,
     NeuralCollapse,
     NewClasses,
+    Refit,
     Robustness,
 )
 from clearance.data import GaussianClasses, ImageSet
@@ -83,6 +85,10 @@ AUDITS = {
     ),
     "churn": AuditCase(
         Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
+    ),
+    "refit": AuditCase(Refit(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
+    "class_pairs": AuditCase(
+        ClassPairs(), {"worst_share": 0.0, "worst_closeness": float("inf"), "largest_closeness": float("inf")}
     ),
     "robustness": AuditCase(
         Robustness(inf=(0.03,), two=(0.07,), steps=5, queries=10),

@@ -23,8 +23,8 @@ ROOMS = {
         SCALE_FREE SquareSearch TargetedAscent TransferMatrix as_attack transfer_matrix transferred
     """,
     "audits": """
-        Accuracy Audit BoundaryDistance Churn ClassScatterAudit CoAdaptation DeeperCut Findings Geodesic
-        LowDimension NeuralCollapse NewClasses Robustness Subject check_comparable wilson_interval
+        Accuracy Audit BoundaryDistance Churn ClassPairs ClassScatterAudit CoAdaptation DeeperCut Findings Geodesic
+        LowDimension NeuralCollapse NewClasses Refit Robustness Subject check_comparable wilson_interval
     """,
     "data": """
         Augmentation GaussianClasses ImageSet as_image_set cutout draw_classes draw_samples flip

@@ -36,6 +36,7 @@ from clearance.audits.accuracy import Accuracy as Accuracy
 from clearance.audits.accuracy import wilson_interval as wilson_interval
 from clearance.audits.boundary_distance import BoundaryDistance as BoundaryDistance
 from clearance.audits.churn import Churn as Churn
+from clearance.audits.class_pairs import ClassPairs as ClassPairs
 from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
@@ -43,6 +44,7 @@ from clearance.audits.geodesic import Geodesic as Geodesic
 from clearance.audits.low_dimension import LowDimension as LowDimension
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
+from clearance.audits.refit import Refit as Refit
 from clearance.audits.robustness import Robustness as Robustness
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "Audit",
     "BoundaryDistance",
     "Churn",
+    "ClassPairs",
     "ClassScatterAudit",
     "CoAdaptation",
     "DeeperCut",
@@ -58,6 +61,7 @@ __all__ = [
     "LowDimension",
     "NeuralCollapse",
     "NewClasses",
+    "Refit",
     "Robustness",
     "Subject",
     "check_comparable",

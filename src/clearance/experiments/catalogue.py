@@ -158,6 +158,13 @@ AUDITS = {
         "clearance.audits.churn:Churn",
         "How much do independently trained heads disagree on the same features?",
     ),
+    "refit": Entry(
+        "clearance.audits.refit:Refit", "What would a new last layer, trained on all training images, gain?"
+    ),
+    "class_pairs": Entry(
+        "clearance.audits.class_pairs:ClassPairs",
+        "Which two classes are confused most, and how near are their features?",
+    ),
     "new_classes": Entry(
         "clearance.audits.new_classes:NewClasses",
         "Do the features help with classes that the network has never seen?",

@@ -25,6 +25,8 @@ AUDITS = {
     "low_dimension": "The main directions of the features",
     "neural_collapse": "Whether classes are points",
     "churn": "Whether rebuilt last layers agree",
+    "refit": "With a new last layer from all training images",
+    "class_pairs": "Classes taken for each other",
     "new_classes": "Classes that the network has never seen",
     "robustness": "Under the worst of all attacks",
     "attacked": "Under the attacks of the paper",
