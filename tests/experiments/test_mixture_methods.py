@@ -1,18 +1,25 @@
 """Methods with a Gaussian mixture for a head, and those of the losses beside it, from recipe to a step."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from clearance.data import gaussian_images
-from clearance.experiments.build import build_model, build_objective, build_optimizer, build_regime
+from clearance.experiments.build import (
+    build_model,
+    build_objective,
+    build_optimizer,
+    build_regime,
+    build_schedule,
+)
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, identifier, to_tree, tuned_recipe
 from clearance.experiments.run import RunPlan
 from clearance.heads import MLP, GaussianMixture, GaussianMixtureHeads
-from clearance.objectives import CenterLoss, GaussianMixtureLoss
+from clearance.objectives import CenterLoss, GaussianMixtureLoss, SumLoss
 from clearance.regimes.describe import describe
 
 NAMES = ("lgm", "center", "l-softmax", "contrastive", "triplet")
@@ -26,7 +33,7 @@ def started(method):
     data = images()
     model = build_model("small-cnn", method, data, 0)
     regime = build_regime(method, model=model)
-    optimizer = build_optimizer(method)(regime.trainable(model))
+    optimizer = build_optimizer(method, model)(regime.trainable(model))
     return model, regime.start(model, data, optimizer, regime.generators(0))
 
 
@@ -70,6 +77,38 @@ def test_schedules_are_settings_of_a_recipe():
     assert found.current_alpha == 0.1
 
 
+class TestSum:
+    PARTS = {  # noqa: RUF012
+        "lgm": {"objective": "gaussian-mixture", "alpha": 0.5},
+        "margin": {"objective": "large-margin", "layers": ["input", "features"], "cross_entropy_weight": 0.0},
+        "center": {"objective": "center", "cross_entropy_weight": 0.0},
+    }
+
+    def test_parts_are_losses_with_their_settings_and_sizes(self):
+        settings = {"parts": self.PARTS, "weights": {"margin": 0.5}}
+        method = Method(mixture="identity", hidden=(6,), objective="sum", objective_settings=settings)
+        model, training = started(method)
+        loss = build_objective(method, model)
+        assert isinstance(loss, SumLoss)
+        parts: dict[str, Any] = dict(loss.parts.items())
+        assert (parts["lgm"].alpha, parts["margin"].margin_layers) == (0.5, ("input", "features"))
+        assert (parts["center"].in_features, parts["center"].classes) == (6, 3)
+        assert loss.weights == {"lgm": 1.0, "margin": 0.5, "center": 1.0}
+        terms = training.step(images().images, images().labels).terms
+        assert [name.split("/")[0] for name in terms] == ["lgm", "lgm", "margin", "center"]
+        assert all(term.isfinite() for term in terms.values())
+
+    @pytest.mark.parametrize("parts", [None, {}, ["hinge"], {"hinge": {}}, {"hinge": "hinge"}])
+    def test_what_is_no_list_of_losses_is_refused(self, parts):
+        with pytest.raises(ValueError, match="`parts` of objective 'sum' must map names to losses"):
+            build_objective(Method(objective="sum", objective_settings={"parts": parts}))
+
+    def test_a_wrong_setting_of_a_part_is_named(self):
+        parts = {"margin": {"objective": "hinge", "alpha": 1.0}}
+        with pytest.raises(ValueError, match="setting of objective 'hinge'"):
+            build_objective(Method(objective="sum", objective_settings={"parts": parts}))
+
+
 @pytest.mark.parametrize(
     ("mixture", "covariance"), [("none", "scalar"), ("scalar", "scalar"), ("diagonal", "diagonal")]
 )
@@ -88,11 +127,82 @@ def test_methods_without_a_mixture_keep_the_folders_they_had():
     for name in ("methods", "seeds", "audits", "audit_settings", "root"):
         del shared[name]
     settings = to_tree(method)
-    del settings["mixture"]
+    for name in ("mixture", "means_lr", "variances_lr", "means_decay", "features"):
+        del settings[name]
     told = {"recipe": shared, "name": "mine", "method": settings, "regime": describe(None)}
     plain = RunPlan(recipe, "mine", 0).folder
     assert plain == f"mine-seed0-{identifier(told)}"
     assert RunPlan(Recipe(methods={"mine": replace(method, mixture="identity")}), "mine", 0).folder != plain
+
+
+@pytest.mark.parametrize("change", [{"means_lr": 2.0}, {"features": 3}])
+def test_a_setting_that_came_later_is_another_run_where_it_changes_something(change):
+    method = Method(mixture="identity")
+    folders = [
+        RunPlan(Recipe(methods={"mine": one}), "mine", 0).folder
+        for one in (method, replace(method, **change))
+    ]
+    assert folders[0] != folders[1]
+
+
+class TestStepSizes:
+    """Means and variances at step sizes of their own, against a step by hand."""
+
+    METHOD = Method(
+        mixture="diagonal", hidden=(), features=3, lr=0.1, momentum=0.0, weight_decay=0.5, means_lr=2.0,
+        variances_lr=0.25, means_decay=0.1, objective="gaussian-mixture",
+        objective_settings={"alpha": 0.1, "likelihood_weight": 0.1},
+    )  # fmt: skip
+
+    def test_a_step_is_that_of_plain_descent_with_these_factors(self):
+        data = images()
+        model = build_model("tiny-lenet-plus", self.METHOD, data, 0).double()
+        images64 = data.images.double()
+        objective = build_objective(self.METHOD, model)
+        before = {name: value.detach().clone() for name, value in model.named_parameters()}
+        optimizer = build_optimizer(self.METHOD, model)(model.parameters())
+        objective(model.outputs(images64), data.labels).total.backward()
+        slopes = {
+            name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None
+        }
+        optimizer.step()
+        rates = {"head.means": (0.2, 0.05), "head.raw_log_variance": (0.025, 0.0)}
+        for name, value in model.named_parameters():
+            if name == "head.log_priors":  # uniform, so that they stay
+                assert torch.equal(value, before[name])
+                continue
+            lr, decay = rates.get(name, (0.1, 0.5))
+            torch.testing.assert_close(
+                value.detach(), before[name] - lr * (slopes[name] + decay * before[name])
+            )
+
+    def test_fixed_variances_without_factors_need_no_groups(self):
+        model = build_model("tiny-lenet-plus", Method(mixture="identity", hidden=()), images(), 0)
+        optimizer = build_optimizer(Method(mixture="identity"), model)(model.parameters())
+        assert len(optimizer.param_groups) == 1
+
+    @pytest.mark.parametrize("name", ["means_lr", "variances_lr", "means_decay"])
+    def test_without_a_mixture_they_are_refused(self, name):
+        with pytest.raises(ValueError, match=rf"`{name}` must be 1 without a mixture.*got 2\.0"):
+            Method(**{name: 2.0})
+
+    def test_they_must_be_in_range(self):
+        with pytest.raises(ValueError, match="`means_lr`"):
+            Method(mixture="identity", means_lr=0.0)
+        with pytest.raises(ValueError, match="`means_decay`"):
+            Method(mixture="identity", means_decay=-1.0)
+
+
+def test_a_tenth_after_half_and_after_three_quarters():
+    build = build_schedule(Recipe(schedule="tenths"), 8)
+    assert build is not None
+    stepper = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule, rates = build(stepper), []
+    for _ in range(8):
+        rates.append(stepper.param_groups[0]["lr"])
+        stepper.step()
+        schedule.step()
+    assert rates == pytest.approx([1, 1, 1, 1, 0.1, 0.1, 0.01, 0.01])
 
 
 def test_an_unknown_mixture_is_refused():

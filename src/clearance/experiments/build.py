@@ -2,14 +2,15 @@
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 
 from clearance._checks import check_choice
 from clearance._rng import derived_seed
@@ -30,10 +31,11 @@ from clearance.heads import (
     HeadTraining,
     PairHeads,
     RidgeHeads,
+    mixture_groups,
 )
 from clearance.heads.weak import WeakHeads
 from clearance.models import Classifier
-from clearance.objectives import Objective
+from clearance.objectives import Objective, SumLoss
 from clearance.regimes import FOCA, EndToEnd, Regime
 
 DATA_SEED = 0  # a fraction of the training set is part of the data, the same for every seed of a comparison
@@ -106,7 +108,7 @@ def empty_model(
         )
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay where they were
         torch.manual_seed(derived_seed(seed, "extractor"))
-        extractor: nn.Module = resolve("model", model, MODELS)(channels, height, method.norm)
+        extractor = _extractor(model, method, channels, height)
         with torch.no_grad():
             features = extractor.eval()(torch.zeros(1, *shape)).shape[1]
         torch.manual_seed(derived_seed(seed, "head"))
@@ -123,6 +125,23 @@ def empty_model(
     return Classifier(extractor.train(), head, [0.0] * channels, [1.0] * channels)
 
 
+def _extractor(name: str, method: Method, channels: int, size: int) -> nn.Module:
+    """A fresh extractor, of the width that the method asks for.
+
+    Raises:
+        ValueError: If its width is no setting.
+    """
+    make = resolve("model", name, MODELS)
+    width = {"width": method.features} if method.features else {}
+    if width and "width" not in inspect.signature(make).parameters:
+        raise ValueError(
+            f"`features` must be 0 for model {name!r}, whose width is its own; got {method.features}. Use lenet-plus, "
+            "or `hidden` for layers before the last."
+        )
+    made: nn.Module = make(channels, size, method.norm, **width)
+    return made
+
+
 def build_objective(method: Method, model: Classifier | None = None) -> Objective:
     """The loss that a method names, with its settings; one with a centre a class takes its sizes from the model.
 
@@ -131,14 +150,38 @@ def build_objective(method: Method, model: Classifier | None = None) -> Objectiv
 
     >>> build_objective(Method(objective="hinge", objective_settings={"margin": 2.0}))
     HingeLoss(margin=2.0, form='max')
+    >>> parts = {"softmax": {"objective": "cross-entropy"}, "margin": {"objective": "hinge", "margin": 2.0}}
+    >>> list(build_objective(Method(objective="sum", objective_settings={"parts": parts})).parts)
+    ['softmax', 'margin']
     """
-    kind = resolve("objective", method.objective, OBJECTIVES)
-    for name in method.objective_settings:
-        check_choice(f"setting of objective {method.objective!r}", name, inspect.signature(kind).parameters)
     sizes = {"in_features": 1, "classes": 1} if model is None else _sizes(model)
-    wanted = {name: size for name, size in sizes.items() if name in inspect.signature(kind).parameters}
-    loss: Objective = kind(**wanted | dict(method.objective_settings))
+    return _named_objective(method.objective, method.objective_settings, sizes)
+
+
+def _named_objective(name: str, settings: Mapping[str, Any], sizes: Mapping[str, int]) -> Objective:
+    kind = resolve("objective", name, OBJECTIVES)
+    taken = inspect.signature(kind).parameters
+    for key in settings:
+        check_choice(f"setting of objective {name!r}", key, taken)
+    given = {key: size for key, size in sizes.items() if key in taken} | dict(settings)
+    if kind is SumLoss:
+        given["parts"] = _parts(settings.get("parts"), sizes)
+    loss: Objective = kind(**given)
     return loss
+
+
+def _parts(given: Any, sizes: Mapping[str, int]) -> dict[str, Objective]:
+    """The losses of a sum, from a mapping of names to ``{objective: ..., its settings}``."""
+    trees = given if isinstance(given, Mapping) else {}
+    if not trees or not all(isinstance(tree, Mapping) and "objective" in tree for tree in trees.values()):
+        raise ValueError(
+            "`parts` of objective 'sum' must map names to losses, as in {margin: {objective: hinge, margin: 2.0}}; "
+            f"got {given!r}."
+        )
+    return {
+        part: _named_objective(tree["objective"], {k: v for k, v in tree.items() if k != "objective"}, sizes)
+        for part, tree in trees.items()
+    }
 
 
 def _sizes(model: Classifier) -> dict[str, int]:
@@ -185,13 +228,38 @@ def build_weak_heads(method: Method, loss: Objective) -> WeakHeads:
     return kind(training, loss=loss.sample_loss)
 
 
-def build_optimizer(method: Method) -> Callable[..., Optimizer]:
-    """SGD with momentum."""
-    return partial(torch.optim.SGD, lr=method.lr, momentum=method.momentum, weight_decay=method.weight_decay)
+def build_optimizer(method: Method, model: Classifier | None = None) -> Callable[..., Optimizer]:
+    """SGD with momentum; means and variances of a mixture have step sizes and decay of their own."""
+    head = None if model is None else model.head
+    factors = (method.means_lr, method.variances_lr, method.means_decay)
+    if not isinstance(head, GaussianMixture) or (head.covariance == "identity" and set(factors) == {1.0}):
+        return partial(
+            torch.optim.SGD, lr=method.lr, momentum=method.momentum, weight_decay=method.weight_decay
+        )
+    return partial(mixture_sgd, head=head, method=method)
+
+
+def mixture_sgd(
+    parameters: Iterable[nn.Parameter], *, head: GaussianMixture, method: Method
+) -> torch.optim.SGD:
+    """SGD over the groups of :func:`clearance.heads.mixture_groups`.
+
+    >>> head = GaussianMixture(4, 3, "diagonal")
+    >>> stepper = mixture_sgd(head.parameters(), head=head, method=Method(mixture="diagonal", variances_lr=0.1))
+    >>> [round(group["lr"], 4) for group in stepper.param_groups]
+    [0.05, 0.005]
+    """
+    groups = mixture_groups(
+        parameters, head, method.lr, means=method.means_lr, variances=method.variances_lr,
+        weight_decay=method.weight_decay, means_decay=method.means_decay,
+    )  # fmt: skip
+    return torch.optim.SGD(groups, lr=method.lr, momentum=method.momentum)
 
 
 def build_schedule(recipe: Recipe, epochs: int) -> Callable[[Optimizer], LRScheduler] | None:
-    """Cosine decay to 0 over so many epochs, or none."""
+    """Cosine decay to 0 over so many epochs, a tenth after half and again after three quarters of them, or none."""
     if recipe.schedule == "constant":
         return None
+    if recipe.schedule == "tenths":
+        return partial(MultiStepLR, milestones=[epochs // 2, 3 * epochs // 4], gamma=0.1)
     return partial(CosineAnnealingLR, T_max=epochs)

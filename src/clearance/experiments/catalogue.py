@@ -65,6 +65,10 @@ MODELS = {
         "clearance.models.extractors.small_cnn:tiny_cnn",
         "small-cnn with half as many maps, for many runs on a CPU",
     ),
+    "convnet13": Entry(
+        "clearance.models.extractors.convnet13:convnet13",
+        "thirteen convolutions and an average over pixels, the CIFAR-100 network of Wan et al. (2018); 384 features",
+    ),
     "convnet32": Entry(
         "clearance.models.extractors.convnet32:convnet32",
         "six convolutions for 32x32 images, as three stages; 4,096 features",
@@ -72,6 +76,14 @@ MODELS = {
     "large-margin-cnn": Entry(
         "clearance.models.extractors.large_margin_cnn:large_margin_cnn",
         "two 5x5 convolutions and a layer of 512 features, the MNIST network of Elsayed et al. (2018)",
+    ),
+    "lenet-plus": Entry(
+        "clearance.models.extractors.lenet_plus:lenet_plus",
+        "five convolutions and a linear layer of any width (`features`), the MNIST network of Wan et al. (2018)",
+    ),
+    "tiny-lenet-plus": Entry(
+        "clearance.models.extractors.lenet_plus:tiny_lenet_plus",
+        "the same form for images of 8 x 8: four convolutions and a linear layer of any width",
     ),
     "resnet20": Entry(
         "clearance.models.extractors.resnet20:resnet20",
@@ -112,6 +124,10 @@ OBJECTIVES = {
     "large-margin": Entry(
         "clearance.objectives.large_margin:LargeMarginLoss",
         "a margin around the boundary at any layers, with cross-entropy (Elsayed et al. 2018)",
+    ),
+    "sum": Entry(
+        "clearance.objectives.sum:SumLoss",
+        "several losses at once: parts: {NAME: {objective: ..., its settings}}, and weights: {NAME: ...}",
     ),
 }
 
@@ -185,10 +201,16 @@ PAPERS = {
         "clearance.experiments.reproductions.elsayed_2018",
         "Large Margin Deep Networks for Classification, NeurIPS 2018",
     ),
+    "wan-2018": Entry(
+        "clearance.experiments.reproductions.wan_2018",
+        "Rethinking Feature Distribution for Loss Functions in Image Classification (L-GM), CVPR 2018",
+    ),
 }
 
 _ELSAYED = "clearance.experiments.reproductions.elsayed_2018"
 _ELSAYED_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10")}
+_WAN = "clearance.experiments.reproductions.wan_2018"
+_WAN_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10", "cifar100")}
 
 STUDIES = {
     "elsayed-2018": {
@@ -252,6 +274,36 @@ STUDIES = {
         "squared-error": Study(
             "clearance.experiments.reproductions.sato_2019.squared_error:run",
             "whether classes are nearly one-dimensional (P1) with squared error too, on digits",
+        ),
+    },
+    "wan-2018": {
+        "fig1": Study(
+            f"{_WAN}.fig1:run",
+            "Fig. 1 and 2: two features, the learned likelihood, the margin's regions; takes --dataset and --root",
+            rooted=True,
+            datasets=("digits", "mnist"),
+        ),
+        "accuracy": Study(
+            f"{_WAN}.accuracy:run", "errors of every loss; takes --dataset and --root", **_WAN_ON
+        ),
+        "fgsm": Study(
+            f"{_WAN}.fgsm:run",
+            "table 6: errors under FGSM, beside the scale-proof verdict; takes --dataset and --root",
+            **_WAN_ON,
+        ),
+        "verification": Study(
+            f"{_WAN}.verification:run",
+            "Fig. 4: whether likelihoods tell attacked images; takes --dataset and --root",
+            **_WAN_ON,
+        ),
+        "search": Study(
+            f"{_WAN}.search_rates:run",
+            "the learning rates of these studies, on a part of the training set; takes --dataset and --root",
+            **_WAN_ON,
+        ),
+        "combinations": Study(
+            f"{_WAN}.combinations:run",
+            "FOCA with mixture heads, and L-GM with a large margin added, on digits",
         ),
     },
 }

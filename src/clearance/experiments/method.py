@@ -30,6 +30,11 @@ class Method:
         mixture: Covariance of the Gaussian mixture that the model ends in, as ``heads.GaussianMixture`` names it;
             ``"none"`` for ordinary linear layers. Layers of `hidden` widths then belong to the extractor, the last of
             them without ReLU.
+        means_lr: Times `lr` is the step size of the mixture's means, above 0.
+        variances_lr: Times `lr` is that of its variances and learned priors, above 0. They are never decayed.
+        means_decay: Times `weight_decay` is that of the means, at least 0.
+        features: Width of the features, for extractors that end in a linear layer of any width (``lenet-plus``);
+            0 is the extractor's own.
         head_noise: Standard deviation of noise on the head's parameters (end_to_end).
         adversarial: Largest change of a pixel, of [0, 1], in the FGSM images that are trained on; 0 trains on none
             (end_to_end).
@@ -66,6 +71,10 @@ class Method:
     mixture: Literal["none", "identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"] = (
         "none"
     )
+    means_lr: float = 1.0
+    variances_lr: float = 1.0
+    means_decay: float = 1.0
+    features: int = 0
     head_noise: float = 0.0
     adversarial: float = 0.0
     adversarial_share: float = 0.5
@@ -90,7 +99,6 @@ class Method:
         check_choice("regime", self.regime, ("end_to_end", "foca"))
         check_choice("norm", self.norm, ("none", "batch"))
         check_choice("weak_heads", self.weak_heads, get_args(get_type_hints(Method)["weak_heads"]))
-        check_choice("mixture", self.mixture, get_args(get_type_hints(Method)["mixture"]))
         check_choice("mode", self.mode, ("average", "cycle"))
         check_choice("heads_batch_norm", self.heads_batch_norm, ("batch", "running", "update"))
         check_count("pool", self.pool, minimum=0)
@@ -98,6 +106,7 @@ class Method:
         check_positive("lr", self.lr)
         check_positive("head_lr", self.head_lr)
         check_positive("final_head_lr", self.final_head_lr)
+        self._check_mixture()
         for name in ("weight_decay", "head_noise", "head_decay"):
             check_non_negative(name, getattr(self, name))
         for name in ("clip_norm", "max_norm"):
@@ -109,3 +118,16 @@ class Method:
         check_fraction("adversarial_share", self.adversarial_share, open_below=True)
         check_fraction("dropout", self.dropout, open_above=True)
         check_fraction("momentum", self.momentum, open_above=True)
+
+    def _check_mixture(self) -> None:
+        check_choice("mixture", self.mixture, get_args(get_type_hints(Method)["mixture"]))
+        check_count("features", self.features, minimum=0)
+        check_positive("means_lr", self.means_lr)
+        check_positive("variances_lr", self.variances_lr)
+        check_non_negative("means_decay", self.means_decay)
+        for name in ("means_lr", "variances_lr", "means_decay"):
+            if self.mixture == "none" and getattr(self, name) != 1:
+                raise ValueError(
+                    f"`{name}` must be 1 without a mixture, which has the means and variances; got "
+                    f"{getattr(self, name)}. Drop it, or set `mixture`."
+                )

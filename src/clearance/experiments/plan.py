@@ -12,6 +12,9 @@ from clearance.models import Classifier
 from clearance.regimes import Regime
 from clearance.regimes.describe import describe
 
+# Settings of a method that came later, with the value that changes nothing.
+LATER = {"mixture": "none", "means_lr": 1.0, "variances_lr": 1.0, "means_decay": 1.0, "features": 0}
+
 
 @dataclass(frozen=True)
 class RunPlan:
@@ -46,8 +49,8 @@ class RunPlan:
         for name in ("methods", "seeds", "audits", "audit_settings", "root"):
             del shared[name]
         settings = to_tree(self.settings)
-        if settings["mixture"] == "none":  # runs from before there were mixtures keep their folders
-            del settings["mixture"]
+        # runs from before there were such settings keep their folders
+        settings = {n: value for n, value in settings.items() if n not in LATER or value != LATER[n]}
         told = {"recipe": shared, "name": self.method, "method": settings}
         told["regime"] = describe(self.regime)
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)

@@ -29,7 +29,8 @@ class Recipe:
         epochs: Passes over the training set, at least 1.
         steps: Updates in all, in place of `epochs`: as many for few images as for all. None counts epochs.
         batch_size: Images a step, at least 1.
-        schedule: ``"cosine"`` lets the step size fall to 0 over the run; ``"constant"`` leaves it.
+        schedule: ``"cosine"`` lets the step size fall to 0 over the run; ``"tenths"`` takes a tenth of it after half,
+            and again after three quarters of the run; ``"constant"`` leaves it.
         left_out: Numbers of classes that are kept from training; the audit `new_classes` looks at them.
         label_noise: Share of training labels replaced by another class, in [0, 1); drawn once for each seed. The
             labels of images that choices are made on are as noisy; those of the test set never are.
@@ -57,7 +58,7 @@ class Recipe:
     epochs: int = 60
     steps: int | None = None
     batch_size: int = 64
-    schedule: Literal["cosine", "constant"] = "cosine"
+    schedule: Literal["cosine", "tenths", "constant"] = "cosine"
     left_out: tuple[int, ...] = ()
     label_noise: float = 0.0
     samples: int | None = None
@@ -78,7 +79,7 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "seeds"):
             check_count(name, getattr(self, name))
-        check_choice("schedule", self.schedule, ("cosine", "constant"))
+        check_choice("schedule", self.schedule, ("cosine", "tenths", "constant"))
         check_fraction("label_noise", self.label_noise, open_above=True)
         check_fraction("train_fraction", self.train_fraction, open_below=True)
         check_fraction("held_out", self.held_out, open_above=True)

@@ -76,7 +76,7 @@ def run_method(
         epochs=plan.recipe.epochs if plan.recipe.steps is None else None,
         steps=plan.recipe.steps,
         batch_size=plan.recipe.batch_size,
-        optimizer=build_optimizer(plan.settings),
+        optimizer=build_optimizer(plan.settings, model),
         schedule=build_schedule(plan.recipe, passes(plan.recipe, len(data.train))),
         validation=data.validation,
         watched={"test": data.test} if plan.recipe.label_noise > 0 or data.validation is not None else None,

@@ -9,11 +9,14 @@
 """
 
 from clearance.models.classifier import Classifier as Classifier
+from clearance.models.extractors import convnet13 as convnet13
 from clearance.models.extractors import convnet32 as convnet32
 from clearance.models.extractors import large_margin_cnn as large_margin_cnn
+from clearance.models.extractors import lenet_plus as lenet_plus
 from clearance.models.extractors import resnet20 as resnet20
 from clearance.models.extractors import small_cnn as small_cnn
 from clearance.models.extractors import tiny_cnn as tiny_cnn
+from clearance.models.extractors import tiny_lenet_plus as tiny_lenet_plus
 from clearance.models.extractors import vgg16 as vgg16
 from clearance.models.features import extract_features as extract_features
 from clearance.models.features import predictions as predictions
@@ -24,14 +27,17 @@ from clearance.models.wrap import wrap as wrap
 __all__ = [
     "Classifier",
     "HeadCutError",
+    "convnet13",
     "convnet32",
     "cut_deeper",
     "extract_features",
     "large_margin_cnn",
+    "lenet_plus",
     "predictions",
     "resnet20",
     "small_cnn",
     "tiny_cnn",
+    "tiny_lenet_plus",
     "vgg16",
     "wrap",
 ]

@@ -18,6 +18,7 @@ SIZE = (5.9, 3.7)
 BOXES = {
     "white": "with the network's own gradients (white box)",
     "black": "made on another network (black box)",
+    "white, training loss": "with the network's own gradients of all that it was trained with",
     "white, adversarially trained": "with the own gradients of networks trained on such images",
 }
 WHAT = (

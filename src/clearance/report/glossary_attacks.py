@@ -90,4 +90,18 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "It is no evidence of robustness: such attacks fail on networks whose answers are loud. Read the worst of all "
         "attacks.",
     ),
+    ("attacked", "confidence"): Entry(
+        "How sure of attacked images",
+        "The share that the network gives the class it names, on the same changed images: the mean over all of them, "
+        "also those that it still gets right.",
+        "Lower is what the paper calls less extreme: a network that is fooled had better not be sure.",
+        "Answers that are quiet everywhere are low, too. It tells nothing about images that were attacked otherwise.",
+    ),
+    ("plane", "roundness"): Entry(
+        "Roundness of classes in the plane",
+        "For networks of two features: how wide a class is across its longest direction, over how long it is; the mean "
+        "over classes.",
+        "1 is a round class, near 0 a ray. Neither is better for the error.",
+        "It says nothing about how far apart classes are, and a few stray images make a class long.",
+    ),
 }

@@ -126,9 +126,9 @@ def _with_context(thing: Any, settings: Mapping[str, Scalar]) -> Any:
     return dataclasses.replace(thing, context={**thing.context, **settings})
 
 
-def judged(report: Report, study: str, dataset: str) -> tuple[Judgement, ...]:
+def judged(report: Report, study: str, dataset: str, paper: str = PAPER) -> tuple[Judgement, ...]:
     """The claims of this study judged on its records, every other one "not run"."""
-    claims = paper_claims(PAPER)
+    claims = paper_claims(paper)
     mine = dataclasses.replace(claims, claims=tuple(c for c in claims.claims if c.study == study))
     found = {j.claim.id: j for j in judge(mine, report.records, dataset)}
     # on no records every other claim says by itself whether it is about another dataset, or not measured

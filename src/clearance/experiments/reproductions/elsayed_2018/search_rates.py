@@ -75,7 +75,7 @@ def run(
     for condition, recipe in searched_recipes(dataset, root, seeds).items():
         trials = search(recipe, out / "runs", jobs, listener, criterion=CRITERION, widenings=WIDENINGS)
         write_trials(out / f"search-{condition}.csv", trials)
-        text.append(_chosen(condition, recipe, trials))
+        text.append(chosen_table(condition, recipe, trials))
     path = out / TABLE
     path.write_text("\n".join(text), "utf-8")
     return path
@@ -90,7 +90,8 @@ def write_trials(path: Path, trials: list[Trial]) -> None:
         lines.writerows([t.method, t.lr, t.epochs, t.own_error, "; ".join(t.statuses)] for t in trials)
 
 
-def _chosen(condition: str, recipe: Recipe, trials: list[Trial]) -> str:
+def chosen_table(condition: str, recipe: Recipe, trials: list[Trial]) -> str:
+    """The best trial of every method, and whether it stands at an edge of what was tried, as Markdown."""
     lines = [f"## {condition}\n", "| method | lr | own error |", "|---|---|---|"]
     for method in recipe.methods:
         found = best(trials, method, CRITERION)

@@ -1,0 +1,116 @@
+"""Combinations that no source has: FOCA with Gaussian-mixture heads, and L-GM with a large margin added, on digits.
+
+Each stands beside what it is made of. FOCA's heads are then not trained but fitted: the class means and a shrunken
+variance of one image or a few of each class. L-GM and the large margin of Elsayed et al. (2018) are added up under
+ordinary training, one backward pass for both.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clearance.experiments.build import build_data
+from clearance.experiments.compare import report_of
+from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.reproductions.sato_2019.study_ledger import (
+    COST,
+    OWN_HEAD,
+    Quantity,
+    in_words,
+    provenance,
+    save,
+    table,
+)
+from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, base_recipe, with_rates
+from clearance.records import Report
+from clearance.report import Card
+
+COMMAND = "clearance reproduce wan-2018 --only combinations"
+FOCA, FOCA_GM, MARGIN, BOTH = "foca", "foca, mixture heads", "large-margin", "lgm + large-margin"
+ONE_IMAGE = Quantity(
+    "retrained on one image of each class", "co_adaptation", context={"head": "retrained", "samples": 10}
+)
+UNDER_ATTACK = Quantity(
+    "right under the worst attack at epsilon 0.1", "robustness", "robust_accuracy",
+    context={"norm": "inf", "epsilon": 0.1}, better="higher",
+)  # fmt: skip
+PAIRS = ((FOCA_GM, FOCA), (FOCA_GM, "gm"), (BOTH, "lgm"), (BOTH, MARGIN))
+# Of the tuned recipe for digits: nothing was searched for this network.
+MARGINS: dict[str, Any] = {
+    "layers": ["input", "features"],
+    "gamma": {"input": 1.0, "features": {"quantile": 0.9}},
+}
+HEADS: dict[str, Any] = {"regime": "foca", "per_class": 1, "final_head_steps": 1000}
+
+
+def combinations_recipe(seeds: int | None = None) -> Recipe:
+    """Softmax, every part alone and both combinations, on digits, in the network of the other studies.
+
+    >>> list(combinations_recipe().methods)
+    ['softmax', 'gm', 'lgm', 'foca', 'foca, mixture heads', 'large-margin', 'lgm + large-margin']
+    """
+    start = base_recipe("digits", None, seeds)
+    known = {name: start.methods[name] for name in (BASELINE, "gm", "lgm")}
+    softmax, lgm = known[BASELINE], known["lgm"]
+    parts = {
+        "lgm": {"objective": "gaussian-mixture", **lgm.objective_settings},
+        "margin": {"objective": "large-margin", **MARGINS, "cross_entropy_weight": 0.0},
+    }
+    methods: dict[str, Method] = {
+        **known,
+        FOCA: dataclasses.replace(softmax, **HEADS),
+        FOCA_GM: dataclasses.replace(softmax, **HEADS, weak_heads="mixture", mixture="scalar"),
+        MARGIN: dataclasses.replace(softmax, objective="large-margin", objective_settings=MARGINS),
+        BOTH: dataclasses.replace(lgm, objective="sum", objective_settings={"parts": parts}),
+    }
+    recipe = dataclasses.replace(
+        start,
+        audits=("accuracy", "co_adaptation", "robustness"),
+        audit_settings={
+            "co_adaptation": {"per_class": [1], "repetitions": [50], "all_images": False},
+            "robustness": {"inf": [0.1], "two": [], "images": 300},
+        },
+        methods=methods,
+    )
+    return with_rates(recipe, "combinations")
+
+
+def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
+    """Run the study and write its ledger; interrupted, it goes on where it stood.
+
+    Args:
+        out: Where ledger, report and runs are kept.
+        seeds: Runs of each method; those of the recipe, 5, by default.
+        jobs: Processes at a time.
+        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+    """
+    recipe = combinations_recipe(seeds)
+    found = run_grid(plans_of(recipe), build_data(recipe), out / "runs", jobs, listener)
+    report = report_of(recipe, found, COMMAND if seeds is None else f"{COMMAND} --seeds {seeds}")
+    Card(report).save_folder(out)
+    return write_ledger(report, out)
+
+
+def write_ledger(report: Report, out: Path) -> Path:
+    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
+    rows = [OWN_HEAD, ONE_IMAGE, UNDER_ATTACK, *COST]
+    lines = [
+        "# wan-2018: combinations, on digits",
+        provenance(report),
+        "Mean over seeds with the 95 % t interval, in brackets the verdict against softmax. No source combines these.",
+        table(report, rows, report.methods, BASELINE),
+        "\n".join(_sentences(report, [OWN_HEAD, ONE_IMAGE, UNDER_ATTACK])),
+    ]
+    return save(report, "\n\n".join(lines), rows, (BASELINE, FOCA, "gm", "lgm", MARGIN), out)
+
+
+def _sentences(report: Report, rows: Sequence[Quantity]) -> list[str]:
+    """Every combination against each of its parts."""
+    return [
+        f"- {combined} against {part}, {row.label}: {in_words(report, row, combined, part)}"
+        for combined, part in PAIRS
+        for row in rows
+    ]

@@ -1,0 +1,135 @@
+"""FGSM on every network, as the paper's table 6 has it, with the verdict that the scale of logits cannot move.
+
+The paper does not say whether pixels were clipped, nor which loss the gradient is of. Here pixels are clipped, each
+network is attacked with its own gradients, and the loss is cross-entropy of the logits that the network answers with;
+beside it stands the gradient of the whole loss that it was trained with, margin and likelihood included.
+"""
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+
+from clearance.data import ImageSet
+from clearance.experiments.build import RunData
+from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.reproduce import data_if_there
+from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
+from clearance.experiments.reproductions.wan_2018.fgsm_attacks import BOXES, TRAINING, WHITE, attacked_numbers
+from clearance.experiments.reproductions.wan_2018.protocol import PROTOCOLS, base_recipe
+from clearance.experiments.reproductions.wan_2018.study import Column, StudyOf, method_table, seeds_told
+from clearance.experiments.run import RunFindings, RunPlan
+from clearance.records import Record, Report
+from clearance.vocabulary import Outcome
+
+VERDICT = "robustness"
+
+
+def run(
+    out: Path,
+    *,
+    seeds: int | None,
+    jobs: int,
+    listener: Listener,
+    dataset: str = "digits",
+    root: str | None = None,
+) -> Path:
+    """Train every method, attack what was trained, and write the ledger; trained networks are read back.
+
+    Args:
+        out: Where ledger, report and runs are kept.
+        seeds: Runs of each method; those of the recipe, 5, by default.
+        jobs: Processes at a time, for training and the scale-proof verdict.
+        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+        dataset: digits, mnist, cifar10 or cifar100.
+        root: The folder that holds its files. Without them the ledger says "not run: no data".
+    """
+    recipe = attacked_recipe(dataset, root, seeds)
+    study = StudyOf("fgsm", dataset, partial(sections, dataset=dataset))
+    if (data := data_if_there(recipe)) is None:
+        return study.without_data(recipe, seeds, out)
+    plans = plans_of(recipe)
+    found = run_grid(plans, data, out / "runs", jobs, listener)
+    measured = [_attacked(plan, one, data, out) for plan, one in zip(plans, found, strict=True)]
+    return study.written(recipe, measured, seeds, out)
+
+
+def attacked_recipe(dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
+    """The paper's recipe, audited for the scale-proof verdict at the radii of the attack.
+
+    >>> attacked_recipe("digits").audit_settings["robustness"]["inf"]
+    [0.1, 0.2, 0.3]
+    """
+    varied = PROTOCOLS[dataset]
+    start = base_recipe(dataset, root, seeds)
+    verdict = {"inf": list(varied.epsilons), "two": [], "images": varied.verdict_images}
+    return dataclasses.replace(
+        start, audits=(*start.audits, VERDICT), audit_settings={**start.audit_settings, VERDICT: verdict}
+    )
+
+
+def sections(report: Report, dataset: str) -> list[str]:
+    """Errors under attack beside the paper's, what the training loss finds, confidence, and the verdict."""
+    radii = (0.0, *PROTOCOLS[dataset].epsilons)
+    text = [
+        "## Errors under FGSM",
+        seeds_told(report),
+        _table(report, dataset, "accuracy", WHITE, radii, flipped=True),
+    ]
+    text += [
+        "## The same with the gradient of the whole training loss",
+        _table(report, dataset, "accuracy", TRAINING, radii, flipped=True),
+        "## Posterior of the predicted class on the attacked images",
+        _table(report, dataset, "confidence", WHITE, radii, flipped=False),
+        "## Errors under the worst attack found: the verdict that the scale of logits cannot move",
+        f"On {PROTOCOLS[dataset].verdict_images} test images. What FGSM leaves is no evidence of robustness; this is "
+        "an upper bound of it.",
+        method_table(
+            report,
+            [
+                Column(
+                    f"epsilon {radius:g}",
+                    Quantity(
+                        "",
+                        VERDICT,
+                        "robust_accuracy",
+                        context={"norm": "inf", "epsilon": radius},
+                        better="higher",
+                    ),
+                    flipped=True,
+                )
+                for radius in PROTOCOLS[dataset].epsilons
+            ],
+            dataset,
+        ),
+    ]
+    return text
+
+
+def _table(
+    report: Report, dataset: str, name: str, box: str, radii: tuple[float, ...], *, flipped: bool
+) -> str:
+    columns = [Column(f"epsilon {radius:g}", fgsm_quantity(name, box, radius), flipped) for radius in radii]
+    return method_table(report, columns, dataset)
+
+
+def fgsm_quantity(name: str, box: str, epsilon: float) -> Quantity:
+    """The share that is right, or the confidence, under FGSM at a radius."""
+    context = {"attack": "FGSM", "box": box, "epsilon": epsilon}
+    return Quantity("", "attacked", name, context=context, better="higher" if name == "accuracy" else "lower")
+
+
+def _attacked(plan: RunPlan, found: RunFindings, data: RunData, out: Path) -> RunFindings:
+    """The findings of a run with its numbers under FGSM; as they are where training did not finish."""
+    if found.note is None or found.note.outcome is not Outcome.FINISHED:
+        return found
+    test: ImageSet = data.test
+    numbers = [
+        one
+        for box in BOXES
+        for one in attacked_numbers(
+            out / "runs" / plan.folder, test, PROTOCOLS[plan.recipe.dataset].epsilons, box
+        )
+    ]
+    own = tuple(Record(data.train.name, plan.method, plan.seed, number) for number in numbers)
+    return dataclasses.replace(found, records=(*found.records, *own))

@@ -1,0 +1,137 @@
+"""What the studies of this paper share: page, records and ledger, with tables of methods beside the paper's numbers."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearance._files import write_bytes
+from clearance.experiments.compare import report_of
+from clearance.experiments.papers import paper_claims
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.reproduce import without_data
+from clearance.experiments.reproduction_ledger import Ledger, reproduce_command, seeds_in_words
+from clearance.experiments.reproductions.elsayed_2018.conditions import judged
+from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
+from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, PAPER
+from clearance.experiments.run import RunFindings
+from clearance.records import Report
+from clearance.records.summary import summarise
+from clearance.report import Card
+from clearance.report.numbers import THIN, printed
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table whose rows are methods.
+
+    Args:
+        head: What stands above it.
+        quantity: What is shown, mean ± sd over seeds, with the paired verdict against softmax.
+        flipped: Whether a share of what is right is shown as a share of what is wrong.
+    """
+
+    head: str
+    quantity: Quantity
+    flipped: bool = False
+
+
+@dataclass(frozen=True)
+class StudyOf:
+    """A study of the paper on one dataset.
+
+    Args:
+        name: Of the study.
+        dataset: What it is run on.
+        sections: What its ledger says besides the verdicts.
+    """
+
+    name: str
+    dataset: str
+    sections: Callable[[Report], Sequence[str]]
+
+    def command(self, seeds: int | None) -> str:
+        """What makes it again."""
+        return reproduce_command(PAPER, self.dataset, seeds, only=self.name)
+
+    def without_data(self, recipe: Recipe, seeds: int | None, out: Path) -> Path:
+        """The ledger that says that nothing was run."""
+        return without_data(paper_claims(PAPER), recipe, self.command(seeds), out).ledger
+
+    def written(self, recipe: Recipe, findings: Iterable[RunFindings], seeds: int | None, out: Path) -> Path:
+        """Page, records and ledger of what was found; the ledger's path."""
+        report = report_of(recipe, findings, self.command(seeds))
+        Card(report).save_folder(out)
+        return self.ledger(report, out)
+
+    def ledger(self, report: Report, out: Path) -> Path:
+        """The ledger alone, of a report of this study; its path."""
+        judgements = judged(report, self.name, self.dataset, PAPER)
+        ledger = Ledger(paper_claims(PAPER), self.dataset, judgements, report)
+        path = ledger.save(out)
+        text = "\n\n".join([ledger.to_markdown().rstrip("\n"), *self.sections(report)])
+        write_bytes(path, f"{text}\n".replace(THIN, " ").encode())
+        return path
+
+
+def method_table(report: Report, columns: Sequence[Column], dataset: str, baseline: str = BASELINE) -> str:
+    """A row for each method: mean ± sd over seeds, the verdict against a baseline, and what the paper prints.
+
+    Args:
+        report: The records.
+        columns: What is shown.
+        dataset: What was run on: the paper's numbers stand beside those of their own dataset alone.
+        baseline: The method that the others are compared with, pair by pair of seeds.
+    """
+    lines = [["", *(column.head for column in columns)], ["---"] * (1 + len(columns))]
+    lines += [
+        [method, *(_cell(report, column, method, dataset, baseline) for column in columns)]
+        for method in report.methods
+    ]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def papers_number(quantity: Quantity, method: str, dataset: str) -> float | None:
+    """What the paper prints for a quantity of a method, as its claims have it; None where nothing is known.
+
+    >>> shown = Quantity("", "attacked", "accuracy", context={"attack": "FGSM", "box": "white", "epsilon": 0.1})
+    >>> papers_number(shown, "lgm", "mnist"), papers_number(shown, "lgm", "digits")
+    (0.7637, None)
+    """
+    for claim in paper_claims(PAPER).claims:
+        for reading in claim.readings if dataset in claim.datasets else ():
+            asked = (quantity.audit, quantity.name, dict(quantity.context))
+            if (reading.audit, reading.measure, dict(reading.context)) == asked and reading.methods == (
+                method,
+            ):
+                return reading.value
+    return None
+
+
+def seeds_told(report: Report) -> str:
+    """Over how many seeds a table's numbers are, and when its verdicts say little."""
+    seeds = len({record.seed for record in report.records})
+    few = "" if seeds > 1 else "; one seed gives no spread and no verdict"
+    return (
+        f"Mean ± sd over {seeds_in_words(seeds)}, in brackets the paired verdict against {BASELINE} "
+        f"(95 % t interval){few}."
+    )
+
+
+def _cell(report: Report, column: Column, method: str, dataset: str, baseline: str) -> str:
+    own = column.quantity.of(report, method)
+    parts = []
+    if own:
+        over = summarise(own)
+        spread = "" if over.spread is None else f" ± {printed(over.spread, column.quantity.unit)}"
+        parts.append(f"{printed(_turned(over.mean, column), column.quantity.unit)}{spread}")
+        one = None if method == baseline else column.quantity.compared(report, method, baseline)
+        if one is not None and one.low is not None:
+            parts.append(f"[{one.verdict}]")
+    paper = papers_number(column.quantity, method, dataset)
+    if paper is not None:
+        parts.append(f"(paper: {printed(_turned(paper, column), column.quantity.unit)})")
+    return " ".join(parts) or "–"
+
+
+def _turned(value: float, column: Column) -> float:
+    return 1 - value if column.flipped else value
