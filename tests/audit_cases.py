@@ -10,6 +10,7 @@ from clearance.audits import (
     Accuracy,
     Audit,
     BoundaryDistance,
+    Calibration,
     Churn,
     ClassPairs,
     ClassScatterAudit,
@@ -17,6 +18,8 @@ from clearance.audits import (
     DeeperCut,
     Findings,
     Geodesic,
+    GoodnessOfFit,
+    Likelihood,
     LowDimension,
     NeuralCollapse,
     NewClasses,
@@ -39,11 +42,13 @@ class AuditCase:
         audit: With settings that keep it under a second on the world above.
         worst: For each measurement the value of a model whose every number is NaN.
         new_classes: Whether the audit looks at classes that were left out; here the same images stand for them.
+        neither: Names of measurements that have no better direction.
     """
 
     audit: Audit
     worst: dict[str, float]
     new_classes: bool = False
+    neither: frozenset[str] = frozenset()
 
     def __call__(self, model: Classifier, train: Any, test: Any) -> Findings:
         """What the audit finds."""
@@ -97,6 +102,20 @@ AUDITS = {
     "boundary_distance": AuditCase(
         BoundaryDistance(searched=12, steps=5),
         {"first_order_distance": float("-inf"), "minimum_distance": 0.0},
+    ),
+    "likelihood": AuditCase(
+        Likelihood(epsilons=(0.03,), steps=3, adaptive_images=12, adaptive_steps=5, betas=(1.0,)),
+        {"auroc": 0.5, "aupr": 0.5},
+    ),
+    "calibration": AuditCase(
+        Calibration(),
+        {"nll": float("inf"), "brier": 2.0, "ece": 1.0, "ece_debiased": 1.0},
+        neither=frozenset({"temperature"}),
+    ),
+    "goodness_of_fit": AuditCase(
+        GoodnessOfFit(),
+        {"distance_ratio": float("inf"), "ks_distance": 1.0, "coverage": 0.0},
+        neither=frozenset({"distance_ratio", "coverage"}),
     ),
     "new_classes": AuditCase(
         NewClasses(per_class=(1, 5), repetitions=(6, 3), hidden=(8,)), {"error": 1 - 1 / 3}, new_classes=True

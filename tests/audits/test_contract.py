@@ -24,6 +24,8 @@ from clearance.models.features import extract_features, predictions
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.vocabulary import Measurement
 
+UNITS = ("fraction", "ratio", "count", "seconds", "nats", "pixel units", "squared error", "factor")
+
 pytestmark = pytest.mark.filterwarnings("error")
 
 
@@ -64,9 +66,9 @@ def test_measurements_say_how_to_read_them(findings, name):
     results = {round(m.value, 12) for m in found if m.unit in ("fraction", "ratio")}
     for m in found:
         assert m.audit == name
-        assert m.unit in ("fraction", "ratio", "count", "seconds", "nats", "pixel units")
+        assert m.unit in UNITS
         assert m.n >= 1
-        assert m.better in ("lower", "higher")
+        assert (m.better == "neither") == (m.name in AUDITS[name].neither)
         assert math.isfinite(m.value)
         assert (m.low is None) == (m.high is None) == ("interval" not in m.context)
         if m.low is not None:
@@ -163,7 +165,7 @@ def test_a_model_that_sees_all_images_alike_gains_nothing(case):
         if m.context.get("head") in PIXEL_HEADS:
             continue
         if m.unit == "ratio":
-            assert m.value == (math.inf if m.better == "lower" else 0.0), identity(m)
+            assert m.value == (0.0 if m.better == "higher" else math.inf), identity(m)
         if m.name == "error":
             assert m.value == pytest.approx(2 / 3), identity(m)
         assert not math.isnan(m.value)

@@ -13,6 +13,9 @@
 | NewClasses | Do the features help with classes that the network has never seen? |
 | Robustness | How many images stay right under attack? |
 | BoundaryDistance | How far are images from the decision boundary? |
+| Calibration | Is the classifier as sure as it is right? |
+| Likelihood | Does a low likelihood give away images that the classifier has not learned? |
+| GoodnessOfFit | Are the features of each class distributed as a Gaussian? |
 
 An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
 
@@ -35,12 +38,15 @@ from clearance.audits._audit import check_comparable as check_comparable
 from clearance.audits.accuracy import Accuracy as Accuracy
 from clearance.audits.accuracy import wilson_interval as wilson_interval
 from clearance.audits.boundary_distance import BoundaryDistance as BoundaryDistance
+from clearance.audits.calibration import Calibration as Calibration
 from clearance.audits.churn import Churn as Churn
 from clearance.audits.class_pairs import ClassPairs as ClassPairs
 from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
 from clearance.audits.geodesic import Geodesic as Geodesic
+from clearance.audits.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
+from clearance.audits.likelihood import Likelihood as Likelihood
 from clearance.audits.low_dimension import LowDimension as LowDimension
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
@@ -51,6 +57,7 @@ __all__ = [
     "Accuracy",
     "Audit",
     "BoundaryDistance",
+    "Calibration",
     "Churn",
     "ClassPairs",
     "ClassScatterAudit",
@@ -58,6 +65,8 @@ __all__ = [
     "DeeperCut",
     "Findings",
     "Geodesic",
+    "GoodnessOfFit",
+    "Likelihood",
     "LowDimension",
     "NeuralCollapse",
     "NewClasses",

@@ -190,6 +190,17 @@ AUDITS = {
         "clearance.audits.boundary_distance:BoundaryDistance",
         "How far are images from the decision boundary?",
     ),
+    "likelihood": Entry(
+        "clearance.audits.likelihood:Likelihood",
+        "Does a low likelihood give away images that the classifier has not learned?",
+    ),
+    "calibration": Entry(
+        "clearance.audits.calibration:Calibration", "Is the classifier as sure as it is right?"
+    ),
+    "goodness_of_fit": Entry(
+        "clearance.audits.goodness_of_fit:GoodnessOfFit",
+        "Are the features of each class distributed as a Gaussian?",
+    ),
 }
 
 PAPERS = {

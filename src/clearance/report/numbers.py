@@ -39,7 +39,9 @@ def printed(value: float | None, unit: str, half: float | None = None) -> str:
         return _minus(f"{value:,.0f}") if whole else _digits(value, max(2, _before(value) + 1), half)
     if unit == "seconds" and value >= 600:
         return f"{_digits(value / 60, 3, None if half is None else half / 60)}{THIN}min"
-    return _digits(value, 3, half) + {"ratio": "", "": "", "seconds": f"{THIN}s"}.get(unit, f"{THIN}{unit}")
+    return _digits(value, 3, half) + {"ratio": "", "": "", "squared error": "", "seconds": f"{THIN}s"}.get(
+        unit, f"{THIN}{unit}"
+    )
 
 
 def data(value: float | None, unit: str, half: float | None = None) -> Markup:
