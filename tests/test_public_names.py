@@ -57,11 +57,11 @@ ROOMS = {
         wrong zero_one
     """,
     "models": """
-        Classifier HeadCutError convnet32 cut_deeper extract_features large_margin_cnn predictions
+        Classifier HeadCutError convnet32 cut_deeper extract_features large_margin_cnn lenet predictions
         resnet20 small_cnn tiny_cnn vgg16 wrap
     """,
     "models.extractors": """
-        convnet32 large_margin_cnn resnet20 small_cnn tiny_cnn vgg16
+        convnet32 large_margin_cnn lenet resnet20 small_cnn tiny_cnn vgg16
     """,
     "objectives": """
         CenterLoss ContrastiveLoss CrossEntropyLoss GammaQuantile GaussianMixtureLoss HingeLoss InverseDecay

@@ -73,6 +73,10 @@ MODELS = {
         "clearance.models.extractors.large_margin_cnn:large_margin_cnn",
         "two 5x5 convolutions and a layer of 512 features, the MNIST network of Elsayed et al. (2018)",
     ),
+    "lenet": Entry(
+        "clearance.models.extractors.lenet:lenet",
+        "two 5x5 convolutions and a layer of 500 features with the only ReLU, after Tanay and Griffin (2018)",
+    ),
     "resnet20": Entry(
         "clearance.models.extractors.resnet20:resnet20",
         "the residual network of 20 layers for 32x32 images; 64 features",
@@ -178,10 +182,16 @@ PAPERS = {
         "clearance.experiments.reproductions.elsayed_2018",
         "Large Margin Deep Networks for Classification, NeurIPS 2018",
     ),
+    "tanay-2018": Entry(
+        "clearance.experiments.reproductions.tanay_2018",
+        "A New Angle on L2 Regularization, 2018",
+    ),
 }
 
 _ELSAYED = "clearance.experiments.reproductions.elsayed_2018"
 _ELSAYED_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10")}
+_TANAY = "clearance.experiments.reproductions.tanay_2018"
+_TANAY_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "fashion-mnist")}
 
 STUDIES = {
     "elsayed-2018": {
@@ -245,6 +255,13 @@ STUDIES = {
         "squared-error": Study(
             "clearance.experiments.reproductions.sato_2019.squared_error:run",
             "whether classes are nearly one-dimensional (P1) with squared error too, on digits",
+        ),
+    },
+    "tanay-2018": {
+        "svm": Study(
+            f"{_TANAY}.svm:run",
+            "all pairs of classes at 81 lambdas: exact machines, angle, distances, errors; takes --dataset and --root",
+            **_TANAY_ON,
         ),
     },
 }

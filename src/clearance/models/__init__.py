@@ -11,6 +11,7 @@
 from clearance.models.classifier import Classifier as Classifier
 from clearance.models.extractors import convnet32 as convnet32
 from clearance.models.extractors import large_margin_cnn as large_margin_cnn
+from clearance.models.extractors import lenet as lenet
 from clearance.models.extractors import resnet20 as resnet20
 from clearance.models.extractors import small_cnn as small_cnn
 from clearance.models.extractors import tiny_cnn as tiny_cnn
@@ -28,6 +29,7 @@ __all__ = [
     "cut_deeper",
     "extract_features",
     "large_margin_cnn",
+    "lenet",
     "predictions",
     "resnet20",
     "small_cnn",
