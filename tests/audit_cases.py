@@ -1,5 +1,6 @@
 """The one list of audits that the contract tests run; a new audit is one more entry."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from clearance.audits import (
     NeuralCollapse,
     NewClasses,
     Robustness,
+    WeightScale,
 )
 from clearance.data import GaussianClasses, ImageSet
 from clearance.heads import MLP
@@ -90,7 +92,22 @@ AUDITS = {
     ),
     "boundary_distance": AuditCase(
         BoundaryDistance(searched=12, steps=5),
-        {"first_order_distance": float("-inf"), "minimum_distance": 0.0},
+        {
+            "first_order_distance": float("-inf"),
+            "minimum_distance": 0.0,
+            "adversarial_distance": float("-inf"),
+            "error_distance": float("inf"),
+            "bisected_distance": 0.0,
+            "unreliable_share": 1.0,
+            "tilting_angle": math.pi,
+        },
+    ),
+    "weight_scale": AuditCase(
+        WeightScale(),
+        {
+            **dict.fromkeys(("weight_rms", "spectral_norm", "logit_scale", "temperature"), float("inf")),
+            "active_share": 1.0,
+        },
     ),
     "new_classes": AuditCase(
         NewClasses(per_class=(1, 5), repetitions=(6, 3), hidden=(8,)), {"error": 1 - 1 / 3}, new_classes=True

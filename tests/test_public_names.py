@@ -23,8 +23,9 @@ ROOMS = {
         SCALE_FREE SquareSearch TargetedAscent TransferMatrix as_attack transfer_matrix transferred
     """,
     "audits": """
-        Accuracy Audit BoundaryDistance Churn ClassScatterAudit CoAdaptation DeeperCut Findings Geodesic
-        LowDimension NeuralCollapse NewClasses Robustness Subject check_comparable wilson_interval
+        Accuracy Audit BoundaryDistance Churn ClassScatterAudit CoAdaptation Decay DeeperCut Findings Geodesic
+        LowDimension NeuralCollapse NewClasses Robustness Subject WeightScale check_comparable
+        decayed_parameters wilson_interval
     """,
     "data": """
         Augmentation GaussianClasses ImageSet as_image_set cutout draw_classes draw_samples flip

@@ -64,9 +64,9 @@ def test_measurements_say_how_to_read_them(findings, name):
     results = {round(m.value, 12) for m in found if m.unit in ("fraction", "ratio")}
     for m in found:
         assert m.audit == name
-        assert m.unit in ("fraction", "ratio", "count", "seconds", "nats", "pixel units")
+        assert m.unit in ("fraction", "ratio", "count", "seconds", "nats", "pixel units", "radians", "")
         assert m.n >= 1
-        assert m.better in ("lower", "higher")
+        assert m.better in ("lower", "higher", "neither")
         assert math.isfinite(m.value)
         assert (m.low is None) == (m.high is None) == ("interval" not in m.context)
         if m.low is not None:

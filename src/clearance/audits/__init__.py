@@ -13,6 +13,7 @@
 | NewClasses | Do the features help with classes that the network has never seen? |
 | Robustness | How many images stay right under attack? |
 | BoundaryDistance | How far are images from the decision boundary? |
+| WeightScale | How large are the weights, and how loud the answers? |
 
 An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
 
@@ -38,12 +39,15 @@ from clearance.audits.boundary_distance import BoundaryDistance as BoundaryDista
 from clearance.audits.churn import Churn as Churn
 from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
+from clearance.audits.decay import Decay as Decay
+from clearance.audits.decay import decayed_parameters as decayed_parameters
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
 from clearance.audits.geodesic import Geodesic as Geodesic
 from clearance.audits.low_dimension import LowDimension as LowDimension
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
 from clearance.audits.robustness import Robustness as Robustness
+from clearance.audits.weight_scale import WeightScale as WeightScale
 
 __all__ = [
     "Accuracy",
@@ -52,6 +56,7 @@ __all__ = [
     "Churn",
     "ClassScatterAudit",
     "CoAdaptation",
+    "Decay",
     "DeeperCut",
     "Findings",
     "Geodesic",
@@ -60,6 +65,8 @@ __all__ = [
     "NewClasses",
     "Robustness",
     "Subject",
+    "WeightScale",
     "check_comparable",
+    "decayed_parameters",
     "wilson_interval",
 ]

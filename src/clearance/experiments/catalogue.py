@@ -171,6 +171,9 @@ AUDITS = {
         "clearance.audits.boundary_distance:BoundaryDistance",
         "How far are images from the decision boundary?",
     ),
+    "weight_scale": Entry(
+        "clearance.audits.weight_scale:WeightScale", "How large are the weights, and how loud the answers?"
+    ),
 }
 
 PAPERS = {

@@ -22,9 +22,9 @@ from clearance.report.numbers import data, half_width, interval
 from clearance.report.overview import overview, pixels_error, stand_ins
 from clearance.report.sections import sections
 from clearance.report.summaries import with_summaries
+from clearance.report.svg import glyph, marker
 from clearance.report.sweep import at_shown
 from clearance.report.sweep_section import sweep_section
-from clearance.report.svg import glyph, marker
 from clearance.report.verdict import verdict
 
 FILE = "index.html"

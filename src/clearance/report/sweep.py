@@ -83,20 +83,20 @@ def over_setting(findings: Findings) -> ExhibitRecord | None:
     found = swept(findings.report)
     if found is None:
         return None
-    rows = []
-    for quantity in QUANTITIES:
-        for value in found.values:
-            wanted = {**quantity.context, found.field: value}
-            for row in findings.rows("mean", quantity.audit, quantity.name, **wanted):
-                rows.append(
-                    {
-                        "method": row.method,
-                        "quantity": quantity.key,
-                        "setting": value,
-                        "mean": row.value,
-                        "low": row.low,
-                        "high": row.high,
-                        "seeds": row.seeds,
-                    }
-                )
+    rows = [
+        {
+            "method": row.method,
+            "quantity": quantity.key,
+            "setting": value,
+            "mean": row.value,
+            "low": row.low,
+            "high": row.high,
+            "seeds": row.seeds,
+        }
+        for quantity in QUANTITIES
+        for value in found.values
+        for row in findings.rows(
+            "mean", quantity.audit, quantity.name, **{**quantity.context, found.field: value}
+        )
+    ]
     return summary_exhibit(findings, AUDIT, OVER, rows, bars(findings, "Shaded"))

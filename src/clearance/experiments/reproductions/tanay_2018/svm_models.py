@@ -31,7 +31,8 @@ def lambdas() -> Array:
     >>> lambdas()[[0, 40, 80]].round(9).tolist()
     [100.0, 0.01, 1e-06]
     """
-    return 10 ** (2 - 0.1 * np.arange(COLUMNS))
+    powers: Array = 10 ** (2 - 0.1 * np.arange(COLUMNS, dtype=np.float64))
+    return powers
 
 
 @functools.lru_cache(maxsize=2)

@@ -1,6 +1,5 @@
 """The article's claims about its support vector machines, judged: machines have no seeds, only tolerances."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
