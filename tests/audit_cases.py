@@ -1,5 +1,6 @@
 """The one list of audits that the contract tests run; a new audit is one more entry."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from clearance.audits import (
     NewClasses,
     Refit,
     Robustness,
+    WeightScale,
 )
 from clearance.data import GaussianClasses, ImageSet
 from clearance.heads import MLP
@@ -101,7 +103,26 @@ AUDITS = {
     ),
     "boundary_distance": AuditCase(
         BoundaryDistance(searched=12, steps=5),
-        {"first_order_distance": float("-inf"), "minimum_distance": 0.0},
+        {
+            "first_order_distance": float("-inf"),
+            "minimum_distance": 0.0,
+            "adversarial_distance": float("-inf"),
+            "error_distance": float("inf"),
+            "bisected_distance": 0.0,
+            "unreliable_share": 1.0,
+            "tilting_angle": math.pi,
+        },
+        neither=frozenset({"local_scale", "mirror_share", "mirror_stretch"}),
+    ),
+    "weight_scale": AuditCase(
+        WeightScale(),
+        {
+            **dict.fromkeys(("weight_rms", "spectral_norm", "logit_scale", "temperature"), float("inf")),
+            "active_share": 1.0,
+        },
+        neither=frozenset(
+            {"weight_rms", "spectral_norm", "logit_scale", "temperature", "active_share", "normalised_layers"}
+        ),
     ),
     "likelihood": AuditCase(
         Likelihood(epsilons=(0.03,), steps=3, adaptive_images=12, adaptive_steps=5, betas=(1.0,)),

@@ -23,9 +23,9 @@ ROOMS = {
         SCALE_FREE SquareSearch TargetedAscent TransferMatrix as_attack transfer_matrix transferred
     """,
     "audits": """
-        Accuracy Audit BoundaryDistance Calibration Churn ClassPairs ClassScatterAudit CoAdaptation DeeperCut
-        Findings Geodesic GoodnessOfFit Likelihood LowDimension NeuralCollapse NewClasses Refit Robustness
-        Subject check_comparable wilson_interval
+        Accuracy Audit BoundaryDistance Calibration Churn ClassPairs ClassScatterAudit CoAdaptation Decay
+        DeeperCut Findings Geodesic GoodnessOfFit Likelihood LowDimension NeuralCollapse NewClasses Refit
+        Robustness Subject WeightScale check_comparable decayed_parameters wilson_interval
     """,
     "data": """
         Augmentation GaussianClasses ImageSet as_image_set cutout draw_classes draw_samples flip
@@ -58,11 +58,12 @@ ROOMS = {
         wrong zero_one
     """,
     "models": """
-        Classifier HeadCutError convnet13 convnet32 cut_deeper extract_features large_margin_cnn lenet_plus
-        predictions resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16 wrap
+        Classifier HeadCutError convnet13 convnet32 cut_deeper extract_features large_margin_cnn lenet
+        lenet_plus predictions resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16 wrap
     """,
     "models.extractors": """
-        convnet13 convnet32 large_margin_cnn lenet_plus resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16
+        convnet13 convnet32 large_margin_cnn lenet lenet_plus resnet20 small_cnn tiny_cnn tiny_lenet_plus
+        vgg16
     """,
     "objectives": """
         CenterLoss ContrastiveLoss CrossEntropyLoss GammaQuantile GaussianMixtureLoss HingeLoss InverseDecay

@@ -24,7 +24,8 @@ from clearance.models.features import extract_features, predictions
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.vocabulary import Measurement
 
-UNITS = ("fraction", "ratio", "count", "seconds", "nats", "pixel units", "squared error", "factor")
+UNITS = ("fraction", "ratio", "count", "seconds", "nats", "pixel units", "squared error", "factor",
+         "radians", "")  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -94,7 +94,10 @@ class TestRoundness:
         features = torch.cat([circle + 3, circle * torch.tensor([4.0, 1.0]) @ turn, circle[:, :1] * turn[0]])
         labels = torch.arange(3).repeat_interleave(40)
         torch.testing.assert_close(
-            roundness(features, labels, 3), torch.tensor([1.0, 0.25, 0.0], dtype=torch.float64), atol=1e-3, rtol=0
+            roundness(features, labels, 3),
+            torch.tensor([1.0, 0.25, 0.0], dtype=torch.float64),
+            atol=1e-3,
+            rtol=0,
         )
         torch.testing.assert_close(
             roundness(50 * features, labels, 3)[:2], roundness(features, labels, 3)[:2], atol=1e-6, rtol=0
@@ -212,14 +215,26 @@ class TestStudy:
         }
         assert gap_table() in text
         claim = json.loads((tmp_path / "ledger.json").read_text("utf-8"))["claim"]
-        assert (claim["id"], claim["verdict"], claim["reason"]) == ("Q1", "cannot tell", "1 seed; a verdict needs 5")
+        assert (claim["id"], claim["verdict"], claim["reason"]) == (
+            "Q1",
+            "cannot tell",
+            "1 seed; a verdict needs 5",
+        )
         drawn = (tmp_path / "fig1.svg").read_text("utf-8")
-        for title in ("L-Softmax", "GM, alpha 0", "L-GM, alpha 1", "softmax + center loss", "likelihood learned"):
+        for title in (
+            "L-Softmax",
+            "GM, alpha 0",
+            "L-GM, alpha 1",
+            "softmax + center loss",
+            "likelihood learned",
+        ):
             assert title in drawn
 
     def test_without_files_it_says_so(self, tmp_path):
         with pytest.raises(NoDataError, match="need the files of mnist"):
-            fig1.run(tmp_path, seeds=None, jobs=1, listener=silent, dataset="mnist", root=str(tmp_path / "none"))
+            fig1.run(
+                tmp_path, seeds=None, jobs=1, listener=silent, dataset="mnist", root=str(tmp_path / "none")
+            )
 
 
 def test_a_method_that_did_not_finish_leaves_a_panel_that_says_so():

@@ -36,7 +36,9 @@ class TestSearch:
         every = whole.methods["lgm"].objective_settings["alpha"]["every"]
         full = protocol.base_recipe("mnist")
         assert full.steps is not None
-        assert every / 800 == pytest.approx(full.methods["lgm"].objective_settings["alpha"]["every"] / full.steps, rel=0.01)
+        assert every / 800 == pytest.approx(
+            full.methods["lgm"].objective_settings["alpha"]["every"] / full.steps, rel=0.01
+        )
 
     def test_the_files_say_what_was_tried_and_what_is_best(self, monkeypatch, tmp_path):
         asked = []
@@ -44,7 +46,16 @@ class TestSearch:
         def search(recipe, directory, jobs, listener, *, criterion, widenings):
             asked.append((list(recipe.methods), criterion))
             return [
-                Trial(name, method.lr * factor, method.per_class, recipe.epochs, None, None, error, ("finished",))
+                Trial(
+                    name,
+                    method.lr * factor,
+                    method.per_class,
+                    recipe.epochs,
+                    None,
+                    None,
+                    error,
+                    ("finished",),
+                )
                 for name, method in recipe.methods.items()
                 for factor, error in ((0.5, 0.2), (1.0, 0.1), (2.0, 0.3))
             ]

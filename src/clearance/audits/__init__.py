@@ -16,6 +16,7 @@
 | Calibration | Is the classifier as sure as it is right? |
 | Likelihood | Does a low likelihood give away images that the classifier has not learned? |
 | GoodnessOfFit | Are the features of each class distributed as a Gaussian? |
+| WeightScale | How large are the weights, and how loud the answers? |
 
 An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
 
@@ -43,6 +44,8 @@ from clearance.audits.churn import Churn as Churn
 from clearance.audits.class_pairs import ClassPairs as ClassPairs
 from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
+from clearance.audits.decay import Decay as Decay
+from clearance.audits.decay import decayed_parameters as decayed_parameters
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
 from clearance.audits.geodesic import Geodesic as Geodesic
 from clearance.audits.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
@@ -52,6 +55,7 @@ from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
 from clearance.audits.refit import Refit as Refit
 from clearance.audits.robustness import Robustness as Robustness
+from clearance.audits.weight_scale import WeightScale as WeightScale
 
 __all__ = [
     "Accuracy",
@@ -62,6 +66,7 @@ __all__ = [
     "ClassPairs",
     "ClassScatterAudit",
     "CoAdaptation",
+    "Decay",
     "DeeperCut",
     "Findings",
     "Geodesic",
@@ -73,6 +78,8 @@ __all__ = [
     "Refit",
     "Robustness",
     "Subject",
+    "WeightScale",
     "check_comparable",
+    "decayed_parameters",
     "wilson_interval",
 ]

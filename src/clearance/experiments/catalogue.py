@@ -85,6 +85,10 @@ MODELS = {
         "clearance.models.extractors.lenet_plus:tiny_lenet_plus",
         "the same form for images of 8 x 8: four convolutions and a linear layer of any width",
     ),
+    "lenet": Entry(
+        "clearance.models.extractors.lenet:lenet",
+        "two 5x5 convolutions and a layer of 500 features with the only ReLU, after Tanay and Griffin (2018)",
+    ),
     "resnet20": Entry(
         "clearance.models.extractors.resnet20:resnet20",
         "the residual network of 20 layers for 32x32 images; 64 features",
@@ -201,6 +205,9 @@ AUDITS = {
         "clearance.audits.goodness_of_fit:GoodnessOfFit",
         "Are the features of each class distributed as a Gaussian?",
     ),
+    "weight_scale": Entry(
+        "clearance.audits.weight_scale:WeightScale", "How large are the weights, and how loud the answers?"
+    ),
 }
 
 PAPERS = {
@@ -216,12 +223,18 @@ PAPERS = {
         "clearance.experiments.reproductions.wan_2018",
         "Rethinking Feature Distribution for Loss Functions in Image Classification (L-GM), CVPR 2018",
     ),
+    "tanay-2018": Entry(
+        "clearance.experiments.reproductions.tanay_2018",
+        "A New Angle on L2 Regularization, 2018",
+    ),
 }
 
 _ELSAYED = "clearance.experiments.reproductions.elsayed_2018"
 _ELSAYED_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10")}
 _WAN = "clearance.experiments.reproductions.wan_2018"
 _WAN_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10", "cifar100")}
+_TANAY = "clearance.experiments.reproductions.tanay_2018"
+_TANAY_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "fashion-mnist")}
 
 STUDIES = {
     "elsayed-2018": {
@@ -315,6 +328,13 @@ STUDIES = {
         "combinations": Study(
             f"{_WAN}.combinations:run",
             "FOCA with mixture heads, and L-GM with a large margin added, on digits",
+        ),
+    },
+    "tanay-2018": {
+        "svm": Study(
+            f"{_TANAY}.svm:run",
+            "all pairs of classes at 81 lambdas: exact machines, angle, distances, errors; takes --dataset and --root",
+            **_TANAY_ON,
         ),
     },
 }

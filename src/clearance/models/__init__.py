@@ -12,6 +12,7 @@ from clearance.models.classifier import Classifier as Classifier
 from clearance.models.extractors import convnet13 as convnet13
 from clearance.models.extractors import convnet32 as convnet32
 from clearance.models.extractors import large_margin_cnn as large_margin_cnn
+from clearance.models.extractors import lenet as lenet
 from clearance.models.extractors import lenet_plus as lenet_plus
 from clearance.models.extractors import resnet20 as resnet20
 from clearance.models.extractors import small_cnn as small_cnn
@@ -32,6 +33,7 @@ __all__ = [
     "cut_deeper",
     "extract_features",
     "large_margin_cnn",
+    "lenet",
     "lenet_plus",
     "predictions",
     "resnet20",

@@ -6,6 +6,7 @@ from clearance.report.entry import Entry
 from clearance.report.glossary_attacks import ENTRIES as ATTACKS
 from clearance.report.glossary_features import ENTRIES as FEATURES
 from clearance.report.glossary_paper import ENTRIES as PAPER
+from clearance.report.glossary_scale import ENTRIES as SCALE
 
 GLOSSARY: Mapping[tuple[str, str], Entry] = {
     ("accuracy", "error"): Entry(
@@ -96,6 +97,7 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
     **PAPER,
     **FEATURES,
     **ATTACKS,
+    **SCALE,
 }
 
 

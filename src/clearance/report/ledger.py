@@ -31,6 +31,7 @@ AUDITS = {
     "robustness": "Under the worst of all attacks",
     "attacked": "Under the attacks of the paper",
     "boundary_distance": "How far images are from a mistake",
+    "weight_scale": "How large weights and answers are",
     "training": "Training",
 }
 LONG = 24  # lines from which on a group is folded, a part for each quantity
