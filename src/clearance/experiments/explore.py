@@ -37,20 +37,22 @@ def explored_dataset(
         classes: Two names, or ``("all",)`` for every pair; by default a pair that is hard to tell apart.
         root: The folder that holds the dataset's files.
         size: For image folders.
-        per_class: The first so many training images, and so many test images, of each class.
+        per_class: The first so many training images, and so many test images, of each class; of all the training
+            images no more than the smallest class has.
 
     Raises:
         ValueError: If a class is unknown, or one or more than two are named.
 
     >>> scene = explored_dataset("digits", ("3", "8"))
     >>> [(one.name, len(one.train), len(one.test)) for one in scene.classes]
-    [('3', 132, 51), ('8', 126, 48)]
+    [('3', 126, 51), ('8', 126, 48)]
     """
     check_count("per_class", per_class, minimum=2)
     train = load_dataset(name, "train", root, size)
     chosen = chosen_classes(train.classes, classes or USUAL.get(name, train.classes[:2]))
     test = load_dataset(name, "test", root, size)
-    parts = [_of_classes(part, part.images, chosen, per_class) for part in (train, test)]
+    most = balanced_count(train, chosen, per_class)
+    parts = [_of_classes(train, train.images, chosen, most), _of_classes(test, test.images, chosen, per_class)]
     names = [train.classes[index] for index in chosen]
     return scene_of(parts[0], parts[1], names, name=train.name, shape=train.shape)
 
@@ -85,9 +87,10 @@ def explored_run(
     spread = float((features[0] - features[0].mean(dim=0)).square().sum(dim=1).mean().sqrt())
     if spread == 0:
         raise ValueError("the features of all training images are equal: the network collapsed; nothing leans.")
+    most = balanced_count(data.train, chosen, per_class)
     parts = [
-        _of_classes(part, found / spread, chosen, per_class)
-        for part, found in zip((data.train, data.test), features, strict=True)
+        _of_classes(part, found / spread, chosen, count)
+        for part, found, count in zip((data.train, data.test), features, (most, per_class), strict=True)
     ]
     name = f"{data.train.name}, features of {run.method}, seed {run.seed}"
     return scene_of(parts[0], parts[1], [known[index] for index in chosen], name=name, unit=FEATURE_UNIT)
@@ -111,6 +114,19 @@ def chosen_classes(known: Sequence[str], wanted: Sequence[str]) -> list[int]:
             f"`classes` must name two different classes, or be {ALL!r} for every pair; got {', '.join(wanted)!r}."
         )
     return sorted(known.index(name) for name in wanted)
+
+
+def balanced_count(train: ImageSet, chosen: Sequence[int], per_class: int) -> int:
+    """How many training images each chosen class gives: as many as the smallest has, at most `per_class`.
+
+    Classes of unequal size would move the boundary out of both at strong regularisation, where only the bias is left
+    to lower the loss.
+
+    >>> from clearance.data import gaussian_images
+    >>> balanced_count(gaussian_images(class_count=3, per_class=5), (0, 2), 3000)
+    5
+    """
+    return min(per_class, *(int((train.labels == index).sum()) for index in chosen))
 
 
 def _of_classes(

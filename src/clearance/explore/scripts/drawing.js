@@ -56,10 +56,10 @@ function bottomAxis(parent, scale, ticks, name) {
   });
   for (const tick of ticks) {
     drawn(parent, "path", { class: "axis", d: `M${scale.x(tick).toFixed(1)} ${y}v4` });
-    drawn(parent, "text", { x: scale.x(tick), y: y + 16, class: "tick" }, plain(tick));
+    drawn(parent, "text", { x: scale.x(tick), y: y + 19, class: "tick" }, plain(tick));
   }
   const middle = (scale.margin.left + scale.width - scale.margin.right) / 2;
-  drawn(parent, "text", { x: middle, y: y + 34, class: "title" }, name);
+  drawn(parent, "text", { x: middle, y: y + 42, class: "title" }, name);
 }
 
 /** About `count` round numbers within [low, high]. */
@@ -82,11 +82,18 @@ function plain(value) {
   return String(Number(value.toPrecision(6))).replace("-", "−");
 }
 
-/** 10 to the power of `exponent`, as people write it. */
-function asPower(exponent) {
-  const digits = "⁰¹²³⁴⁵⁶⁷⁸⁹";
-  const raised = { "−": "⁻", ".": "·" };
-  return `10${[...printed(exponent, 1)].map((sign) => raised[sign] ?? digits[sign]).join("")}`;
+/** Write 10 to the power of `exponent` into an element, as people write it. */
+function tellPower(id, exponent) {
+  const raised = document.createElement("sup");
+  raised.textContent = printed(exponent, 1);
+  byId(id).replaceChildren("10", raised);
+}
+
+/** A letter with an index, as the text of a drawing. */
+function drawnIndexed(parent, before, index, attributes) {
+  const text = drawn(parent, "text", attributes, before);
+  drawn(text, "tspan", { dy: 4, class: "index" }, index);
+  return text;
 }
 
 /** A colour of the page as it is now, light or dark. */

@@ -1,6 +1,6 @@
 // The size of the weights rescales a loss: the same distances, seen as errors alone or as distances alone.
 
-const FLAT = { width: 720, height: 380, margin: { left: 46, right: 16, top: 14, bottom: 46 } };
+const FLAT = { width: 720, height: 390, margin: { left: 46, right: 16, top: 14, bottom: 56 } };
 const MOST_LOSS = 5;
 
 function lossScaling(distances) {

@@ -59,8 +59,8 @@ function oddImage() {
     placed(hand, scale, state.odd);
     slider.setAttribute("aria-valuetext", `10 to the power ${printed(exponent, 1)}`);
     const degrees = (found.angle * 180) / Math.PI;
+    tellPower("odd-lambda-value", exponent);
     tell({
-      "odd-lambda-value": asPower(exponent),
       "odd-angle": `${printed(degrees, 1)}°`,
       "odd-at": `(${printed(state.odd[0], 2)}, ${printed(state.odd[1], 2)})`,
       "odd-right": found.oddIsRight ? "right" : "wrong",

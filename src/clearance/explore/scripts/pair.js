@@ -37,12 +37,14 @@ function typical(rows, mean, space) {
 /** Draw one pair and follow the slider; returns nothing until the pair is there. */
 function followPair(scene, pair) {
   const slider = byId("pair-lambda");
-  const state = { at: [typical(pair.first.train, pair.i, pair.space), typical(pair.second.train, pair.j, pair.space)] };
+  const { first, second, i, j, space } = pair;
+  const state = { at: [typical(first.train, i, space), typical(second.train, j, space)] };
   const samples = ["x", "y"].map((name) => byId(`sample-${name}`));
   let shown;
-  const chosen = () => shown.groups.filter(({ split }) => split === "train").map((group, k) => ({ group, at: state.at[k] }));
-  const drawPlane = pairPlane(pair, pick);
-  const drawHistogram = pairHistogram(pair);
+  const chosen = () => trainingGroups(shown).map((group, k) => ({ group, at: state.at[k] }));
+  const reach = planeReach(pair, state.at);
+  const drawPlane = pairPlane(pair, reach, pick);
+  const drawHistogram = pairHistogram(pair, reach);
 
   function pick(z, n) {
     const [distance, k, at] = nearestPoint(shown, z, n);
@@ -77,14 +79,12 @@ function followPair(scene, pair) {
 /** [squared distance, class, index] of the drawn point that is nearest to a place in the plane. */
 function nearestPoint(shown, a, b) {
   let best = [Infinity, 0, 0];
-  shown.groups
-    .filter(({ split }) => split === "train")
-    .forEach(({ z, n }, k) => {
-      for (let i = 0; i < Math.min(z.length, MOST_DRAWN); i++) {
-        const far = (z[i] - a) ** 2 + (n[i] - b) ** 2;
-        if (far < best[0]) best = [far, k, i];
-      }
-    });
+  trainingGroups(shown).forEach(({ z, n }, k) => {
+    for (let i = 0; i < Math.min(z.length, MOST_DRAWN); i++) {
+      const far = (z[i] - a) ** 2 + (n[i] - b) ** 2;
+      if (far < best[0]) best = [far, k, i];
+    }
+  });
   return best;
 }
 

@@ -4,10 +4,9 @@ const BINS = 80;
 const LOSS_TOP = 3;
 
 /** Build the drawing of a pair; returns what redraws it. */
-function pairHistogram(pair) {
+function pairHistogram(pair, reach) {
   const svg = byId("pair-histogram");
   svg.replaceChildren(...svg.querySelectorAll("title"));
-  const reach = histogramReach(pair);
   const scale = scaleOf(WIDE.width, WIDE.height, { ...WIDE.margin, left: 34, right: 34 }, [-reach, reach], [-1, 1]);
   const losses = scaleOf(WIDE.width, WIDE.height, scale.margin, [-reach, reach], [-LOSS_TOP, LOSS_TOP]);
   const bars = ["i", "j"].map((side) => drawn(svg, "path", { class: `bars ${side}` }));
@@ -18,7 +17,7 @@ function pairHistogram(pair) {
     drawn(svg, "text", { x: scale.margin.left - 6, y: losses.y(value) + 4, class: "tick side" }, String(value));
   }
   drawn(svg, "text", { x: scale.x(-reach) + 4, y: scale.y(-0.93), class: "corner" }, `${pair.second.name}, downwards`);
-  drawn(svg, "text", { x: scale.x(-reach) + 4, y: scale.y(-0.83), class: "corner" }, `${pair.first.name}, upwards`);
+  drawn(svg, "text", { x: scale.x(-reach) + 4, y: scale.y(-0.81), class: "corner" }, `${pair.first.name}, upwards`);
   const hinge = drawn(svg, "path", { class: "loss chosen" });
   const kink = drawn(svg, "path", { class: "kink" });
   const kinkText = drawn(svg, "text", { class: "halo" }, "1/‖w‖");
@@ -27,9 +26,8 @@ function pairHistogram(pair) {
     const tallest = Math.max(...counts.map((one) => Math.max(...one)));
     counts.forEach((one, k) => changed(bars[k], { d: barsPath(scale, one, (k ? -0.95 : 0.95) / tallest) }));
     const margin = 1 / shown.scale;
-    const top = (1 - LOSS_TOP) * margin; // where the hinge leaves the drawing
-    const left = Math.max(top, -reach);
-    const points = [[left, 1 - left / margin], [Math.min(margin, reach), Math.max(1 - reach / margin, 0)], [reach, Math.max(1 - reach / margin, 0)]];
+    const left = Math.max((1 - LOSS_TOP) * margin, -reach); // where the hinge leaves the drawing
+    const points = [left, Math.min(margin, reach), reach].map((z) => [z, LOSSES.hinge.f(z / margin)]);
     changed(hinge, { d: path(losses, points) });
     const inside = margin <= reach;
     changed(kink, { d: inside ? `M${scale.x(margin)} ${scale.y(0) - 6}v12` : "" });
@@ -39,21 +37,9 @@ function pairHistogram(pair) {
 
 /** The share of each class in every bin; classes I and J. */
 function trainingHistograms(shown, reach, bins) {
-  return shown.groups
-    .filter((group) => group.split === "train")
-    .map(({ margins }) => histogram(margins, reach, bins).map((count) => count / margins.length));
-}
-
-/** The largest distance that the strongest and weakest machines leave, so that the axis stays as it is. */
-function histogramReach(pair) {
-  const steps = pair.machines.scales.length;
-  let reach = 0;
-  for (const step of [0, Math.round(steps / 2), steps - 1]) {
-    for (const { split, margins } of measured(pair, step).groups) {
-      if (split === "train") reach = Math.max(reach, largest(margins));
-    }
-  }
-  return 1.02 * reach;
+  return trainingGroups(shown).map(({ margins }) =>
+    histogram(margins, reach, bins).map((count) => count / margins.length),
+  );
 }
 
 /** One path around all bars, up or down from 0. */

@@ -1,35 +1,33 @@
 // The tilting plane of a pair: points on a canvas, and over them the boundary, the centroids and two mirror images.
 
-const WIDE = { width: 720, height: 480, margin: { left: 12, right: 12, top: 12, bottom: 44 } };
+const WIDE = { width: 720, height: 480, margin: { left: 12, right: 12, top: 12, bottom: 56 } };
 const MOST_DRAWN = 1500; // points of a class; all of them are counted
 
-/** Half of the width that holds every drawn point at every step, the height being two thirds of it. */
-function planeReach(pair) {
+/** Half of the width that holds every training point, and the mirror images of some, at every step. */
+function planeReach(pair, some) {
   let reach = pair.separation / 2;
-  const steps = pair.machines.scales.length;
-  for (const step of [0, 0.2, 0.4, 0.6, 0.8, 1].map((share) => Math.round(share * (steps - 1)))) {
-    const { n } = planeAt(pair, step);
-    for (const { rows, z, split } of pair.groups) {
-      if (split === "test") continue;
-      const across = projections(rows, n, pair.space, -dot(n, pair.mid));
-      for (let k = 0; k < z.length; k++) reach = Math.max(reach, Math.abs(z[k]), 1.55 * Math.abs(across[k]));
-    }
+  const last = pair.machines.scales.length - 1;
+  for (const share of [0, 0.2, 0.4, 0.6, 0.8, 1]) {
+    const shown = measured(pair, Math.round(share * last));
+    trainingGroups(shown).forEach((group, k) => {
+      const [mz, mn] = mirrorPlace(shown, group, some[k]);
+      reach = Math.max(reach, largest(group.z), 1.55 * largest(group.n), 1.05 * Math.abs(mz), 1.65 * Math.abs(mn));
+    });
   }
   return 1.04 * reach;
 }
 
 /** Build the drawing of a pair; returns what redraws it. */
-function pairPlane(pair, onPick) {
+function pairPlane(pair, reach, onPick) {
   const svg = byId("pair-plane");
   svg.replaceChildren(...svg.querySelectorAll("title"));
-  const reach = planeReach(pair);
-  const tall = (reach * (WIDE.height - 56)) / (WIDE.width - 24);
+  const tall = (reach * (WIDE.height - 68)) / (WIDE.width - 24);
   const scale = scaleOf(WIDE.width, WIDE.height, WIDE.margin, [-reach, reach], [-tall, tall]);
   const parts = boundaryParts(svg, scale, "pair");
   bottomAxis(svg, scale, roundTicks(-reach, reach), `z: from ${pair.first.name} to ${pair.second.name}`);
   const band = ["i", "j"].map((side) => drawn(parts.over, "path", { class: `band ${side}` }));
   const width = drawn(parts.over, "path", { class: "band-width", "marker-end": "url(#tip)", "marker-start": "url(#tip)" });
-  const widthText = drawn(parts.over, "text", { class: "halo" });
+  const widthText = drawnIndexed(parts.over, "2 d", "adv", { class: "halo" });
   const centroids = [
     [-pair.separation / 2, "i", pair.first.name],
     [pair.separation / 2, "j", pair.second.name],
@@ -51,12 +49,17 @@ function pairPlane(pair, onPick) {
   };
 }
 
+/** Where the mirror image of a sample lies in the plane. */
+function mirrorPlace(shown, group, at) {
+  const d = group.label * group.margins[at];
+  return [group.z[at] - 2 * d * shown.cos, group.n[at] - 2 * d * shown.sin];
+}
+
 function drawPoints(scale, shown) {
   const canvas = byId("pair-points");
   [canvas.width, canvas.height] = [2 * scale.width, 2 * scale.height];
   const context = canvas.getContext("2d");
-  for (const { split, label, z, n } of shown.groups) {
-    if (split === "test") continue;
+  for (const { label, z, n } of trainingGroups(shown)) {
     context.fillStyle = colour(label < 0 ? "--s0" : "--s1");
     context.globalAlpha = 0.55;
     const count = Math.min(z.length, MOST_DRAWN);
@@ -81,7 +84,6 @@ function drawBand({ band, width, widthText }, scale, pair, shown) {
     d * shown.sin + away * shown.cos,
   ]);
   changed(width, { d: path(scale, ends) });
-  widthText.textContent = "2 d_adv";
   const [a, b] = [(ends[0][0] + ends[1][0]) / 2, (ends[0][1] + ends[1][1]) / 2];
   changed(widthText, { x: scale.x(a), y: scale.y(b) - 8 });
 }
@@ -92,13 +94,13 @@ function mirrorMarks(parent, name) {
     from: drawn(parent, "circle", { r: 5.5, class: "picked" }),
     to: drawn(parent, "circle", { r: 5.5, class: "picked mirrored" }),
     name: drawn(parent, "text", { class: "halo" }, name),
-    mirror: drawn(parent, "text", { class: "halo" }, `${name}ₘ`),
+    mirror: drawnIndexed(parent, name, "m", { class: "halo" }),
   };
 }
 
 function drawMirror(marks, scale, shown, group, at) {
-  const [z, n, d] = [group.z[at], group.n[at], group.label * group.margins[at]];
-  const [mz, mn] = [z - 2 * d * shown.cos, n - 2 * d * shown.sin];
+  const [z, n] = [group.z[at], group.n[at]];
+  const [mz, mn] = mirrorPlace(shown, group, at);
   changed(marks.link, { d: path(scale, [[z, n], [mz, mn]]) });
   changed(marks.from, { cx: scale.x(z), cy: scale.y(n) });
   changed(marks.to, { cx: scale.x(mz), cy: scale.y(mn) });

@@ -45,7 +45,7 @@ function boundaryParts(svg, scale, id) {
   const under = drawn(svg, "g", { "clip-path": `url(#${id}-clip)` });
   const sideI = drawn(under, "path", { class: "half i" });
   const sideJ = drawn(under, "path", { class: "half j" });
-  const points = drawn(svg, "g", { "clip-path": `url(#${id}-clip)` });
+  const points = drawn(svg, "g");
   const over = drawn(svg, "g", { "clip-path": `url(#${id}-clip)` });
   const boundary = drawn(over, "path", { class: "boundary" });
   const arrow = drawn(over, "path", { class: "boundary thin", "marker-end": "url(#tip)" });

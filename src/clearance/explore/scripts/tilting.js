@@ -58,8 +58,7 @@ function measured(pair, step) {
     const margins = n.map((value, k) => group.label * (cos * group.z[k] + sin * value + plane.offset));
     return { ...group, n, margins };
   });
-  const of = (split) => groups.filter((group) => group.split === split);
-  const [I, J] = of("train");
+  const [I, J] = trainingGroups({ groups });
   return {
     ...plane,
     cos,
@@ -67,9 +66,13 @@ function measured(pair, step) {
     groups,
     adversarial: (adversarialDistance(I.margins) + adversarialDistance(J.margins)) / 2,
     error: (errorDistance(I.margins) + errorDistance(J.margins)) / 2,
-    train: wrongOf(of("train")),
-    test: wrongOf(of("test")),
+    train: wrongOf([I, J]),
+    test: wrongOf(groups.filter(({ split }) => split === "test")),
   };
+}
+
+function trainingGroups({ groups }) {
+  return groups.filter(({ split }) => split === "train");
 }
 
 /** How many of a split are on the wrong side or on the boundary. */
