@@ -18,6 +18,7 @@ from clearance.audits import (
     CoAdaptation,
     DeeperCut,
     Findings,
+    FlipSize,
     Geodesic,
     GoodnessOfFit,
     Likelihood,
@@ -96,6 +97,9 @@ AUDITS = {
     "refit": AuditCase(Refit(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
     "class_pairs": AuditCase(
         ClassPairs(), {"worst_share": 0.0, "worst_closeness": float("inf"), "largest_closeness": float("inf")}
+    ),
+    "flip_size": AuditCase(
+        FlipSize(images=12, steps=5, queries=5), {"median_flip": 0.0, "noise_flipped": 1.0}
     ),
     "robustness": AuditCase(
         Robustness(inf=(0.03,), two=(0.07,), steps=5, queries=10),

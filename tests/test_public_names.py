@@ -24,7 +24,7 @@ ROOMS = {
     """,
     "audits": """
         Accuracy Audit BoundaryDistance Calibration Churn ClassPairs ClassScatterAudit CoAdaptation Decay
-        DeeperCut Findings Geodesic GoodnessOfFit Likelihood LowDimension NeuralCollapse NewClasses Refit
+        DeeperCut Findings FlipSize Geodesic GoodnessOfFit Likelihood LowDimension NeuralCollapse NewClasses Refit
         Robustness Subject WeightScale check_comparable decayed_parameters wilson_interval
     """,
     "data": """

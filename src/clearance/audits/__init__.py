@@ -13,6 +13,9 @@
 | NewClasses | Do the features help with classes that the network has never seen? |
 | Robustness | How many images stay right under attack? |
 | BoundaryDistance | How far are images from the decision boundary? |
+| Refit | What would a new last layer, trained on all training images, gain? |
+| ClassPairs | Which two classes are confused most, and how near are their features? |
+| FlipSize | How small a change of the image changes the answer? |
 | Calibration | Is the classifier as sure as it is right? |
 | Likelihood | Does a low likelihood give away images that the classifier has not learned? |
 | GoodnessOfFit | Are the features of each class distributed as a Gaussian? |
@@ -47,6 +50,7 @@ from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
 from clearance.audits.decay import Decay as Decay
 from clearance.audits.decay import decayed_parameters as decayed_parameters
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
+from clearance.audits.flip_size import FlipSize as FlipSize
 from clearance.audits.geodesic import Geodesic as Geodesic
 from clearance.audits.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
 from clearance.audits.likelihood import Likelihood as Likelihood
@@ -69,6 +73,7 @@ __all__ = [
     "Decay",
     "DeeperCut",
     "Findings",
+    "FlipSize",
     "Geodesic",
     "GoodnessOfFit",
     "Likelihood",

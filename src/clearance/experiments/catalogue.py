@@ -185,6 +185,9 @@ AUDITS = {
         "clearance.audits.class_pairs:ClassPairs",
         "Which two classes are confused most, and how near are their features?",
     ),
+    "flip_size": Entry(
+        "clearance.audits.flip_size:FlipSize", "How small a change of the image changes the answer?"
+    ),
     "new_classes": Entry(
         "clearance.audits.new_classes:NewClasses",
         "Do the features help with classes that the network has never seen?",

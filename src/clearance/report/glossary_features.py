@@ -100,6 +100,32 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "Lower is better.",
         "Two classes may lie near and still be told apart.",
     ),
+    ("flip_size", "median_flip"): Entry(
+        "Change that flips half of the images",
+        "How much an image has to be changed, aimed at the network, until it answers wrongly; the median over images that "
+        "it is right on. In the range of pixels from 0 to 1.",
+        "Higher is better.",
+        "It is the smallest change that was found: there may be smaller ones. Read it with its alarm.",
+    ),
+    ("flip_size", "noise_flipped"): Entry(
+        "Flipped by noise of that size",
+        "The share of these images that random noise flips, as large as the change that flips half of them.",
+        "Near 0 is usual: the change has to be aimed.",
+        "One draw of noise for each image.",
+    ),
+    ("flip_size", "missed_flips"): Entry(
+        "Alarm: flips that the search missed",
+        "The share of these images for which a search without gradients found a change of that size, and the search for "
+        "the smallest one did not.",
+        "0 is what one wants. Far above it the size is too large: the network hides its gradients.",
+        "The search without gradients finds few of them itself.",
+    ),
+    ("flip_size", "no_gradient"): Entry(
+        "Alarm: images without a gradient",
+        "The share of these images that no small change of any pixel seems to move.",
+        "0 is what one wants. Far above it the size is too large.",
+        "It looks at the image itself, not at its neighbourhood.",
+    ),
     ("new_classes", "error"): Entry(
         "Error on classes never seen",
         "Some classes were left out of training. The last layers are rebuilt for these alone, from a few images of "

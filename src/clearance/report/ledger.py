@@ -27,6 +27,7 @@ AUDITS = {
     "churn": "Whether rebuilt last layers agree",
     "refit": "With a new last layer from all training images",
     "class_pairs": "Classes taken for each other",
+    "flip_size": "The smallest change that changes the answer",
     "new_classes": "Classes that the network has never seen",
     "robustness": "Under the worst of all attacks",
     "attacked": "Under the attacks of the paper",
