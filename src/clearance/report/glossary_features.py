@@ -102,8 +102,8 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ),
     ("flip_size", "median_flip"): Entry(
         "Change that flips half of the images",
-        "How much an image has to be changed, aimed at the network, until it answers wrongly; the median over images that "
-        "it is right on. In the range of pixels from 0 to 1.",
+        "How much an image has to be changed, aimed at the network, until it answers wrongly; the median over images "
+        "that it is right on. In the range of pixels from 0 to 1.",
         "Higher is better.",
         "It is the smallest change that was found: there may be smaller ones. Read it with its alarm.",
     ),
@@ -115,8 +115,8 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ),
     ("flip_size", "missed_flips"): Entry(
         "Alarm: flips that the search missed",
-        "The share of these images for which a search without gradients found a change of that size, and the search for "
-        "the smallest one did not.",
+        "The share of these images for which a search without gradients found a change of that size, and the search "
+        "for the smallest one did not.",
         "0 is what one wants. Far above it the size is too large: the network hides its gradients.",
         "The search without gradients finds few of them itself.",
     ),

@@ -55,6 +55,15 @@ def data(value: float | None, unit: str, half: float | None = None) -> Markup:
     return _element(value, printed(value, unit, half))
 
 
+def points(value: float, half: float | None = None) -> Markup:
+    r"""A difference of two fractions in percentage points, in an element that carries the full number.
+
+    >>> points(0.204)
+    Markup('<data value="0.204">20.4\u202fpoints</data>')
+    """
+    return _element(value, f"{_percent(value * 100, 100 * (half or 0.0))}{THIN}points")
+
+
 def half_width(low: float | None, high: float | None) -> float | None:
     """Half the width of an interval; None where there is none, or none that is finite.
 

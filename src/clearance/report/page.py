@@ -13,6 +13,7 @@ from clearance._files import write_bytes
 from clearance.records.encoding import encode
 from clearance.records.store import Report
 from clearance.report import gallery
+from clearance.report.actions import actions
 from clearance.report.compact import cost, cost_title
 from clearance.report.findings import Findings, datasets
 from clearance.report.glossary import entries
@@ -75,6 +76,7 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
         "noun": class_noun(findings.dataset),
         "verdict": verdict(findings),
         "described": described(findings.methods),
+        "actions": actions(findings),
         "lines": overview(findings),
         "stand_ins": stand_ins(findings, findings.methods[0]) if findings.methods else [],
         "pixels": pixels_error(findings),
