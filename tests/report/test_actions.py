@@ -125,9 +125,9 @@ class TestRefit:
 class TestWorstPair:
     def test_a_pair_that_stands_out_is_named(self):
         text = said(report_of(*PAIRS))["Worst pair"]
-        assert (
-            text
-            == "cat and dog make up 38.0 % (26.0 to 52.0 %) of the wrong answers, and lie 3.0× nearer than the median pair."
+        assert text == (
+            "cat and dog make up 38.0 % (26.0 to 52.0 %) of the wrong answers, and lie 3.0× nearer than the median "
+            "pair."
         )
 
     def test_the_largest_of_many_small_shares_is_not(self):
@@ -147,7 +147,7 @@ class TestFlipSize:
     def test_size_in_grey_levels_and_noise_beside(self):
         text = said(report_of(*flips()))["Flip size"]
         assert text == (
-            "Half of the images it is right on can be flipped by changing every pixel by at most 0.0035 "
+            "Half of the images it is right on can be flipped by changing every pixel by at most 0.00350 "
             "(0.89 of 255 grey levels); random noise of that size flips 0.1 %."
         )
 
