@@ -17,7 +17,6 @@ from clearance.report.numbers import data, half_width, interval, points
 CLOSE = 0.02  # how near a new last layer must come to the network's own: two points
 LEVEL = 0.05
 ALARM = 0.02  # share of images from which on a sign of hidden gradients is said
-GREY_LEVELS = 255
 LAST_LAYER = "linear"
 NEIGHBOUR = "nearest neighbour"
 
@@ -64,37 +63,23 @@ def _accuracy(findings: Findings) -> Action | None:
 
 def _label_cost(findings: Findings) -> Action | None:
     gaps = {int(row.context["samples"]): row for row in findings.rows("mean", FEW, "gap", head=LAST_LAYER)}
-    classes = _classes(findings)
-    if not gaps or not classes:
+    if not gaps:
         return None
     fewest = min(gaps)
     enough = next((n for n in sorted(gaps) if gaps[n].value <= CLOSE), None)
     lost = Markup("with {} it loses {}{}").format(
-        _of_each_class(fewest, classes), _points(gaps[fewest]), _neighbour(findings, fewest)
+        data(fewest, "count"), _points(gaps[fewest]), _neighbour(findings, fewest)
     )
-    title, reach = "Label cost", "a new last layer to within two points of the network's own"
+    title, reach = "Label cost", "train a new last layer to within two points of the network's own"
     if enough is None:
         said = Markup("A new last layer stays more than two points behind the network's own; {}.").format(
             lost
         )
         return Action(title, said, "Do not expect to adapt it by the last layer alone.")
-    count = _of_each_class(enough, classes)
+    said = Markup("{} labelled images, equally many of each class, {}").format(data(enough, "count"), reach)
     if enough == fewest:
-        return Action(title, Markup("{} with a label train {}.").format(count.capitalize(), reach))
-    said = Markup("{} with a label train {}; {}.").format(count.capitalize(), reach, lost)
-    return Action(title, said, "Plan that many labels for a new last layer.")
-
-
-def _of_each_class(samples: int, classes: int) -> str:
-    """How many images of each class; not part of the report, so it is printed as words.
-
-    >>> _of_each_class(10, 10), _of_each_class(100, 10), _of_each_class(105, 10)
-    ('one image of each class', '10 images of each class', 'about 10 images of each class')
-    """
-    each = samples // classes
-    if samples % classes:
-        return f"about {each:,} images of each class"
-    return "one image of each class" if each == 1 else f"{each:,} images of each class"
+        return Action(title, said + ".")
+    return Action(title, said + Markup("; {}.").format(lost), "Plan that many labels for a new last layer.")
 
 
 def _neighbour(findings: Findings, samples: int) -> Markup:
@@ -155,9 +140,9 @@ def _flip_size(findings: Findings) -> Action | None:
     if size is None or noise is None:
         return None
     said = Markup(
-        "Half of the images it is right on can be flipped by changing every pixel by at most {}{}; random noise of "
-        "that size flips {}."
-    ).format(data(size.value, "ratio"), _grey_levels(size.value), data(noise.value, noise.unit))
+        "Half of the images it is right on can be flipped by changing every pixel by at most {} of the range from "
+        "black to white; random noise of that size flips {}."
+    ).format(data(size.value, "ratio"), data(noise.value, noise.unit))
     doubts = [
         words.format(data(row.value, row.unit))
         for name, words in DOUBTS.items()
@@ -175,21 +160,8 @@ DOUBTS = {
 }
 
 
-def _grey_levels(value: float) -> str:
-    """In the unit of an image file; not part of the report, so it is printed as words."""
-    return f" ({value * GREY_LEVELS:.2g} of {GREY_LEVELS} grey levels)" if value < 1 else ""
-
-
 def _with_ends(row: SummaryRow) -> Markup:
     shown = data(row.value, row.unit, half_width(row.low, row.high))
     if row.low is None:
         return shown
     return shown + Markup(" ({})").format(interval(row.low, row.high, row.unit))
-
-
-def _classes(findings: Findings) -> int | None:
-    """How many classes there are, from the pairs or the pictures."""
-    row = findings.row("mean", "class_pairs", "worst_closeness")
-    if row is not None and row.n:
-        return round((1 + (1 + 8 * row.n) ** 0.5) / 2)
-    return findings.classes

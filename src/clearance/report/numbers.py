@@ -19,7 +19,8 @@ def printed(value: float | None, unit: str, half: float | None = None) -> str:
         unit: ``"fraction"`` prints as percent, ``"factor"`` as times, ``"count"`` as a whole number where it
             is one, ``"seconds"`` as minutes from ten of them on; of anything else three digits are printed.
         half: Half the width of the number's interval: digits finer than its second one are left out, so that
-            no number looks surer than it is. Percents have one decimal, and two where `half` supports them.
+            no number looks surer than it is. Percents have one decimal, two where `half` supports them, and none where
+            it is above five percent.
 
     >>> printed(0.0333, "fraction"), printed(2.44, "factor"), printed(None, "ratio")
     ('3.3\u202f%', '2.4×', '–')
@@ -104,7 +105,12 @@ def _element(value: float, text: str) -> Markup:
 
 
 def _percent(value: float, half: float) -> str:
-    """One decimal is a tenth of a percent: finer than a test set of a thousand images can say."""
+    """One decimal is a tenth of a percent: finer than a test set of a thousand images can say.
+
+    None where the interval reaches further than five percent to each side.
+    """
+    if half >= 5:
+        return _minus(f"{value:.0f}")
     return _minus(f"{value:.2f}" if 0 < abs(value) < 0.1 or 0 < half < 0.1 else f"{value:.1f}")
 
 
