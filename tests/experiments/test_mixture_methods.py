@@ -184,7 +184,7 @@ class TestStepSizes:
     @pytest.mark.parametrize("name", ["means_lr", "variances_lr", "means_decay"])
     def test_without_a_mixture_they_are_refused(self, name):
         with pytest.raises(ValueError, match=rf"`{name}` must be 1 without a mixture.*got 2\.0"):
-            Method(**{name: 2.0})
+            Method(**{name: 2.0})  # type: ignore[arg-type]
 
     def test_they_must_be_in_range(self):
         with pytest.raises(ValueError, match="`means_lr`"):

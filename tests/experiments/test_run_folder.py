@@ -24,6 +24,10 @@ METHOD_CHANGES: dict[str, Any] = {
     "dropout": 0.1,
     "norm": "batch",
     "mixture": "identity",
+    "means_lr": 2.0,
+    "variances_lr": 0.1,
+    "means_decay": 0.0,
+    "features": 2,
     "head_noise": 0.1,
     "adversarial": 0.1,
     "adversarial_share": 1.0,
@@ -44,6 +48,9 @@ METHOD_CHANGES: dict[str, Any] = {
     "final_head_steps": 1999,
     "final_head_lr": 0.031,
 }
+
+# Settings that only make sense beside another one.
+BESIDE: dict[str, Any] = dict.fromkeys(("means_lr", "variances_lr", "means_decay"), {"mixture": "diagonal"})
 
 RECIPE_CHANGES: dict[str, Any] = {
     "dataset": "npz:other.npz",
@@ -87,8 +94,9 @@ def test_the_lists_of_changes_name_every_field():
 
 @pytest.mark.parametrize("name", METHOD_CHANGES)
 def test_any_change_of_a_method_is_another_run(name):
-    changed = dataclasses.replace(Method(), **{name: METHOD_CHANGES[name]})
-    assert folder(Recipe(methods={"mine": changed})) != folder()
+    start = Method(**BESIDE.get(name, {}))
+    changed = dataclasses.replace(start, **{name: METHOD_CHANGES[name]})
+    assert folder(Recipe(methods={"mine": changed})) != folder(Recipe(methods={"mine": start}))
 
 
 @pytest.mark.parametrize("name", RECIPE_CHANGES)

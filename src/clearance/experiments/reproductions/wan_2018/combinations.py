@@ -43,7 +43,8 @@ MARGINS: dict[str, Any] = {
     "layers": ["input", "features"],
     "gamma": {"input": 1.0, "features": {"quantile": 0.9}},
 }
-HEADS: dict[str, Any] = {"regime": "foca", "per_class": 1, "final_head_steps": 1000}
+PER_CLASS = 1  # images of every class that a weak head sees
+HEADS: dict[str, Any] = {"regime": "foca", "per_class": PER_CLASS, "final_head_steps": 1000}
 
 
 def combinations_recipe(seeds: int | None = None) -> Recipe:

@@ -20,7 +20,7 @@ from clearance.experiments.reproductions.wan_2018.protocol import PROTOCOLS, bas
 from clearance.experiments.reproductions.wan_2018.study import Column, StudyOf, method_table, seeds_told
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.records import Record, Report
-from clearance.vocabulary import Outcome
+from clearance.vocabulary import Outcome, Scalar
 
 VERDICT = "robustness"
 
@@ -115,7 +115,7 @@ def _table(
 
 def fgsm_quantity(name: str, box: str, epsilon: float) -> Quantity:
     """The share that is right, or the confidence, under FGSM at a radius."""
-    context = {"attack": "FGSM", "box": box, "epsilon": epsilon}
+    context: dict[str, Scalar] = {"attack": "FGSM", "box": box, "epsilon": epsilon}
     return Quantity("", "attacked", name, context=context, better="higher" if name == "accuracy" else "lower")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from clearance.report.svg import GRID, INK, PAPER, marker, series
 from clearance.vocabulary import Exhibit
@@ -15,9 +16,17 @@ TITLES = {
     "softmax": "softmax", "center": "softmax + center loss", "l-softmax": "L-Softmax", "gm": "GM, alpha 0",
     "lgm": "L-GM, alpha 1",
 }  # fmt: skip
-LEVELS = np.linspace(-12.0, 0.0, 25)
+LEVELS = np.linspace(0.0, 1.0, 21)
 HEAT = "cividis"  # brighter is likelier, and the same to every kind of eye
 BRIGHT, DARK = "#ffffff", "#000000"
+CROSS: dict[str, Any] = {
+    "s": 34,
+    "color": BRIGHT,
+    "edgecolor": DARK,
+    "marker": "X",
+    "linewidth": 0.7,
+    "zorder": 4,
+}
 COLUMNS = 3
 
 
@@ -37,7 +46,7 @@ def embedding_picture(
         errors: Test error by method.
     """
     count = len(methods) + 1
-    figure = Figure(figsize=(11, 3.75 * -(-count // COLUMNS)), layout="constrained")
+    figure = Figure(figsize=(11, 3.75 * -(-count // COLUMNS) + 0.3), layout="constrained")
     cells = figure.subplots(-(-count // COLUMNS), COLUMNS, squeeze=False).ravel()
     for axes, method in zip(cells, methods, strict=False):
         _style(axes)
@@ -53,6 +62,8 @@ def embedding_picture(
         _likelihood(figure, last, panels[with_likelihood])
     for axes in cells[count:]:
         axes.set_visible(False)
+    attacked = panels.get(with_likelihood, {}).get("attacked")
+    _legend(figure, None if attacked is None else attacked.context["epsilon"])
     return figure
 
 
@@ -82,30 +93,45 @@ def _digits(axes: Axes, means: Columns) -> None:
 def _likelihood(figure: Figure, axes: Axes, shown: Mapping[str, Exhibit]) -> None:
     grid, attacked = shown["likelihood"].columns, shown["attacked"]
     side = round(len(grid["x"]) ** 0.5)
-    x, y, value = (np.reshape(np.array(grid[key], float), (side, side)) for key in ("x", "y", "value"))
-    filled = axes.contourf(x, y, value, LEVELS, cmap=HEAT, extend="min")
-    axes.scatter(
-        attacked.columns["x"],
-        attacked.columns["y"],
-        s=34,
-        color=BRIGHT,
-        edgecolor=DARK,
-        marker="X",
-        linewidth=0.7,
-        zorder=4,
-    )
-    for place in zip(shown["learned means"].columns["x"], shown["learned means"].columns["y"],
-                     shown["learned means"].columns["label"], strict=True):  # fmt: skip
+    x, y, nats = (np.reshape(np.array(grid[key], float), (side, side)) for key in ("x", "y", "value"))
+    filled = axes.contourf(x, y, np.exp(nats), LEVELS, cmap=HEAT)
+    filled.set_edgecolor("face")  # no seams between bands
+    axes.scatter(attacked.columns["x"], attacked.columns["y"], **CROSS)
+    learned = shown["learned means"].columns
+    for place in zip(learned["x"], learned["y"], learned["label"], strict=True):
         axes.text(*place, fontsize=9.5, fontweight="bold", color=DARK, ha="center", va="center", zorder=5)
-    radius = f"epsilon {attacked.context['epsilon']:g}"
-    axes.set_title(
-        f"likelihood learned by L-GM, and FGSM images\nthat fooled it (crosses, {radius})",
-        fontsize=11, color=INK,
-    )  # fmt: skip
-    bar = figure.colorbar(filled, ax=axes, shrink=0.8, pad=0.02, ticks=[-12, -8, -4, 0])
-    bar.set_label("log-likelihood, nats below its peak", color=INK, fontsize=9.5)
+    axes.set(aspect="equal", adjustable="box", xlim=(x.min(), x.max()), ylim=(y.min(), y.max()))
+    axes.set_title("likelihood that L-GM learned", fontsize=11, color=INK)
+    bar = figure.colorbar(filled, ax=axes, shrink=0.8, pad=0.02, ticks=[0, 0.5, 1])
+    bar.set_label("exp(-d) of the nearest class", color=INK, fontsize=9.5)
     bar.ax.tick_params(colors=INK, labelsize=9)
     bar.outline.set_edgecolor(GRID)
+
+
+def _legend(figure: Figure, epsilon: object) -> None:
+    """What digits, rings and crosses are."""
+    ring: dict[str, Any] = {
+        "markersize": 12,
+        "markerfacecolor": "none",
+        "markeredgecolor": INK,
+        "markeredgewidth": 0.9,
+    }
+    cross: dict[str, Any] = {
+        "markersize": 7,
+        "markerfacecolor": BRIGHT,
+        "markeredgecolor": DARK,
+        "markeredgewidth": 0.7,
+    }
+    signs = [
+        Line2D([], [], linestyle="none", marker="$1$", color=INK, label="mean of a class"),
+        Line2D([], [], linestyle="none", marker="o", label="mean that the mixture learned", **ring),
+    ]
+    if epsilon is not None:
+        told = f"test image made wrong by FGSM, epsilon {epsilon}"
+        signs.append(Line2D([], [], linestyle="none", marker="X", label=told, **cross))
+    figure.legend(
+        handles=signs, loc="outside lower center", ncols=3, frameon=False, labelcolor=INK, fontsize=9.5
+    )
 
 
 def _style(axes: Axes) -> None:

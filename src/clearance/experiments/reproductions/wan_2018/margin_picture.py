@@ -1,6 +1,8 @@
 """Fig. 2 redrawn: for four margins, where a sample of each of two classes counts as right in training."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,7 +12,9 @@ from matplotlib.patches import Circle, Polygon
 from clearance.experiments.reproductions.wan_2018.margin_regions import ALPHAS, boundary, gap, region
 from clearance.report.svg import INK, MUTED, PAPER, marker, series
 
-HALF_WIDTH, HALF_HEIGHT = 1.6, 1.3  # of a panel, in units of the means' distance
+HALF_WIDTH, HALF_HEIGHT = 1.15, 0.95  # of a panel, in units of the means' distance
+SHOWN_GAP = 0.05  # below it an arrow has no room
+ARROW: dict[str, Any] = {"arrowstyle": "<->", "shrinkA": 0, "shrinkB": 0}
 NAMES = ("1", "2")
 HATCHES = ("////", "\\\\\\\\")  # so that the two are told apart without colour
 
@@ -35,19 +39,11 @@ def _panel(axes: Axes, alpha: float) -> None:
         )
         axes.text(side / 2, -0.24, f"mean {NAMES[index]}", color=INK, fontsize=9, ha="center", va="center",
                   bbox={"boxstyle": "round,pad=0.1", "facecolor": PAPER, "edgecolor": "none"})  # fmt: skip
-    edge = 0.5 - boundary(alpha)
-    if alpha > 0:
-        axes.annotate(
-            "",
-            (-edge, 0.42),
-            (edge, 0.42),
-            arrowprops={"arrowstyle": "<->", "color": INK, "shrinkA": 0, "shrinkB": 0},
-        )
-        for x in (-edge, edge):
-            axes.plot([x, x], [0, 0.42], color=MUTED, linewidth=0.8, linestyle="dotted")
-    axes.text(0, 0.6, f"gap {gap(alpha):.3g}", color=INK, fontsize=9.5, ha="center",
-              bbox={"boxstyle": "round,pad=0.15", "facecolor": PAPER, "edgecolor": "none"})  # fmt: skip
-    axes.set_title(f"alpha {alpha:g}", fontsize=11, color=INK)
+    if gap(alpha) >= SHOWN_GAP:
+        edge = 0.5 - boundary(alpha)
+        axes.annotate("", (-edge, 0), (edge, 0), arrowprops={**ARROW, "color": INK})
+    shown = f", gap {gap(alpha):.3g}" if alpha > 0 else ", no gap"
+    axes.set_title(f"alpha {alpha:g}{shown}", fontsize=11, color=INK)
     axes.set(
         xlim=(-HALF_WIDTH, HALF_WIDTH), ylim=(-HALF_HEIGHT, HALF_HEIGHT), aspect="equal", xticks=[], yticks=[]
     )
@@ -63,7 +59,7 @@ def _region(axes: Axes, alpha: float, side: int, index: int) -> None:
         axes.add_patch(_outline(alpha, side, look))
 
 
-def _outline(alpha: float, side: int, look: dict) -> Circle | Polygon:
+def _outline(alpha: float, side: int, look: Mapping[str, Any]) -> Circle | Polygon:
     ball = region(alpha)
     if math.isinf(ball.radius):
         far = side * 3.0

@@ -1,5 +1,7 @@
 """Features in the plane as numbers: points, how round classes are, the likelihood that was learned."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,7 @@ from clearance.experiments.reproductions.wan_2018.fgsm_attacks import WHITE
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 from clearance.models.features import extract_features
-from clearance.vocabulary import Exhibit, Measurement
+from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 AUDIT = "plane"
 POINTS = 600  # training images of a panel, class-balanced
@@ -112,20 +114,14 @@ def likelihood_panel(model: Classifier, train: ImageSet, test: ImageSet, epsilon
         )
     with torch.enable_grad():
         hit = FGSM(epsilon)(model, test.images, test.labels)
-    fooled = hit.success & (hit.distance > 0)
-    moved = ImageSet(hit.images[fooled], test.labels[fooled], test.classes)[:SHOWN_ATTACKS]
-    at = extract_features(model, moved)
+    fooled = (hit.success & (hit.distance > 0)).nonzero().flatten()[:SHOWN_ATTACKS]
     with torch.no_grad():
+        at = model.features(hit.images[fooled])
         taken = model.head(at).argmax(dim=1)
-    attacked = _places(
-        "attacked",
-        at,
-        [test.classes[int(k)] for k in moved.labels],
-        "Test images that FGSM made wrong.",
-        epsilon,
-    )
-    columns = {**attacked.columns, "taken for": [test.classes[int(k)] for k in taken]}
-    attacked = Exhibit(AUDIT, "attacked", "scatter", columns, attacked.caption, attacked.context)
+    names = [test.classes[int(k)] for k in test.labels[fooled]]
+    columns = {**_columns(at, names), "taken for": [test.classes[int(k)] for k in taken]}
+    context: dict[str, Scalar] = {"attack": "FGSM", "box": WHITE, "epsilon": epsilon}
+    attacked = Exhibit(AUDIT, "attacked", "scatter", columns, "Test images that FGSM made wrong.", context)
     around = torch.cat([extract_features(model, train), at])
     return [_likelihood(model.head, around), attacked]
 
@@ -143,7 +139,9 @@ def _likelihood(head: GaussianMixture, around: Tensor) -> Exhibit:
     return Exhibit(AUDIT, "likelihood", "scatter", columns, caption)
 
 
-def _places(name: str, at: Tensor, labels: list[str], caption: str, epsilon: float | None = None) -> Exhibit:
-    columns = {"x": at[:, 0].tolist(), "y": at[:, 1].tolist(), "label": labels}
-    context = {} if epsilon is None else {"attack": "FGSM", "box": WHITE, "epsilon": epsilon}
-    return Exhibit(AUDIT, name, "scatter", columns, caption, context)
+def _places(name: str, at: Tensor, labels: list[str], caption: str) -> Exhibit:
+    return Exhibit(AUDIT, name, "scatter", _columns(at, labels), caption)
+
+
+def _columns(at: Tensor, labels: list[str]) -> dict[str, list[Any]]:
+    return {"x": at[:, 0].tolist(), "y": at[:, 1].tolist(), "label": labels}

@@ -16,8 +16,9 @@ from clearance.experiments.reproductions.elsayed_2018.search_rates import (
     chosen_table,
     write_trials,
 )
-from clearance.experiments.reproductions.wan_2018.combinations import combinations_recipe
+from clearance.experiments.reproductions.wan_2018.combinations import PER_CLASS, combinations_recipe
 from clearance.experiments.reproductions.wan_2018.protocol import (
+    PLANE_STEPS,
     PROTOCOLS,
     Condition,
     base_recipe,
@@ -40,7 +41,7 @@ def searched_recipes(
     varied = PROTOCOLS[dataset]
     count = varied.search_seeds if seeds is None else seeds
     recipes: dict[Condition, Recipe] = {"all": base_recipe(dataset, root, count)}
-    if dataset in ("digits", "mnist"):
+    if dataset in PLANE_STEPS:
         recipes["plane"] = plane_recipe(dataset, root, count)
     if dataset == "digits":
         recipes["combinations"] = combinations_recipe(count)
@@ -75,7 +76,15 @@ def run(
     for condition, recipe in searched_recipes(dataset, root, seeds).items():
         if data_if_there(recipe) is None:
             raise NoDataError(f"the search needs the files of {dataset}; give their folder with --root.")
-        trials = search(recipe, out / "runs", jobs, listener, criterion=CRITERION, widenings=WIDENINGS)
+        trials = search(
+            recipe,
+            out / "runs",
+            jobs,
+            listener,
+            per_class=(PER_CLASS,),
+            criterion=CRITERION,
+            widenings=WIDENINGS,
+        )
         write_trials(out / f"search-{condition}.csv", trials)
         text += [chosen_table(condition, recipe, trials), as_toml(dataset, condition, recipe, trials)]
     path = out / TABLE

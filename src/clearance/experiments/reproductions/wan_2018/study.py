@@ -97,12 +97,11 @@ def papers_number(quantity: Quantity, method: str, dataset: str) -> float | None
     >>> papers_number(shown, "lgm", "mnist"), papers_number(shown, "lgm", "digits")
     (0.7637, None)
     """
+    asked = (quantity.audit, quantity.name, dict(quantity.context), (method,))
     for claim in paper_claims(PAPER).claims:
         for reading in claim.readings if dataset in claim.datasets else ():
-            asked = (quantity.audit, quantity.name, dict(quantity.context))
-            if (reading.audit, reading.measure, dict(reading.context)) == asked and reading.methods == (
-                method,
-            ):
+            told = (reading.audit, reading.measure, dict(reading.context), tuple(reading.methods))
+            if told == asked and reading.value is not None:
                 return reading.value
     return None
 
