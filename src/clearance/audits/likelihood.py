@@ -53,6 +53,8 @@ class Likelihood(Audit):
         adaptive_images: At most, of those.
         adaptive_steps: For each beta.
         betas: Weights of the score beside the margin; four decades by default.
+        targets: Steer the attack at so many wrong classes in turn too, which costs as often again; worth it where
+            evasion is rare.
         neighbours: k, of the nearest training features.
         reference: At most so many training images for these.
 
@@ -83,12 +85,14 @@ class Likelihood(Audit):
     adaptive_images: int = 100
     adaptive_steps: int = 100
     betas: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0)
+    targets: int = 0
     neighbours: int = 5
     reference: int = 5000
 
     def __post_init__(self) -> None:
         for name in ("steps", "images", "adaptive_images", "adaptive_steps", "neighbours", "reference"):
             check_count(name, getattr(self, name))
+        check_count("targets", self.targets, minimum=0)
         for epsilon in self.epsilons:
             check_fraction("epsilons", epsilon, open_below=True)
         if not self.epsilons or list(self.epsilons) != sorted(set(self.epsilons)):
@@ -161,7 +165,13 @@ class Likelihood(Audit):
         data = fixed_images(normal.data.subset(rows), self.adaptive_images, seed)
         own = normal.scorer.scores(data.images)[0][score]
         attack = Evasion(
-            normal.scorer, score, normal.margin(), normal.spread(score), self.betas, self.adaptive_steps
+            normal.scorer,
+            score,
+            normal.margin(),
+            normal.spread(score),
+            self.betas,
+            self.adaptive_steps,
+            self.targets,
         )
         enough, evaded = float(normal.seen[0][score].median()), None
         for epsilon in self.epsilons:

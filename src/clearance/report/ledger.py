@@ -29,6 +29,9 @@ AUDITS = {
     "robustness": "Under the worst of all attacks",
     "attacked": "Under the attacks of the paper",
     "boundary_distance": "How far images are from a mistake",
+    "likelihood": "Whether a low likelihood gives images away",
+    "calibration": "As sure as it is right",
+    "goodness_of_fit": "Whether classes are Gaussian clouds",
     "training": "Training",
 }
 LONG = 24  # lines from which on a group is folded, a part for each quantity

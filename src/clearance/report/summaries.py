@@ -9,7 +9,17 @@ from dataclasses import replace
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import Report
-from clearance.report import attacked, boundary, curve, cuts, directions, distances, epochs, under_attack
+from clearance.report import (
+    attacked,
+    boundary,
+    curve,
+    cuts,
+    directions,
+    distances,
+    epochs,
+    evasions,
+    under_attack,
+)
 from clearance.report.findings import FEW, Findings, datasets
 from clearance.report.over_seeds import is_summary
 
@@ -25,6 +35,7 @@ MAKERS: dict[tuple[str, str], Callable[[Findings], ExhibitRecord | None]] = {
     (under_attack.AUDIT, under_attack.CURVES): under_attack.over_radius,
     (under_attack.AUDIT, under_attack.ALARMS): under_attack.alarms,
     (attacked.AUDIT, attacked.OVER): attacked.attacked,
+    (evasions.AUDIT, evasions.OVER): evasions.evasions,
     (boundary.AUDIT, boundary.BY_CLASS): boundary.by_class,
 }
 
