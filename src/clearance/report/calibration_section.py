@@ -13,14 +13,14 @@ from clearance.report.settings import setting
 AUDIT = "calibration"
 STATES = ("as trained", "calibrated")
 WHAT = (
-    "A network says how sure it is of each answer. If it is sure to 90 %, nine of ten such answers should be right. "
-    "The first table judges all of its probabilities, as trained and after they were evened out by a single number "
-    "that was found on other images; for both lower is better. Differences that one number takes away are no merit of "
-    "the training."
+    "A network says how sure it is of each answer. Of answers that it is sure of to nine parts in ten, nine of ten "
+    "should be right. The first table judges all of its probabilities, as trained and after they were evened out by a "
+    "single number that was found on other images; for both, lower is better. Differences that this one number takes "
+    "away are no merit of the training."
 )
 NOT_MEANT = (
     "Both mix being right with knowing when: a network that is right more often does better in both. The calibration "
-    "error in the second table depends on how images are sorted into bins and sees the largest probability alone; it "
+    "error in the second table depends on how images are sorted into bins, and sees the largest probability alone; it "
     "is shown, and nothing is judged by it. All of it holds for images like these, and for no others."
 )
 PICTURE = "Solid: as trained; hollow and dashed: evened out. Larger marks stand for more images."

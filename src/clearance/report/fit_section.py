@@ -18,8 +18,8 @@ WHAT = (
     "training images, the distances those of test images."
 )
 NOT_MEANT = (
-    "On training images the first number is 1 by construction, whatever the features look like. No network passes such "
-    "a test with enough images; compare methods, and compare coverage with 95 %."
+    "On training images the first number is one by construction, whatever the features look like. No network passes "
+    "such a test with enough images; compare methods, and compare coverage with 95 %."
 )
 COLUMNS = (
     ("squared distance, against expected", "distance_ratio"),

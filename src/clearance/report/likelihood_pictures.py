@@ -1,11 +1,14 @@
 """Pictures of likelihoods: how often they are evaded, before and after an attack, and images caught and missed."""
 
+from markupsafe import Markup
+
 from clearance.report.bands import bands
 from clearance.report.evasions import AUDIT, OVER
 from clearance.report.findings import Findings
 from clearance.report.firsts import Draw, drawn_firsts, firsts
 from clearance.report.gallery import Picture, picture
 from clearance.report.names import method_name
+from clearance.report.numbers import exact
 from clearance.report.over_seeds import rows_of, stored
 from clearance.report.scored_images import sheet, two_histograms
 from clearance.report.scores import score_name, scores_of
@@ -58,7 +61,9 @@ def _histograms(findings: Findings, radius: float) -> Row:
         records = firsts(findings, AUDIT, name, epsilon=radius)
         cite = f"Compare {figure} of {PAPER}."
         found += drawn_firsts(findings, records, _draw(label), "Grey: before the attack.", cite)
-    title = f"Likelihood and largest probability, before and after one step of {radius:g}"
+    title = Markup("Likelihood and largest probability, before and after one step of {}").format(
+        exact(radius)
+    )
     return Row(found, "features", title)
 
 
@@ -74,9 +79,11 @@ def _sheets(findings: Findings, radius: float) -> Row:
             drawn = sheet(record.exhibit.columns, caught)
             if drawn is not None:
                 caption = (
-                    f"{method_name(method)}, seed {record.seed}: {words}. Below each name: the share of normal images "
-                    "that look as unlikely; up to 0.05 it is rejected."
+                    f"{method_name(method)}, seed {record.seed}: {words}. Below each pair of names: the share of "
+                    "normal images that look as unlikely; one in twenty and less is rejected."
                 )
                 found.append(picture(findings, drawn, caption, [record]))
-    title = f"Images that fooled the network in one step of {radius:g}, by whether its likelihood caught them"
+    title = Markup("Images that fooled the network in one step of {}: caught, and missed").format(
+        exact(radius)
+    )
     return Row(found, "two", title, folded=True)

@@ -14,10 +14,11 @@ from clearance.report.names import method_name
 from clearance.report.numbers import data, exact
 from clearance.report.scores import score_name, scores_of
 from clearance.report.section import Row, Section
+from clearance.report.settings import setting
 
 WHAT = (
-    "A score says how normal an image looks to the network; images that the network has not learned should score low. "
-    "The tables say how well that works: the chance that such an image scores below a normal one, 50 % being guessing. "
+    "A score says how normal an image looks to the network; images that it has not learned should score low. The "
+    "tables say how well that works: the chance that such an image scores below a normal one, one half being guessing. "
     "A network's own likelihood is the density of its features where its last layer is one of Gaussian clouds, and the "
     "largest answer otherwise. Two scores look at pixels and at no network: what does not beat them is no finding."
 )
@@ -67,7 +68,7 @@ def _unseen(findings: Findings) -> Compact | None:
         rows,
         "unseen",
         _beside_unseen,
-        "In small print: the share that passes where 95 % of normal images pass (FPR95).",
+        "In small print: the share that passes where 95 % of normal images pass.",
     )
 
 
@@ -100,8 +101,9 @@ def _lined(
     return Compact(title, [score_name(score) for score in scores], lines, foot) if lines else None
 
 
-def _line_name(method: str, key: str, place: object) -> str:
-    return f"{method_name(method)}, {f'radius {place:g}' if key == 'epsilon' else place}"
+def _line_name(method: str, key: str, place: Any) -> Markup:
+    where = Markup("radius {}").format(exact(place)) if key == "epsilon" else setting(key, place)
+    return Markup("{}, {}").format(method_name(method), where)
 
 
 def _beside_attack(findings: Findings, row: SummaryRow) -> Markup:
@@ -129,7 +131,7 @@ def _rejected(findings: Findings) -> Compact | None:
         score_name(score): {row.method: mean(row) for row in rows if row.context["score"] == score}
         for score in scores_of(row.context["score"] for row in rows)
     }
-    foot = "Thresholds were chosen on other normal images so that 5 % of these are rejected."
+    foot = "Thresholds were chosen on other normal images so that one in twenty of these is rejected."
     return by_method(findings, "Normal images that a threshold rejects", columns, foot)
 
 

@@ -38,6 +38,7 @@ WORDS: Mapping[tuple[str, str], str] = {
     ("negatives", "originals"): "against their originals",
     ("negatives", "noise"): "against noise as large",
     ("attack", "adaptive"): "attack with the score in view",
+    ("unseen", "classes left out"): "classes left out",
     ("statistics", "refitted"): "refitted to training features",
     ("statistics", "own"): "of its own last layer",
     ("binning", "equal width"): "of equal width",
@@ -46,7 +47,7 @@ WORDS: Mapping[tuple[str, str], str] = {
     ("head", "own"): "its own last layer",
     ("head", "fresh linear"): "fresh single layers",
 }
-KEYS = {"epsilon": "radius", "samples": "training images"}
+KEYS = {"epsilon": "radius", "samples": "training images", "unseen": "images of"}
 
 
 def setting(key: str, value: object) -> Markup:
