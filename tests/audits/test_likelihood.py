@@ -110,6 +110,10 @@ def test_images_of_another_dataset():
     assert values(audited(mixture(), other=other), "caught")["noise", "density"] == 1.0
     with pytest.raises(ValueError, match=r"`other` must have images of shape \(1, 4, 4\).*got \(1, 8, 8\)"):
         audited(other=gaussian_images(per_class=3))
+    with pytest.raises(
+        ValueError, match=r"`other` must be images by now; got the name 'mnist'.*load_dataset"
+    ):
+        audited(other="mnist")
 
 
 def test_classes_that_were_left_out():

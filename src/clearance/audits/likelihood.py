@@ -48,7 +48,7 @@ class Likelihood(Audit):
         epsilons: Radii in norm inf, ascending, in pixel units; those of the paper by default.
         steps: Of I-FGSM.
         images: At most, to be told apart, and as many for thresholds; a class-balanced choice by the seed.
-        other: Images of another dataset, of the same shape.
+        other: Images of another dataset, of the same shape; a recipe gives its name.
         adaptive: Scores that are attacked.
         adaptive_images: At most, of those.
         adaptive_steps: For each beta.
@@ -80,7 +80,7 @@ class Likelihood(Audit):
     epsilons: tuple[float, ...] = (0.1, 0.2, 0.3)
     steps: int = 10
     images: int = 1000
-    other: ImageSet | None = None
+    other: ImageSet | str | None = None
     adaptive: tuple[str, ...] = (LIKELIHOOD, MAHALANOBIS)
     adaptive_images: int = 100
     adaptive_steps: int = 100
@@ -147,6 +147,11 @@ class Likelihood(Audit):
     def _unseen(self, subject: Subject) -> Iterator[tuple[str, ImageSet]]:
         """Sets that the classifier never learned from, by what they are called."""
         if self.other is not None:
+            if isinstance(self.other, str):
+                raise ValueError(
+                    f"`other` must be images by now; got the name {self.other!r}. Names are for recipes: pass "
+                    "clearance.load_dataset(...) instead."
+                )
             other = as_image_set(self.other).to(subject.test.labels.device)
             if other.shape != subject.test.shape:
                 raise ValueError(

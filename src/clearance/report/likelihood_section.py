@@ -23,8 +23,9 @@ WHAT = (
     "largest answer otherwise. Two scores look at pixels and at no network: what does not beat them is no finding."
 )
 NOT_A_DEFENCE = (
-    "None of this is a defence. The attacks of the first tables know of no score. The last table is of one that does: "
-    "it looks for images that fool the network and still look normal. Read it first; it too is a lower bound."
+    "None of this is a defence. The first table is of an attack that knows the score: it looks for images that fool "
+    "the network and still look normal. What it finds is a lower bound. The attacks of the tables below it know of no "
+    "score."
 )
 UNITS = (
     "Likelihoods of two networks have two units and are compared nowhere on this page: what is compared is how well "
@@ -38,14 +39,14 @@ FOOT = (
 
 
 def likelihood_section(findings: Findings) -> Section | None:
-    """A table for each attack, one for images never learned, one for thresholds and evasion, then pictures.
+    """Evasion first, then a table for each attack, one for images never learned, one for thresholds, and pictures.
 
     >>> from clearance.records import Report
     >>> likelihood_section(Findings(Report({}, {}, "", ""), "digits")) is None
     True
     """
-    tables = [_under_attack(findings, attack) for attack in ATTACKS]
-    tables += [_unseen(findings), _rejected(findings), _evasion(findings)]
+    tables = [_evasion(findings), *(_under_attack(findings, attack) for attack in ATTACKS)]
+    tables += [_unseen(findings), _rejected(findings)]
     shown = [table for table in tables if table is not None]
     if not shown:
         return None
@@ -110,7 +111,7 @@ def _beside_attack(findings: Findings, row: SummaryRow) -> Markup:
     same = {"method": row.method, **{key: row.context[key] for key in ("attack", "epsilon", "score")}}
     noise = findings.row("mean", AUDIT, "auroc", **same, counted="successful", negatives="noise")
     every = findings.row("mean", AUDIT, "auroc", **same, counted="all", negatives="originals")
-    return _small((("against noise", noise), ("all", every)))
+    return _small((("noise", noise), ("all", every)))
 
 
 def _beside_unseen(findings: Findings, row: SummaryRow) -> Markup:
