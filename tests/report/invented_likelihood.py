@@ -68,6 +68,11 @@ class InventedLikelihood(Invented):
         )
 
     def likelihood_pictures(self, method):
+        scores = {"class": ["7"], "taken for": ["7"], "p": [0.4], "likelihood": [-3.0]}
+        yield Exhibit("likelihood", "scores", "histogram", scores, "Log-densities.")
+        yield Exhibit(
+            "likelihood", "thresholds", "histogram", {"score": ["energy"], "threshold": [-9.0]}, "Limits."
+        )
         for epsilon in RADII:
             context = {"attack": "FGSM", "epsilon": epsilon}
             bars = {"from": [0.0, 0.5], "before": [0.1, 0.9], "after": [0.7, 0.3]}

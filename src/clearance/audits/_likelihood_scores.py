@@ -144,6 +144,15 @@ def at_classes(columns: Tensor, classes: Tensor) -> Tensor:
     return columns.gather(1, classes[:, None])[:, 0]
 
 
+def named_class(classes: tuple[str, ...], k: int) -> str:
+    """The name of a class that a classifier answers, which may have more outputs than there are names.
+
+    >>> named_class(("a", "b"), 1), named_class(("a", "b"), 2)
+    ('b', 'output 2')
+    """
+    return classes[k] if k < len(classes) else f"output {k}"
+
+
 def _filled(columns: Tensor, logits: Tensor) -> Tensor:
     """A column for each logit: those that stand for no class of the training images are never likely."""
     return torch.nn.functional.pad(columns, (0, logits.shape[1] - columns.shape[1]), value=-torch.inf)

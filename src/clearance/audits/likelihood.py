@@ -14,6 +14,7 @@ from clearance.audits._halves import first_half
 from clearance.audits._likelihood_pictures import contact_sheet, histograms
 from clearance.audits._likelihood_scores import LIKELIHOOD, MAHALANOBIS, NETWORK_SCORES, Scorer
 from clearance.audits._likelihood_sets import NormalImages
+from clearance.audits._likelihood_tables import tables
 from clearance.data import ImageSet, as_image_set
 from clearance.models._observe import evaluating
 from clearance.vocabulary import Exhibit, Measurement, Scalar
@@ -42,7 +43,8 @@ class Likelihood(Audit):
     5 % of the normal ones; it is chosen on one half of the held-out images, and everything is measured on the other.
     ``fooled``: share of right images that an attack breaks. ``evasion``: share of right images for which an attack that
     knows the score finds a misclassified image above the threshold; its images are an ``attack`` of their own,
-    ``adaptive``. Where nothing was fooled, nothing can be told apart, and there is no measurement.
+    ``adaptive``. Log-densities of single images, and the thresholds, are exhibits. Where nothing was fooled, nothing
+    can be told apart, and there is no measurement.
 
     Args:
         epsilons: Radii in norm inf, ascending, in pixel units; those of the paper by default.
@@ -107,7 +109,7 @@ class Likelihood(Audit):
         with evaluating(subject.model):
             normal = self._normal(subject)
             found = list(told.rejected(normal, self.epsilons[0]))
-            exhibits: list[Exhibit] = []
+            exhibits: list[Exhibit] = tables(normal, self.epsilons[0])
             for epsilon in self.epsilons:
                 exhibits += self._under_attack(subject, normal, epsilon, found)
             for title, data in self._unseen(subject):

@@ -36,6 +36,8 @@ DRAWN = frozenset(
         ("likelihood", "likelihood"),
         ("likelihood", "probability"),
         ("likelihood", "sheet"),
+        ("likelihood", "scores"),
+        ("likelihood", "thresholds"),
         ("geodesic", "path_error"),
         ("geodesic", "segments"),
         ("low_dimension", "spectrum"),
