@@ -6,7 +6,7 @@ from torch import Tensor
 from clearance.audits._abnormal import Changed
 from clearance.audits._detection import p_values
 from clearance.audits._likelihood_findings import AUDIT
-from clearance.audits._likelihood_scores import LIKELIHOOD
+from clearance.audits._likelihood_scores import LIKELIHOOD, named_class
 from clearance.audits._likelihood_sets import NormalImages
 from clearance.vocabulary import Exhibit, Scalar
 
@@ -56,7 +56,7 @@ def contact_sheet(normal: NormalImages, changed: Changed) -> list[Exhibit]:
         "image": [_nested(changed.images[row]) for row in rows],
         "caught": below.cpu()[rows].tolist(),
         "class": [classes[k] for k in normal.data.labels.cpu()[rows].tolist()],
-        "taken for": [_named(classes, k) for k in changed.predicted.cpu()[rows].tolist()],
+        "taken for": [named_class(classes, k) for k in changed.predicted.cpu()[rows].tolist()],
         "p": p_values(held_out, after).cpu()[rows].tolist(),
     }
     caption = "Images that fooled the classifier: some that the likelihood caught, some that it missed."
@@ -93,7 +93,3 @@ def _nested(image: Tensor) -> list[object]:
     """Pixels with three decimals, which is finer than a grey level."""
     found: list[object] = (image.double().cpu() * 1000).round().div(1000).tolist()
     return found
-
-
-def _named(classes: tuple[str, ...], k: int) -> str:
-    return classes[k] if k < len(classes) else f"output {k}"

@@ -72,7 +72,12 @@ class Scorer:
     @staticmethod
     def is_shared(name: str) -> bool:
         """Whether a score is one number an image, and not one for each class."""
-        return name not in (LIKELIHOOD, CLASS_MEAN)
+        return name not in (LIKELIHOOD, CLASS_MEAN, MAHALANOBIS)
+
+    @staticmethod
+    def reading(name: str, columns: Tensor, predicted: Tensor) -> Tensor:
+        """What a detector sees of a score's columns: that of the predicted, or of the likeliest class, (B,)."""
+        return columns.amax(dim=1) if name == MAHALANOBIS else at_classes(columns, predicted)
 
     def columns(self, name: str, features: Tensor, logits: Tensor) -> Tensor:
         """A score for every class, (B, C), or one for all of them, (B, 1)."""
@@ -80,9 +85,7 @@ class Scorer:
             LIKELIHOOD: self._likelihood,
             DENSITY: self._density,
             CLASS_MEAN: self._class_mean,
-            MAHALANOBIS: lambda features, _: (
-                -0.5 * self.gaussians.squared(features).amin(dim=1, keepdim=True)
-            ),
+            MAHALANOBIS: self._mahalanobis,
             MAX_SOFTMAX: lambda _, logits: logits.log_softmax(dim=1).amax(dim=1, keepdim=True),
             ENERGY: lambda _, logits: logits.logsumexp(dim=1, keepdim=True),
             NEIGHBOURS: self._neighbours,
@@ -103,7 +106,8 @@ class Scorer:
             features, logits = self.read(part)
             answers.append(logits)
             for name, parts in found.items():
-                parts.append(at_classes(self.columns(name, features, logits), logits.argmax(dim=1)))
+                columns = self.columns(name, features, logits)
+                parts.append(self.reading(name, columns, logits.argmax(dim=1)))
         return {name: torch.cat(parts) for name, parts in found.items()}, torch.cat(answers)
 
     def _likelihood(self, features: Tensor, logits: Tensor) -> Tensor:
@@ -117,9 +121,10 @@ class Scorer:
         return head.log_density(features)[:, None]
 
     def _class_mean(self, features: Tensor, logits: Tensor) -> Tensor:
-        near = -half_distances(features, self.means)
-        extra = logits.shape[1] - near.shape[1]  # outputs that stand for no class of these images
-        return torch.nn.functional.pad(near, (0, extra), value=-torch.inf)
+        return _filled(-half_distances(features, self.means), logits)
+
+    def _mahalanobis(self, features: Tensor, logits: Tensor) -> Tensor:
+        return _filled(-0.5 * self.gaussians.squared(features), logits)
 
     def _neighbours(self, features: Tensor, logits: Tensor) -> Tensor:
         del logits
@@ -137,6 +142,20 @@ def at_classes(columns: Tensor, classes: Tensor) -> Tensor:
     if columns.shape[1] == 1:
         return columns[:, 0]
     return columns.gather(1, classes[:, None])[:, 0]
+
+
+def named_class(classes: tuple[str, ...], k: int) -> str:
+    """The name of a class that a classifier answers, which may have more outputs than there are names.
+
+    >>> named_class(("a", "b"), 1), named_class(("a", "b"), 2)
+    ('b', 'output 2')
+    """
+    return classes[k] if k < len(classes) else f"output {k}"
+
+
+def _filled(columns: Tensor, logits: Tensor) -> Tensor:
+    """A column for each logit: those that stand for no class of the training images are never likely."""
+    return torch.nn.functional.pad(columns, (0, logits.shape[1] - columns.shape[1]), value=-torch.inf)
 
 
 def _unit_length(features: Tensor) -> Tensor:

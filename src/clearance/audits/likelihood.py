@@ -14,6 +14,7 @@ from clearance.audits._halves import first_half
 from clearance.audits._likelihood_pictures import contact_sheet, histograms
 from clearance.audits._likelihood_scores import LIKELIHOOD, MAHALANOBIS, NETWORK_SCORES, Scorer
 from clearance.audits._likelihood_sets import NormalImages
+from clearance.audits._likelihood_tables import tables
 from clearance.data import ImageSet, as_image_set
 from clearance.models._observe import evaluating
 from clearance.vocabulary import Exhibit, Measurement, Scalar
@@ -42,17 +43,20 @@ class Likelihood(Audit):
     5 % of the normal ones; it is chosen on one half of the held-out images, and everything is measured on the other.
     ``fooled``: share of right images that an attack breaks. ``evasion``: share of right images for which an attack that
     knows the score finds a misclassified image above the threshold; its images are an ``attack`` of their own,
-    ``adaptive``. Where nothing was fooled, nothing can be told apart, and there is no measurement.
+    ``adaptive``. Log-densities of single images, and the thresholds, are exhibits. Where nothing was fooled, nothing
+    can be told apart, and there is no measurement.
 
     Args:
         epsilons: Radii in norm inf, ascending, in pixel units; those of the paper by default.
         steps: Of I-FGSM.
         images: At most, to be told apart, and as many for thresholds; a class-balanced choice by the seed.
-        other: Images of another dataset, of the same shape.
+        other: Images of another dataset, of the same shape; a recipe gives its name.
         adaptive: Scores that are attacked.
         adaptive_images: At most, of those.
         adaptive_steps: For each beta.
         betas: Weights of the score beside the margin; four decades by default.
+        targets: Steer the attack at so many wrong classes in turn too, which costs as often again; worth it where
+            evasion is rare.
         neighbours: k, of the nearest training features.
         reference: At most so many training images for these.
 
@@ -78,17 +82,19 @@ class Likelihood(Audit):
     epsilons: tuple[float, ...] = (0.1, 0.2, 0.3)
     steps: int = 10
     images: int = 1000
-    other: ImageSet | None = None
+    other: ImageSet | str | None = None
     adaptive: tuple[str, ...] = (LIKELIHOOD, MAHALANOBIS)
     adaptive_images: int = 100
     adaptive_steps: int = 100
     betas: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0)
+    targets: int = 0
     neighbours: int = 5
     reference: int = 5000
 
     def __post_init__(self) -> None:
         for name in ("steps", "images", "adaptive_images", "adaptive_steps", "neighbours", "reference"):
             check_count(name, getattr(self, name))
+        check_count("targets", self.targets, minimum=0)
         for epsilon in self.epsilons:
             check_fraction("epsilons", epsilon, open_below=True)
         if not self.epsilons or list(self.epsilons) != sorted(set(self.epsilons)):
@@ -103,7 +109,7 @@ class Likelihood(Audit):
         with evaluating(subject.model):
             normal = self._normal(subject)
             found = list(told.rejected(normal, self.epsilons[0]))
-            exhibits: list[Exhibit] = []
+            exhibits: list[Exhibit] = tables(normal, self.epsilons[0])
             for epsilon in self.epsilons:
                 exhibits += self._under_attack(subject, normal, epsilon, found)
             for title, data in self._unseen(subject):
@@ -143,6 +149,11 @@ class Likelihood(Audit):
     def _unseen(self, subject: Subject) -> Iterator[tuple[str, ImageSet]]:
         """Sets that the classifier never learned from, by what they are called."""
         if self.other is not None:
+            if isinstance(self.other, str):
+                raise ValueError(
+                    f"`other` must be images by now; got the name {self.other!r}. Names are for recipes: pass "
+                    "clearance.load_dataset(...) instead."
+                )
             other = as_image_set(self.other).to(subject.test.labels.device)
             if other.shape != subject.test.shape:
                 raise ValueError(
@@ -161,7 +172,13 @@ class Likelihood(Audit):
         data = fixed_images(normal.data.subset(rows), self.adaptive_images, seed)
         own = normal.scorer.scores(data.images)[0][score]
         attack = Evasion(
-            normal.scorer, score, normal.margin(), normal.spread(score), self.betas, self.adaptive_steps
+            normal.scorer,
+            score,
+            normal.margin(),
+            normal.spread(score),
+            self.betas,
+            self.adaptive_steps,
+            self.targets,
         )
         enough, evaded = float(normal.seen[0][score].median()), None
         for epsilon in self.epsilons:

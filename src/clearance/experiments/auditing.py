@@ -7,6 +7,7 @@ from typing import Any
 
 from clearance._checks import check_choice
 from clearance.audits import Audit, Findings, Subject
+from clearance.experiments.audit_datasets import with_datasets
 from clearance.experiments.audit_sources import SETTING, with_sources
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS, resolve
@@ -36,7 +37,7 @@ def chosen_audits(
 
 
 def ready_audits(plan: RunPlan, directory: Path | None) -> list[Audit]:
-    """The audits of a plan, each with the network that it makes images on, where the recipe names one.
+    """The audits of a plan, each with the network that it makes images on and the other dataset that the recipe names.
 
     Args:
         plan: The run that is audited.
@@ -44,11 +45,13 @@ def ready_audits(plan: RunPlan, directory: Path | None) -> list[Audit]:
 
     Raises:
         ValueError: If a name or setting is unknown, or a source is not there.
+        FileNotFoundError: If the files of another dataset are not there.
     """
     folders = {
         audit: None if directory is None else directory / run.folder for audit, run in plan.sources.items()
     }
-    return with_sources(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings), folders)
+    chosen = chosen_audits(plan.recipe.audits, plan.recipe.audit_settings)
+    return with_datasets(with_sources(chosen, folders), plan.recipe.root, plan.recipe.size)
 
 
 def audit_model(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from clearance.report.entry import Entry
 from clearance.report.glossary_attacks import ENTRIES as ATTACKS
 from clearance.report.glossary_features import ENTRIES as FEATURES
+from clearance.report.glossary_likelihood import ENTRIES as LIKELIHOOD
 from clearance.report.glossary_paper import ENTRIES as PAPER
 from clearance.report.glossary_scale import ENTRIES as SCALE
 
@@ -98,6 +99,7 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
     **FEATURES,
     **ATTACKS,
     **SCALE,
+    **LIKELIHOOD,
 }
 
 

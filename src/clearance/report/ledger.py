@@ -33,6 +33,9 @@ AUDITS = {
     "attacked": "Under the attacks of the paper",
     "boundary_distance": "How far images are from a mistake",
     "weight_scale": "How large weights and answers are",
+    "likelihood": "Whether a low likelihood gives images away",
+    "calibration": "As sure as it is right",
+    "goodness_of_fit": "Whether classes are Gaussian clouds",
     "training": "Training",
 }
 LONG = 24  # lines from which on a group is folded, a part for each quantity

@@ -17,6 +17,7 @@ from clearance.report import (
     directions,
     distances,
     epochs,
+    evasions,
     sweep,
     under_attack,
 )
@@ -35,6 +36,7 @@ MAKERS: dict[tuple[str, str], Callable[[Findings], ExhibitRecord | None]] = {
     (under_attack.AUDIT, under_attack.CURVES): under_attack.over_radius,
     (under_attack.AUDIT, under_attack.ALARMS): under_attack.alarms,
     (attacked.AUDIT, attacked.OVER): attacked.attacked,
+    (evasions.AUDIT, evasions.OVER): evasions.evasions,
     (boundary.AUDIT, boundary.BY_CLASS): boundary.by_class,
     (sweep.AUDIT, sweep.OVER): sweep.over_setting,
 }
