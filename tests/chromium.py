@@ -24,6 +24,8 @@ OPTIONS = (
     "--disable-dev-shm-usage",
     "--no-first-run",
     "--disable-background-networking",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
     "--disable-component-update",
     "--disable-extensions",
     "--disable-sync",
