@@ -2,11 +2,11 @@
 
     python benchmarks/explore_page.py [--root DATA] [--page FILE] [--steps 40]
 
-Without `--root`, the page is of scikit-learn's digits 3 and 8; with it, of MNIST's 2 and 3 (6,000 training and 2,042 test
-images, 81 machines, which take a while to fit). For every slider 40 steps that differ, in milliseconds: from the event until the
-page has computed, drawn and laid out everything; until a frame with it was painted; and the processor time of the page's main
-thread, painting included. Medians and the fastest are wall time: on a busy machine they tell how long the browser waited for a
-core, which the processor time does not.
+Without `--root`, the page is of scikit-learn's digits 3 and 8; with it, of MNIST's 2 and 3 (6,000 training and 2,042
+test images, 81 machines, which take a while to fit). For every slider 40 steps that differ, in milliseconds: from the
+event until the page has computed, drawn and laid out everything; until a frame with it was painted; and the processor
+time of the page's main thread, painting included. Medians and the fastest are wall time: on a busy machine they tell how
+long the browser waited for a core, which the processor time does not.
 Target: a median below 50 ms until painted.
 """
 
@@ -18,10 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the browser that the tests drive
 
-from chromium import Chromium, found  # type: ignore[import-not-found]  # noqa: E402
-
-from clearance.experiments.explore import explored_dataset  # noqa: E402
-from clearance.explore import write_explorer  # noqa: E402
+from chromium import Chromium, found  # type: ignore[import-not-found]
+from clearance.experiments.explore import explored_dataset
+from clearance.explore import write_explorer
 
 TARGET = 50.0
 SLIDERS = {
@@ -78,7 +77,9 @@ def main() -> None:
         browser.open(page)
         browser.tell("Performance.enable", timeDomain="threadTicks")
         browser.run("document.getElementById('data').scrollIntoView({behavior: 'instant'})")
-        print(f"{'slider, ms':<32} {'drawn':>9} {'fastest':>8} {'painted':>9} {'fastest':>8} {'processor':>9}")
+        print(
+            f"{'slider, ms':<32} {'drawn':>9} {'fastest':>8} {'painted':>9} {'fastest':>8} {'processor':>9}"
+        )
         for name, told in SLIDERS.items():
             before = busy(browser)
             drawn, painted = browser.run(STEP % (name, given.steps))

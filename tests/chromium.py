@@ -1,7 +1,7 @@
 """A Chromium that tests and benchmarks drive: no window, no network, no package beside the standard library.
 
-It is told what to do over two pipes (``--remote-debugging-pipe``), in the messages of the DevTools protocol, each ended by a
-zero byte.
+It is told what to do over two pipes (``--remote-debugging-pipe``), in the messages of the DevTools protocol, each ended
+by a zero byte.
 """
 
 import base64
@@ -103,9 +103,7 @@ class Chromium:
 
     def run(self, expression: str) -> Any:
         """The value of an expression in the page; a promise is waited for."""
-        answer = self.tell(
-            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
-        )
+        answer = self.tell("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             raise AssertionError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
@@ -124,7 +122,15 @@ class Chromium:
 
     def press(self, key: str, times: int = 1, *, shift: bool = False) -> None:
         """Press a key where the focus is."""
-        codes = {"Tab": 9, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35}
+        codes = {
+            "Tab": 9,
+            "ArrowLeft": 37,
+            "ArrowUp": 38,
+            "ArrowRight": 39,
+            "ArrowDown": 40,
+            "Home": 36,
+            "End": 35,
+        }
         settings = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key], "modifiers": 8 * shift}
         for _ in range(times):
             for kind in ("rawKeyDown", "keyUp"):

@@ -15,7 +15,10 @@ from clearance.models import extract_features
 
 ALL = "all"
 PER_CLASS = 3000  # Tanay and Griffin (2018): the first 3000 training images of each digit
-USUAL = {"digits": ("3", "8"), "mnist": ("2", "3")}  # a pair that is hard to tell apart; elsewhere the first two
+USUAL = {
+    "digits": ("3", "8"),
+    "mnist": ("2", "3"),
+}  # a pair that is hard to tell apart; elsewhere the first two
 FEATURE_UNIT = (
     "Distances are in units of the spread of the network's features: 1 is how far, in the root mean square, those of a "
     "training image are from their mean. Features were rounded to 256 levels before the machines were fitted."
@@ -52,7 +55,10 @@ def explored_dataset(
     chosen = chosen_classes(train.classes, classes or USUAL.get(name, train.classes[:2]))
     test = load_dataset(name, "test", root, size)
     most = balanced_count(train, chosen, per_class)
-    parts = [_of_classes(train, train.images, chosen, most), _of_classes(test, test.images, chosen, per_class)]
+    parts = [
+        _of_classes(train, train.images, chosen, most),
+        _of_classes(test, test.images, chosen, per_class),
+    ]
     names = [train.classes[index] for index in chosen]
     return scene_of(parts[0], parts[1], names, name=train.name, shape=train.shape)
 
@@ -86,7 +92,9 @@ def explored_run(
     features = [extract_features(run.model, part).double() for part in (data.train, data.test)]
     spread = float((features[0] - features[0].mean(dim=0)).square().sum(dim=1).mean().sqrt())
     if spread == 0:
-        raise ValueError("the features of all training images are equal: the network collapsed; nothing leans.")
+        raise ValueError(
+            "the features of all training images are equal: the network collapsed; nothing leans."
+        )
     most = balanced_count(data.train, chosen, per_class)
     parts = [
         _of_classes(part, found / spread, chosen, count)

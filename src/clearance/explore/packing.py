@@ -16,10 +16,10 @@ SHRINKS = 0.95  # what compression leaves of float32 weights that are not 0
 
 
 def packed(array: NDArray) -> str:
-    """The array's bytes, little-endian, through gzip and base64; the same array gives the same text.
+    r"""The array's bytes, little-endian, through gzip and base64; the same array gives the same text.
 
     >>> gzip.decompress(base64.b64decode(packed(np.array([1, 2], dtype=np.uint8))))
-    b'\\x01\\x02'
+    b'\x01\x02'
     """
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return base64.b64encode(gzip.compress(little.tobytes(), 9, mtime=0)).decode("ascii")
@@ -55,7 +55,8 @@ def check_size(scene: Scene, classes: list[str]) -> None:
     ways = [f"take at most {fit} samples of each class (--per-class {fit})"] if fit >= 2 else []
     ways += ["name two classes instead of all"] if pairs > 1 else []
     ways += ["use smaller images"] if not ways else []
+    of = "1 pair" if pairs == 1 else f"{pairs} pairs"
     raise ValueError(
-        f"the page would have {(samples + weights + OWN) / 1e6:.1f} MB with {pairs} {'pair' if pairs == 1 else 'pairs'} "
-        f"of classes; at most {limit / 1e6:.0f} MB are allowed; {', or '.join(ways)}."
+        f"the page would have {(samples + weights + OWN) / 1e6:.1f} MB with {of} of classes; at most "
+        f"{limit / 1e6:.0f} MB are allowed; {', or '.join(ways)}."
     )

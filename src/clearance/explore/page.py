@@ -2,14 +2,15 @@
 
 import json
 import os
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import clearance
 import jinja2
 
+import clearance
 from clearance._files import write_bytes
 from clearance.explore.example import example_distances
 from clearance.explore.machines import LOG_LAMBDAS, Machines, Progress, all_machines
@@ -40,14 +41,19 @@ SCRIPTS = (
 
 
 def render_explorer(
-    scene: Scene, *, command: str = "clearance explore", progress: Progress | None = None
+    scene: Scene,
+    machines: Sequence[Machines] | None = None,
+    *,
+    command: str = "clearance explore",
+    progress: Progress | None = None,
 ) -> str:
-    """Fit the machines of every pair of a scene and return the page as text.
+    """The page of a scene as text.
 
     Args:
         scene: The samples.
+        machines: One of each pair, as :func:`all_machines` gives them; by default they are fitted here.
         command: What made it; printed at the end.
-        progress: Told before each pair.
+        progress: Told before each pair that is fitted.
 
     Raises:
         ValueError: If the page would be larger than 8 MB (two classes) or 25 MB, or two classes have one mean.
@@ -61,10 +67,10 @@ def render_explorer(
     """
     classes = packed_classes(scene)
     check_size(scene, classes)
-    found = all_machines(scene, progress)
+    found = all_machines(scene, progress) if machines is None else machines
     blobs = [(f"class-{k}", text) for k, text in enumerate(classes)]
     blobs += [(f"pair-{k}", packed(one.directions)) for k, one in enumerate(found)]
-    page = _template().render(
+    return _template().render(
         version=clearance.__version__,
         title=_title(scene),
         heading=scene.name,
@@ -78,7 +84,6 @@ def render_explorer(
         blobs=blobs,
         script=_script(),
     )
-    return page
 
 
 def write_explorer(
@@ -99,7 +104,7 @@ def write_explorer(
     return file
 
 
-def _facts(scene: Scene, found: list[Machines]) -> dict[str, Any]:
+def _facts(scene: Scene, found: Sequence[Machines]) -> dict[str, Any]:
     """What the scripts are told beside samples and weights."""
     return {
         "space": {"width": scene.width, "shape": scene.shape, "low": scene.low, "step": scene.step},
@@ -125,9 +130,9 @@ def _told(scene: Scene) -> str:
     sizes = [len(one.train) for one in scene.classes]
     of = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     return (
-        f"Exact hinge machines, one for each of {len(LOG_LAMBDAS)} penalties λ, fitted to {of} training samples of each class. "
-        "Move λ: weak penalties lean the boundary until every training sample is right, and close; strong ones turn it towards "
-        "the line through the class means, where it is as far from all samples as it can be."
+        f"Exact hinge machines, one for each of {len(LOG_LAMBDAS)} penalties λ, fitted to {of} training samples of "
+        "each class. Move λ: weak penalties lean the boundary until every training sample is right, and close; strong "
+        "ones turn it towards the line through the class means, where it is as far from all samples as it can be."
     )
 
 

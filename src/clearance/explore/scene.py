@@ -1,5 +1,6 @@
 """What a page is about: classes of samples as bytes, and how a byte becomes a number again."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -112,8 +113,10 @@ def scene_of(
 def _flat(name: str, given: tuple[ArrayLike, ArrayLike]) -> tuple[NDArray, NDArray]:
     values, labels = np.asarray(given[0], dtype=np.float64), np.asarray(given[1])
     if not np.isfinite(values).all():
-        raise ValueError(f"`{name}` must be finite; got {values[~np.isfinite(values)][0]}; mend or leave out.")
-    return values.reshape(len(values), -1), labels
+        raise ValueError(
+            f"`{name}` must be finite; got {values[~np.isfinite(values)][0]}; mend or leave out."
+        )
+    return values.reshape(len(values), math.prod(values.shape[1:])), labels
 
 
 def _levels(x: NDArray, held_out: NDArray, *, is_image: bool) -> tuple[float, float]:
@@ -123,7 +126,9 @@ def _levels(x: NDArray, held_out: NDArray, *, is_image: bool) -> tuple[float, fl
         low, high = float(both.min()), float(both.max())
         return low, (high - low) / 255 or 1.0
     for levels in LEVELS[::-1]:
-        if all(np.abs(part * levels - np.rint(part * levels)).max(initial=0) < 1e-4 for part in (x, held_out)):
+        if all(
+            np.abs(part * levels - np.rint(part * levels)).max(initial=0) < 1e-4 for part in (x, held_out)
+        ):
             return 0.0, 1 / levels
     return 0.0, 1 / LEVELS[0]
 
