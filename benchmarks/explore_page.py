@@ -5,8 +5,8 @@
 Without `--root`, the page is of scikit-learn's digits 3 and 8; with it, of MNIST's 2 and 3 (6,000 training and 2,042
 test images, 81 machines, which take a while to fit). For every slider 40 steps that differ, in milliseconds: from the
 event until the page has computed, drawn and laid out everything; until a frame with it was painted; and the processor
-time of the page's main thread, painting included. Medians and the fastest are wall time: on a busy machine they tell how
-long the browser waited for a core, which the processor time does not.
+time of the page's main thread, painting included. Medians and the fastest are wall time: on a busy machine they tell
+how long the browser waited for a core, which the processor time does not.
 Target: a median below 50 ms until painted.
 """
 

@@ -64,6 +64,7 @@ def browser(program):
 
 @pytest.fixture(scope="module")
 def opened(browser, digits):
-    """The browser with the page of digits, at 1280 pixels."""
+    """The browser with the page of digits, at 1280 pixels, light, and without gliding to what has the focus."""
+    browser.prefer(color_scheme="light", reduced_motion="reduce")
     browser.open(digits.path)
     return browser

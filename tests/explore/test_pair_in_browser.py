@@ -89,7 +89,7 @@ def pixels(browser, name):
     return np.array(
         browser.run(
             f"(() => {{const c = document.getElementById({name!r});"
-            " return Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)}})()"
+            " return Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)})()"
         )
     ).reshape(-1, 4)
 
