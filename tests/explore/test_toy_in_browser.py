@@ -71,7 +71,8 @@ def test_the_odd_image_moves_by_keys_and_is_fitted_where_it_is(opened):
     opened.press("ArrowLeft", 5, shift=True)
     odd = (0.07 - 5 * 0.002, -0.07 + 12 * 0.02)
     assert pair_of(opened.text("odd-at")) == pytest.approx(odd, abs=0.0051)
-    (fit,) = svm_path(*training(odd), [1e-5], tolerance=1e-9)
+    x, y = training(odd)
+    (fit,) = svm_path(x, y, [1e-5], tolerance=1e-9)
     assert number(opened.text("odd-angle")) == pytest.approx(
         math.degrees(math.atan2(fit.w[1], fit.w[0])), abs=0.051
     )

@@ -10,7 +10,6 @@ from typing import Any
 
 import jinja2
 
-import clearance
 from clearance._files import write_bytes
 from clearance.explore.example import example_distances
 from clearance.explore.machines import LOG_LAMBDAS, Machines, Progress, all_machines
@@ -71,7 +70,6 @@ def render_explorer(
     blobs = [(f"class-{k}", text) for k, text in enumerate(classes)]
     blobs += [(f"pair-{k}", packed(one.directions)) for k, one in enumerate(found)]
     return _template().render(
-        version=clearance.__version__,
         title=_title(scene),
         heading=scene.name,
         told=_told(scene),
