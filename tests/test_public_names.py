@@ -32,8 +32,8 @@ ROOMS = {
         split_classes symmetric_label_noise
     """,
     "explore": """
-        LOG_LAMBDAS ClassSamples Machines Scene all_machines example_distances machines_of
-        render_explorer scene_of write_explorer
+        LOG_LAMBDAS ClassSamples Machines Scene all_machines check_fits example_distances loss_exhibits
+        machines_of pair_exhibits pair_records render_explorer scene_of write_explorer
     """,
     "geometry": """
         ClassScatter Discriminant PooledScatter Threshold best_threshold

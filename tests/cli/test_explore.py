@@ -110,3 +110,25 @@ def test_a_page_that_would_be_too_large_says_what_to_do(tmp_path):
         r"at most 8 MB are allowed; take at most \d+ samples of each class \(--per-class \d+\)", complaint
     )
     assert not out.exists()
+
+
+def test_the_same_numbers_on_paper(tmp_path):
+    words = [
+        "explore",
+        "--per-class",
+        "20",
+        "--out",
+        str(tmp_path / "x.html"),
+        "--report",
+        str(tmp_path / "paper"),
+    ]
+    status, shown, complaint = run(*words)
+    assert (status, complaint) == (0, "")
+    assert shown.splitlines()[-1] == f"Report: {tmp_path / 'paper' / 'index.html'}"
+    rows = json.loads((tmp_path / "paper" / "report.json").read_text("utf-8"))["measurements"]
+    angles = [row["value"] for row in rows if row["name"] == "angle"]
+    assert len(angles) == 3
+    assert angles[0] > angles[1] > angles[2] >= 0
+    status, _, complaint = run("explore", "--classes", "all", *words[1:])
+    assert status == 2
+    assert "--report is about one pair" in complaint

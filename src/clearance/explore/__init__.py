@@ -12,7 +12,9 @@ True
 """
 
 from clearance.explore.example import example_distances
+from clearance.explore.exhibits import loss_exhibits, pair_exhibits, pair_records
 from clearance.explore.machines import LOG_LAMBDAS, Machines, all_machines, machines_of
+from clearance.explore.packing import check_fits
 from clearance.explore.page import render_explorer, write_explorer
 from clearance.explore.scene import ClassSamples, Scene, scene_of
 
@@ -22,8 +24,12 @@ __all__ = [
     "Machines",
     "Scene",
     "all_machines",
+    "check_fits",
     "example_distances",
+    "loss_exhibits",
     "machines_of",
+    "pair_exhibits",
+    "pair_records",
     "render_explorer",
     "scene_of",
     "write_explorer",

@@ -3,12 +3,13 @@
 import base64
 import gzip
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearance.explore.machines import LOG_LAMBDAS
-from clearance.explore.scene import Scene
+from clearance.explore.scene import ClassSamples, Scene
 
 PAIR_LIMIT, ALL_LIMIT = 8_000_000, 25_000_000  # bytes of a page with one pair, and with several
 OWN = 150_000  # bytes of the page without samples and machines
@@ -27,12 +28,29 @@ def packed(array: NDArray) -> str:
 
 def packed_classes(scene: Scene) -> list[str]:
     """Each class as text: its training rows, then its test rows."""
-    return [packed(np.concatenate([one.train, one.test])) for one in scene.classes]
+    return [_packed_class(one) for one in scene.classes]
+
+
+@lru_cache(maxsize=128)
+def _packed_class(one: ClassSamples) -> str:
+    return packed(np.concatenate([one.train, one.test]))
 
 
 def size_limit(scene: Scene) -> int:
     """How many bytes the page may have."""
     return PAIR_LIMIT if len(scene.classes) == 2 else ALL_LIMIT
+
+
+def check_fits(scene: Scene) -> None:
+    """Refuse a scene whose page would be too large: what can be known before any machine is fitted.
+
+    Raises:
+        ValueError: As `render_explorer` does.
+
+    >>> from clearance.explore.scene import scene_of
+    >>> check_fits(scene_of((np.eye(4), [0, 0, 1, 1]), (np.eye(4), [0, 0, 1, 1]), ("a", "b")))
+    """
+    check_size(scene, packed_classes(scene))
 
 
 def check_size(scene: Scene, classes: list[str]) -> None:

@@ -87,6 +87,7 @@ def render_explorer(
 def write_explorer(
     scene: Scene,
     path: str | os.PathLike[str],
+    machines: Sequence[Machines] | None = None,
     *,
     command: str = "clearance explore",
     progress: Progress | None = None,
@@ -96,7 +97,7 @@ def write_explorer(
     Raises:
         ValueError: As :func:`render_explorer`; nothing is written then.
     """
-    page, file = render_explorer(scene, command=command, progress=progress), Path(path)
+    page, file = render_explorer(scene, machines, command=command, progress=progress), Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(file, page.encode())
     return file

@@ -12,7 +12,7 @@ LEVELS = (255, 16)  # of MNIST and most pictures, and of scikit-learn's digits
 PIXELS = "Distances are in units of one pixel's range, from black to white."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassSamples:
     """The samples of one class.
 

@@ -6,6 +6,7 @@ from clearance.report.entry import Entry
 from clearance.report.glossary_attacks import ENTRIES as ATTACKS
 from clearance.report.glossary_features import ENTRIES as FEATURES
 from clearance.report.glossary_paper import ENTRIES as PAPER
+from clearance.report.glossary_tilting import ENTRIES as TILTING
 
 GLOSSARY: Mapping[tuple[str, str], Entry] = {
     ("accuracy", "error"): Entry(
@@ -94,6 +95,7 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
         "Equal steps are not equal work: a step of one method may cost several of another.",
     ),
     **PAPER,
+    **TILTING,
     **FEATURES,
     **ATTACKS,
 }

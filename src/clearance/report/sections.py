@@ -12,6 +12,7 @@ from clearance.report.geodesic_section import geodesic_section
 from clearance.report.new_classes_section import new_classes_section
 from clearance.report.robustness_section import robustness_section
 from clearance.report.section import Section
+from clearance.report.tilting_section import tilting_section
 
 MAKERS = (
     epochs_section,
@@ -24,6 +25,7 @@ MAKERS = (
     robustness_section,
     attacked_section,
     boundary_section,
+    tilting_section,
 )
 
 
