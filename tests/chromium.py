@@ -1,7 +1,7 @@
 """A Chromium that tests and benchmarks drive: no window, no network, no package beside the standard library.
 
-It is told what to do over two pipes (``--remote-debugging-pipe``), in the messages of the DevTools protocol, each ended by a
-zero byte.
+It is told what to do over two pipes (``--remote-debugging-pipe``), in the messages of the DevTools protocol, each ended
+by a zero byte.
 """
 
 import base64
@@ -24,6 +24,8 @@ OPTIONS = (
     "--disable-dev-shm-usage",
     "--no-first-run",
     "--disable-background-networking",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
     "--disable-component-update",
     "--disable-extensions",
     "--disable-sync",

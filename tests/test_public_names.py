@@ -32,6 +32,10 @@ ROOMS = {
         gaussian_images pad_crop read_cifar10 read_cifar100 read_digits read_folder read_idx read_npz
         split_classes symmetric_label_noise
     """,
+    "explore": """
+        LOG_LAMBDAS ClassSamples Machines Scene all_machines check_fits example_distances loss_exhibits
+        machines_of pair_exhibits pair_records render_explorer scene_of write_explorer
+    """,
     "geometry": """
         ClassScatter Discriminant PooledScatter Threshold best_threshold
         class_distance_normalised_variances class_means class_scatter covariance_spectrum dual_exponent

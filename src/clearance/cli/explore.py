@@ -24,6 +24,7 @@ class ExploreCommand:
         run_dir: The directory of a trained run: what its last layer sees takes the place of pixels.
         per_class: Take the first so many training images, and so many test images, of each class.
         out: The file to write.
+        report: A folder for the same numbers on paper: a page of figures and its records, of one pair.
     """
 
     dataset: OptionalText = None
@@ -33,14 +34,18 @@ class ExploreCommand:
     run_dir: Annotated[OptionalPath, tyro.conf.arg(name="run")] = None
     per_class: int = 3000
     out: Path = Path("clearance-explore.html")
+    report: OptionalPath = None
 
     def run(self) -> None:
         """Fit and write."""
         from rich.console import Console
 
-        from clearance.explore import write_explorer
+        from clearance.explore import all_machines, check_fits, write_explorer
 
         scene = self._scene()
+        if self.report is not None and len(scene.classes) > 2:
+            raise ValueError("--report is about one pair; got all classes; name two with --classes.")
+        check_fits(scene)
         console = Console()
         with console.status("fitting") as status:
 
@@ -51,9 +56,16 @@ class ExploreCommand:
                 else:
                     console.print(line, highlight=False, markup=False)
 
-            page = write_explorer(scene, self.out, command=self._command(), progress=show)
+            machines = all_machines(scene, show)
+        page = write_explorer(scene, self.out, machines, command=self._command())
         size = page.stat().st_size / 1e6
         console.print(f"Page: {page} ({size:.1f} MB)", highlight=False, soft_wrap=True, markup=False)
+        if self.report is not None:
+            from clearance.experiments.explore import explored_report
+            from clearance.report import write_page
+
+            paper = write_page(explored_report(scene, machines[0], self._command()), self.report)
+            console.print(f"Report: {paper}", highlight=False, soft_wrap=True, markup=False)
 
     def _scene(self) -> "Scene":
         from clearance.cli._options import split_names

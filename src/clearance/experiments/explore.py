@@ -8,10 +8,13 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_count
 from clearance.data import ImageSet
+from clearance.experiments.compare import report_with
 from clearance.experiments.datasets import load_dataset
+from clearance.experiments.run import RunFindings
 from clearance.experiments.saved import load_run
-from clearance.explore import Scene, scene_of
+from clearance.explore import Machines, Scene, pair_exhibits, pair_records, scene_of
 from clearance.models import extract_features
+from clearance.records import Report
 
 ALL = "all"
 PER_CLASS = 3000  # Tanay and Griffin (2018): the first 3000 training images of each digit
@@ -102,6 +105,19 @@ def explored_run(
     ]
     name = f"{data.train.name}, features of {run.method}, seed {run.seed}"
     return scene_of(parts[0], parts[1], [known[index] for index in chosen], name=name, unit=FEATURE_UNIT)
+
+
+def explored_report(scene: Scene, machines: Machines, command: str) -> Report:
+    """The page's numbers of one pair as a report: for people who read on paper, and for machines.
+
+    Args:
+        scene: The samples.
+        machines: Of one of its pairs.
+        command: What made it.
+    """
+    records, exhibits = pair_records(scene, machines), pair_exhibits(scene, machines)
+    settings = {"dataset": scene.name, "per_class": len(scene.classes[machines.first].train)}
+    return report_with(settings, [RunFindings(None, tuple(records), tuple(exhibits))], command)
 
 
 def chosen_classes(known: Sequence[str], wanted: Sequence[str]) -> list[int]:

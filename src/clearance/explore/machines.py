@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.explore.scene import Scene
+from clearance.linear.hyperplane import Hyperplane
 from clearance.linear.svm_path import svm_path
 
 LOG_LAMBDAS = np.round(-6 + 0.1 * np.arange(81), 1)
@@ -38,6 +39,13 @@ class Machines:
     offsets: NDArray[np.float64]
     scales: NDArray[np.float64]
     gaps: NDArray[np.float64]
+
+    def plane(self, step: int) -> Hyperplane:
+        """The machine at a step of the slider, for `clearance.linear`."""
+        scale = float(self.scales[step])
+        return Hyperplane.of(
+            scale * self.directions[step].astype(np.float64), scale * float(self.offsets[step])
+        )
 
 
 def machines_of(scene: Scene, first: int, second: int) -> Machines:

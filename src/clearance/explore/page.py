@@ -2,12 +2,12 @@
 
 import json
 import os
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import clearance
 import jinja2
 
 from clearance._files import write_bytes
@@ -40,14 +40,19 @@ SCRIPTS = (
 
 
 def render_explorer(
-    scene: Scene, *, command: str = "clearance explore", progress: Progress | None = None
+    scene: Scene,
+    machines: Sequence[Machines] | None = None,
+    *,
+    command: str = "clearance explore",
+    progress: Progress | None = None,
 ) -> str:
-    """Fit the machines of every pair of a scene and return the page as text.
+    """The page of a scene as text.
 
     Args:
         scene: The samples.
+        machines: One of each pair, as :func:`all_machines` gives them; by default they are fitted here.
         command: What made it; printed at the end.
-        progress: Told before each pair.
+        progress: Told before each pair that is fitted.
 
     Raises:
         ValueError: If the page would be larger than 8 MB (two classes) or 25 MB, or two classes have one mean.
@@ -61,11 +66,10 @@ def render_explorer(
     """
     classes = packed_classes(scene)
     check_size(scene, classes)
-    found = all_machines(scene, progress)
+    found = all_machines(scene, progress) if machines is None else machines
     blobs = [(f"class-{k}", text) for k, text in enumerate(classes)]
     blobs += [(f"pair-{k}", packed(one.directions)) for k, one in enumerate(found)]
-    page = _template().render(
-        version=clearance.__version__,
+    return _template().render(
         title=_title(scene),
         heading=scene.name,
         told=_told(scene),
@@ -78,12 +82,12 @@ def render_explorer(
         blobs=blobs,
         script=_script(),
     )
-    return page
 
 
 def write_explorer(
     scene: Scene,
     path: str | os.PathLike[str],
+    machines: Sequence[Machines] | None = None,
     *,
     command: str = "clearance explore",
     progress: Progress | None = None,
@@ -93,13 +97,13 @@ def write_explorer(
     Raises:
         ValueError: As :func:`render_explorer`; nothing is written then.
     """
-    page, file = render_explorer(scene, command=command, progress=progress), Path(path)
+    page, file = render_explorer(scene, machines, command=command, progress=progress), Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(file, page.encode())
     return file
 
 
-def _facts(scene: Scene, found: list[Machines]) -> dict[str, Any]:
+def _facts(scene: Scene, found: Sequence[Machines]) -> dict[str, Any]:
     """What the scripts are told beside samples and weights."""
     return {
         "space": {"width": scene.width, "shape": scene.shape, "low": scene.low, "step": scene.step},
@@ -125,9 +129,9 @@ def _told(scene: Scene) -> str:
     sizes = [len(one.train) for one in scene.classes]
     of = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     return (
-        f"Exact hinge machines, one for each of {len(LOG_LAMBDAS)} penalties λ, fitted to {of} training samples of each class. "
-        "Move λ: weak penalties lean the boundary until every training sample is right, and close; strong ones turn it towards "
-        "the line through the class means, where it is as far from all samples as it can be."
+        f"Exact hinge machines, one for each of {len(LOG_LAMBDAS)} penalties λ, fitted to {of} training samples of "
+        "each class. Move λ: weak penalties lean the boundary until every training sample is right, and close; strong "
+        "ones turn it towards the line through the class means, where it is as far from all samples as it can be."
     )
 
 

@@ -1,5 +1,6 @@
 """What a page is about: classes of samples as bytes, and how a byte becomes a number again."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ LEVELS = (255, 16)  # of MNIST and most pictures, and of scikit-learn's digits
 PIXELS = "Distances are in units of one pixel's range, from black to white."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassSamples:
     """The samples of one class.
 
@@ -115,7 +116,7 @@ def _flat(name: str, given: tuple[ArrayLike, ArrayLike]) -> tuple[NDArray, NDArr
         raise ValueError(
             f"`{name}` must be finite; got {values[~np.isfinite(values)][0]}; mend or leave out."
         )
-    return values.reshape(len(values), -1), labels
+    return values.reshape(len(values), math.prod(values.shape[1:])), labels
 
 
 def _levels(x: NDArray, held_out: NDArray, *, is_image: bool) -> tuple[float, float]:

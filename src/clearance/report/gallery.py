@@ -43,6 +43,12 @@ DRAWN = frozenset(
         ("low_dimension", "spectrum"),
         ("low_dimension", "lda"),
         ("low_dimension", "plane"),
+        ("tilting", "path"),
+        ("tilting", "losses"),
+        ("tilting", "limits"),
+        ("tilting", "distances"),
+        ("tilting", "log_likelihood"),
+        ("tilting", "likelihoods"),
     }
 )
 

@@ -15,6 +15,7 @@ from clearance.report.likelihood_section import likelihood_section
 from clearance.report.new_classes_section import new_classes_section
 from clearance.report.robustness_section import robustness_section
 from clearance.report.section import Section
+from clearance.report.tilting_section import tilting_section
 from clearance.report.weight_section import weight_section
 
 MAKERS = (
@@ -32,6 +33,7 @@ MAKERS = (
     likelihood_section,
     calibration_section,
     fit_section,
+    tilting_section,
 )
 
 

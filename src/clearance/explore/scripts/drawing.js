@@ -96,14 +96,22 @@ function drawnIndexed(parent, before, index, attributes) {
   return text;
 }
 
-/** A colour of the page as it is now, light or dark. */
-function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** A colour of the page as it is now, light or dark, as [red, green, blue]. */
+function channels(name) {
+  if (!channels.known.has(name)) {
+    const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    channels.known.set(name, [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+  }
+  return channels.known.get(name);
 }
+channels.known = new Map(); // asking the page costs more than drawing
 
 /** Call `redraw` whenever the page turns light or dark. */
 function onScheme(redraw) {
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    channels.known.clear();
+    redraw();
+  });
 }
 
 let announced = 0;

@@ -14,7 +14,7 @@ const LOSSES = {
 
 function mean(values, of = (value) => value) {
   let sum = 0;
-  for (const value of values) sum += of(value);
+  for (let k = 0; k < values.length; k++) sum += of(values[k]);
   return sum / values.length;
 }
 

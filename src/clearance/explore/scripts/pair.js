@@ -44,7 +44,7 @@ function followPair(scene, pair) {
   const chosen = () => trainingGroups(shown).map((group, k) => ({ group, at: state.at[k] }));
   const reach = planeReach(pair, state.at);
   const drawPlane = pairPlane(pair, reach, pick);
-  const drawHistogram = pairHistogram(pair, reach);
+  const drawHistogram = pairHistogram(pair, distanceReach(pair, reach));
 
   function pick(z, n) {
     const [distance, k, at] = nearestPoint(shown, z, n);

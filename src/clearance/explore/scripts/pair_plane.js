@@ -1,6 +1,7 @@
 // The tilting plane of a pair: points on a canvas, and over them the boundary, the centroids and two mirror images.
 
 const WIDE = { width: 720, height: 480, margin: { left: 12, right: 12, top: 12, bottom: 56 } };
+const SHARP = 1.5; // pixels of the canvas for one unit of the drawing
 const MOST_DRAWN = 1500; // points of a class; all of them are counted
 
 /** Half of the width that holds every training point, and the mirror images of some, at every step. */
@@ -15,6 +16,13 @@ function planeReach(pair, some) {
     });
   }
   return 1.04 * reach;
+}
+
+/** The largest distance of a training sample at any step, as far as the plane goes: the axis then stays as it is. */
+function distanceReach(pair, most) {
+  const last = pair.machines.scales.length - 1;
+  const shown = [0, 0.5, 1].map((share) => measured(pair, Math.round(share * last)));
+  return Math.min(most, 1.05 * Math.max(...shown.flatMap(trainingGroups).map(({ margins }) => largest(margins))));
 }
 
 /** Build the drawing of a pair; returns what redraws it. */
@@ -55,19 +63,30 @@ function mirrorPlace(shown, group, at) {
   return [group.z[at] - 2 * d * shown.cos, group.n[at] - 2 * d * shown.sin];
 }
 
+/** Every training point as a few pixels, written one by one: thousands of shapes would take longer than the rest. */
 function drawPoints(scale, shown) {
   const canvas = byId("pair-points");
-  [canvas.width, canvas.height] = [2 * scale.width, 2 * scale.height];
-  const context = canvas.getContext("2d");
+  const { data, width, height } = pixelsOf(canvas, SHARP * scale.width, SHARP * scale.height);
+  data.fill(0);
   for (const { label, z, n } of trainingGroups(shown)) {
-    context.fillStyle = colour(label < 0 ? "--s0" : "--s1");
-    context.globalAlpha = 0.55;
+    const [red, green, blue] = channels(label < 0 ? "--s0" : "--s1");
     const count = Math.min(z.length, MOST_DRAWN);
-    const side = count > 500 ? 4 : 7;
+    const side = count > 500 ? 3 : 6;
     for (let k = 0; k < count; k++) {
-      context.fillRect(2 * scale.x(z[k]) - side / 2, 2 * scale.y(n[k]) - side / 2, side, side);
+      const left = Math.round(SHARP * scale.x(z[k]) - side / 2);
+      const top = Math.round(SHARP * scale.y(n[k]) - side / 2);
+      if (left < 0 || top < 0 || left + side > width || top + side > height) continue;
+      for (let row = top; row < top + side; row++) {
+        for (let at = 4 * (row * width + left), end = at + 4 * side; at < end; at += 4) {
+          data[at] = red;
+          data[at + 1] = green;
+          data[at + 2] = blue;
+          data[at + 3] = Math.min(data[at + 3] + 150, 255);
+        }
+      }
     }
   }
+  shownPixels(canvas);
 }
 
 /** Lines through both centroids beside the boundary: they are 2 d_adv apart. */

@@ -15,7 +15,7 @@ function sparseRows(bytes, width, from, to) {
   const rows = {
     count: to - from,
     starts: new Uint32Array(to - from + 1),
-    columns: new Uint32Array(kept),
+    columns: width <= 65536 ? new Uint16Array(kept) : new Uint32Array(kept),
     values: new Uint8Array(kept),
   };
   let at = 0;

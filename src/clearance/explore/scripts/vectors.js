@@ -18,7 +18,7 @@ function combined(alpha, a, beta, b) {
 }
 
 function scaled(alpha, a) {
-  return Float64Array.from(a, (value) => alpha * value);
+  return combined(alpha, a, 0, a);
 }
 
 function clamped(value, low, high) {
