@@ -51,8 +51,8 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ),
     ("boundary_distance", "error_distance"): Entry(
         "Error distance",
-        "How deep the mistakes lie on the wrong side, to first order, on average over all images; images that are right "
-        "count as zero.",
+        "How deep the mistakes lie on the wrong side, to first order, on average over all images; images that are "
+        "right count as zero.",
         "Lower is better. It is what weak weight decay makes smaller.",
         "It may be small with many mistakes, if all of them are near the boundary.",
     ),
@@ -79,8 +79,8 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ),
     ("boundary_distance", "mirror_share"): Entry(
         "Images with a mirror image",
-        "The share of images for which a point on the other side was found that is as sure of the rival as the image is "
-        "of its class.",
+        "The share of images for which a point on the other side was found that is as sure of the rival as the image "
+        "is of its class.",
         "Near one is usual; of a straight network it is one.",
         "Mirror images are not kept within the range of pixels.",
     ),
