@@ -2,10 +2,11 @@
 
     python benchmarks/boundary_distance.py [--root DATA] [--rounds 15]
 
-Batches of 256 images of 28 x 28, one thread. The loop takes one forward pass and K - 1 = 9 backward passes over the whole
-batch, one a rival, and a norm of each; beside it all rivals at once, and the two with the highest logits. Times are those of
-the processor, medians of rounds that take turns. With --root the network is trained on MNIST for two hundred steps, and the
-minimum over two rivals is compared with that over all on 10,000 test images; without, on random labels and images.
+Batches of 256 images of 28 x 28, one thread. The loop takes one forward pass and K - 1 = 9 backward passes over the
+whole batch, one a rival, and a norm of each; beside it all rivals at once, and the two with the highest logits. Times
+are those of the processor, medians of rounds that take turns. With --root the network is trained on MNIST for two
+hundred steps, and the minimum over two rivals is compared with that over all on 10,000 test images; without, it is
+trained on random images and labels.
 Targets: all rivals not slower than the loop; two rivals 3 times faster, with the same minimum on 99 % of MNIST.
 """
 

@@ -1,5 +1,6 @@
 """LeNet and perceptrons of Tanay and Griffin (2018): first weights, tiny studies, and what their ledgers say."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -33,7 +34,12 @@ def root(tmp_path_factory):
 class TestNetworks:
     def test_first_weights_have_the_sizes_that_they_are_called_by(self, root):
         train, _ = networks.images_of("mnist", root, 12)
-        sizes = {"extractor.conv1": 25 * 20, "extractor.conv2": 25 * 50, "extractor.fc1": 500, "head.0": 10}
+        sizes = {
+            "extractor.conv1": 25 * 20,
+            "extractor.conv2": 25 * 50,
+            "extractor.fc1": 16 * 500,
+            "head.0": 10,
+        }
         for init in lenet.INITS:
             model = networks.lenet_network(train, init, seed=0)
             layers = {
@@ -95,6 +101,14 @@ class TestAttacked:
         change = torch.tensor(sheet["adversarial"]) - torch.tensor(sheet["images"])
         assert change.flatten(1).norm(dim=1).tolist() == pytest.approx(sheet["norm"], abs=0.02)
         assert {row["context"]["init"] for row in found["records"]} == {"he"}
+
+    def test_a_diverged_network_is_told_and_stops_nothing(self, root, tmp_path):
+        """A step size at which the loss overflows at once."""
+        out = tmp_path / "lenet-mnist"
+        settings = dataclasses.replace(SETTINGS, lr=1e6, epochs=1, clip_norm=None)
+        path = lenet.study(settings, ("lenet", "adversarial"), "mnist", root, 1, 1, out, out / "networks")
+        assert "Did not finish: high-decay-he-0: diverged" in path.read_text("utf-8")
+        assert not list(out.glob("adversarial-*.png"))
 
 
 class TestLeNetStudy:

@@ -18,6 +18,15 @@ def test_it_has_the_article_s_layers_and_one_relu():
     assert model(torch.rand(2, 1, 28, 28)).shape == (2, 10)
 
 
+def test_first_weights_are_he_s_with_fan_out_of_matconvnet_s_layers():
+    """0.04 for Conv2 and 0.0158 for FC1, a convolution of 4 x 4 there: what the article prints at low decay."""
+    torch.manual_seed(0)
+    body = lenet(1, 28)
+    for name, expected in (("conv1", (2 / 500) ** 0.5), ("conv2", 0.04), ("fc1", 0.0158)):
+        assert float(getattr(body, name).weight.detach().std()) == pytest.approx(expected, rel=0.1)
+        assert not bool(getattr(body, name).bias.detach().any())
+
+
 def test_without_the_relu_it_would_be_linear_between_poolings():
     """Kernels are applied without padding: the first feature map of a bright pixel is the kernel turned round."""
     body = lenet(1, 28)

@@ -59,11 +59,16 @@ def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
             ``search``, the steps of the search.
         root: Where the dataset's files are.
         folder: Where networks are kept.
+
+    Of a network whose answers are no numbers there is no record, and no sheet.
     """
     result, _, test = trained(task, root, folder)
     model = result.model
     some = fixed_images(test, task["images"], derived_seed(0, "tanay-2018"))  # the same for all networks
-    temperature = calibrated_temperature(_logits(model, test), CONFIDENCE)
+    logits = _logits(model, test)
+    if not bool(logits.isfinite().all()):  # diverged: nothing to attack
+        return {"records": [], "sheet": None}
+    temperature = calibrated_temperature(logits, CONFIDENCE)
     ascent = TargetedAscent(confidence=CONFIDENCE, steps=task["ascent"], temperature=temperature)
     hit = ascent(model, some.images, some.labels)
     near = MinimumNorm(norm=2.0, steps=task["search"])(model, some.images, some.labels)

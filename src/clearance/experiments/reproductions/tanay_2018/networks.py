@@ -77,12 +77,14 @@ def lenet_network(train: ImageSet, init: Init, seed: int) -> Classifier:
         extractor = nn.Sequential(OrderedDict([centre, *body.named_children()]))
         model = Classifier(extractor, MLP((500, train.class_count)), 0.0, 1 / 255)
         for name, layer in model.named_modules():
-            if isinstance(layer, nn.Conv2d | nn.Linear):
-                fan_out = layer.weight.shape[0] * layer.weight[0, 0].numel()
-                small = init == "small" or name == "extractor.conv1"
-                nn.init.normal_(layer.weight, std=SMALL if small else math.sqrt(2 / fan_out))
-                assert layer.bias is not None
-                nn.init.zeros_(layer.bias)
+            if not isinstance(layer, nn.Conv2d | nn.Linear):
+                continue
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
+            if init == "small" or name == "extractor.conv1":
+                nn.init.normal_(layer.weight, std=SMALL)
+            elif name.startswith("head"):  # the extractor's are He's already
+                nn.init.normal_(layer.weight, std=math.sqrt(2 / len(layer.weight)))
     return model
 
 
@@ -113,7 +115,8 @@ def trained(task: dict[str, Any], root: str | None, folder: str) -> tuple[FitRes
     """The network of a task, trained, or read back where `folder` has it finished; and its images.
 
     Args:
-        task: ``dataset``, ``per_class``, ``init`` or ``layers``, ``decay``, ``seed``, ``epochs``, ``batch_size``, ``lr``.
+        task: ``dataset``, ``per_class``, ``init`` or ``layers``, ``decay``, ``seed``, ``epochs``,
+            ``batch_size``, ``lr``, and perhaps ``clip_norm``.
         root: Where the dataset's files are.
         folder: Where networks are kept, each in a folder of its own.
     """
@@ -133,6 +136,7 @@ def trained(task: dict[str, Any], root: str | None, folder: str) -> tuple[FitRes
         # coupled: the decay of every weight and bias is a part of its gradient
         optimizer=partial(torch.optim.SGD, lr=task["lr"], momentum=0.9, weight_decay=task["decay"]),
         watched=watched,
+        clip_norm=task.get("clip_norm"),
         seed=seed,
         run_dir=Path(folder) / f"{name}-decay{task['decay']:g}-seed{seed}",
         device="cpu",
