@@ -106,15 +106,16 @@ class Bent(nn.Module):
 
 def bent():
     """Class 1 where f > 0.65, so at a > 0.8; an image at a = 0.5 has m = 0.3 and d = 0.15, both for a slope of 2."""
-    head = nn.Linear(1, 2)
+    head = nn.Linear(1, 2).double()
     with torch.no_grad():
-        head.weight.copy_(torch.tensor([[-1.0], [1.0]]))
-        head.bias.copy_(torch.tensor([0.65, -0.65]))
+        head.weight.copy_(torch.tensor([[-1.0], [1.0]]).double())
+        head.bias.copy_(torch.tensor([0.65, -0.65], dtype=torch.float64))
     return Classifier(Bent(), head).double().eval()
 
 
 def test_the_way_along_the_gradient_is_the_true_one_on_a_bent_network():
-    images, labels = torch.tensor([[[[0.5]]], [[[0.5]]], [[[1.2]]]]).double(), torch.tensor([0, 1, 1])
+    images = torch.tensor([0.5, 0.5, 1.2], dtype=torch.float64).view(3, 1, 1, 1)
+    labels = torch.tensor([0, 1, 1])
     rivals = nearest_rivals(bent(), images, labels, 2.0)
     assert rivals.distance.tolist() == pytest.approx([0.15, -0.15, 0.4])
     assert rivals.slope.tolist() == pytest.approx([2.0, 2.0, 0.5])

@@ -88,6 +88,19 @@ def report():
     return swept_report(report_of(start, at_values(found, swept), "compare"), swept, start)
 
 
+def test_from_python_it_is_the_same_words():
+    from clearance.data import GaussianClasses
+    from clearance.experiments.compare import compare
+
+    world = GaussianClasses(class_count=3, separation=5.0, noise=0.05)
+    given = world.images(8, seed=0), world.images(10, seed=1)
+    card = compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="momentum=0,0.9")
+    assert {record.measurement.context["momentum"] for record in card.records} == {0.0, 0.9}
+    assert "Over momentum" in card.to_html()
+    with pytest.raises(ValueError, match="a field of `sweep`"):
+        compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="hidden=1,2")
+
+
 class TestReport:
     def test_every_number_says_its_value_and_is_compared_within_it(self, report):
         assert {record.measurement.context["lr"] for record in report.records} == {0.001, 0.01, 0.1}

@@ -41,8 +41,8 @@ class BoundaryDistance(Audit):
     found.
 
     At the input, under the names of the linear case, and equal to :mod:`clearance.linear` on a linear network:
-    ``adversarial_distance``, the mean signed first-order distance d, each class counting alike; ``error_distance``, that
-    of max(-d, 0); ``local_scale``, the median slope ||grad (z_y - z_k)||_q towards the nearest rival k.
+    ``adversarial_distance``, the mean signed first-order distance d, each class counting alike; ``error_distance``,
+    that of max(-d, 0); ``local_scale``, the median slope ||grad (z_y - z_k)||_q towards the nearest rival k.
     ``tilting_angle``, between the way to a mistake, -grad, and the way to the rival class: between the centroids of
     training images, or to the nearest of them (``direction``).
 
@@ -75,7 +75,7 @@ class BoundaryDistance(Audit):
     >>> train, test = gaussian_images(per_class=9, seed=0), gaussian_images(per_class=9, seed=1)
     >>> audit = BoundaryDistance(norms=("2",), layers=("input",), steps=5)
     >>> found = audit(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
-    >>> [(m.name, m.context["class"]) for m in found.measurements][:4:3]
+    >>> [(m.name, m.context.get("class")) for m in found.measurements][:4:3]
     [('first_order_distance', 'all'), ('first_order_distance', '2')]
     """
 

@@ -238,6 +238,10 @@ _WAN = "clearance.experiments.reproductions.wan_2018"
 _WAN_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10", "cifar100")}
 _TANAY = "clearance.experiments.reproductions.tanay_2018"
 _TANAY_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "fashion-mnist")}
+_LENET_ON: dict[str, Any] = {
+    "rooted": True,
+    "datasets": ("mnist", "fashion-mnist"),
+}  # too large for 8x8 images
 
 STUDIES = {
     "elsayed-2018": {
@@ -337,6 +341,21 @@ STUDIES = {
         "svm": Study(
             f"{_TANAY}.svm:run",
             "all pairs of classes at 81 lambdas: exact machines, angle, distances, errors; takes --dataset and --root",
+            **_TANAY_ON,
+        ),
+        "lenet": Study(
+            f"{_TANAY}.lenet:run",
+            "LeNet with high and low weight decay, two initialisations; takes --dataset and --root",
+            **_LENET_ON,
+        ),
+        "adversarial": Study(
+            f"{_TANAY}.lenet:run_adversarial",
+            "how far images must go until LeNet is sure of another class; takes --dataset and --root",
+            **_LENET_ON,
+        ),
+        "depth": Study(
+            f"{_TANAY}.depth:run",
+            "whether weight decay helps less with depth: perceptrons of 1 to 8 layers; takes --dataset and --root",
             **_TANAY_ON,
         ),
     },

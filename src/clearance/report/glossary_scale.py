@@ -51,8 +51,8 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ),
     ("boundary_distance", "error_distance"): Entry(
         "Error distance",
-        "How deep the mistakes lie on the wrong side, to first order, on average over all images; images that are right "
-        "count as zero.",
+        "How deep the mistakes lie on the wrong side, to first order, on average over all images; images that are "
+        "right count as zero.",
         "Lower is better. It is what weak weight decay makes smaller.",
         "It may be small with many mistakes, if all of them are near the boundary.",
     ),
@@ -65,22 +65,23 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ),
     ("boundary_distance", "tilting_angle"): Entry(
         "Tilting angle",
-        "The angle between the direction in which an image has to be changed to become a mistake, and the one from its "
-        "class to the rival class: between the averages, or to the nearest image of it. In radians; the median.",
-        "Small: the image has to be turned into the other class. Near a right angle (1.57): the boundary lies along the "
-        "data, and a change that means nothing is enough.",
+        "The angle between the direction in which an image has to be changed to become a mistake, and the one from "
+        "its class to the rival class: between the averages, or to the nearest image of it. In radians; the median.",
+        "Small: the image has to be turned into the other class. Near a right angle (1.57): the boundary lies along "
+        "the data, and a change that means nothing is enough.",
         "In many dimensions most directions are nearly at right angles: compare methods.",
     ),
     ("boundary_distance", "bisected_distance"): Entry(
         "Distance along the gradient",
-        "How far an image must be moved straight along the gradient until the rival wins; the median. Zero for mistakes.",
+        "How far an image must be moved straight along the gradient until the rival wins; the median. It is zero for "
+        "mistakes.",
         "Beside the first-order distance: where both agree, the network is nearly straight on the way.",
         "It is an upper bound, and does not stay within the range of pixels.",
     ),
     ("boundary_distance", "mirror_share"): Entry(
         "Images with a mirror image",
-        "The share of images for which a point on the other side was found that is as sure of the rival as the image is "
-        "of its class.",
+        "The share of images for which a point on the other side was found that is as sure of the rival as the image "
+        "is of its class.",
         "Near one is usual; of a straight network it is one.",
         "Mirror images are not kept within the range of pixels.",
     ),

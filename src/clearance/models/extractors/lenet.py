@@ -1,5 +1,6 @@
 """LeNet as the article on L2 regularisation trains it: two convolutions, two poolings, one ReLU."""
 
+import math
 from collections import OrderedDict
 from typing import Literal
 
@@ -19,7 +20,8 @@ def lenet(channels: int, size: int, norm: Literal["none", "batch"] = "none") -> 
     multiply-adds for an image of 28 x 28.
 
     Source: Tanay and Griffin (2018), the figure of LeNet, which is that of MatConvNet's example. First weights are
-    those of He et al. (2015) with fan-out, sqrt(2 / (25 maps)), biases 0: ours, as the article says nothing.
+    those of He et al. (2015) with fan-out, sqrt(2 / (positions x maps)) normal, where the last layer counts as a
+    convolution over all positions, as in MatConvNet; biases 0. Ours, as the article says nothing.
 
     Args:
         channels: Channels of an image, at least 1.
@@ -60,9 +62,11 @@ def lenet(channels: int, size: int, norm: Literal["none", "batch"] = "none") -> 
         ("relu", nn.ReLU()),
     ]
     layers: OrderedDict[str, nn.Module] = OrderedDict((n, part) for n, part in parts if part is not None)
-    for layer in layers.values():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-            assert layer.bias is not None
-            nn.init.zeros_(layer.bias)
+    positions = {"conv1": 25, "conv2": 25, "fc1": (size // 4 - 3) ** 2}
+    for name, count in positions.items():
+        layer = layers[name]
+        assert isinstance(layer, nn.Conv2d | nn.Linear)
+        assert layer.bias is not None
+        nn.init.normal_(layer.weight, std=math.sqrt(2 / (count * len(layer.weight))))
+        nn.init.zeros_(layer.bias)
     return nn.Sequential(layers)

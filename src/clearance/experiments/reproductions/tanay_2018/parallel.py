@@ -24,7 +24,6 @@ def each(
     tasks: Mapping[str, Tree],
     folder: Path,
     jobs: int,
-    told: Callable[[str, int, int], object] = lambda name, done, of: None,
 ) -> dict[str, Tree]:
     """What `work` makes of every task, by name; what lies finished in `folder` is read back.
 
@@ -34,7 +33,6 @@ def each(
         tasks: Settings of each task by its name, which becomes a file's.
         folder: One JSON file for each task. A task whose settings have changed is done again.
         jobs: Processes at a time, each with one thread; 1 works in this process, with one thread likewise.
-        told: Hears the name of each task as it ends, how many have ended and how many there are.
 
     Returns:
         In the order of `tasks`.
@@ -51,7 +49,6 @@ def each(
         text = json.dumps({"task": tasks[name], "found": encode(tree)}, allow_nan=False)
         write_bytes(folder / f"{name}.json", text.encode())
         found[name] = _kept(folder, name, tasks[name]) or tree
-        told(name, len(found), len(tasks))
     return {name: found[name] for name in tasks}
 
 

@@ -102,8 +102,10 @@ def _text(ledger: Ledger, pairs: Found, titles: Mapping[str, str]) -> str:
     worst = max(max(pair["models"]["relative_gap"]) for pair in pairs.values())
     about = (
         f"{len(pairs)} pairs, 81 machines each, in {seconds:.0f} s of processor time ({seconds / len(pairs):.1f} s a "
-        f"pair). The largest relative duality gap of all machines is {worst:.1e}; each one's is in [{MODELS}]({MODELS}). "
-        "Distances are in units of [0, 1] pixels; lambda is the factor of ||w||². Errors are at lambda 10² / 10⁻² / 10⁻⁶."
+        f"pair). The largest relative duality gap of all machines is {worst:.1e}; each one's is in "
+        f"[{MODELS}]({MODELS}). "
+        "Distances are in units of [0, 1] pixels; lambda is the factor of ||w||². "
+        "Errors are at lambda 10² / 10⁻² / 10⁻⁶."
     )
     pictures = [f"![{ABOUT[name]}, over lambda.]({name}.svg)" for name in CURVES]
     parts = [ledger.to_markdown().rstrip(), "## Landmarks of every pair", about, landmarks(pairs, titles)]

@@ -82,9 +82,9 @@ def against_truth(pairs: Found) -> str:
     return "\n\n".join(
         (
             "## Against the article's numbers",
-            "Largest difference over the models with lambda of at least 10⁻² / below it, and in brackets how many of 81 "
-            f"miss the tolerance ({told}; margins may miss by 1 %). Right of these the largest difference from an "
-            f"independent exact solution, to which {max(EXACT.values()):g} is allowed.",
+            "Largest difference over the models with lambda of at least 10⁻² / below it, and in brackets how many "
+            f"of 81 miss the tolerance ({told}; margins may miss by 1 %). Right of these the largest difference from "
+            f"an independent exact solution, to which {max(EXACT.values()):g} is allowed.",
             _table(head, rows),
         )
     )
