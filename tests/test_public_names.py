@@ -57,8 +57,8 @@ ROOMS = {
         wrong zero_one
     """,
     "models": """
-        Classifier HeadCutError convnet32 cut_deeper extract_features large_margin_cnn predictions
-        resnet20 small_cnn tiny_cnn vgg16 wrap
+        Checkpoint Classifier HeadCutError LoadedWeights build_module convnet32 cut_deeper extract_features
+        large_margin_cnn load_weights predictions read_checkpoint resnet20 small_cnn tiny_cnn vgg16 wrap
     """,
     "models.extractors": """
         convnet32 large_margin_cnn resnet20 small_cnn tiny_cnn vgg16
