@@ -27,8 +27,8 @@ ROOMS = {
         LowDimension NeuralCollapse NewClasses Robustness Subject check_comparable wilson_interval
     """,
     "data": """
-        Augmentation GaussianClasses ImageSet as_image_set cutout draw_classes draw_samples flip
-        gaussian_images pad_crop read_cifar10 read_cifar100 read_digits read_folder read_idx read_npz
+        Augmentation GaussianClasses ImageSet Preprocessing StoredImageSet as_image_set cutout draw_classes
+        draw_samples flip gaussian_images open_folder open_images pad_crop preprocessing_of read_cifar10 read_cifar100 read_digits read_folder read_idx read_npz
         split_classes symmetric_label_noise
     """,
     "geometry": """
