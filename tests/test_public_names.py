@@ -28,8 +28,11 @@ ROOMS = {
     """,
     "data": """
         Augmentation GaussianClasses ImageSet Preprocessing StoredImageSet as_image_set cutout draw_classes
-        draw_samples flip gaussian_images open_folder open_images pad_crop preprocessing_of read_cifar10 read_cifar100 read_digits read_folder read_idx read_npz
-        split_classes symmetric_label_noise
+        draw_samples flip gaussian_images open_folder open_images pad_crop preprocessing_of read_cifar10
+        read_cifar100 read_digits read_folder read_idx read_npz split_classes symmetric_label_noise
+    """,
+    "gate": """
+        Outcome QUANTITIES Quantity Ruling Tolerance junit markdown rule
     """,
     "geometry": """
         ClassScatter Discriminant PooledScatter Threshold best_threshold
@@ -58,7 +61,8 @@ ROOMS = {
     """,
     "models": """
         Checkpoint Classifier HeadCutError LoadedWeights build_module convnet32 cut_deeper extract_features
-        large_margin_cnn load_weights predictions read_checkpoint resnet20 small_cnn tiny_cnn vgg16 wrap
+        large_margin_cnn load_weights predictions predictions_from read_checkpoint resnet20 small_cnn
+        tiny_cnn vgg16 wrap
     """,
     "models.extractors": """
         convnet32 large_margin_cnn resnet20 small_cnn tiny_cnn vgg16

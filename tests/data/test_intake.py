@@ -54,9 +54,13 @@ SOURCES = {
     "bytes in pairs": lambda: list(zip(BYTES, LABELS, strict=True)),
     "byte tensors": lambda: [((PIXELS[i] * 255).to(torch.uint8), LABELS[i]) for i in range(6)],
     "pictures in pairs": lambda: [(Image.fromarray(BYTES[i]), LABELS[i]) for i in range(6)],
-    "dictionaries": lambda: [{"pixel_values": PIXELS[i], "labels": torch.tensor(LABELS[i])} for i in range(6)],
+    "dictionaries": lambda: [
+        {"pixel_values": PIXELS[i], "labels": torch.tensor(LABELS[i])} for i in range(6)
+    ],
     "loader": loader,
-    "loader of dictionaries": lambda: DataLoader([{"img": PIXELS[i], "y": LABELS[i]} for i in range(6)], batch_size=4),
+    "loader of dictionaries": lambda: DataLoader(
+        [{"img": PIXELS[i], "y": LABELS[i]} for i in range(6)], batch_size=4
+    ),
     "Hugging Face": Table,
     "other columns": lambda: Table("photo", "species"),
     "usual names, other types": lambda: Table("img", "fine_label", (object, object)),
@@ -74,7 +78,9 @@ def test_every_source_gives_the_same_images(source, memory, monkeypatch):
     assert torch.equal(torch.cat([images for images, _ in data.batches(4)]), PIXELS)
     assert data.labels.tolist() == LABELS
     assert data.name == "mine"
-    expected = ("ant", "bee", "cow") if source in ("Hugging Face", "other columns", "classes") else ("0", "1", "2")
+    expected = (
+        ("ant", "bee", "cow") if source in ("Hugging Face", "other columns", "classes") else ("0", "1", "2")
+    )
     assert data.classes == expected
 
 
@@ -95,7 +101,9 @@ def test_what_is_on_disk_goes_with_the_set(monkeypatch):
 def test_pictures_of_a_dataset_are_resized_and_cropped():
     pictures = [(Image.new("L", (20 + i, 16)), i % 2) for i in range(4)]
     assert open_images(pictures, Preprocessing(image_size=8, short_side=9)).shape == (1, 8, 8)
-    with pytest.raises(ValueError, match=r"got \(1, 16, 20\) of uint8 at index 0 and \(1, 16, 21\) of uint8 at index 1; gi"):
+    with pytest.raises(
+        ValueError, match=r"got \(1, 16, 20\) of uint8 at index 0 and \(1, 16, 21\) of uint8 at index 1; gi"
+    ):
         open_images(pictures)
 
 
@@ -127,7 +135,10 @@ WRONG = {
     "images alone": (PIXELS, "got Tensor"),
     "no columns of images": (Wrong("id", "label"), "must have a column of images, .*; got 'id', 'label'"),
     "no columns of labels": (Wrong("image", "id"), "must have a column of labels, .*; got 'image', 'id'"),
-    "dictionary without": ([{"image": PIXELS[0], "text": "a"}], "a column of labels, .*; got 'image', 'text'"),
+    "dictionary without": (
+        [{"image": PIXELS[0], "text": "a"}],
+        "a column of labels, .*; got 'image', 'text'",
+    ),
     "no pair": ([PIXELS[0]], "a dictionary with both; got Tensor at 0"),
     "empty": ([], "at least one image; got none"),
     "text for an image": ([("a.png", 0)], "got str at index 0"),

@@ -2,7 +2,9 @@
 
 import gc
 import os
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,7 +65,9 @@ def test_all_kinds_of_pictures_become_one(pets):
     assert data.labels.tolist() == [0] * 4 + [1] * 4
     for place, file in enumerate([*sorted((pets / "cats").iterdir()), *sorted((pets / "dogs").iterdir())]):
         with Image.open(file) as picture:
-            expected = transformed(picture.convert("RGBA" if picture.mode == "P" else "RGB").convert("RGB"), HOW)
+            expected = transformed(
+                picture.convert("RGBA" if picture.mode == "P" else "RGB").convert("RGB"), HOW
+            )
         assert torch.equal(data.images[place], torch.from_numpy(expected.copy()).float() / 255)
 
 
@@ -90,16 +94,17 @@ def test_unreadable_files_are_counted_named_and_left_out(pets):
     (pets / "dogs" / "z.png").write_bytes((pets / "dogs" / "L.png").read_bytes()[:60])
     told = "2 of 10 files of 'pets' cannot be read and are left out: cats/a.jpg (no picture, or damaged), dogs/z.png"
     for _ in range(2):  # decoded, then from the cache
-        with pytest.warns(UserWarning) as warned:
+        with pytest.warns(UserWarning, match=re.escape(told)):
             data = opened(pets)
         assert len(data) == 8
-        assert str(warned[0].message).startswith(told)
 
 
 def test_many_unreadable_files_are_named_in_short(pets):
     for i in range(5):
         (pets / "cats" / f"bad{i}.jpg").write_text("")
-    with pytest.warns(UserWarning, match=r"5 of 13 .*bad0.jpg .*bad2.jpg \(no picture, or damaged\), and 2 more\."):
+    with pytest.warns(
+        UserWarning, match=r"5 of 13 .*bad0.jpg .*bad2.jpg \(no picture, or damaged\), and 2 more\."
+    ):
         opened(pets)
 
 
@@ -134,7 +139,9 @@ def test_the_cache_is_where_one_says(monkeypatch, tmp_path):
 
 
 def test_sizes_that_differ_need_image_size(pets):
-    with pytest.raises(ValueError, match=r"got 20x16 in cats/0.png and 11x30 in cats/1.png; give `image_size`"):
+    with pytest.raises(
+        ValueError, match=r"got 20x16 in cats/0.png and 11x30 in cats/1.png; give `image_size`"
+    ):
         opened(pets, Preprocessing())
     assert not list((pets.parent / "cache").iterdir())  # nothing half written stays
 
@@ -198,7 +205,9 @@ def test_the_digest_is_that_of_the_images_in_memory(stored):
 
 def test_all_pixels_at_once_are_refused_with_a_way_out(stored):
     _, kept = stored
-    with pytest.raises(ValueError, match=r"images of 'pets' stay on disk, because they take .*take a `subset`"):
+    with pytest.raises(
+        ValueError, match=r"images of 'pets' stay on disk, because they take .*take a `subset`"
+    ):
         _ = kept.images
     assert kept.subset(torch.arange(3)).images.shape == (3, 3, 8, 8)
 
@@ -208,8 +217,9 @@ def test_nothing_stays_mapped(stored):
     _, kept = stored
     images, _ = kept.batch(torch.arange(2))
     gc.collect()
-    with open("/proc/self/maps") as maps:
-        assert kept.store.path.name not in maps.read()
+    maps = Path("/proc/self/maps")
+    if maps.exists():  # on Linux
+        assert kept.store.path.name not in maps.read_text()
     assert images.is_contiguous()
 
 

@@ -103,7 +103,7 @@ def test_a_processor_that_does_not_normalise():
     "source", [{}, None, 3, "resnet", torch.nn.Linear(2, 2), {"mean": (0.5,)}, {"transforms": []}]
 )
 def test_nothing_to_read_is_one_error(source):
-    with pytest.raises(ValueError, match="`preprocessing` must be a timm model .*; got "):
+    with pytest.raises(ValueError, match=r"`preprocessing` must be a timm model .*; got "):
         preprocessing_of(source)
 
 

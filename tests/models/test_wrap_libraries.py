@@ -82,13 +82,13 @@ def test_of_two_heads_the_named_one_is_taken(kind, images):
 
 def test_an_auxiliary_head_that_runs_last_is_not_taken_for_the_head(images):
     with pytest.raises(
-        ValueError, match="head 'aux' is not the module's output: .* 'fc' has as many outputs"
+        ValueError, match=r"head 'aux' is not the module's output: .* 'fc' has as many outputs"
     ):
         wrap(Aux(always=True), example=images)
 
 
 def test_two_heads_that_are_averaged_are_refused_with_the_reason(images):
-    with pytest.raises(ValueError, match="'head' has as many outputs. Name that one; where two heads"):
+    with pytest.raises(ValueError, match=r"'head' has as many outputs\. Name that one; where two heads"):
         wrap(Distilled(), example=images)
 
 

@@ -7,6 +7,7 @@ import tyro
 
 from clearance._checks import check_choice
 from clearance.cli.audit import AuditCommand
+from clearance.cli.check import CheckCommand
 from clearance.cli.compare import CompareCommand
 from clearance.cli.list import ListCommand
 from clearance.cli.report import ReportCommand
@@ -18,6 +19,7 @@ COMMANDS: dict[str, Any] = {
     "compare": CompareCommand,
     "train": TrainCommand,
     "audit": AuditCommand,
+    "check": CheckCommand,
     "report": ReportCommand,
     "reproduce": ReproduceCommand,
     "search": SearchCommand,

@@ -90,7 +90,6 @@ class _Listing:
     classes: Sequence[str]
     files: Sequence[tuple[Path, int]]
 
-
     @classmethod
     def of(cls, root: Path) -> "_Listing":
         folders = class_folders(root)

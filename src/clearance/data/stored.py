@@ -55,15 +55,16 @@ class StoredImageSet(ImageSet):
         labels: Tensor,
         classes: tuple[str, ...],
         name: str = "images",
-        rows: Tensor | None = None,
-        augmentation: Augmentation | None = None,
+        digest: str | None = None,
     ) -> None:
-        if rows is None:
-            check_classes(classes)
-            check_every_class_present(labels, classes)
-        self._set(
-            store=store, labels=labels, classes=classes, name=name, rows=rows, augmentation=augmentation
-        )
+        check_classes(classes)
+        check_every_class_present(labels, classes)
+        if len(labels) != store.count:
+            raise ValueError(
+                f"`labels` must be as many as stored images; got {len(labels)} and {store.count}."
+            )
+        self._set(store=store, labels=labels, classes=classes, name=name)
+        self._set(rows=None, augmentation=None, known_digest=digest)
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -78,8 +79,8 @@ class StoredImageSet(ImageSet):
         """
         if self._bytes(len(self)) > IN_MEMORY:
             raise ValueError(
-                f"the images of {self.name!r} stay on disk, because they take {self._bytes(len(self)) / 2**30:.1f} GiB; "
-                "read them with `batch` or `batches`, take a `subset`, or leave out what needs all pixels at once."
+                f"the images of {self.name!r} stay on disk, because they take {self._bytes(len(self)) / 2**30:.1f} "
+                "GiB; read them with `batch` or `batches`, take a `subset`, or leave out what needs all at once."
             )
         return self._read(slice(None))
 

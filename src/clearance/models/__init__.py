@@ -20,6 +20,7 @@ from clearance.models.extractors import vgg16 as vgg16
 from clearance.models.factory import build_module as build_module
 from clearance.models.features import extract_features as extract_features
 from clearance.models.features import predictions as predictions
+from clearance.models.features import predictions_from as predictions_from
 from clearance.models.recut import HeadCutError as HeadCutError
 from clearance.models.recut import cut_deeper as cut_deeper
 from clearance.models.weights import LoadedWeights as LoadedWeights
@@ -38,6 +39,7 @@ __all__ = [
     "large_margin_cnn",
     "load_weights",
     "predictions",
+    "predictions_from",
     "read_checkpoint",
     "resnet20",
     "small_cnn",

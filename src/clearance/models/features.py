@@ -9,7 +9,6 @@ from clearance.data.image_set import ImageSet
 from clearance.models._observe import evaluating
 from clearance.models.classifier import Classifier
 
-
 MOST = 512  # images in a batch
 _PIXELS = 64 * 3 * 224 * 224  # in a batch at most: activations of deep networks take many times their room
 
@@ -39,7 +38,9 @@ def extract_features(model: Classifier, data: ImageSet, batch_size: int | None =
     with evaluating(model):
         for images, _ in data.batches(batch_size or batch_size_for(data)):
             part = model.features(images.to(device))
-            if features is None:  # filled in place: joining the parts at the end would hold all features twice
+            if (
+                features is None
+            ):  # filled in place: joining the parts at the end would hold all features twice
                 features = part.new_empty((len(data), *part.shape[1:]))
             features[at : at + len(part)] = part
             at += len(part)
@@ -51,5 +52,21 @@ def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None
     """The class that the model's own head gives each image, shape (N,); -1 where logits are not finite."""
     device = next(model.parameters()).device
     with evaluating(model):
-        logits = torch.cat([model(images.to(device)) for images, _ in data.batches(batch_size or batch_size_for(data))])
+        logits = torch.cat(
+            [model(images.to(device)) for images, _ in data.batches(batch_size or batch_size_for(data))]
+        )
+    return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)
+
+
+def predictions_from(model: Classifier, features: Tensor, data: ImageSet) -> Tensor:
+    """The same from features that are there already: `predictions` to the bit, in the same batches.
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> model, data = Classifier(nn.Flatten(), nn.Linear(64, 3)), gaussian_images()
+    >>> torch.equal(predictions_from(model, extract_features(model, data), data), predictions(model, data))
+    True
+    """
+    with evaluating(model):
+        logits = torch.cat([model.head(part) for part in features.split(batch_size_for(data))])
     return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)
