@@ -1,7 +1,7 @@
 """``clearance check``: statuses that a pipeline can trust, and the files beside them."""
 
 import shutil
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -60,7 +60,10 @@ def test_usage_is_2(folders, options, complaint):
 
 def test_a_report_may_be_a_file_of_any_name_with_or_without_its_exhibits(folders):
     shutil.copy(folders / "worse" / "report.json", folders / "worse" / "audit.json")
-    assert check(folders, "worse/audit.json", "--fail-if", "accuracy drops 1pt", against="last/report.json")[0] == 1
+    assert (
+        check(folders, "worse/audit.json", "--fail-if", "accuracy drops 1pt", against="last/report.json")[0]
+        == 1
+    )
     shutil.copy(folders / "last" / "report.json", folders / "last.json")  # alone
     status, shown, _ = check(folders, "worse", "--fail-if", "accuracy drops 1pt", against="last.json")
     assert status == 3
@@ -71,13 +74,20 @@ def test_files_for_the_service(folders):
     junit, table = folders / "check.xml", folders / "check.md"
     options = ("--fail-if", "accuracy drops 1pt", "--junit", str(junit), "--markdown", str(table), "--quiet")
     assert check(folders, "worse", *options) == (1, "", "")
-    suite = ElementTree.parse(junit).getroot()[0]
+    suite = ET.parse(junit).getroot()[0]
     assert suite.attrib == {"name": "clearance check", "tests": "1", "failures": "1", "errors": "0"}
     assert table.read_text().startswith("### clearance check: fail")
 
 
 def test_it_needs_no_torch(folders):
-    words = ["check", str(folders / "alike"), "--against", str(folders / "last"), "--fail-if", "accuracy drops 1pt"]
+    words = [
+        "check",
+        str(folders / "alike"),
+        "--against",
+        str(folders / "last"),
+        "--fail-if",
+        "accuracy drops 1pt",
+    ]
     shown, modules = loaded_by(*words)
     assert shown.startswith("pass: ")
     assert not modules & {"torch", "matplotlib"}

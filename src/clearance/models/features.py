@@ -58,7 +58,9 @@ def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None
     return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)
 
 
-def predictions_from(model: Classifier, features: Tensor, data: ImageSet) -> Tensor:
+def predictions_from(
+    model: Classifier, features: Tensor, data: ImageSet, batch_size: int | None = None
+) -> Tensor:
     """The same from features that are there already: `predictions` to the bit, in the same batches.
 
     >>> from torch import nn
@@ -68,5 +70,5 @@ def predictions_from(model: Classifier, features: Tensor, data: ImageSet) -> Ten
     True
     """
     with evaluating(model):
-        logits = torch.cat([model.head(part) for part in features.split(batch_size_for(data))])
+        logits = torch.cat([model.head(part) for part in features.split(batch_size or batch_size_for(data))])
     return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)

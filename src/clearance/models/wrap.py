@@ -73,6 +73,22 @@ def wrap(
     >>> model.extractor.module[1].weight is net[1].weight
     True
     """
+    model, line = wrapped(module, head, example=example, mean=mean, std=std, preprocessing=preprocessing)
+    if verbose:
+        print(line)  # noqa: T201 - asked for by `verbose`: the proof belongs before the user's eyes
+    return model
+
+
+def wrapped(
+    module: nn.Module,
+    head: str | None = None,
+    *,
+    example: Tensor,
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
+    preprocessing: Any = None,
+) -> tuple[Classifier, str]:
+    """The same, and the line that `wrap` prints."""
     refusals.check_module(module)
     refusals.check_example(example)
     if preprocessing is not None:
@@ -86,12 +102,8 @@ def wrap(
     received = refusals.check_head_input(name, [call for call in calls if call.module is part], len(example))
     seen = Seen(module, entries, calls, name, part, received)
     model, width, proof = proved(seen, example, mean_tensor, std_tensor)
-    if verbose:
-        print(  # noqa: T201 - asked for by `verbose`: the proof belongs before the user's eyes
-            f"wrap: head {name!r} ({_described(part)}), {width} features; head(features(x)) equals module(x): "
-            f"{proof}"
-        )
-    return model
+    line = f"wrap: head {name!r} ({_described(part)}), {width} features; head(features(x)) equals module(x): {proof}"
+    return model, line
 
 
 def _kept_by(
@@ -143,7 +155,7 @@ def _warn_of_normalising_twice(module: nn.Module, calls: list[Call], channels: i
             f"`module` seems to normalise by itself ({habit}), and `mean` and `std` normalise before that; "
             "leave them out unless it was trained with both.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
