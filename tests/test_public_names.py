@@ -28,9 +28,12 @@ ROOMS = {
         Robustness Subject WeightScale check_comparable decayed_parameters wilson_interval
     """,
     "data": """
-        Augmentation GaussianClasses ImageSet as_image_set cutout draw_classes draw_samples flip
-        gaussian_images pad_crop read_cifar10 read_cifar100 read_digits read_folder read_idx read_npz
-        split_classes symmetric_label_noise
+        Augmentation GaussianClasses ImageSet Preprocessing StoredImageSet as_image_set cutout draw_classes
+        draw_samples flip gaussian_images open_folder open_images pad_crop preprocessing_of read_cifar10
+        read_cifar100 read_digits read_folder read_idx read_npz split_classes symmetric_label_noise
+    """,
+    "gate": """
+        Outcome QUANTITIES Quantity Ruling Tolerance junit markdown rule
     """,
     "explore": """
         LOG_LAMBDAS ClassSamples Machines Scene all_machines check_fits example_distances loss_exhibits
@@ -62,8 +65,9 @@ ROOMS = {
         wrong zero_one
     """,
     "models": """
-        Classifier HeadCutError convnet13 convnet32 cut_deeper extract_features large_margin_cnn lenet
-        lenet_plus predictions resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16 wrap
+        Checkpoint Classifier HeadCutError LoadedWeights build_module convnet13 convnet32 cut_deeper
+        extract_features large_margin_cnn lenet lenet_plus load_weights predictions predictions_from
+        read_checkpoint resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16 wrap
     """,
     "models.extractors": """
         convnet13 convnet32 large_margin_cnn lenet lenet_plus resnet20 small_cnn tiny_cnn tiny_lenet_plus

@@ -7,6 +7,7 @@ import tyro
 
 from clearance._checks import check_choice
 from clearance.cli.audit import AuditCommand
+from clearance.cli.check import CheckCommand
 from clearance.cli.compare import CompareCommand
 from clearance.cli.explore import ExploreCommand
 from clearance.cli.list import ListCommand
@@ -20,6 +21,7 @@ COMMANDS: dict[str, Any] = {
     "train": TrainCommand,
     "audit": AuditCommand,
     "explore": ExploreCommand,
+    "check": CheckCommand,
     "report": ReportCommand,
     "reproduce": ReproduceCommand,
     "search": SearchCommand,

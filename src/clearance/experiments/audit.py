@@ -12,6 +12,7 @@ from clearance.experiments.auditing import audit_model, chosen_audits
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import named_audits
 from clearance.experiments.compare import report_with
+from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings
 from clearance.models import Classifier
@@ -76,9 +77,23 @@ def audited(
     name: str,
     command: str,
     sources: Mapping[str, str] | None = None,
+    told: Mapping[str, Any] | None = None,
+    cache: FeatureCache | None = None,
 ) -> Card:
-    """The card of one classifier; `sources` says, by audit, which method's network images were made on."""
-    findings = audit_model(model, data, audits, seed)
+    """The card of one classifier.
+
+    Args:
+        model: The classifier.
+        data: The images that it was trained on, and held-out ones.
+        audits: What is asked.
+        seed: Decides whatever the audits draw.
+        name: What the card calls the model.
+        command: What makes the report again.
+        sources: By audit, which method's network images were made on.
+        told: Further settings for the report to keep.
+        cache: Where features are kept.
+    """
+    findings = audit_model(model, data, audits, seed, cache=cache)
     where = (data.test.name, name, seed)
     found = RunFindings(
         None,
@@ -87,6 +102,7 @@ def audited(
     )
     named = {name: {SETTING: source} for name, source in (sources or {}).items()}
     settings = {
+        **(told or {}),
         "dataset": data.test.name,
         "seed": seed,
         "audits": [{**describe(audit), **named.get(audit.name, {})} for audit in audits],

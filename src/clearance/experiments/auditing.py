@@ -11,6 +11,7 @@ from clearance.experiments.audit_datasets import with_datasets
 from clearance.experiments.audit_sources import SETTING, with_sources
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS, resolve
+from clearance.experiments.feature_cache import FeatureCache, KeptSubject
 from clearance.experiments.plan import RunPlan
 from clearance.models import Classifier
 
@@ -60,9 +61,11 @@ def audit_model(
     audits: Sequence[Audit],
     seed: int,
     on_audit: Callable[[str], object] | None = None,
+    cache: FeatureCache | None = None,
 ) -> list[Findings]:
-    """Every audit on one classifier; features are extracted once."""
-    subject = Subject(model, data.train, data.test, seed, data.new_classes)
+    """Every audit on one classifier; features are extracted once, or taken from `cache`."""
+    images = (data.train, data.test, seed, data.new_classes)
+    subject = Subject(model, *images) if cache is None else KeptSubject(model, *images, cache=cache)
     found = []
     for audit in audits:
         if on_audit is not None:

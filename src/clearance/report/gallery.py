@@ -170,6 +170,8 @@ def further_pictures(findings: Findings) -> list[Picture]:
         what = (record.method, shown.audit, shown.name, tuple(sorted(shown.context.items())))
         if (shown.audit, shown.name) in DRAWN or is_summary(record) or what in seen or not shown.columns:
             continue
+        if shown.kind == "per_image":  # numbers to compare with other reports, nothing to look at
+            continue
         seen.add(what)
         seed = "" if record.seed is None else f", seed {record.seed}"
         caption = f"{method_name(record.method)}{seed}: {shown.caption}"
