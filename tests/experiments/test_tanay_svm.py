@@ -195,6 +195,12 @@ class TestLedger:
         for name in ("error", "angle", "distance"):
             assert (tmp_path / f"{name}.svg").read_text("utf-8").startswith("<svg")
 
+    def test_other_data_are_not_held_against_the_article_s_numbers(self, tmp_path, monkeypatch):
+        """Classes of other data have the same numbers as digits, and nothing to do with them."""
+        monkeypatch.setattr(svm, "against_truth", lambda pairs: "## Against the article's numbers")
+        path = svm.study("digits", None, tuple("0123456789"), [(0, 1)], 1, tmp_path)
+        assert "Against the article's numbers" not in path.read_text("utf-8")
+
     def test_without_files_nothing_is_run(self, tmp_path):
         found = reproduce("tanay-2018", "mnist", only="svm", out=tmp_path / "a")
         assert not found.has_data
