@@ -50,7 +50,9 @@ METHOD_CHANGES: dict[str, Any] = {
 }
 
 # Settings that only make sense beside another one.
-BESIDE: dict[str, Any] = dict.fromkeys(("means_lr", "variances_lr", "means_decay"), {"mixture": "diagonal"})
+BESIDE: dict[str, Any] = {
+    name: {"mixture": "diagonal"} for name in ("means_lr", "variances_lr", "means_decay")
+}
 
 RECIPE_CHANGES: dict[str, Any] = {
     "dataset": "npz:other.npz",

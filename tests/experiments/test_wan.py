@@ -332,6 +332,34 @@ class TestVerification:
         assert verification.AUDIT in quick[0].recipe.audits
         assert "Nothing was measured" not in path.read_text("utf-8")
 
+    def test_every_kind_of_detection_is_a_table_over_the_radii(self):
+        contexts = [
+            {"attack": attack, "score": "own", "epsilon": epsilon}
+            for attack in ("FGSM", "IFGSM")
+            for epsilon in (0.1, 0.2)
+        ]
+        contexts.append({"against": "fashion-mnist", "score": "own"})
+        records = tuple(
+            Record(
+                "digits",
+                method,
+                0,
+                Measurement("likelihood", "auroc", value, "fraction", 10, context=context),
+            )
+            for context in contexts
+            for method, value in (("softmax", 0.5), ("lgm", 0.5 + context.get("epsilon", 0.3)))
+        )
+        report = Report({"methods": {"softmax": {}, "lgm": {}}}, {}, "", "", records=records)
+        text = "\n\n".join(verification.sections(report, "digits"))
+        assert text.count("### ") == 3
+        rows = rows_below(text, "### attack IFGSM, score own")
+        assert {m: [c.replace(THIN, " ") for c in cells] for m, cells in rows.items()} == {
+            "softmax": ["50.0 %", "50.0 %"], "lgm": ["60.0 %", "70.0 %"]
+        }  # fmt: skip
+        assert rows_below(text, "### against fashion-mnist, score own")["lgm"][0].startswith("80.0")
+        nothing = Report({"methods": {"softmax": {}}}, {}, "", "")
+        assert verification.sections(nothing, "digits")[-1] == "Nothing was measured."
+
     def test_without_the_audit_it_says_what_is_missing(self, quick, monkeypatch, tmp_path):
         monkeypatch.setattr(verification, "AUDITS", {"accuracy": AUDITS["accuracy"]})
         with pytest.raises(ValueError, match="`audit` must be one of 'accuracy'; got 'likelihood'"):

@@ -31,16 +31,17 @@ def attacked_numbers(run: Path, images: ImageSet, epsilons: Sequence[float], box
         box: ``"white"``: the gradient of cross-entropy of the logits. ``"white, training loss"``: of everything that
             the network was trained with.
     """
-    model = load_run(run).model
-    loss = training_loss(run) if box == TRAINING else None
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, shown = load_run(run).model.to(place), images.to(place)
+    loss = training_loss(run).to(place) if box == TRAINING else None
     found = []
     for epsilon in (0.0, *epsilons):
         if loss is None or epsilon == 0:
             with torch.enable_grad():
-                attacked = FGSM(epsilon)(model, images.images, images.labels).images
+                attacked = FGSM(epsilon)(model, shown.images, shown.labels).images
         else:
-            attacked = signed_steps(model, loss, images.images, images.labels, epsilon)
-        found += _measured(model, attacked, images.labels, {"attack": "FGSM", "box": box, "epsilon": epsilon})
+            attacked = signed_steps(model, loss, shown.images, shown.labels, epsilon)
+        found += _measured(model, attacked, shown.labels, {"attack": "FGSM", "box": box, "epsilon": epsilon})
     return found
 
 

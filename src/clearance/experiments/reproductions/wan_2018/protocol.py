@@ -25,12 +25,14 @@ class Protocol:
 
     Args:
         epsilons: Largest changes of a pixel, of [0, 1], as the paper has them on MNIST.
+        attacked_images: How many test images FGSM is made on, at most; all of MNIST, as in the paper.
         verdict_images: On how many test images the scale-proof verdict is found: it takes its time.
         search_seeds: Runs of each candidate of the search.
         search_steps: Updates of its trials, in place of the recipe's; None leaves them.
     """
 
     epsilons: tuple[float, ...]
+    attacked_images: int
     verdict_images: int
     search_seeds: int
     search_steps: int | None
@@ -38,10 +40,10 @@ class Protocol:
 
 SMALL, PAPERS_OWN = (0.01, 0.03, 0.06), (0.1, 0.2, 0.3)
 PROTOCOLS = {
-    "digits": Protocol(PAPERS_OWN, 300, 2, None),
-    "mnist": Protocol(PAPERS_OWN, 100, 1, 800),
-    "cifar10": Protocol(SMALL, 300, 1, 4000),
-    "cifar100": Protocol(SMALL, 300, 1, 4000),
+    "digits": Protocol(PAPERS_OWN, 10_000, 300, 2, None),
+    "mnist": Protocol(PAPERS_OWN, 10_000, 100, 1, 800),
+    "cifar10": Protocol(SMALL, 1000, 300, 1, 4000),
+    "cifar100": Protocol(SMALL, 1000, 300, 1, 4000),
 }
 PLANE_STEPS = {"digits": 4000, "mnist": 2500}  # updates of the networks of two features
 

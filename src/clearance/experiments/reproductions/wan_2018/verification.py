@@ -19,7 +19,7 @@ from clearance.experiments.reproductions.wan_2018.study import Column, StudyOf, 
 from clearance.records import Report
 
 AUDIT = "likelihood"
-SETTINGS: dict[str, Any] = {}  # of the audit: its defaults are the paper's radii
+SETTINGS: dict[str, Any] = {}  # of the audit that differ from its defaults
 CURVE = "auroc"
 
 
