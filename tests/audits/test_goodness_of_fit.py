@@ -154,4 +154,4 @@ def test_classes_that_are_points_have_no_gaussian():
 
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match=r"`covariance` must be one of 'scalar'.*got 'identity'"):
-        GoodnessOfFit("identity")
+        GoodnessOfFit("identity")  # type: ignore[arg-type]

@@ -8,8 +8,11 @@ from torch import nn
 from torch.distributions import Normal
 
 from clearance.audits import Likelihood, Subject
+from clearance.audits._abnormal import attacked, sign_noise
+from clearance.audits._detection import detection, threshold
 from clearance.audits._halves import first_half
 from clearance.audits._likelihood_pictures import _histogram
+from clearance.audits._pixel_scores import pixel_steps
 from clearance.data import GaussianClasses, ImageSet, gaussian_images
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
@@ -80,6 +83,33 @@ def test_images_that_fooled_a_linear_classifier_are_those_within_reach_of_its_bo
     # cross-entropy of three classes is no margin: one step may leave a few of these
     assert values(found, "fooled")["FGSM", epsilon] == pytest.approx(expected, abs=0.05)
     assert values(found, "fooled")["IFGSM", epsilon] == pytest.approx(expected, abs=0.03)
+
+
+def test_numbers_under_attack_are_those_of_the_images_that_they_name():
+    """Roughness needs no network: made by hand, of the half that is measured."""
+    model, rows = pixels(), ~first_half(TEST.labels, 0)
+    images, labels = TEST.images[rows], TEST.labels[rows]
+    changed = attacked(model.eval(), images, labels, "FGSM", 0.03, steps=1)
+    right = model(images).argmax(dim=1) == labels
+    assert 0 < int(changed.fooled.sum()) < int(right.sum()) < len(labels)
+    made, noisy = changed.images, sign_noise(images, 0.03, 0)
+    hit = changed.fooled
+    expected = {
+        ("all", "originals"): detection(pixel_steps(images), pixel_steps(made)),
+        ("successful", "originals"): detection(pixel_steps(images[hit]), pixel_steps(made[hit])),
+        ("successful", "noise"): detection(pixel_steps(noisy[hit]), pixel_steps(made[hit])),
+    }
+    found = audited(epsilons=(0.03,))
+    for name in ("auroc", "aupr", "fpr95"):
+        mine = [values(found, name)["FGSM", 0.03, *how, "pixel steps"] for how in expected]
+        assert mine == [one[name] for one in expected.values()]
+        assert name == "fpr95" or len(set(mine)) == 3
+    counted = {m.context["attack"]: m.n for m in found.measurements if m.name == "fooled"}
+    assert counted["FGSM"] == int(right.sum())
+    assert values(found, "fooled")["FGSM", 0.03] == int(hit.sum()) / int(right.sum())
+    limit = threshold(pixel_steps(TEST.images[~rows]))
+    caught = float((pixel_steps(made[hit]) < limit).double().mean())
+    assert values(found, "caught")["FGSM", 0.03, "pixel steps"] == pytest.approx(caught)
 
 
 def test_one_half_of_the_held_out_images_decides_and_the_other_is_measured():

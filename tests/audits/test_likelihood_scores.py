@@ -110,7 +110,7 @@ def test_few_images_may_stand_for_all_as_neighbours():
 def test_every_score_can_be_differentiated(name):
     torch.manual_seed(4)
     classifier = model(GaussianMixture(5, 3, "class_diagonal")).double()
-    scorer = Scorer.fitted(Subject(classifier, TRAIN, TEST), 5000, 2) if name else None
+    scorer = Scorer.fitted(Subject(classifier, TRAIN, TEST), 5000, 2)
     images = TEST.images[:2].double().requires_grad_()
 
     def score(pixels):
@@ -155,6 +155,7 @@ def test_fgsm_changes_every_image_and_counts_those_that_it_broke():
     changed = attacked(classifier, TEST.images, TEST.labels, "FGSM", 0.02, steps=1)
     images = TEST.images.clone().requires_grad_()
     torch.nn.functional.cross_entropy(classifier(images), TEST.labels).backward()
+    assert images.grad is not None
     torch.testing.assert_close(changed.images, (TEST.images + 0.02 * images.grad.sign()).clamp(0, 1))
     with torch.no_grad():
         before, after = classifier(TEST.images).argmax(dim=1), classifier(changed.images).argmax(dim=1)

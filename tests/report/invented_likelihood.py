@@ -1,9 +1,10 @@
 """Invented records of the audits of likelihood, calibration and goodness of fit."""
 
 from dataclasses import replace
+from typing import Any
 
 from clearance.records.record import ExhibitRecord, Record
-from clearance.vocabulary import Exhibit, Measurement
+from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 from report.invented import Invented  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 METHODS = {"plain": 0.6, "lgm": 0.9}  # how well the likelihood tells
@@ -27,7 +28,8 @@ class InventedLikelihood(Invented):
         return round(min(self.jitter(value, 0.04), 1.0), 6)
 
     def told(self, value, context):
-        for name, better in (("auroc", "higher"), ("aupr", "higher"), ("fpr95", "lower")):
+        for name in ("auroc", "aupr", "fpr95"):
+            better: Better = "lower" if name == "fpr95" else "higher"
             for score in SCORES:
                 yield Measurement("likelihood", name, self.share(value), "fraction", 120, better=better,
                                   context={**context, "score": score})  # fmt: skip
@@ -68,17 +70,17 @@ class InventedLikelihood(Invented):
         )
 
     def likelihood_pictures(self, method):
-        scores = {"class": ["7"], "taken for": ["7"], "p": [0.4], "likelihood": [-3.0]}
+        scores: dict[str, Any] = {"class": ["7"], "taken for": ["7"], "p": [0.4], "likelihood": [-3.0]}
         yield Exhibit("likelihood", "scores", "histogram", scores, "Log-densities.")
         yield Exhibit(
             "likelihood", "thresholds", "histogram", {"score": ["energy"], "threshold": [-9.0]}, "Limits."
         )
         for epsilon in RADII:
-            context = {"attack": "FGSM", "epsilon": epsilon}
+            context: dict[str, Scalar] = {"attack": "FGSM", "epsilon": epsilon}
             bars = {"from": [0.0, 0.5], "before": [0.1, 0.9], "after": [0.7, 0.3]}
             yield Exhibit("likelihood", "likelihood", "histogram", bars, "Likelihood.", context)
             yield Exhibit("likelihood", "probability", "histogram", bars, "Probability.", context)
-            columns = {"image": [[[[0.0, 1.0], [0.5, 0.2]]]] * 3, "caught": [True, True, False],
+            columns: dict[str, Any] = {"image": [[[[0.0, 1.0], [0.5, 0.2]]]] * 3, "caught": [True, True, False],
                        "class": ["7", "1", "<a>"], "taken for": ["3", "2", "$4$"], "p": [0.01, 0.02, 0.5]}  # fmt: skip
             yield Exhibit("likelihood", "sheet", "images", columns, "Images.", context)
 
@@ -95,7 +97,11 @@ class InventedLikelihood(Invented):
 
     def calibration_pictures(self, method):
         for state in ("as trained", "calibrated"):
-            columns = {"confidence": [0.5, 0.9, 1.0], "accuracy": [0.4, 0.8, 1.0], "images": [3, 30, 400]}
+            columns: dict[str, Any] = {
+                "confidence": [0.5, 0.9, 1.0],
+                "accuracy": [0.4, 0.8, 1.0],
+                "images": [3, 30, 400],
+            }
             yield Exhibit(
                 "calibration", "reliability", "curve", columns, "Right over sure.", {"temperature": state}
             )
