@@ -128,7 +128,7 @@ def test_the_same_numbers_on_paper(tmp_path):
     rows = json.loads((tmp_path / "paper" / "report.json").read_text("utf-8"))["measurements"]
     angles = [row["value"] for row in rows if row["name"] == "angle"]
     assert len(angles) == 3
-    assert angles[0] > angles[1] > angles[2] >= 0
+    assert angles[0] >= angles[1] > angles[2] >= 0  # the first two are the hard margin
     status, _, complaint = run("explore", "--classes", "all", *words[1:])
     assert status == 2
     assert "--report is about one pair" in complaint

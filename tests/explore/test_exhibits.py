@@ -69,32 +69,31 @@ def test_the_path_and_the_measurements_say_the_same(pair):
     x, y = scene.pair(0, 1)
     for step in (0, 33, 80):
         plane = machines.plane(step)
-        assert path.columns["angle"][step] == tilting_angle(plane, x, y)
+        assert path.columns["angle"][step] == pytest.approx(tilting_angle(plane, x, y), abs=1e-6)
         assert path.columns["adversarial_distance"][step] == pytest.approx(adversarial_distance(plane, x, y))
         assert path.columns["test_error"][step] == pytest.approx(error_rate(plane, *scene.pair(0, 1, "test")))
-    records = {
-        (r.method, r.measurement.name, r.measurement.context.get("split")): r
-        for r in pair_records(scene, machines)
-    }
-    assert len(records) == 15
-    weak = records["weak penalty", "angle", None].measurement
-    assert (weak.value, weak.context) == (path.columns["angle"][0], {"lambda": 1e-6})
-    strong = records["strong penalty", "error", "test"].measurement
+    found = [(record.method, record.measurement) for record in pair_records(scene, machines)]
+    records = {(method, one.name, one.context.get("split")): one for method, one in found}
+    assert len(records) == len(found) == 15
+    assert records["penalty 1e-6", "angle", None].value == path.columns["angle"][0]
+    strong = records["penalty 100", "error", "test"]
     assert (strong.value, strong.n) == (path.columns["test_error"][80], len(scene.pair(0, 1, "test")[1]))
 
 
 def test_a_report_draws_them(pair):
-    page = render_page(explored_report(*pair, "clearance explore"))
+    scene, machines = pair
+    page = render_page(explored_report(scene, machines, "clearance explore"))
     section = page[page.index("<h2>Why the boundary leans") :].split("</section>")[0]
     assert section.count('<svg class="figure"') == 5
-    for words in (
+    captions = (
         "Three losses of a score",
         "With large weights",
         "With small weights",
         "likelihoods",
         "at every penalty",
-    ):
+    )
+    for words in captions:
         assert words in section
-    assert "strong penalty" in section
+    assert "penalty 100" in section
     assert "Tilting angle" in page  # the glossary
     assert "<script" not in page

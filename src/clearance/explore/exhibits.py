@@ -16,8 +16,10 @@ from clearance.records.record import ExhibitRecord, Record
 from clearance.vocabulary import Exhibit, Measurement
 
 AUDIT = "tilting"
-PENALTIES = {"weak penalty": 0, "moderate penalty": 40, "strong penalty": 80}
-"""The machines whose numbers stand in the report's tables, by their step of the slider: lambda 1e-6, 1e-2, 1e2."""
+PENALTIES = {"penalty 1e-6": 0, "penalty 0.01": 40, "penalty 100": 80}
+"""The machines whose numbers stand in the report's tables, and their step of the slider."""
+
+STRAIGHT = 1e-6  # radians below which an angle is what float32 leaves of weights along z
 
 LARGE, SMALL = 10**1.5, 10**-1.5  # the ends of the page's slider over ||w||
 REACH, BINS = 6.0, 60
@@ -43,15 +45,12 @@ def _at(scene: Scene, machines: Machines, row: Mapping[str, float]) -> list[Meas
     counts = {
         split: len(scene.pair(machines.first, machines.second, split)[1]) for split in ("train", "test")
     }
-    n, context = counts["train"], {"lambda": 10.0 ** row["log10_lambda"]}
-    distance = row["adversarial_distance"]
+    n, depth, distance = counts["train"], row["error_distance"], row["adversarial_distance"]
     return [
         *(_error(row[f"{split}_error"], split, count) for split, count in counts.items() if count),
-        Measurement(AUDIT, "angle", row["angle"], "radians", n=n, better="neither", context=context),
-        Measurement(AUDIT, "adversarial_distance", distance, "length", n=n, better="higher", context=context),
-        Measurement(
-            AUDIT, "error_distance", row["error_distance"], "length", n=n, better="lower", context=context
-        ),
+        Measurement(AUDIT, "angle", row["angle"], "radians", n=n, better="neither"),
+        Measurement(AUDIT, "adversarial_distance", distance, "length", n=n, better="higher"),
+        Measurement(AUDIT, "error_distance", depth, "length", n=n, better="lower"),
     ]
 
 
@@ -84,10 +83,11 @@ def path_columns(scene: Scene, machines: Machines) -> dict[str, list[float]]:
     rows = []
     for step, exponent in enumerate(LOG_LAMBDAS):
         plane = machines.plane(step)
+        angle = tilting_angle(plane, *train)
         rows.append(
             {
                 "log10_lambda": float(exponent),
-                "angle": tilting_angle(plane, *train),
+                "angle": angle if angle > STRAIGHT else 0.0,
                 "adversarial_distance": adversarial_distance(plane, *train, class_balanced=True),
                 "error_distance": error_distance(plane, *train, class_balanced=True),
                 "train_error": float(wrong(plane, *train).double().mean()),

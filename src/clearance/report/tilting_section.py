@@ -17,8 +17,8 @@ AUDIT = "tilting"
 WHAT = (
     "A hinge machine for each of 81 penalties on the size of its weights. A weak penalty leans the boundary until "
     "every training sample is right; a strong one turns it towards the line through the class averages, where it is as "
-    "far from all samples as it can be. Large weights make a loss see only how deep the errors lie; small ones make it a "
-    "straight line, which counts every sample alike."
+    "far from all samples as it can be. Large weights make a loss see only how deep the errors lie; small ones make it "
+    "a straight line, which counts every sample alike."
 )
 COLUMNS = {
     "angle": "angle, rad",
