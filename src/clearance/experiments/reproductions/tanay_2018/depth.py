@@ -5,6 +5,7 @@ The article expects it and shows nothing. Here, for every depth, networks are tr
 that without decay. The nearest mistakes that a search finds are then compared with and without it, network by network.
 """
 
+import functools
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ import torch
 from clearance._rng import derived_seed
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.audits._fixed_images import fixed_images
+from clearance.data import ImageSet
+from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import Listener
 from clearance.experiments.reproduction_ledger import reproduce_command
 from clearance.experiments.reproductions.tanay_2018.networks import check_data, trained
@@ -120,7 +123,11 @@ def measured_depth(task: Tree, root: str | None, folder: str) -> Tree:
         folder: Where networks are kept.
     """
     result, train, test = trained(task, root, folder)
-    sets = {"test": test, "held_out": _held_out(task, root), "train": train}
+    sets = {
+        "test": test,
+        "held_out": held_out_images(task["dataset"], root, task["per_class"], task["held_out"]),
+        "train": train,
+    }
     found = {
         f"{name}_error": float((predictions(result.model, data) != data.labels).double().mean())
         for name, data in sets.items()
@@ -132,13 +139,15 @@ def measured_depth(task: Tree, root: str | None, folder: str) -> Tree:
     return {**found, "distance": middle, "right": int(right.sum()), "status": str(result.status)}
 
 
-def _held_out(task: Tree, root: str | None) -> Any:
-    """The training images of each class that come after those that were trained on."""
-    from clearance.experiments.datasets import load_dataset
+@functools.lru_cache(maxsize=1)
+def held_out_images(dataset: str, root: str | None, first: int, count: int) -> ImageSet:
+    """The training images of each class after its first `first`, at most `count` of them.
 
-    data = load_dataset(task["dataset"], "train", root)
-    first, last = task["per_class"], task["per_class"] + task["held_out"]
-    rows = [(data.labels == k).nonzero().flatten()[first:last] for k in range(data.class_count)]
+    >>> len(held_out_images("digits", None, 50, 10))
+    100
+    """
+    data = load_dataset(dataset, "train", root)
+    rows = [(data.labels == k).nonzero().flatten()[first : first + count] for k in range(data.class_count)]
     return data.subset(torch.cat(rows))
 
 
