@@ -112,7 +112,7 @@ def test_every_number_has_an_entry():
 class TestSweep:
     VALUES = (0.01, 0.1, 1.0)
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def swept(self):
         told = {"sweep": {"field": "weight_decay", "values": list(self.VALUES), "shown": 0.1}}
         records = tuple(
