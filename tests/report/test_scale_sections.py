@@ -129,7 +129,9 @@ class TestSweep:
         return with_summaries(Report(told, {}, "made", "today", records=records))
 
     def test_each_quantity_that_was_measured_has_a_curve_of_every_value(self, swept):
-        shown = over_setting(Findings(swept, "digits")).exhibit.columns
+        made = over_setting(Findings(swept, "digits"))
+        assert made is not None
+        shown = made.exhibit.columns
         assert set(shown["quantity"]) == {"adversarial_distance", "angle", "scale", "local_scale"}
         wanted = {
             (one, value): mean

@@ -22,7 +22,7 @@ def first_crossing(value: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
         like: Any (B,) of the precision that is wanted.
 
     >>> first_crossing(lambda t: 3 - t, torch.zeros(1, dtype=torch.float64))
-    tensor([3.0000], dtype=torch.float64)
+    tensor([3.], dtype=torch.float64)
     """
     low, high = torch.zeros_like(like), torch.full_like(like, torch.inf)
     for power in range(DOUBLINGS):

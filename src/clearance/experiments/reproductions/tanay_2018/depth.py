@@ -34,7 +34,7 @@ from clearance.experiments.reproductions.tanay_2018.study_ledger import (
 )
 from clearance.models.features import predictions
 from clearance.records import Record
-from clearance.vocabulary import Measurement
+from clearance.vocabulary import Better, Measurement
 
 STUDY, METHOD = "depth", "high-decay"
 SEEDS = 5
@@ -175,7 +175,7 @@ def _records(
     for seed, layers in itertools.product(range(seeds), settings.layers):
         plain = found[f"{layers}-decay{settings.decays[0]:g}-{seed}"]
         high = found[f"{layers}-decay{chosen[layers]:g}-{seed}"]
-        numbers = {
+        numbers: dict[str, tuple[float, str, Better]] = {
             "plain_error": (plain["test_error"], "fraction", "lower"),
             "decayed_error": (high["test_error"], "fraction", "lower"),
             "plain_distance": (plain["distance"], "pixel units", "higher"),
@@ -186,7 +186,7 @@ def _records(
         for name, (value, unit, better) in numbers.items():
             one = Measurement(
                 STUDY, name, value, unit, settings.images, better=better, context={"layers": layers}
-            )  # type: ignore[arg-type]
+            )
             records.append(Record(dataset, METHOD, seed, one))
     return records
 

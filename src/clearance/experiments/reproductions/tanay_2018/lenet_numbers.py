@@ -37,7 +37,7 @@ def measured_network(task: Tree, root: str | None, folder: str) -> Tree:
     """
     result, train, test = trained(task, root, folder)
     found = [audit(result.model, train, test, task["seed"]) for audit in (Accuracy(), WeightScale())]
-    filters = result.model.extractor.conv1.weight.detach()[:, 0]  # type: ignore[union-attr, index]
+    filters = result.model.state_dict()["extractor.conv1.weight"][:, 0]
     return {
         **_records([m for one in found for m in one.measurements], task),
         "status": str(result.status),
