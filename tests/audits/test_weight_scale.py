@@ -107,7 +107,7 @@ def test_layers_are_counted_in_the_order_in_which_they_run_and_once():
     model = Classifier(Twice(), nn.Linear(4, 3)).eval()
     layers = weight_layers(model, images().images[:2])
     assert [one.name for one in layers] == ["extractor.first", "extractor.last", "head"]
-    kernels = model.extractor.first.weight.detach().double().flatten(1)
+    kernels = model.state_dict()["extractor.first.weight"].double().flatten(1)
     assert spectral_norm(layers[0].weight) == pytest.approx(float(torch.linalg.svdvals(kernels)[0]))
 
 

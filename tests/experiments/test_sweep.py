@@ -35,6 +35,7 @@ class TestWords:
             ("weight_decay", "FIELD=LOW:HIGH:COUNT"),
             ("weight_dekay=1,2", "Did you mean 'weight_decay'"),
             ("norm=1,2", "a field of `sweep`"),
+            ("hidden=1,2", "a field of `sweep`"),
             ("recalibrate=0,1", "a field of `sweep`"),
             ("lr=0:1:3", "0 < LOW < HIGH"),
             ("lr=0.1:1", "COUNT at least 2"),

@@ -17,7 +17,9 @@ from clearance.records import Record
 from clearance.vocabulary import Measurement
 from experiments.studies import write_idx  # type: ignore[import-not-found]  # on pytest's path
 
-SETTINGS = lenet.LeNetSettings(epochs=2, per_class=12, batch_size=30, images=10, ascent=40, search=4)
+SETTINGS = lenet.LeNetSettings(
+    epochs=2, per_class=12, batch_size=30, images=10, grey_levels=30.0, ascent=40, search=4
+)
 TASK = {"dataset": "mnist", "init": "he", "decay": 1e-4, "seed": 0, "epochs": 1, "per_class": 12, "batch_size": 30,
         "lr": 5e-4}  # fmt: skip
 
@@ -40,7 +42,8 @@ class TestNetworks:
             "extractor.fc1": 16 * 500,
             "head.0": 10,
         }
-        for init in lenet.INITS:
+        inits: tuple[networks.Init, ...] = ("he", "small")
+        for init in inits:
             model = networks.lenet_network(train, init, seed=0)
             layers = {
                 n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)
@@ -54,13 +57,16 @@ class TestNetworks:
                 assert float(weight.std()) == pytest.approx(
                     expected, rel=4 / math.sqrt(2 * weight.numel())
                 ), name
-                assert not bool(layers[name].bias.any())
+                assert not bool(model.state_dict()[f"{name}.bias"].any())
 
     def test_first_weights_are_the_seed_s(self, root):
         train, _ = networks.images_of("mnist", root, 12)
-        first, again, other = (networks.lenet_network(train, "he", seed) for seed in (1, 1, 2))
-        assert torch.equal(first.extractor.conv2.weight, again.extractor.conv2.weight)
-        assert not torch.equal(first.extractor.conv2.weight, other.extractor.conv2.weight)
+        first, again, other = (
+            networks.lenet_network(train, "he", seed).state_dict()["extractor.conv2.weight"]
+            for seed in (1, 1, 2)
+        )
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
 
     def test_it_sees_grey_levels_minus_the_mean_training_image(self, root):
         train, test = networks.images_of("mnist", root, 12)
@@ -86,7 +92,7 @@ class TestNetworks:
 
 class TestAttacked:
     def test_every_network_is_made_equally_sure_first(self, root, tmp_path):
-        task = {**TASK, "images": 10, "ascent": 3000, "search": 4}
+        task = {**TASK, "images": 10, "grey_levels": 30.0, "ascent": 200, "search": 4}
         found = attacked_network(task, root, str(tmp_path))
         numbers = {row["name"]: row["value"] for row in found["records"]}
         result, _, test = networks.trained(TASK, root, str(tmp_path))
@@ -112,32 +118,38 @@ class TestAttacked:
 
 
 class TestLeNetStudy:
-    def test_both_parts_are_told_and_adversarial_images_need_no_new_networks(self, root, tmp_path):
+    def test_both_parts_are_told_and_adversarial_images_need_no_new_networks(
+        self, root, tmp_path, monkeypatch
+    ):
         out = tmp_path / "lenet-mnist"
-        path = lenet.study(SETTINGS, ("lenet", "adversarial"), "mnist", root, 1, 1, out, out / "networks")
+        path = lenet.study(SETTINGS, ("lenet",), "mnist", root, 1, 1, out, out / "networks")
         text = path.read_text("utf-8")
-        for told in ("## Errors and weights", "| RMS of Conv2 |", "## Adversarial images", "first 12 images"):
+        for told in ("## Errors and weights", "| RMS of Conv2 |", "first 12 images"):
             assert told in text
-        for name in (
-            "errors.svg",
-            "filters.png",
-            "adversarial-high-decay-he.png",
-            "adversarial-low-decay-small.png",
-        ):
+        for name in ("errors.svg", "filters.png"):
             assert (out / name).stat().st_size > 1000
-        told = {row["id"]: row for row in json.loads((out / "ledger.json").read_text("utf-8"))["claims"]}
-        # a seed is too few for a verdict, but every reading was measured
-        for claim in ("N1", "N2", "N3", "N4", "N5", "N6", "A1", "A2"):
-            assert told[claim]["verdict"] == "cannot tell", claim
-            assert all(reading["compared"] for reading in told[claim]["readings"]), claim
-        assert told["S1"]["verdict"] == told["D1"]["verdict"] == "not run"
+        assert str(tmp_path) not in text
+        self.check_measured(out, ("N1", "N2", "N3", "N4", "N5", "N6"))
         before = {p: p.stat().st_mtime_ns for p in (out / "networks").rglob("*.safetensors")}
         assert len(before) >= 4
         other = tmp_path / "adversarial-mnist"
+        monkeypatch.setattr(lenet, "INITS", ("he",))  # the others would only take longer
         again = lenet.study(SETTINGS, ("adversarial",), "mnist", root, 1, 1, other, out / "networks")
         assert {p: p.stat().st_mtime_ns for p in (out / "networks").rglob("*.safetensors")} == before
         assert "## Errors and weights" not in again.read_text("utf-8")
-        assert str(tmp_path) not in text
+        assert "## Adversarial images" in again.read_text("utf-8")
+        assert (other / "adversarial-high-decay-he.png").stat().st_size > 1000
+        self.check_measured(other, ("A1", "A2"))
+
+    def check_measured(self, out, claims):
+        """A seed is too few for a verdict, but what it would rest on was measured."""
+        told = {row["id"]: row for row in json.loads((out / "ledger.json").read_text("utf-8"))["claims"]}
+        for claim in claims:
+            assert told[claim]["verdict"] == "cannot tell", claim
+            judged = [reading for reading in told[claim]["readings"] if reading["role"] == "verdict"]
+            assert judged, claim
+            assert all(reading["compared"] for reading in judged), claim
+        assert told["S1"]["verdict"] == told["D1"]["verdict"] == "not run"
 
     def test_networks_beside_are_found(self, root, tmp_path, monkeypatch):
         given = []
@@ -159,7 +171,7 @@ class TestLeNetStudy:
 
 class TestDepth:
     SETTINGS = depth.DepthSettings(
-        layers=(1, 2), decays=(0.0, 1e-3, 0.5), epochs=2, per_class=20, held_out=10, images=10, search=4
+        layers=(1, 2), decays=(0.0, 1e-3, 5.0), epochs=2, per_class=20, held_out=10, images=10, search=4
     )
 
     def test_ratios_are_those_of_networks_with_and_without_the_chosen_decay(self, tmp_path):
@@ -172,7 +184,6 @@ class TestDepth:
         report = json.loads((tmp_path / "report.json").read_text("utf-8"))
         for layers, seed in itertools.product((1, 2), (0, 1)):
             chosen = depth.chosen_decay(self.SETTINGS, layers, found, 2)
-            assert chosen < 0.5
             rows = [
                 one
                 for one in report["measurements"]
@@ -190,9 +201,8 @@ class TestDepth:
         assert "layers" in claims["D1"]["reason"] or "measured" in claims["D1"]["reason"]
 
     def test_decays_are_chosen_on_images_that_no_network_was_trained_on(self):
-        task = {"dataset": "digits", "per_class": 20, "held_out": 10}
         train, _ = networks.images_of("digits", None, 20)
-        kept = depth._held_out(task, None)
+        kept = depth.held_out_images("digits", None, 20, 10)
         assert torch.bincount(kept.labels).tolist() == [10] * 10
         assert not bool((train.images[:, None] == kept.images[None]).flatten(2).all(2).any())
 
@@ -228,7 +238,7 @@ class TestTables:
         norm = Quantity("norm", "a", "norm", {}, "1.77")
         low, high = (("low", {"init": "he"}), ("high", {"init": "he"}))
         text = table(self.records(), [norm], {"low": low, "high": high})
-        assert "| norm | 2 ± 1.41 | 4 ± 2.83 | 1.77 |" in text
+        assert "| norm | 2.00 ± 1.41 | 4.00 ± 2.83 | 1.77 |" in text
         assert factor_in_words(self.records(), norm, high, low).startswith("2.0×")
         assert factor_in_words(self.records(), norm, high, ("none", {})) == "no ratio"
         assert "norm |" not in table(self.records(), [Quantity("norm", "b", "norm")], {"low": low})

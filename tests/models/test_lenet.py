@@ -33,8 +33,8 @@ def test_without_the_relu_it_would_be_linear_between_poolings():
     image = torch.zeros(1, 1, 28, 28)
     image[0, 0, 10, 12] = 1.0
     with torch.no_grad():
-        seen = body.conv1(image)[0] - body.conv1.bias[:, None, None]
-    torch.testing.assert_close(seen[:, 6:11, 8:13], body.conv1.weight.detach()[:, 0].flip((1, 2)))
+        seen = body.get_submodule("conv1")(image)[0]  # biases begin at 0
+    torch.testing.assert_close(seen[:, 6:11, 8:13], body.state_dict()["conv1.weight"][:, 0].flip((1, 2)))
     assert seen.shape == (20, 24, 24)
 
 

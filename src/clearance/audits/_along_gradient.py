@@ -12,28 +12,28 @@ DOUBLINGS = 7  # of the first-order distance: up to 64 times as far
 HALVINGS = {torch.float32: 26, torch.float64: 52}
 
 
-def first_crossing(value: Callable[[Tensor], Tensor], count: Tensor) -> Tensor:
+def first_crossing(value: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
     """A t above 0 where `value` turns from positive to negative or 0, infinite where none was found up to 64.
 
     The smallest of 1, 2, 4 ... 64 at which it has turned, halved down: the first crossing where there is one alone.
 
     Args:
         value: From t (B,) to numbers (B,).
-        count: Any (B,) of the precision that is wanted.
+        like: Any (B,) of the precision that is wanted.
 
     >>> first_crossing(lambda t: 3 - t, torch.zeros(1, dtype=torch.float64))
-    tensor([3.0000], dtype=torch.float64)
+    tensor([3.], dtype=torch.float64)
     """
-    low, high = torch.zeros_like(count), torch.full_like(count, torch.inf)
+    low, high = torch.zeros_like(like), torch.full_like(like, torch.inf)
     for power in range(DOUBLINGS):
-        at = torch.full_like(count, 2.0**power)
+        at = torch.full_like(like, 2.0**power)
         turned = value(at) <= 0
         high = torch.where(turned & high.isinf(), at, high)
         low = torch.where(high.isinf(), at, low)
         if not bool(high.isinf().any()):
             break
     found = high.isfinite()
-    for _ in range(HALVINGS.get(count.dtype, HALVINGS[torch.float32])):
+    for _ in range(HALVINGS.get(like.dtype, HALVINGS[torch.float32])):
         middle = torch.where(found, (low + high) / 2, low)
         turned = value(middle) <= 0
         high = torch.where(found & turned, middle, high)

@@ -32,10 +32,11 @@ def dataset_distances(rivals: NearestRival, norm: str) -> Iterator[Measurement]:
     distance = torch.where(rivals.gap.isnan(), -torch.inf, rivals.distance)
     kept = rivals.gap.isnan() | rivals.usable
     context: dict[str, Scalar] = {"norm": norm}
-    for name, values, better in (
+    both: tuple[tuple[str, Tensor, Better], ...] = (
         ("adversarial_distance", distance, "higher"),
         ("error_distance", (-distance).clamp(min=0), "lower"),
-    ):
+    )
+    for name, values, better in both:
         mean = class_balanced_mean(values[kept], rivals.labels[kept])
         yield _number(name, mean, PIXELS, len(distance), better, context)
     slope = torch.where(rivals.slope.isnan(), torch.inf, rivals.slope)

@@ -1,9 +1,9 @@
 """How large are the weights, and how loud are the answers that they give?"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -129,7 +129,7 @@ def _finite(value: float) -> float:
 
 
 def _table(layers: list[WeightLayer], sizes: list[tuple[float, float]]) -> Exhibit:
-    columns = {
+    columns: dict[str, Sequence[Any]] = {
         "layer": list(range(1, len(layers) + 1)),
         "weight_rms": [size for size, _ in sizes],
         "spectral_norm": [largest for _, largest in sizes],

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ from typing import Any
 from clearance._checks import check_choice
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import RunFindings
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.vocabulary import Scalar
+
+if typing.TYPE_CHECKING:
+    from clearance.experiments.run import RunFindings  # needs torch, and a plan must answer without
 
 SETTING = "sweep"  # what a report's recipe calls it
 SHARED = ("epochs", "steps", "batch_size", "label_noise", "samples")  # fields of a recipe
@@ -91,7 +94,7 @@ def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:
     return found
 
 
-def under(found: RunFindings, settings: Mapping[str, Scalar]) -> RunFindings:
+def under(found: "RunFindings", settings: Mapping[str, Scalar]) -> "RunFindings":
     """The same findings with `settings` in the context of every measurement and exhibit."""
     records = tuple(
         Record(r.dataset, r.method, r.seed, _with_context(r.measurement, settings)) for r in found.records
@@ -99,10 +102,10 @@ def under(found: RunFindings, settings: Mapping[str, Scalar]) -> RunFindings:
     exhibits = tuple(
         ExhibitRecord(e.dataset, e.method, e.seed, _with_context(e.exhibit, settings)) for e in found.exhibits
     )
-    return RunFindings(found.note, records, exhibits)
+    return dataclasses.replace(found, records=records, exhibits=exhibits)
 
 
-def at_values(findings: Iterable[tuple[float, RunFindings]], sweep: Sweep) -> list[RunFindings]:
+def at_values(findings: Iterable[tuple[float, "RunFindings"]], sweep: Sweep) -> list["RunFindings"]:
     """Findings that say at which value they were made; so does the note on how a run ended.
 
     Args:
@@ -139,7 +142,8 @@ def _numeric_fields() -> dict[str, type]:
     found: dict[str, type] = {}
     for owner, names in ((Method, None), (Recipe, SHARED)):
         for name, hint in typing.get_type_hints(owner).items():
-            kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind in (int, float)]
+            alternatives = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+            kinds = [kind for kind in alternatives if kind in (int, float)]
             if kinds and (names is None or name in names):
                 found[name] = kinds[0]
     return found

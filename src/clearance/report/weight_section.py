@@ -18,7 +18,7 @@ NOT_MEANT = (
     "read the answers' own size. In methods of this library every trained parameter decays, biases and gains too, "
     "and decay is part of the gradient (coupled)."
 )
-ANSWERS = (
+ANSWERS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("size of the answers", "logit_scale", {}),
     ("temperature, as sure as right", "temperature", {"by": "likelihood"}),
     ("temperature, 95 % sure", "temperature", {"by": "median confidence"}),

@@ -5,6 +5,7 @@ The article expects it and shows nothing. Here, for every depth, networks are tr
 that without decay. The nearest mistakes that a search finds are then compared with and without it, network by network.
 """
 
+import functools
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ import torch
 from clearance._rng import derived_seed
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.audits._fixed_images import fixed_images
+from clearance.data import ImageSet
+from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import Listener
 from clearance.experiments.reproduction_ledger import reproduce_command
 from clearance.experiments.reproductions.tanay_2018.networks import check_data, trained
@@ -31,7 +34,7 @@ from clearance.experiments.reproductions.tanay_2018.study_ledger import (
 )
 from clearance.models.features import predictions
 from clearance.records import Record
-from clearance.vocabulary import Measurement
+from clearance.vocabulary import Better, Measurement
 
 STUDY, METHOD = "depth", "high-decay"
 SEEDS = 5
@@ -120,7 +123,11 @@ def measured_depth(task: Tree, root: str | None, folder: str) -> Tree:
         folder: Where networks are kept.
     """
     result, train, test = trained(task, root, folder)
-    sets = {"test": test, "held_out": _held_out(task, root), "train": train}
+    sets = {
+        "test": test,
+        "held_out": held_out_images(task["dataset"], root, task["per_class"], task["held_out"]),
+        "train": train,
+    }
     found = {
         f"{name}_error": float((predictions(result.model, data) != data.labels).double().mean())
         for name, data in sets.items()
@@ -132,13 +139,15 @@ def measured_depth(task: Tree, root: str | None, folder: str) -> Tree:
     return {**found, "distance": middle, "right": int(right.sum()), "status": str(result.status)}
 
 
-def _held_out(task: Tree, root: str | None) -> Any:
-    """The training images of each class that come after those that were trained on."""
-    from clearance.experiments.datasets import load_dataset
+@functools.lru_cache(maxsize=1)
+def held_out_images(dataset: str, root: str | None, first: int, count: int) -> ImageSet:
+    """The training images of each class after its first `first`, at most `count` of them.
 
-    data = load_dataset(task["dataset"], "train", root)
-    first, last = task["per_class"], task["per_class"] + task["held_out"]
-    rows = [(data.labels == k).nonzero().flatten()[first:last] for k in range(data.class_count)]
+    >>> len(held_out_images("digits", None, 50, 10))
+    100
+    """
+    data = load_dataset(dataset, "train", root)
+    rows = [(data.labels == k).nonzero().flatten()[first : first + count] for k in range(data.class_count)]
     return data.subset(torch.cat(rows))
 
 
@@ -166,7 +175,7 @@ def _records(
     for seed, layers in itertools.product(range(seeds), settings.layers):
         plain = found[f"{layers}-decay{settings.decays[0]:g}-{seed}"]
         high = found[f"{layers}-decay{chosen[layers]:g}-{seed}"]
-        numbers = {
+        numbers: dict[str, tuple[float, str, Better]] = {
             "plain_error": (plain["test_error"], "fraction", "lower"),
             "decayed_error": (high["test_error"], "fraction", "lower"),
             "plain_distance": (plain["distance"], "pixel units", "higher"),
@@ -177,7 +186,7 @@ def _records(
         for name, (value, unit, better) in numbers.items():
             one = Measurement(
                 STUDY, name, value, unit, settings.images, better=better, context={"layers": layers}
-            )  # type: ignore[arg-type]
+            )
             records.append(Record(dataset, METHOD, seed, one))
     return records
 

@@ -131,7 +131,7 @@ def _each(
 def _tasks(settings: LeNetSettings, dataset: str, seeds: int) -> dict[str, dict[str, Tree]]:
     """Of both parts, by name; seed by seed, so that an interrupted study has whole seeds."""
     train = {key: getattr(settings, key) for key in ("epochs", "per_class", "batch_size", "lr", "clip_norm")}
-    attack = {key: getattr(settings, key) for key in ("images", "ascent", "search")}
+    attack = {key: getattr(settings, key) for key in ("images", "grey_levels", "ascent", "search")}
     plain = {
         f"{method}-{init}-{seed}": {
             "dataset": dataset,

@@ -38,7 +38,8 @@ class LeNetSettings:
         clip_norm: Longer gradients are shortened to it. Not in the article; without it the larger first weights
             diverge here within ten steps. Later gradients are shorter.
         images: Test images that are attacked.
-        ascent: Steps of one grey level of the ascent, at most.
+        grey_levels: L2 length of a step of the ascent, of 255; the article's.
+        ascent: Steps of the ascent, at most.
         search: Steps of the search for the nearest wrong image.
     """
 
@@ -48,6 +49,7 @@ class LeNetSettings:
     lr: float = 5e-4
     clip_norm: float | None = 50.0
     images: int = 200
+    grey_levels: float = 1.0
     ascent: int = 5000
     search: int = 100
 
@@ -85,8 +87,8 @@ def about(settings: LeNetSettings) -> str:
         f"Trained for {settings.epochs} epochs of batches of {settings.batch_size} on the first "
         f"{settings.per_class:,} images of each class (the article: 50 epochs; the number of images is not stated), "
         f"SGD with momentum 0.9 and learning rate {settings.lr:g} on pixels of 0 to 255 minus the mean image; decay "
-        f"coupled, of weights and biases; gradients longer than {settings.clip_norm} are shortened (ours: without that the "
-        "larger weights diverge in the first steps). Initialisations: "
+        f"coupled, of weights and biases; gradients longer than {settings.clip_norm} are shortened (ours: without that "
+        "the larger weights diverge in the first steps). Initialisations: "
         "`he`, Conv1 0.01 times normal and the other layers He with fan-out, and `small`, all 0.01 times normal. "
         "Mean ± sd over seeds."
     )

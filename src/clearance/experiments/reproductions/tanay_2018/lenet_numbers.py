@@ -37,7 +37,7 @@ def measured_network(task: Tree, root: str | None, folder: str) -> Tree:
     """
     result, train, test = trained(task, root, folder)
     found = [audit(result.model, train, test, task["seed"]) for audit in (Accuracy(), WeightScale())]
-    filters = result.model.extractor.conv1.weight.detach()[:, 0]  # type: ignore[union-attr, index]
+    filters = result.model.state_dict()["extractor.conv1.weight"][:, 0]
     return {
         **_records([m for one in found for m in one.measurements], task),
         "status": str(result.status),
@@ -50,13 +50,13 @@ def measured_network(task: Tree, root: str | None, folder: str) -> Tree:
 def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
     """How far images must be changed until the network is 95 % sure of the next class, and until it is wrong.
 
-    The ascent's steps are one grey level long, along the gradient of the target's log probability, at the temperature
-    at which the median test image is 95 % sure; targets are cyclic. Beside it the nearest wrong image that a search
-    finds, of those that are right.
+    The ascent's steps are one grey level long (``grey_levels``), along the gradient of the target's log probability, at
+    the temperature at which the median test image is 95 % sure; targets are cyclic. Beside it the nearest wrong image
+    that a search finds, of those that are right.
 
     Args:
-        task: As `networks.trained` takes it, with ``images``, how many, ``ascent``, its longest way in steps, and
-            ``search``, the steps of the search.
+        task: As `networks.trained` takes it, with ``images``, how many, ``grey_levels``, the length of a step of
+            the ascent, ``ascent``, how many of them at most, and ``search``, the steps of the search.
         root: Where the dataset's files are.
         folder: Where networks are kept.
 
@@ -69,7 +69,9 @@ def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
     if not bool(logits.isfinite().all()):  # diverged: nothing to attack
         return {"records": [], "sheet": None}
     temperature = calibrated_temperature(logits, CONFIDENCE)
-    ascent = TargetedAscent(confidence=CONFIDENCE, steps=task["ascent"], temperature=temperature)
+    ascent = TargetedAscent(
+        confidence=CONFIDENCE, step=task["grey_levels"] / 255, steps=task["ascent"], temperature=temperature
+    )
     hit = ascent(model, some.images, some.labels)
     near = MinimumNorm(norm=2.0, steps=task["search"])(model, some.images, some.labels)
     right = near.success & (near.distance > 0)

@@ -12,6 +12,7 @@ from clearance.report.marks import legend
 from clearance.report.svg import GRID, INK, series
 
 PAGE_INK = "#222222"
+GAP = 2  # pixels between images
 Tree = Mapping[str, Any]
 
 
@@ -42,15 +43,12 @@ def error_curves(networks: Mapping[tuple[str, str], Sequence[Tree]]) -> Figure:
 def filters(networks: Mapping[tuple[str, str], Sequence[Tree]]) -> Figure:
     """The filters of the first convolution of each first seed, each row in a scale of its own."""
     rows = {key: np.array(found[0]["filters"]) for key, found in networks.items() if found}
-    count = max(len(row) for row in rows.values())
-    figure = Figure(figsize=(0.5 * count, 0.75 * len(rows)), layout="constrained")
-    cells = figure.subplots(len(rows), count, squeeze=False)
-    for line, ((method, init), row) in zip(cells, rows.items(), strict=True):
-        most = np.abs(row).max() or 1.0
-        for axes, image in zip(line, row, strict=False):
-            axes.imshow(image, cmap="gray", vmin=-most, vmax=most, interpolation="nearest")
-        line[0].set_title(f"{method}, init {init}, up to {most:.2g}", fontsize=8, loc="left", color=PAGE_INK)
-    for axes in cells.flat:
+    figure = Figure(figsize=(9.0, 0.9 * len(rows)), layout="constrained")
+    cells = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
+    for axes, ((method, init), row) in zip(cells, rows.items(), strict=True):
+        most = np.abs(row[np.isfinite(row)]).max(initial=0.0) or 1.0
+        axes.imshow(_side_by_side(row, np.nan), cmap="gray", vmin=-most, vmax=most, interpolation="nearest")
+        axes.set_title(f"{method}, init {init}, up to {most:.2g}", fontsize=8, loc="left", color=PAGE_INK)
         axes.set_axis_off()
     return figure
 
@@ -63,24 +61,35 @@ def contact_sheet(sheet: Tree, title: str) -> Figure:
         title: Whose it is.
     """
     images, moved = np.array(sheet["images"]), np.array(sheet["adversarial"])
-    count = len(images)
-    figure = Figure(figsize=(1.05 * count, 3.9), layout="constrained")
-    cells = figure.subplots(3, count, squeeze=False)
+    count, side = len(images), images.shape[-1] + GAP
     change = moved - images
     most = np.abs(change).max() or 1.0
-    for k in range(count):
-        cells[0, k].imshow(images[k], cmap="gray", vmin=0, vmax=1)
-        cells[0, k].set_title(f"{sheet['classes'][k]}: {sheet['sure'][k]:.2f}", fontsize=8, color=PAGE_INK)
-        cells[1, k].imshow(moved[k], cmap="gray", vmin=0, vmax=1)
-        cells[1, k].set_title(
-            f"{sheet['targets'][k]}: {sheet['sure_of_target'][k]:.2f}", fontsize=8, color=PAGE_INK
-        )
-        cells[2, k].imshow(change[k], cmap="gray", vmin=-most, vmax=most)
-        cells[2, k].set_title(f"norm {sheet['norm'][k]:.2f}", fontsize=8, color=PAGE_INK)
-    for axes in cells.flat:
+    figure = Figure(figsize=(1.0 * count, 3.9), layout="constrained")
+    told = (
+        (images, (0.0, 1.0), [f"{k}: {p:.2f}" for k, p in zip(sheet["classes"], sheet["sure"], strict=True)]),
+        (
+            moved,
+            (0.0, 1.0),
+            [f"{k}: {p:.2f}" for k, p in zip(sheet["targets"], sheet["sure_of_target"], strict=True)],
+        ),
+        (change, (-most, most), [f"norm {norm:.2f}" for norm in sheet["norm"]]),
+    )
+    for axes, (row, (low, high), words) in zip(figure.subplots(3, 1), told, strict=True):
+        axes.imshow(_side_by_side(row, np.nan), cmap="gray", vmin=low, vmax=high, interpolation="nearest")
+        for k, word in enumerate(words):
+            axes.text(
+                k * side + side / 2, -2, word, ha="center", fontsize=8, color=PAGE_INK, parse_math=False
+            )
         axes.set_axis_off()
     figure.suptitle(title, fontsize=10, color=PAGE_INK)
     return figure
+
+
+def _side_by_side(images: np.ndarray, between: float) -> np.ndarray:
+    """(n, H, W) as one picture; drawn as one, because an axes for each takes seconds."""
+    return np.concatenate(
+        [np.pad(image, ((0, 0), (0, GAP)), constant_values=between) for image in images], axis=1
+    )
 
 
 def as_png(figure: Figure) -> bytes:
