@@ -164,7 +164,10 @@ SIZED = ("audit", "bobs_net:Net", *SETS, "--image-size", "12")
 WRONG = {
     "no images": (("audit", "bobs_net:Net"), "needs images: --train and --test"),
     "no run": (("audit", "nothing"), "must be the directory of a finished run"),
-    "run with weights": (("audit", "train", "--weights", "best.pt"), "--weights are for a model given as MODULE"),
+    "run with weights": (
+        ("audit", "train", "--weights", "best.pt"),
+        "--weights are for a model given as MODULE",
+    ),
     "no place": (("audit", "bobs_nett:Net", *SETS), "no module 'bobs_nett'"),
     "root": ((*SIZED, "--root", "."), "--root is for the dataset of a run"),
     "mean": ((*SIZED, "--mean", "a,b"), "--mean takes numbers separated by commas; got 'a,b'"),

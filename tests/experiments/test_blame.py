@@ -57,7 +57,9 @@ def test_the_input_that_it_was_trained_with_is_named(way, blamed):
 
 def test_a_normalisation_that_should_not_be():
     model = Classifier(nn.Flatten(), Reader(lambda x: x), mean=[0.9, 0.1, 0.5], std=0.1)
-    with pytest.raises(AccuracyMissedError, match=r"no normalisation gives (9|100).*Leave out --mean and --std"):
+    with pytest.raises(
+        AccuracyMissedError, match=r"no normalisation gives (9|100).*Leave out --mean and --std"
+    ):
         check_accuracy(model, world(), 0.95)
 
 
