@@ -198,9 +198,11 @@ def test_sets_drawn_from_it_are_those_in_memory(stored):
 def test_the_digest_is_that_of_the_images_in_memory(stored):
     whole, kept = stored
     assert kept.digest() == whole.digest()
-    fresh = kept.to("cpu")  # which has to compute it
+    assert kept.to("cpu").known_digest == kept.augmented(None).known_digest == whole.digest()
+    fresh = kept._derived(rows=None)  # which has to compute it
     assert fresh.known_digest is None
-    assert fresh.digest() == whole.digest()
+    assert fresh.digest() == fresh.known_digest == whole.digest()
+    assert kept.with_label_noise(1.0, seed=0).digest() != whole.digest()
 
 
 def test_all_pixels_at_once_are_refused_with_a_way_out(stored):

@@ -119,7 +119,7 @@ class StoredImageSet(ImageSet):
 
     def to(self, device: torch.device | str) -> ImageSet:
         """The same set; batches arrive on that device."""
-        return self._derived(labels=self.labels.to(device))
+        return self._derived(labels=self.labels.to(device), known_digest=self.known_digest)
 
     def subset(self, indices: Tensor, name: str | None = None) -> ImageSet:
         """The images at `indices`: in memory where they are few, still on disk where they are not."""
@@ -146,7 +146,9 @@ class StoredImageSet(ImageSet):
     def _derived(self, **changes: Any) -> ImageSet:
         made = object.__new__(StoredImageSet)
         names = ("store", "labels", "classes", "name", "rows", "augmentation")
-        made._set(**{each: changes.get(each, getattr(self, each)) for each in names}, known_digest=None)
+        same = not {"labels", "rows"} & changes.keys()  # then the digest is, too
+        made._set(known_digest=self.known_digest if same else None)
+        made._set(**{each: getattr(self, each) for each in names} | changes)
         return made
 
 

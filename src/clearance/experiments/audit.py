@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from clearance.audits import Audit
-from clearance.data import ImageSet, as_image_set
+from clearance.data import ImageSet, open_images
 from clearance.experiments.audit_sources import SETTING
 from clearance.experiments.auditing import audit_model, chosen_audits
 from clearance.experiments.build import RunData
@@ -36,7 +37,8 @@ def audit(
 
     Args:
         model: A Classifier; make one of any ``nn.Module`` with :func:`clearance.wrap`.
-        train: The images that it was trained on: an ImageSet, a map-style Dataset, or (images, labels).
+        train: The images that it was trained on: an ImageSet, (images, labels), a map-style Dataset, a DataLoader, a
+            Hugging Face dataset, ``"folder:PATH"`` or ``"npz:PATH"``; see :func:`clearance.data.open_images`.
         test: Held-out images with the same classes.
         audits: Names of audits; by default accuracy, co_adaptation and class_scatter. ``["all"]`` is every one.
         seed: Decides partial sets and first weights of fresh heads.
@@ -56,7 +58,7 @@ def audit(
     ['test', 'train']
     """
     check_classifier(model)
-    data = RunData(as_image_set(train), as_image_set(test))
+    data = RunData(open_images(train), open_images(test))
     check_logits(_first_logits(model, data.test), data.test)
     names = Recipe().audits if audits is None else audits
     return audited(model, data, chosen_audits(named_audits(names)), seed, name, "clearance.audit(...)")
@@ -65,7 +67,7 @@ def audit(
 def _first_logits(model: Classifier, images: ImageSet) -> Tensor:
     device = next(model.parameters()).device
     with evaluating(model):
-        logits: Tensor = model(images.images[:1].to(device))
+        logits: Tensor = model(images.batch(torch.tensor([0]))[0].to(device))
     return logits
 
 

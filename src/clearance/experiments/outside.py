@@ -21,8 +21,10 @@ from clearance.experiments.blame import check_accuracy
 from clearance.experiments.build import RunData
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.models import Classifier, build_module, load_weights
+from clearance.models._observe import evaluating
 from clearance.models.features import batch_size_for
 from clearance.models.wrap import wrapped
+from clearance.regimes._inputs import check_logits
 from clearance.report import Card
 
 Say = Callable[[str], object]
@@ -141,6 +143,11 @@ def _classifier(
     with _warnings_said(say):
         model, line = wrapped(module, outside.head, example=example, mean=how.mean or 0.0, std=how.std or 1.0)
     say(line)
+    with evaluating(model):
+        logits = model(example)
+    check_logits(logits, test)
+    if logits.shape[1] > test.class_count:
+        say(f"note: the model has {logits.shape[1]} outputs and the images {test.class_count} classes, taken as the first")
     return model.eval()
 
 
