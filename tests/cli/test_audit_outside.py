@@ -1,5 +1,6 @@
 """``clearance audit MODULE:NAME``: a folder of pictures and a checkpoint of other people's code, to a page."""
 
+import dataclasses
 import json
 import sys
 
@@ -188,3 +189,31 @@ def test_a_mistake_is_one_line(work, words, fragment):
     assert fragment in complaint
     assert complaint.startswith("clearance: ")
     assert complaint.count("\n") == 1
+
+
+class TestDemo:
+    def test_it_trains_audits_and_says_what_to_do_first(self, tmp_path, monkeypatch):
+        """With fewer epochs and images than for people, so that it takes a second."""
+        from clearance.experiments import demo
+
+        few = {"co_adaptation": {"per_class": [1], "repetitions": [2], "all_images": False},
+               "flip_size": {"images": 10, "steps": 5, "queries": 5}}  # fmt: skip
+        small = dataclasses.replace(demo.demo_recipe(), epochs=1, train_fraction=0.2, audit_settings=few)
+        monkeypatch.setattr(demo, "demo_recipe", lambda: small)
+        status, shown, _ = run("audit", "demo", "--out", str(tmp_path / "page"))
+        assert status == 0
+        assert "Report: " in shown
+        page = (tmp_path / "page" / "index.html").read_text("utf-8")
+        for title in ("Accuracy", "Label cost", "Free refit", "Worst pair", "Flip size"):
+            assert f"<dt>{title}</dt>" in page
+
+    def test_its_audits_are_those_of_any_model(self):
+        from clearance.experiments.auditing import MODEL_AUDITS
+        from clearance.experiments.demo import demo_recipe
+
+        assert demo_recipe().audits == MODEL_AUDITS
+
+    def test_it_takes_no_model_of_yours(self):
+        status, _, error = run("audit", "demo", "--weights", "best.pt")
+        assert status != 0
+        assert "taken as the demonstration" in error

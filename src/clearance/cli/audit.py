@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from clearance.experiments.outside import OutsideModel
     from clearance.report import Card
 
+DEMO = "demo"
+
 
 @dataclass(frozen=True)
 class AuditCommand:
@@ -22,10 +24,11 @@ class AuditCommand:
 
     Of a saved run: `clearance audit RUN_DIR`. Of any other model: `clearance audit MODULE:NAME --weights best.pt
     --train folder:train --test folder:val`, where MODULE:NAME (or path/to/file.py:NAME) is an nn.Module, or a class
-    or function that gives one without arguments, imported from the working directory.
+    or function that gives one without arguments, imported from the working directory. To see what comes of it:
+    `clearance audit demo`, in half a minute.
 
     Args:
-        model: The directory of a run that `clearance train` or `clearance compare` left, or MODULE:NAME.
+        model: The directory of a run that `clearance train` or `clearance compare` left, MODULE:NAME, or demo.
         weights: A checkpoint (.safetensors, .pt, .pth, .ckpt); nothing is unpickled.
         weights_entry: The entry of the checkpoint to take (default: averaged weights, else state_dict or model).
         train: The images that the model was trained on: folder:PATH or npz:PATH.
@@ -39,8 +42,7 @@ class AuditCommand:
         device: auto, cpu, cuda or mps.
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
         root: The folder that holds the files of a run's dataset, if it has moved.
-        audits: Names separated by commas, or all (default: those of the run; else accuracy, co_adaptation,
-            class_scatter).
+        audits: Names separated by commas, or all (default: those of the run; else what the first screen needs).
         seed: Decides partial sets and first weights of fresh heads (default: the seed of the run, else 0).
         out: Where the page and its records are written.
         quiet: Print nothing but errors.
@@ -74,7 +76,7 @@ class AuditCommand:
         from clearance.cli._tables import print_table
 
         console = Console(stderr=self.json, quiet=self.quiet)
-        card = self._of_a_run(console) if self._is_run() else self._from_elsewhere(console)
+        card = self._card(console)
         page = card.save_folder(self.out)
         if self.json:
             import sys
@@ -83,6 +85,18 @@ class AuditCommand:
             return
         print_table(console, card)
         console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+
+    def _card(self, console: "Console") -> "Card":
+        if self.model == DEMO and not Path(DEMO).exists():
+            return self._demo(console)
+        return self._of_a_run(console) if self._is_run() else self._from_elsewhere(console)
+
+    def _demo(self, console: "Console") -> "Card":
+        from clearance.experiments.demo import demo
+
+        self._refuse_options_of_models("the demonstration, which has a model and images of its own")
+        with console.status("training") as status:
+            return demo(on_audit=lambda name: status.update(f"auditing: {name}"))
 
     def _is_run(self) -> bool:
         """Whether the model is a run's directory; what is neither that nor a place is said to be no directory."""
@@ -109,23 +123,24 @@ class AuditCommand:
             data, sources = run.data(self.root), named_sources(plan.recipe)
             return audited(run.model, data, audits, seed, run.method, command, sources)
 
-    def _refuse_options_of_models(self) -> None:
+    def _refuse_options_of_models(
+        self, taken_as: str = "a run's directory, with weights and images of its own"
+    ) -> None:
         names = ("weights", "train", "test", "image_size", "crop", "mean", "std", "head", "expect_accuracy")
         given = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
         if given:
             raise ValueError(
-                f"{', '.join(given)} are for a model given as MODULE:NAME; got {self.model!r}, which would be a run's "
-                "directory, with weights and images of its own."
+                f"{', '.join(given)} are for a model given as MODULE:NAME; got {self.model!r}, taken as {taken_as}."
             )
 
     def _from_elsewhere(self, console: "Console") -> "Card":
         from clearance.cli._options import split_names
+        from clearance.experiments.auditing import MODEL_AUDITS
         from clearance.experiments.catalogue import named_audits
         from clearance.experiments.outside import audit_outside
-        from clearance.experiments.recipe import Recipe
 
         outside = self._outside()
-        names = named_audits(split_names(self.audits)) or Recipe().audits
+        names = named_audits(split_names(self.audits)) or MODEL_AUDITS
 
         def say(line: str) -> None:
             console.print(line, highlight=False, markup=False, soft_wrap=True)

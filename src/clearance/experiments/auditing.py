@@ -15,6 +15,17 @@ from clearance.experiments.feature_cache import FeatureCache, KeptSubject
 from clearance.experiments.plan import RunPlan
 from clearance.models import Classifier
 
+MODEL_AUDITS = (
+    "accuracy",
+    "co_adaptation",
+    "refit",
+    "class_pairs",
+    "flip_size",
+    "calibration",
+    "class_scatter",
+)
+"""What is asked of one model by itself: what its page says first, and what that rests on."""
+
 
 def chosen_audits(
     names: Sequence[str], settings: Mapping[str, Mapping[str, Any]] | None = None

@@ -147,7 +147,9 @@ def _classifier(
         logits = model(example)
     check_logits(logits, test)
     if logits.shape[1] > test.class_count:
-        say(f"note: the model has {logits.shape[1]} outputs and the images {test.class_count} classes, taken as the first")
+        say(
+            f"note: the model has {logits.shape[1]} outputs and the images {test.class_count} classes, taken as the first"
+        )
     return model.eval()
 
 

@@ -61,8 +61,11 @@ def points(value: float, half: float | None = None) -> Markup:
 
     >>> points(0.204)
     Markup('<data value="0.204">20.4\u202fpoints</data>')
+    >>> points(-0.0004, half=0.007).striptags()
+    '−0.0 points'
     """
-    return _element(value, f"{_percent(value * 100, 100 * (half or 0.0))}{THIN}points")
+    decimals = 2 if half is not None and half < 1e-3 else 1
+    return _element(value, f"{_minus(f'{100 * value:.{decimals}f}')}{THIN}points")
 
 
 def half_width(low: float | None, high: float | None) -> float | None:
