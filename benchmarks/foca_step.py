@@ -16,11 +16,11 @@ is on them does not matter to the time.
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from timing import seconds  # type: ignore[import-not-found]  # beside this file
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -120,12 +120,6 @@ class Bench:
             found.append((seconds(self.plain_step), forward, seconds(self.foca_steps) / reuse))
         plain, forward, foca = (statistics.median(column) for column in zip(*found, strict=True))
         return plain, forward, foca
-
-
-def seconds(action: Callable[[], object]) -> float:
-    began = time.process_time()
-    action()
-    return time.process_time() - began
 
 
 def target(case: Case) -> str:

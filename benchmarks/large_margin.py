@@ -17,15 +17,13 @@ import argparse
 
 import torch
 from margin_steps import (  # type: ignore[import-not-found]  # beside this file
-    DEVICE,
     Looped,
     Sizes,
     Step,
     batch_of,
-    medians,
-    peak_bytes,
     residual,
 )
+from timing import DEVICE, medians, peak_bytes  # type: ignore[import-not-found]  # beside this file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -59,7 +57,7 @@ def parts(network: Classifier, images: Tensor, labels: Tensor, rounds: int) -> l
         wanted = [outputs.activations["input"], *network.parameters()]
         torch.autograd.grad(cross_entropy(outputs.logits, labels), wanted)
 
-    f, fd, fdw = medians((forward, data, both), rounds)
+    f, fd, fdw = medians((forward, data, both), rounds, warm_up=2, device=DEVICE)
     return [f, fd - f, fdw - fd]
 
 
@@ -88,7 +86,7 @@ def resnet(sizes: Sizes) -> None:
             lazy()
 
     actions = [cycle if step is lazy else step for step in steps.values()]
-    found = medians(actions, sizes.rounds)
+    found = medians(actions, sizes.rounds, warm_up=2, device=DEVICE)
     found[-1] /= 4
     for (name, (_, target)), took in zip(ways.items(), found, strict=True):
         line(name, took / found[0], 1e3 * took, target)
@@ -109,7 +107,10 @@ def rivals(sizes: Sizes) -> None:
         "  the same, layers x rivals sweeps": Looped(BLOCKS, 9),
     }
     found = medians(
-        [Step(network(), o, (images, labels)) for o in objectives.values()], max(3, sizes.rounds // 4)
+        [Step(network(), o, (images, labels)) for o in objectives.values()],
+        max(3, sizes.rounds // 4),
+        warm_up=2,
+        device=DEVICE,
     )
     for (name, _), took in zip(objectives.items(), found, strict=True):
         line(name, took / found[0], 1e3 * took, f"<= {TARGETS['k=9']:.1f}" if name.startswith("k=9") else "")
@@ -129,7 +130,7 @@ def projections(sizes: Sizes) -> None:
             batch = batch_of(sizes, 3, 32, classes)
             listed = LargeMarginLoss((layer,), shortlist=Projections(layer, probes=8))
             steps = [Step(residual(classes), o, batch) for o in (CrossEntropyLoss(), listed)]
-            plain, took = medians(steps, max(3, sizes.rounds // 2))
+            plain, took = medians(steps, max(3, sizes.rounds // 2), warm_up=2, device=DEVICE)
             extra[classes] = took - plain
             line(f"all of {classes} classes by 8 projections at {layer}", took / plain, 1e3 * took)
         line(
@@ -144,7 +145,7 @@ def memory(sizes: Sizes) -> None:
     """Peak memory of a step at k = 1, input + 3 hidden layers."""
     batch = batch_of(sizes, 3, 32)
     objectives = (CrossEntropyLoss(), LargeMarginLoss(("input", *STAGES)))
-    plain, margin = (peak_bytes(Step(residual(), objective, batch)) for objective in objectives)
+    plain, margin = (peak_bytes(Step(residual(), objective, batch), DEVICE) for objective in objectives)
     print(
         f"{'peak memory of a step, MiB':<58} {margin / 2**20:9.1f} {margin / plain:7.2f}  <= {TARGETS['memory']:.2f}"
     )

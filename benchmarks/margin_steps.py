@@ -1,12 +1,11 @@
-"""What the benchmark of the large-margin loss times: one step of training, a loop as ports make it, medians."""
+"""What the benchmark of the large-margin loss times: one step of training, and a loop as ports make it."""
 
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from timing import DEVICE  # type: ignore[import-not-found]  # beside this file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -14,8 +13,6 @@ from clearance.models import Classifier, resnet20
 from clearance.objectives import Objective
 from clearance.objectives.clips import margin_violation
 from clearance.regimes._backward import backward_to
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @dataclass(frozen=True)
@@ -70,24 +67,6 @@ class _Total:
     total: Tensor
 
 
-def seconds(action: Callable[[], object]) -> float:
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        action()
-        torch.cuda.synchronize()
-        return time.perf_counter() - began
-    began = time.process_time()
-    action()
-    return time.process_time() - began
-
-
-def medians(actions: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Of each action, all of them in turn in every round; two rounds warm up."""
-    rows = [[seconds(action) for action in actions] for _ in range(rounds + 2)][2:]
-    return [statistics.median(column) for column in zip(*rows, strict=True)]
-
-
 def batch_of(sizes: Sizes, channels: int, side: int, classes: int = 10) -> tuple[Tensor, Tensor]:
     stream = torch.Generator().manual_seed(0)
     images = torch.rand(sizes.batch, channels, side, side, generator=stream)
@@ -97,23 +76,3 @@ def batch_of(sizes: Sizes, channels: int, side: int, classes: int = 10) -> tuple
 def residual(classes: int = 10) -> Classifier:
     torch.manual_seed(0)
     return Classifier(resnet20(3, 32), nn.Linear(64, classes), 0.5, 0.25).to(DEVICE)
-
-
-def peak_bytes(step: Step) -> int:
-    """How far memory rises above what is there before a step."""
-    step()
-    if DEVICE == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        step()
-        return torch.cuda.max_memory_allocated() - before
-    with torch.profiler.profile(
-        profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]
-    ) as profile:
-        step()
-    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
-    held = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
-    return peak

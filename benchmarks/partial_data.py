@@ -22,11 +22,11 @@ data touch. Batches of 128 for heads on more images leave little to save: their 
 import argparse
 import copy
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+from timing import seconds  # type: ignore[import-not-found]  # beside this file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -110,12 +110,6 @@ def _batches(images: int, training: HeadTraining) -> list[Tensor | None]:
     while len(batches) < training.steps:
         batches += torch.randperm(images).split(size)
     return batches[: training.steps]
-
-
-def seconds(action: Callable[[], object]) -> float:
-    began = time.process_time()
-    action()
-    return time.process_time() - began
 
 
 def whole_time(train: Callable[[HeadTraining], object], training: HeadTraining, steps: int | None) -> float:

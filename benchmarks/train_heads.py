@@ -9,11 +9,10 @@ on the machine disturbs them less. Both end at the same weights (tested in tests
 
 import copy
 import statistics
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from timing import seconds  # type: ignore[import-not-found]  # beside this file
 from torch.nn.functional import cross_entropy
 
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
@@ -53,12 +52,6 @@ def loop_of_modules(
             optimizer.zero_grad()
             cross_entropy(head(features[k]), labels[k]).backward()
             optimizer.step()
-
-
-def seconds(action: Callable[[], object]) -> float:
-    began = time.process_time()
-    action()
-    return time.process_time() - began
 
 
 def measure(case: Case) -> tuple[float, float]:

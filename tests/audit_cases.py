@@ -1,5 +1,6 @@
 """The one list of audits that the contract tests run; a new audit is one more entry."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,16 +11,23 @@ from clearance.audits import (
     Accuracy,
     Audit,
     BoundaryDistance,
+    Calibration,
     Churn,
+    ClassPairs,
     ClassScatterAudit,
     CoAdaptation,
     DeeperCut,
     Findings,
+    FlipSize,
     Geodesic,
+    GoodnessOfFit,
+    Likelihood,
     LowDimension,
     NeuralCollapse,
     NewClasses,
+    Refit,
     Robustness,
+    WeightScale,
 )
 from clearance.data import GaussianClasses, ImageSet
 from clearance.heads import MLP
@@ -37,11 +45,13 @@ class AuditCase:
         audit: With settings that keep it under a second on the world above.
         worst: For each measurement the value of a model whose every number is NaN.
         new_classes: Whether the audit looks at classes that were left out; here the same images stand for them.
+        neither: Names of measurements that have no better direction.
     """
 
     audit: Audit
     worst: dict[str, float]
     new_classes: bool = False
+    neither: frozenset[str] = frozenset()
 
     def __call__(self, model: Classifier, train: Any, test: Any) -> Findings:
         """What the audit finds."""
@@ -84,13 +94,53 @@ AUDITS = {
     "churn": AuditCase(
         Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
     ),
+    "refit": AuditCase(Refit(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
+    "class_pairs": AuditCase(
+        ClassPairs(), {"worst_share": 0.0, "worst_closeness": float("inf"), "largest_closeness": float("inf")}
+    ),
+    "flip_size": AuditCase(
+        FlipSize(images=12, steps=5, queries=5), {"median_flip": 0.0, "noise_flipped": 1.0}
+    ),
     "robustness": AuditCase(
         Robustness(inf=(0.03,), two=(0.07,), steps=5, queries=10),
         {"robust_accuracy": 0.0, "cross_entropy_attack_accuracy": 0.0, "noise_accuracy": 0.0},
     ),
     "boundary_distance": AuditCase(
         BoundaryDistance(searched=12, steps=5),
-        {"first_order_distance": float("-inf"), "minimum_distance": 0.0},
+        {
+            "first_order_distance": float("-inf"),
+            "minimum_distance": 0.0,
+            "adversarial_distance": float("-inf"),
+            "error_distance": float("inf"),
+            "bisected_distance": 0.0,
+            "unreliable_share": 1.0,
+            "tilting_angle": math.pi,
+        },
+        neither=frozenset({"local_scale", "mirror_share", "mirror_stretch"}),
+    ),
+    "weight_scale": AuditCase(
+        WeightScale(),
+        {
+            **dict.fromkeys(("weight_rms", "spectral_norm", "logit_scale", "temperature"), float("inf")),
+            "active_share": 1.0,
+        },
+        neither=frozenset(
+            {"weight_rms", "spectral_norm", "logit_scale", "temperature", "active_share", "normalised_layers"}
+        ),
+    ),
+    "likelihood": AuditCase(
+        Likelihood(epsilons=(0.03,), steps=3, adaptive_images=12, adaptive_steps=5, betas=(1.0,)),
+        {"auroc": 0.5, "aupr": 0.5},
+    ),
+    "calibration": AuditCase(
+        Calibration(),
+        {"nll": float("inf"), "brier": 2.0, "ece": 1.0, "ece_debiased": 1.0},
+        neither=frozenset({"temperature"}),
+    ),
+    "goodness_of_fit": AuditCase(
+        GoodnessOfFit(),
+        {"distance_ratio": float("inf"), "ks_distance": 1.0, "coverage": 0.0},
+        neither=frozenset({"distance_ratio", "coverage"}),
     ),
     "new_classes": AuditCase(
         NewClasses(per_class=(1, 5), repetitions=(6, 3), hidden=(8,)), {"error": 1 - 1 / 3}, new_classes=True

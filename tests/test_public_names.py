@@ -23,13 +23,21 @@ ROOMS = {
         SCALE_FREE SquareSearch TargetedAscent TransferMatrix as_attack transfer_matrix transferred
     """,
     "audits": """
-        Accuracy Audit BoundaryDistance Churn ClassScatterAudit CoAdaptation DeeperCut Findings Geodesic
-        LowDimension NeuralCollapse NewClasses Robustness Subject check_comparable wilson_interval
+        Accuracy Audit BoundaryDistance Calibration Churn ClassPairs ClassScatterAudit CoAdaptation Decay
+        DeeperCut Findings FlipSize Geodesic GoodnessOfFit Likelihood LowDimension NeuralCollapse NewClasses Refit
+        Robustness Subject WeightScale check_comparable decayed_parameters wilson_interval
     """,
     "data": """
-        Augmentation GaussianClasses ImageSet as_image_set cutout draw_classes draw_samples flip
-        gaussian_images pad_crop read_cifar10 read_cifar100 read_digits read_folder read_idx read_npz
-        split_classes symmetric_label_noise
+        Augmentation GaussianClasses ImageSet Preprocessing StoredImageSet as_image_set cutout draw_classes
+        draw_samples flip gaussian_images open_folder open_images pad_crop preprocessing_of read_cifar10
+        read_cifar100 read_digits read_folder read_idx read_npz split_classes symmetric_label_noise
+    """,
+    "gate": """
+        Outcome QUANTITIES Quantity Ruling Tolerance junit markdown rule
+    """,
+    "explore": """
+        LOG_LAMBDAS ClassSamples Machines Scene all_machines check_fits example_distances loss_exhibits
+        machines_of pair_exhibits pair_records render_explorer scene_of write_explorer
     """,
     "geometry": """
         ClassScatter Discriminant PooledScatter Threshold best_threshold
@@ -57,11 +65,13 @@ ROOMS = {
         wrong zero_one
     """,
     "models": """
-        Classifier HeadCutError convnet13 convnet32 cut_deeper extract_features large_margin_cnn lenet_plus
-        predictions resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16 wrap
+        Checkpoint Classifier HeadCutError LoadedWeights build_module convnet13 convnet32 cut_deeper
+        extract_features large_margin_cnn lenet lenet_plus load_weights predictions predictions_from
+        read_checkpoint resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16 wrap
     """,
     "models.extractors": """
-        convnet13 convnet32 large_margin_cnn lenet_plus resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16
+        convnet13 convnet32 large_margin_cnn lenet lenet_plus resnet20 small_cnn tiny_cnn tiny_lenet_plus
+        vgg16
     """,
     "objectives": """
         CenterLoss ContrastiveLoss CrossEntropyLoss GammaQuantile GaussianMixtureLoss HingeLoss InverseDecay

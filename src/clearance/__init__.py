@@ -8,7 +8,9 @@ The map; an import goes down only::
 
     cli/            one command per file           __main__  python -m clearance
     experiments/    recipe, catalogue, run, grid, and the faces load_dataset, audit, compare
+    explore/        the interactive page, from arrays
     audits/         one question per file          report/   the page, from records only
+    gate/           may this model follow that one?
     regimes/        EndToEnd, FOCA, fit: the only training loop
     objectives/     one published loss per file    attacks/  see a callable with bounds alone
     models/         Classifier, wrap, extractors   heads/    MLP, GaussianMixture, HeadStack, weak heads

@@ -42,7 +42,7 @@ def medians(findings, name, **context):
     return {
         m.context["class"]: m.value
         for m in findings.measurements
-        if m.name == name and context.items() <= dict(m.context).items()
+        if m.name == name and "class" in m.context and context.items() <= dict(m.context).items()
     }
 
 
@@ -74,9 +74,11 @@ def test_p03_the_scale_of_logits_and_p07_of_features_does_not_matter():
     loud = Classifier(model.extractor, Times(model.head, 64.0))
     wide = Classifier(Times(model.extractor, 30.0), nn.Sequential(Times(nn.Identity(), 1 / 30.0), model.head))
     values = {m.name + str(m.context): m.value for m in audit(model, train, some).measurements}
-    for other in (loud, wide):
+    for other, factor in ((loud, 64.0), (wide, 1.0)):
         found = {m.name + str(m.context): m.value for m in audit(other, train, some).measurements}
-        assert found == pytest.approx(values, rel=1e-3)
+        scale = "local_scale{'norm': '2'}"  # gap over distance: by its meaning that of the logits
+        assert found[scale] == pytest.approx(factor * values[scale], rel=1e-3)
+        assert found | {scale: 0} == pytest.approx(values | {scale: 0}, rel=1e-3)
 
 
 def test_searched_and_first_order_distances_agree_in_size_on_digits():
@@ -87,7 +89,7 @@ def test_searched_and_first_order_distances_agree_in_size_on_digits():
     assert 0.5 < first / searched < 2
     picture = found.exhibits[0]
     assert 35 <= len(picture.columns["x"]) <= 40
-    assert {m.n for m in found.measurements if m.context["class"] == "all"} == {497, 40}
+    assert {m.n for m in found.measurements if m.context.get("class") == "all"} == {497, 40}
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 30])

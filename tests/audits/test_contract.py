@@ -20,9 +20,12 @@ from audit_cases import test_set as held_out_set
 from clearance.audits import Audit, accuracy, co_adaptation
 from clearance.audits.co_adaptation import PIXEL_HEADS
 from clearance.experiments import catalogue
-from clearance.models.features import extract_features, predictions
+from clearance.models.features import extract_features, predictions, predictions_from
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.vocabulary import Measurement
+
+UNITS = ("fraction", "ratio", "count", "seconds", "nats", "pixel units", "squared error", "factor",
+         "radians", "")  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -64,9 +67,9 @@ def test_measurements_say_how_to_read_them(findings, name):
     results = {round(m.value, 12) for m in found if m.unit in ("fraction", "ratio")}
     for m in found:
         assert m.audit == name
-        assert m.unit in ("fraction", "ratio", "count", "seconds", "nats", "pixel units")
+        assert m.unit in UNITS
         assert m.n >= 1
-        assert m.better in ("lower", "higher")
+        assert (m.better == "neither") == (m.name in AUDITS[name].neither)
         assert math.isfinite(m.value)
         assert (m.low is None) == (m.high is None) == ("interval" not in m.context)
         if m.low is not None:
@@ -137,8 +140,8 @@ def test_the_unit_of_features_does_not_matter(case, findings, factor):
 
 def test_batch_size_does_not_matter(case, findings, monkeypatch):
     monkeypatch.setattr(clearance.audits._audit, "extract_features", partial(extract_features, batch_size=7))
-    for module in (accuracy, co_adaptation):
-        monkeypatch.setattr(module, "predictions", partial(predictions, batch_size=7))
+    monkeypatch.setattr(co_adaptation, "predictions", partial(predictions, batch_size=7))
+    monkeypatch.setattr(accuracy, "predictions_from", partial(predictions_from, batch_size=7))
     found = values(case(classifier(), train_set(), held_out_set()))
     assert found == pytest.approx(values(findings[case.audit.name]), rel=1e-5)
 
@@ -163,7 +166,7 @@ def test_a_model_that_sees_all_images_alike_gains_nothing(case):
         if m.context.get("head") in PIXEL_HEADS:
             continue
         if m.unit == "ratio":
-            assert m.value == (math.inf if m.better == "lower" else 0.0), identity(m)
+            assert m.value == (0.0 if m.better == "higher" else math.inf), identity(m)
         if m.name == "error":
             assert m.value == pytest.approx(2 / 3), identity(m)
         assert not math.isnan(m.value)

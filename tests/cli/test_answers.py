@@ -68,6 +68,15 @@ def test_dry_run_prints_the_plan_and_does_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_dry_run_counts_the_runs_of_a_sweep(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("--methods", "plain", "--seeds", "2", "--sweep", "weight_decay=1e-5:1e-1:9", "--dry-run")
+    status, shown, _ = run("compare", *words)
+    assert status == 0
+    assert "18 runs" in shown
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("word", "shown"),
     [

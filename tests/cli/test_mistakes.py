@@ -22,6 +22,8 @@ class TestMistakes:
             (["compar"], "Did you mean 'compare'"),
             (["compare", "--methods", "plain,focca"], "`method` must be one of.*Did you mean 'foca'"),
             (["compare", "--dataset", "digts", "--dry-run"], "Did you mean 'digits'"),
+            (["compare", "--sweep", "weight_dekay=1,2", "--dry-run"], "Did you mean 'weight_decay'"),
+            (["compare", "--sweep", "momentum=0.9,1.5", "--dry-run"], "`momentum` must lie"),
             (["compare", "--dataset", "digts"], "Did you mean 'digits'"),
             (["compare", "--model", "smallcnn"], "Did you mean 'small-cnn'"),
             (["compare", "--audits", "accuracy,scatter"], "Did you mean 'class_scatter'"),

@@ -1,6 +1,7 @@
 """The toy of Elsayed et al. (2018): the boundary is exact, and the ledger has what it says."""
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -9,6 +10,9 @@ from clearance.experiments import reproduce as reproduce_module
 from clearance.experiments.reproductions.elsayed_2018 import toy
 from clearance.experiments.reproductions.elsayed_2018.boundary import boundary_points, distances_to
 from clearance.experiments.reproductions.elsayed_2018.toy_ledger import QUANTITIES
+from clearance.experiments.reproductions.elsayed_2018.toy_picture import along_curve, picture
+from clearance.records import ExhibitRecord, Report
+from clearance.vocabulary import Exhibit
 
 
 class TestBoundary:
@@ -72,3 +76,38 @@ class TestToy:
         assert "| margin-l2 | " in text
         assert "paired over seeds: test error" in text
         assert len(list((tmp_path / "exhibits").glob("*boundary*"))) == 4
+        assert "(toy.png)" in text
+        assert (tmp_path / "toy.png").read_bytes()[1:4] == b"PNG"
+
+
+class TestPicture:
+    def test_a_curve_is_walked_from_end_to_end_whatever_the_order_of_its_points(self):
+        angles = torch.linspace(0, math.pi, 60)[
+            torch.randperm(60, generator=torch.Generator().manual_seed(0))
+        ]
+        x, _ = along_curve(angles.cos().tolist(), angles.sin().tolist())
+        assert list(x) in (sorted(x), sorted(x, reverse=True))
+
+    def test_two_parts_of_a_boundary_are_not_joined(self):
+        x, y = along_curve([0, 0.1, 0.2, 5, 5.1, 5.2], [0] * 6)
+        assert [bool(gap) for gap in (x != x)] == [False, False, False, True, False, False, False]
+        assert len(y) == 7
+
+    def test_every_seed_has_a_panel_with_both_boundaries(self):
+        curve: dict[str, Sequence[object]] = {
+            "x": [0.1, 0.5, 0.9, 0.2],
+            "y": [0.5] * 3 + [0.9],
+            "label": ["boundary"] * 3 + ["upper"],
+        }
+        exhibits = tuple(
+            ExhibitRecord("toy", loss, seed, Exhibit("toy", "boundary", "scatter", curve, "c"))
+            for seed in (0, 1)
+            for loss in toy.LOSSES
+        )
+        panels = [
+            a
+            for a in picture(Report({}, {}, "", "", (), exhibits, ()), toy.LOSSES, toy.CLASSES).axes
+            if a.get_visible()
+        ]
+        assert [a.get_title() for a in panels] == ["seed 0", "seed 1"]
+        assert all(len(a.lines) == 2 for a in panels)

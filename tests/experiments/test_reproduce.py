@@ -148,7 +148,9 @@ def test_a_wrong_audit_is_found_before_data_and_training(tiny, in_this_process, 
 
 class TestWeakness:
     def test_the_settings_are_a_grid_and_single_changes(self):
-        methods = weakness.weakness_recipe().methods
+        methods = dict(weakness.weakness_recipe().methods)
+        assert next(iter(methods)) == "plain"  # what costs are told against
+        del methods["plain"]
         assert {(m.per_class, m.head_steps) for m in methods.values()} == {
             (k, s) for k in (1, 3, 10, 30, 100) for s in (8, 32, 128)
         }
@@ -159,7 +161,8 @@ class TestWeakness:
                     dataclasses.replace(base, reuse=8)] == changed  # fmt: skip
 
     def test_it_runs_as_a_study_of_the_paper(self, tiny, in_this_process, monkeypatch, tmp_path):
-        two = dict.fromkeys(("k=1, S=8", "k=3, S=8"), tiny.methods["foca"])
+        foca = tiny.methods["foca"]
+        two = {"plain": tiny.methods["plain"], "k=1, S=8": foca, "k=3, S=8": foca}
         recipe = dataclasses.replace(tiny, methods=two)
         monkeypatch.setattr(
             weakness, "weakness_recipe", lambda seeds: dataclasses.replace(recipe, seeds=seeds)
@@ -167,7 +170,9 @@ class TestWeakness:
         found = reproduce("sato-2019", only="weakness", seeds=1, out=tmp_path)
         assert found.judgements == ()
         table = rows_of(found.ledger.read_text("utf-8"), "setting")
-        assert [row[:2] for row in table] == [["k=1, S=8", "1"], ["k=3, S=8", "1"]]
+        assert [row[:2] for row in table] == [["plain", "1"], ["k=1, S=8", "1"], ["k=3, S=8", "1"]]
+        assert table[0][6:] == ["1×", "1×"]
+        assert all(re.fullmatch(r"[\d.]+×", row[6]) for row in table[1:])
         assert all(row[4].endswith("%") and row[5].endswith("%") for row in table)
         assert (tmp_path / "report.json").exists()
 

@@ -47,7 +47,10 @@ def test_the_cut_is_exact_and_leaves_the_module_alone(case, training, images, ca
     assert model.head is part
     sizes = f" {part.in_features} -> {part.out_features}" if isinstance(part, nn.Linear) else ""
     line = f"wrap: head '{name}' ({type(part).__name__}{sizes}), {width} features; "
-    assert capsys.readouterr().out == line + "head(features(x)) equals module(x): yes (4 images)\n"
+    told = (
+        capsys.readouterr().out.partition("; head='")[0].rstrip("\n")
+    )  # what else could be cut: its own test
+    assert told == line + "head(features(x)) equals module(x): yes (4 images)"
 
     assert {known: part.training for known, part in module.named_modules()} == modes
     assert model.training is model.extractor.training is training

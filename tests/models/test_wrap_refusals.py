@@ -51,8 +51,9 @@ REFUSED = {
     "not the last linear": (lambda m, f: F.relu(m.fc(f)), None, "something follows the head"),
     "an earlier linear by name": (lambda m, f: m.fc(f), "body.1", "something follows the head"),
     "head twice": (lambda m, f: m.fc(m.fc(f)), None, "head 'fc' runs 2 times"),
-    "dict": (lambda m, f: {"logits": m.fc(f), "aux": f}, None, r"got dict with keys \['aux', 'logits'\]"),
-    "tuple": (lambda m, f: (m.fc(f), f), None, "one tensor of logits; got tuple"),
+    "dict": (lambda m, f: {"loss": None}, None, r"got dict with keys \['loss'\]"),
+    "tuple": (lambda m, f: (m.fc(f), f), None, r"one tensor of logits; got 2 \(0 \(6, 5\), 1 \(6, 5\)\)"),
+    "text": (lambda m, f: "logits", None, "or an object with `.logits`; got str"),
     "nan": (lambda m, f: m.fc(f) * float("nan"), None, "finite logits"),
     "keyword": (lambda m, f: m.fc(input=f), None, "'fc' must receive one tensor as its only argument"),
     "never runs": (lambda m, f: m.fc(f), "unused", "head 'unused' is never called"),
@@ -112,9 +113,9 @@ def test_head_with_an_argument_of_its_own_is_refused(images):
 
 
 def test_what_arrives_counts_not_what_a_hook_makes_of_it(images):
-    module = Around(lambda m, f: m.fc(f[:, :, None, None]))
+    module = Around(lambda m, f: m.fc(f[:, :, None]))
     module.fc.register_forward_pre_hook(lambda _module, args: (args[0].flatten(1),))
-    with pytest.raises(ValueError, match=r"it receives \(6, 5, 1, 1\)"):
+    with pytest.raises(ValueError, match=r"it receives \(6, 5, 1\)"):
         wrap(module, example=images)
 
 
@@ -129,10 +130,14 @@ def test_head_returning_a_tuple_is_refused(images):
         wrap(module, example=images)
 
 
-def test_convolutional_head_is_refused(images):
-    with pytest.raises(ValueError, match=r"head 'conv' must receive .* it receives \(6, 3, 8, 8\)"):
+def test_convolution_over_more_than_a_point_is_no_head(images):
+    with pytest.raises(
+        ValueError, match=r"head 'conv' must receive .* it receives \(6, 3, 8, 8\), and something else"
+    ):
         wrap(Conv(), "conv", example=images)
-    with pytest.raises(ValueError, match=r"no nn\.Linear runs in the Conv; name the submodule"):
+    with pytest.raises(
+        ValueError, match=r"no nn\.Linear runs in the Conv, nor a 1x1 convolution; name the submodule"
+    ):
         wrap(Conv(), example=images)
 
 

@@ -4,9 +4,12 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
+from matplotlib.figure import Figure
 
 from clearance.report.bands import bands
 from clearance.report.groups import groups
+from clearance.report.marks import logarithmic
 from clearance.report.strips import strips
 
 ROWS: list[dict[str, Any]] = [
@@ -30,6 +33,19 @@ def test_bands_draw_rows_and_nothing_else():
 def test_bands_are_linear_where_a_number_is_zero():
     rows = [{**ROWS[0], "mean": 0.0}, *ROWS[1:]]
     assert bands(rows, "x", ["a", "b"], ("x", "y"), size=(4, 3), log="y").axes[0].get_yscale() == "linear"
+
+
+def test_many_decades_have_a_number_each_whichever_way_the_axis_runs():
+    """Nine decades: 2 and 5 between them would stand in one another's way."""
+    shown = []
+    for turned in (False, True):
+        axes = Figure(figsize=(6, 4)).subplots()
+        axes.set_xscale("log")
+        axes.set_xlim(*((1e2, 1e-6) if turned else (1e-6, 1e2)))
+        logarithmic(axes.xaxis)
+        shown.append(sorted(axes.xaxis.get_major_locator().tick_values(1e-6, 1e2)))
+    assert shown[0] == shown[1]
+    assert all(math.log10(tick) == pytest.approx(round(math.log10(tick))) for tick in shown[1])
 
 
 def test_groups_draw_a_point_and_a_bar_for_each_row():

@@ -13,6 +13,13 @@
 | NewClasses | Do the features help with classes that the network has never seen? |
 | Robustness | How many images stay right under attack? |
 | BoundaryDistance | How far are images from the decision boundary? |
+| Refit | What would a new last layer, trained on all training images, gain? |
+| ClassPairs | Which two classes are confused most, and how near are their features? |
+| FlipSize | How small a change of the image changes the answer? |
+| Calibration | Is the classifier as sure as it is right? |
+| Likelihood | Does a low likelihood give away images that the classifier has not learned? |
+| GoodnessOfFit | Are the features of each class distributed as a Gaussian? |
+| WeightScale | How large are the weights, and how loud the answers? |
 
 An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
 
@@ -35,31 +42,49 @@ from clearance.audits._audit import check_comparable as check_comparable
 from clearance.audits.accuracy import Accuracy as Accuracy
 from clearance.audits.accuracy import wilson_interval as wilson_interval
 from clearance.audits.boundary_distance import BoundaryDistance as BoundaryDistance
+from clearance.audits.calibration import Calibration as Calibration
 from clearance.audits.churn import Churn as Churn
+from clearance.audits.class_pairs import ClassPairs as ClassPairs
 from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
+from clearance.audits.decay import Decay as Decay
+from clearance.audits.decay import decayed_parameters as decayed_parameters
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
+from clearance.audits.flip_size import FlipSize as FlipSize
 from clearance.audits.geodesic import Geodesic as Geodesic
+from clearance.audits.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
+from clearance.audits.likelihood import Likelihood as Likelihood
 from clearance.audits.low_dimension import LowDimension as LowDimension
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
+from clearance.audits.refit import Refit as Refit
 from clearance.audits.robustness import Robustness as Robustness
+from clearance.audits.weight_scale import WeightScale as WeightScale
 
 __all__ = [
     "Accuracy",
     "Audit",
     "BoundaryDistance",
+    "Calibration",
     "Churn",
+    "ClassPairs",
     "ClassScatterAudit",
     "CoAdaptation",
+    "Decay",
     "DeeperCut",
     "Findings",
+    "FlipSize",
     "Geodesic",
+    "GoodnessOfFit",
+    "Likelihood",
     "LowDimension",
     "NeuralCollapse",
     "NewClasses",
+    "Refit",
     "Robustness",
     "Subject",
+    "WeightScale",
     "check_comparable",
+    "decayed_parameters",
     "wilson_interval",
 ]

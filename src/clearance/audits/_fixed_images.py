@@ -1,6 +1,7 @@
 """The images that attacks are run on: few enough to afford, the same for every method."""
 
 import torch
+from torch import Tensor
 
 from clearance._rng import generator
 from clearance.data import ImageSet
@@ -19,8 +20,19 @@ def fixed_images(data: ImageSet, limit: int, seed: int) -> ImageSet:
     """
     if len(data) <= limit:
         return data
-    labels = data.labels.cpu()
-    sizes = torch.bincount(labels, minlength=data.class_count)
-    quota = sizes.clamp(max=max(limit // data.class_count, 1))
-    chosen = draw_quota(labels, quota, generator(seed, "audits", "fixed images"))
-    return data.subset(chosen.nonzero().flatten())
+    return data.subset(fixed_rows(data.labels, limit, seed, data.class_count))
+
+
+def fixed_rows(labels: Tensor, limit: int, seed: int, classes: int) -> Tensor:
+    """The numbers of the rows that `fixed_images` keeps, ascending; all of them where they are at most `limit`.
+
+    >>> fixed_rows(torch.tensor([0, 0, 1, 1]), 4, 0, classes=2)
+    tensor([0, 1, 2, 3])
+    """
+    given = labels.cpu()
+    if len(given) <= limit:
+        return torch.arange(len(given)).to(labels.device)
+    sizes = torch.bincount(given, minlength=classes)
+    quota = sizes.clamp(max=max(limit // classes, 1))
+    chosen = draw_quota(given, quota, generator(seed, "audits", "fixed images"))
+    return chosen.nonzero().flatten().to(labels.device)

@@ -4,11 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import Tensor
+
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.data import ImageSet
-from clearance.models.classifier import Classifier
-from clearance.models.features import predictions
-from clearance.vocabulary import Measurement
+from clearance.models.features import predictions_from
+from clearance.vocabulary import Exhibit, Measurement
 
 Z_95 = 1.959963984540054  # the standard normal's 97.5 % point
 
@@ -37,7 +38,8 @@ class Accuracy(Audit):
     """The error of the classifier with its own head, on training and held-out images.
 
     Measurement ``error``: wrong images / images, with a 95 % Wilson interval, for ``split`` train and test.
-    An image whose logits are not finite counts as wrong.
+    An image whose logits are not finite counts as wrong. Exhibit ``error``, of kind ``per_image``: which held-out
+    images are wrong, so that two models can be compared image by image.
 
     Misleads as a comparison of two models audited on the same images: their intervals overlap more than the
     models differ; compare over seeds, paired.
@@ -48,21 +50,38 @@ class Accuracy(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Errors on both sets."""
-        sets = {"test": subject.test, "train": subject.train}
-        return Findings(tuple(_error(subject.model, data, split) for split, data in sets.items()))
+        wrong = _wrong(subject, subject.test_features, subject.test)
+        told = _error(wrong, "test"), _error(_wrong(subject, subject.train_features, subject.train), "train")
+        return Findings(told, (_image_by_image(wrong, subject.test),))
 
 
-def _error(model: Classifier, data: ImageSet, split: str) -> Measurement:
-    wrong = int((predictions(model, data) != data.labels).sum())
-    low, high = wilson_interval(wrong, len(data))
+def _wrong(subject: Subject, features: Tensor, data: ImageSet) -> Tensor:
+    """Whether each image is wrong; from features, which other audits need too, so that no image is read twice."""
+    return predictions_from(subject.model, features, data) != data.labels
+
+
+def _error(wrong: Tensor, split: str) -> Measurement:
+    count = int(wrong.sum())
+    low, high = wilson_interval(count, len(wrong))
     return Measurement(
         audit=Accuracy.name,
         name="error",
-        value=wrong / len(data),
+        value=count / len(wrong),
         unit="fraction",
-        n=len(data),
+        n=len(wrong),
         low=low,
         high=high,
         better="lower",
         context={"split": split, "interval": "wilson 95 %"},
+    )
+
+
+def _image_by_image(wrong: Tensor, data: ImageSet) -> Exhibit:
+    return Exhibit(
+        Accuracy.name,
+        "error",
+        "per_image",
+        {"value": wrong.int().tolist()},
+        "Which held-out images are wrong (1) and right (0), in their order.",
+        {"split": "test", "images": data.digest()[:16]},
     )

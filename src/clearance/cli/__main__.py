@@ -7,7 +7,9 @@ import tyro
 
 from clearance._checks import check_choice
 from clearance.cli.audit import AuditCommand
+from clearance.cli.check import CheckCommand
 from clearance.cli.compare import CompareCommand
+from clearance.cli.explore import ExploreCommand
 from clearance.cli.list import ListCommand
 from clearance.cli.report import ReportCommand
 from clearance.cli.reproduce import ReproduceCommand
@@ -18,6 +20,8 @@ COMMANDS: dict[str, Any] = {
     "compare": CompareCommand,
     "train": TrainCommand,
     "audit": AuditCommand,
+    "explore": ExploreCommand,
+    "check": CheckCommand,
     "report": ReportCommand,
     "reproduce": ReproduceCommand,
     "search": SearchCommand,

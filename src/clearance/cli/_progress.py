@@ -78,12 +78,12 @@ class _Picture:
         self.of = "" if runs is None else f"/{runs}"
         self.whole = progress.add_task("all runs", total=runs, detail=f"0{self.of} runs")
         self.ended = 0
-        self.tasks: dict[tuple[str, int], TaskID] = {}
-        self.shares: dict[tuple[str, int], float] = {}
+        self.tasks: dict[str, TaskID] = {}  # by folder: a sweep has a method and seed several times
+        self.shares: dict[str, float] = {}
 
     def listen(self, plan: RunPlan, event: Mapping[str, Any]) -> None:
         """Move the bars."""
-        key, kind = (plan.method, plan.seed), event["event"]
+        key, kind = plan.folder, event["event"]
         if kind == "start":
             self.tasks[key] = self.progress.add_task(_name(plan), total=1.0, detail="starting")
         elif kind == "step":
@@ -96,12 +96,12 @@ class _Picture:
         else:
             self._end(key, plan, event)
 
-    def _move(self, key: tuple[str, int], share: float, detail: str) -> None:
+    def _move(self, key: str, share: float, detail: str) -> None:
         self.shares[key] = share
         self.progress.update(self.tasks[key], completed=share, detail=detail)
         self.progress.update(self.whole, completed=sum(self.shares.values()))
 
-    def _end(self, key: tuple[str, int], plan: RunPlan, event: Mapping[str, Any]) -> None:
+    def _end(self, key: str, plan: RunPlan, event: Mapping[str, Any]) -> None:
         self.ended += 1
         self.shares[key] = 1.0
         if key in self.tasks:

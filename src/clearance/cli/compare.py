@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from clearance.experiments.recipe import Recipe
+    from clearance.experiments.sweep import Sweep
     from clearance.report import Card
 
 FAILED = 1
@@ -40,6 +41,8 @@ class CompareCommand:
         noisy_labels: Share of training labels switched to another class, in [0, 1), alike for all methods (default: 0).
         small_data: Training images drawn for each seed, alike for all methods (default: all).
         audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter).
+        sweep: One numeric setting at several values, FIELD=LOW:HIGH:COUNT (equal ratios) or FIELD=A,B,C; for
+            example weight_decay=1e-5:1e-1:9. The page draws everything over it.
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
         out: Where the report and its runs are kept.
@@ -57,6 +60,7 @@ class CompareCommand:
     noisy_labels: OptionalNumber = None
     small_data: Annotated[OptionalCount, tyro.conf.arg(aliases=["--samples"])] = None
     audits: OptionalText = None
+    sweep: OptionalText = None
     recipe: OptionalPath = None
     jobs: OptionalCount = None
     out: Path = Path("clearance-report")
@@ -68,30 +72,45 @@ class CompareCommand:
 
         from clearance._checks import check_count
         from clearance.cli._options import default_jobs
+        from clearance.experiments.sweep import parse_sweep, swept_recipes
 
         console = Console()
         recipe = self._recipe()
+        sweep = None if self.sweep is None else parse_sweep(self.sweep)
         jobs = default_jobs() if self.jobs is None else self.jobs
         check_count("jobs", jobs)
+        if sweep is not None:
+            swept_recipes(recipe, sweep)  # a value that cannot be, before any training
         if self.dry_run:
-            _print_plan(console, recipe, jobs, self.out)
+            _print_plan(console, recipe, jobs, self.out, 1 if sweep is None else len(sweep.values))
             return
-        from clearance.cli._progress import run_with_progress
         from clearance.experiments.auditing import chosen_audits
+
+        chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong setting, before any training
+        card = self._compared(console, recipe, sweep, jobs)
+        page = card.save_folder(self.out)
+        _print_result(console, card, page)
+        if not card.records:
+            sys.exit(FAILED)
+
+    def _compared(self, console: "Console", recipe: "Recipe", sweep: "Sweep | None", jobs: int) -> "Card":
+        """Every run, at every value of a sweep."""
+        from clearance.cli._progress import run_with_progress
         from clearance.experiments.build import build_data
         from clearance.experiments.compare import report_of
         from clearance.experiments.grid import plans_of
+        from clearance.experiments.sweep import at_values, swept_recipes, swept_report
         from clearance.report import Card
 
-        chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong setting, before any training
-        plans = plans_of(recipe)
-        data = build_data(recipe)
-        findings = run_with_progress(console, plans, data, self.out / "runs", jobs)
-        card = Card(report_of(recipe, findings, _command(recipe)))
-        page = card.save_folder(self.out)
-        _print_result(console, card, page)
-        if not any(found.records for found in findings):
-            sys.exit(FAILED)
+        recipes = {None: recipe} if sweep is None else swept_recipes(recipe, sweep)
+        planned = [(value, plan) for value, one in recipes.items() for plan in plans_of(one)]
+        plans = [plan for _, plan in planned]
+        findings = run_with_progress(console, plans, build_data(recipe), self.out / "runs", jobs)
+        if sweep is None:
+            return Card(report_of(recipe, findings, _command(recipe)))
+        values = [value for value, _ in planned if value is not None]
+        findings = at_values(zip(values, findings, strict=True), sweep)
+        return Card(swept_report(report_of(recipe, findings, _command(recipe)), sweep, recipe))
 
     def _recipe(self) -> "Recipe":
         from clearance.cli._options import chosen_recipe, default_methods, split_names
@@ -129,12 +148,12 @@ def _without_folders(word: str) -> str:
     return re.sub(r"^((?:--[\w-]+=)?(?:folder:|npz:)?)[/~].*?([^/]*)/*$", r"\1\2", word)
 
 
-def _print_plan(console: "Console", recipe: "Recipe", jobs: int, out: Path) -> None:
+def _print_plan(console: "Console", recipe: "Recipe", jobs: int, out: Path, values: int = 1) -> None:
     import yaml
 
     from clearance.experiments.recipe import to_tree
 
-    runs = len(recipe.methods) * recipe.seeds
+    runs = len(recipe.methods) * recipe.seeds * values
     console.print(f"{runs} runs, {jobs} at a time, into {out}", highlight=False)
     console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False), highlight=False, markup=False)
 

@@ -18,7 +18,8 @@ ImageSet('digits', 1300 images of shape (1, 8, 8), 10 classes)
 
 Readers: `read_digits` (inside scikit-learn), `read_idx` (MNIST, Fashion-MNIST), `read_cifar10`,
 `read_cifar100`, `read_npz`, `read_folder`; `as_image_set` takes tensors, arrays and other people's
-Datasets. `GaussianClasses` makes images whose Bayes error is known.
+Datasets. `open_images` takes any of these of any size (`open_folder`, loaders, Hugging Face's datasets): what is
+larger than memory stays on disk, and is read in batches. `GaussianClasses` makes images whose Bayes error is known.
 """
 
 from clearance.data.augmentation import Augmentation, cutout, flip, pad_crop
@@ -29,22 +30,31 @@ from clearance.data.digits import read_digits
 from clearance.data.folder import read_folder
 from clearance.data.idx import read_idx
 from clearance.data.image_set import ImageSet
+from clearance.data.intake import open_images
 from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.npz import read_npz
+from clearance.data.picture_folder import open_folder
+from clearance.data.preprocessing import Preprocessing, preprocessing_of
 from clearance.data.samples import draw_samples
+from clearance.data.stored import StoredImageSet
 from clearance.data.synthetic import GaussianClasses, gaussian_images
 
 __all__ = [
     "Augmentation",
     "GaussianClasses",
     "ImageSet",
+    "Preprocessing",
+    "StoredImageSet",
     "as_image_set",
     "cutout",
     "draw_classes",
     "draw_samples",
     "flip",
     "gaussian_images",
+    "open_folder",
+    "open_images",
     "pad_crop",
+    "preprocessing_of",
     "read_cifar10",
     "read_cifar100",
     "read_digits",

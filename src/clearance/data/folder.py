@@ -45,8 +45,8 @@ def read_folder(path: str | PathLike[str], size: int | None = None) -> ImageSet:
     path = Path(path)
     if size is not None:
         check_count("size", size)
-    folders = _class_folders(path)
-    files = [_pictures(folder) for folder in folders]
+    folders = class_folders(path)
+    files = [pictures_in(folder) for folder in folders]
     pixels = _stacked([file for some in files for file in some], size)
     labels = torch.arange(len(folders)).repeat_interleave(torch.tensor([len(some) for some in files]))
     return ImageSet(
@@ -54,7 +54,8 @@ def read_folder(path: str | PathLike[str], size: int | None = None) -> ImageSet:
     )
 
 
-def _class_folders(path: Path) -> list[Path]:
+def class_folders(path: Path) -> list[Path]:
+    """The inner folders of a folder of pictures, in sorted order: its classes."""
     if not path.is_dir():
         raise FileNotFoundError(f"no folder {path}; correct the path, or unpack the archive first.")
     folders = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
@@ -65,7 +66,8 @@ def _class_folders(path: Path) -> list[Path]:
     return folders
 
 
-def _pictures(folder: Path) -> list[Path]:
+def pictures_in(folder: Path) -> list[Path]:
+    """The pictures of one class, in sorted order, at least one."""
     found = sorted(
         each
         for each in folder.iterdir()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from os import PathLike
 from typing import Any
@@ -105,6 +106,15 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         if self.augmentation is not None and generator is not None:
             images = self.augmentation(images, generator)
         return images, labels
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """All images and labels in order, `size` at a time; of a set on disk, the way to read it.
+
+        >>> from clearance.data import gaussian_images
+        >>> [len(images) for images, _ in gaussian_images(class_count=2, per_class=5).batches(4)]
+        [4, 4, 2]
+        """
+        return zip(self.images.split(size), self.labels.split(size), strict=True)
 
     def to(self, device: torch.device | str) -> "ImageSet":
         """The same set on another device."""

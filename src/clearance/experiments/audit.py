@@ -3,15 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from clearance.audits import Audit
-from clearance.data import ImageSet, as_image_set
+from clearance.data import ImageSet, open_images
 from clearance.experiments.audit_sources import SETTING
 from clearance.experiments.auditing import audit_model, chosen_audits
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import named_audits
 from clearance.experiments.compare import report_with
+from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings
 from clearance.models import Classifier
@@ -35,7 +37,8 @@ def audit(
 
     Args:
         model: A Classifier; make one of any ``nn.Module`` with :func:`clearance.wrap`.
-        train: The images that it was trained on: an ImageSet, a map-style Dataset, or (images, labels).
+        train: The images that it was trained on: an ImageSet, (images, labels), a map-style Dataset, a DataLoader, a
+            Hugging Face dataset, ``"folder:PATH"`` or ``"npz:PATH"``; see :func:`clearance.data.open_images`.
         test: Held-out images with the same classes.
         audits: Names of audits; by default accuracy, co_adaptation and class_scatter. ``["all"]`` is every one.
         seed: Decides partial sets and first weights of fresh heads.
@@ -55,7 +58,7 @@ def audit(
     ['test', 'train']
     """
     check_classifier(model)
-    data = RunData(as_image_set(train), as_image_set(test))
+    data = RunData(open_images(train), open_images(test))
     check_logits(_first_logits(model, data.test), data.test)
     names = Recipe().audits if audits is None else audits
     return audited(model, data, chosen_audits(named_audits(names)), seed, name, "clearance.audit(...)")
@@ -64,7 +67,7 @@ def audit(
 def _first_logits(model: Classifier, images: ImageSet) -> Tensor:
     device = next(model.parameters()).device
     with evaluating(model):
-        logits: Tensor = model(images.images[:1].to(device))
+        logits: Tensor = model(images.batch(torch.tensor([0]))[0].to(device))
     return logits
 
 
@@ -76,9 +79,23 @@ def audited(
     name: str,
     command: str,
     sources: Mapping[str, str] | None = None,
+    told: Mapping[str, Any] | None = None,
+    cache: FeatureCache | None = None,
 ) -> Card:
-    """The card of one classifier; `sources` says, by audit, which method's network images were made on."""
-    findings = audit_model(model, data, audits, seed)
+    """The card of one classifier.
+
+    Args:
+        model: The classifier.
+        data: The images that it was trained on, and held-out ones.
+        audits: What is asked.
+        seed: Decides whatever the audits draw.
+        name: What the card calls the model.
+        command: What makes the report again.
+        sources: By audit, which method's network images were made on.
+        told: Further settings for the report to keep.
+        cache: Where features are kept.
+    """
+    findings = audit_model(model, data, audits, seed, cache=cache)
     where = (data.test.name, name, seed)
     found = RunFindings(
         None,
@@ -87,6 +104,7 @@ def audited(
     )
     named = {name: {SETTING: source} for name, source in (sources or {}).items()}
     settings = {
+        **(told or {}),
         "dataset": data.test.name,
         "seed": seed,
         "audits": [{**describe(audit), **named.get(audit.name, {})} for audit in audits],

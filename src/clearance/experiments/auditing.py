@@ -7,11 +7,24 @@ from typing import Any
 
 from clearance._checks import check_choice
 from clearance.audits import Audit, Findings, Subject
+from clearance.experiments.audit_datasets import with_datasets
 from clearance.experiments.audit_sources import SETTING, with_sources
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS, resolve
+from clearance.experiments.feature_cache import FeatureCache, KeptSubject
 from clearance.experiments.plan import RunPlan
 from clearance.models import Classifier
+
+MODEL_AUDITS = (
+    "accuracy",
+    "co_adaptation",
+    "refit",
+    "class_pairs",
+    "flip_size",
+    "calibration",
+    "class_scatter",
+)
+"""What is asked of one model by itself: what its page says first, and what that rests on."""
 
 
 def chosen_audits(
@@ -36,7 +49,7 @@ def chosen_audits(
 
 
 def ready_audits(plan: RunPlan, directory: Path | None) -> list[Audit]:
-    """The audits of a plan, each with the network that it makes images on, where the recipe names one.
+    """The audits of a plan, each with the network that it makes images on and the other dataset that the recipe names.
 
     Args:
         plan: The run that is audited.
@@ -44,11 +57,13 @@ def ready_audits(plan: RunPlan, directory: Path | None) -> list[Audit]:
 
     Raises:
         ValueError: If a name or setting is unknown, or a source is not there.
+        FileNotFoundError: If the files of another dataset are not there.
     """
     folders = {
         audit: None if directory is None else directory / run.folder for audit, run in plan.sources.items()
     }
-    return with_sources(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings), folders)
+    chosen = chosen_audits(plan.recipe.audits, plan.recipe.audit_settings)
+    return with_datasets(with_sources(chosen, folders), plan.recipe.root, plan.recipe.size)
 
 
 def audit_model(
@@ -57,9 +72,11 @@ def audit_model(
     audits: Sequence[Audit],
     seed: int,
     on_audit: Callable[[str], object] | None = None,
+    cache: FeatureCache | None = None,
 ) -> list[Findings]:
-    """Every audit on one classifier; features are extracted once."""
-    subject = Subject(model, data.train, data.test, seed, data.new_classes)
+    """Every audit on one classifier; features are extracted once, or taken from `cache`."""
+    images = (data.train, data.test, seed, data.new_classes)
+    subject = Subject(model, *images) if cache is None else KeptSubject(model, *images, cache=cache)
     found = []
     for audit in audits:
         if on_audit is not None:

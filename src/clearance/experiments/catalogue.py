@@ -85,6 +85,10 @@ MODELS = {
         "clearance.models.extractors.lenet_plus:tiny_lenet_plus",
         "the same form for images of 8 x 8: four convolutions and a linear layer of any width",
     ),
+    "lenet": Entry(
+        "clearance.models.extractors.lenet:lenet",
+        "two 5x5 convolutions and a layer of 500 features with the only ReLU, after Tanay and Griffin (2018)",
+    ),
     "resnet20": Entry(
         "clearance.models.extractors.resnet20:resnet20",
         "the residual network of 20 layers for 32x32 images; 64 features",
@@ -174,6 +178,16 @@ AUDITS = {
         "clearance.audits.churn:Churn",
         "How much do independently trained heads disagree on the same features?",
     ),
+    "refit": Entry(
+        "clearance.audits.refit:Refit", "What would a new last layer, trained on all training images, gain?"
+    ),
+    "class_pairs": Entry(
+        "clearance.audits.class_pairs:ClassPairs",
+        "Which two classes are confused most, and how near are their features?",
+    ),
+    "flip_size": Entry(
+        "clearance.audits.flip_size:FlipSize", "How small a change of the image changes the answer?"
+    ),
     "new_classes": Entry(
         "clearance.audits.new_classes:NewClasses",
         "Do the features help with classes that the network has never seen?",
@@ -182,6 +196,20 @@ AUDITS = {
     "boundary_distance": Entry(
         "clearance.audits.boundary_distance:BoundaryDistance",
         "How far are images from the decision boundary?",
+    ),
+    "likelihood": Entry(
+        "clearance.audits.likelihood:Likelihood",
+        "Does a low likelihood give away images that the classifier has not learned?",
+    ),
+    "calibration": Entry(
+        "clearance.audits.calibration:Calibration", "Is the classifier as sure as it is right?"
+    ),
+    "goodness_of_fit": Entry(
+        "clearance.audits.goodness_of_fit:GoodnessOfFit",
+        "Are the features of each class distributed as a Gaussian?",
+    ),
+    "weight_scale": Entry(
+        "clearance.audits.weight_scale:WeightScale", "How large are the weights, and how loud the answers?"
     ),
 }
 
@@ -198,12 +226,22 @@ PAPERS = {
         "clearance.experiments.reproductions.wan_2018",
         "Rethinking Feature Distribution for Loss Functions in Image Classification (L-GM), CVPR 2018",
     ),
+    "tanay-2018": Entry(
+        "clearance.experiments.reproductions.tanay_2018",
+        "A New Angle on L2 Regularization, 2018",
+    ),
 }
 
 _ELSAYED = "clearance.experiments.reproductions.elsayed_2018"
 _ELSAYED_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10")}
 _WAN = "clearance.experiments.reproductions.wan_2018"
 _WAN_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10", "cifar100")}
+_TANAY = "clearance.experiments.reproductions.tanay_2018"
+_TANAY_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "fashion-mnist")}
+_LENET_ON: dict[str, Any] = {
+    "rooted": True,
+    "datasets": ("mnist", "fashion-mnist"),
+}  # too large for 8x8 images
 
 STUDIES = {
     "elsayed-2018": {
@@ -297,6 +335,28 @@ STUDIES = {
         "combinations": Study(
             f"{_WAN}.combinations:run",
             "FOCA with mixture heads, and L-GM with a large margin added, on digits",
+        ),
+    },
+    "tanay-2018": {
+        "svm": Study(
+            f"{_TANAY}.svm:run",
+            "all pairs of classes at 81 lambdas: exact machines, angle, distances, errors; takes --dataset and --root",
+            **_TANAY_ON,
+        ),
+        "lenet": Study(
+            f"{_TANAY}.lenet:run",
+            "LeNet with high and low weight decay, two initialisations; takes --dataset and --root",
+            **_LENET_ON,
+        ),
+        "adversarial": Study(
+            f"{_TANAY}.lenet:run_adversarial",
+            "how far images must go until LeNet is sure of another class; takes --dataset and --root",
+            **_LENET_ON,
+        ),
+        "depth": Study(
+            f"{_TANAY}.depth:run",
+            "whether weight decay helps less with depth: perceptrons of 1 to 8 layers; takes --dataset and --root",
+            **_TANAY_ON,
         ),
     },
 }

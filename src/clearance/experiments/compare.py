@@ -1,6 +1,7 @@
 """Compare methods: run every method under every seed, and tell the result as one report."""
 
 import dataclasses
+import itertools
 import json
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from clearance.experiments.catalogue import named_audits
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
 from clearance.experiments.run import RunFindings, RunPlan, run_method
+from clearance.experiments.sweep import Sweep, at_values, parse_sweep, swept_recipes, swept_report
 from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.records import Report
@@ -39,6 +41,7 @@ def compare(
     steps: int | None = None,
     noisy_labels: float = 0.0,
     small_data: int | None = None,
+    sweep: str | None = None,
     model: "str | Callable[[], Classifier]" = "small-cnn",
     audits: Sequence[str] | None = None,
     directory: str | Path | None = None,
@@ -60,6 +63,8 @@ def compare(
             for all methods. Errors on `test`, whose labels stay, are then recorded after every epoch.
         small_data: Training images drawn for each seed, class-balanced and alike for all methods; all by default.
             Give `steps`, too, so that few images do not mean little training.
+        sweep: One numeric setting at several values, ``"weight_decay=1e-5:1e-1:9"`` (equal ratios) or
+            ``"lr=0.01,0.1"``: everything is compared at each of them, and the page draws it over them.
         model: Name of an extractor in the catalogue, or a function that builds a fresh Classifier (the
             methods' settings of head and norm then do not apply).
         audits: Names of audits; those of the recipe by default.
@@ -97,16 +102,28 @@ def compare(
         audits=start.audits if audits is None else named_audits(audits),
         methods={name: settings for name, (settings, _) in resolved.items()},
     )
+    swept = None if sweep is None else parse_sweep(sweep)
+    recipes = {None: recipe} if swept is None else swept_recipes(recipe, swept)
     build = None if isinstance(model, str) else model
-    found = []
-    for seed in range(seeds):
+    found: list[tuple[float | None, RunFindings]] = []
+    for seed, (value, one) in itertools.product(range(seeds), recipes.items()):
         for name, (_, regime) in resolved.items():
             if on_run is not None:
                 on_run(name, seed)
-            plan = RunPlan(recipe, name, seed, regime, build)
-            found.append(run_method(plan, data, None if directory is None else Path(directory)))
-    report = report_of(recipe, found, "clearance.compare(...)")
+            plan = RunPlan(one, name, seed, regime, build)
+            found.append((value, run_method(plan, data, None if directory is None else Path(directory))))
+    report = _report_of_values(recipe, found, swept)
     return Card(dataclasses.replace(report, recipe=_with_callers_regimes(report.recipe, resolved)))
+
+
+def _report_of_values(
+    recipe: Recipe, found: Sequence[tuple[float | None, RunFindings]], swept: Sweep | None
+) -> Report:
+    command = "clearance.compare(...)"
+    if swept is None:
+        return report_of(recipe, [one for _, one in found], command)
+    told = at_values([(value, one) for value, one in found if value is not None], swept)
+    return swept_report(report_of(recipe, told, command), swept, recipe)
 
 
 def full_settings(recipe: Recipe) -> dict[str, Any]:

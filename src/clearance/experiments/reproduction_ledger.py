@@ -109,7 +109,8 @@ class Ledger:
         rows: list[Sequence[str]] = []
         for judgement in self.judgements:
             claim = judgement.claim
-            ours = "<br>".join(_found(o) for o in judgement.outcomes if o.reading.role == "verdict")
+            told = (_found(o) for o in judgement.outcomes if o.reading.role == "verdict")
+            ours = "<br>".join(filter(None, told))
             verdict = f"**{judgement.verdict}**" + (f", {judgement.remark}" if judgement.remark else "")
             reason = f": {judgement.reason}" if judgement.reason else ""
             run = self._command(judgement)

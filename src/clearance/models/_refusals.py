@@ -1,6 +1,7 @@
 """Every reason for which a module cannot be cut into extractor and head, and what to do about it."""
 
 import difflib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -40,21 +41,27 @@ def check_example(example: Tensor) -> None:
         )
 
 
-def check_output(output: Any) -> None:
-    """Refuse anything but one tensor of finite values."""
-    if not isinstance(output, Tensor):
+def check_output(output: Any, entries: dict[str, Tensor], head: str | None) -> None:
+    """Refuse an output without tensors of finite values, or with several where no head says which counts."""
+    if not entries:
         keys = f" with keys {sorted(map(str, output))}" if isinstance(output, dict) else ""
-        raise ValueError(  # noqa: TRY004 - not a wrong argument type, but what a module does
-            f"`module` must return one tensor of logits; got {type(output).__name__}{keys}. "
-            "Wrap a module whose forward returns the logits alone."
+        raise ValueError(
+            f"`module` must return one tensor of logits, or an object with `.logits`; got {type(output).__name__}"
+            f"{keys}. Wrap a module whose forward returns the logits alone."
         )
-    if not bool(output.isfinite().all()):
+    if len(entries) > 1 and head is None:
+        shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in entries.items())
+        raise ValueError(
+            f"`module` must return one tensor of logits; got {len(entries)} ({shapes}). Name the head whose logits "
+            "count: wrap(module, head=...)."
+        )
+    if any(value.is_floating_point() and not bool(value.isfinite().all()) for value in entries.values()):
         raise ValueError("`module` must return finite logits; it returns NaN or infinity on the example.")
 
 
-def check_repeatable(first: Tensor, second: Tensor) -> None:
+def check_repeatable(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
     """Refuse a module whose output is drawn anew in every run."""
-    if not torch.equal(first, second):
+    if not all(torch.equal(value, second[name]) for name, value in first.items()):
         raise ValueError(
             "`module` must return the same logits twice in evaluation mode; two runs on the example differ. "
             "Look for noise or dropout that ignores eval(), buffers that every run changes, or "
@@ -71,8 +78,8 @@ def nearest_name(module: nn.Module, name: str) -> str:
     return f"Its outermost submodules: {', '.join(repr(child) for child, _ in module.named_children())}."
 
 
-def check_head_input(name: str, calls: list[Call], batch: int) -> None:
-    """Refuse a head that has no one input of shape (B, D)."""
+def check_head_input(name: str, calls: list[Call], batch: int) -> tuple[int, ...]:
+    """The shape of a head's one input, (B, D) or (B, C, H, W); refuses any other."""
     if not calls:
         raise ValueError(
             f"head {name!r} is never called in the forward pass (its parts may be, or its weights used "
@@ -88,11 +95,12 @@ def check_head_input(name: str, calls: list[Call], batch: int) -> None:
         raise ValueError(
             f"head {name!r} must receive one tensor as its only argument; it is called otherwise."
         )
-    if len(shape) != 2 or shape[0] != batch:
+    if len(shape) not in (2, 4) or shape[0] != batch:
         raise ValueError(
             f"head {name!r} must receive features of shape (B, D); it receives {shape} for {batch} images. "
             "Name a submodule that runs after pooling or flattening."
         )
+    return shape
 
 
 def check_separate(name: str, head: nn.Module, extractor: nn.Module) -> None:
@@ -136,8 +144,17 @@ def _starts_at(value: Any, address: int) -> bool:
     return isinstance(value, Tensor) and value.data_ptr() == address
 
 
-def check_last(name: str, logits: Any, output: Tensor) -> None:
-    """Refuse a head whose output is not the module's output, to the bit."""
+def unfit_map_head(name: str, received: tuple[int, ...]) -> ValueError:
+    """Of a head on maps (B, C, H, W) whose output neither flattens nor averages to the logits."""
+    return ValueError(
+        f"head {name!r} must receive features of shape (B, D), or maps that become the logits by it and flattening, "
+        f"or by it (a 1x1 convolution) and averaging alone; it receives {received}, and something else follows. Name "
+        "the submodule that holds everything from there to the logits, or one that runs after pooling."
+    )
+
+
+def check_last(name: str, logits: Any, output: Tensor, rivals: Sequence[str] = ()) -> None:
+    """Refuse a head whose output is not the module's output, to the bit; `rivals` have as many outputs."""
     if not isinstance(logits, Tensor):
         raise ValueError(f"head {name!r} must return one tensor; got {type(logits).__name__}.")  # noqa: TRY004
     if logits.shape != output.shape:
@@ -152,6 +169,12 @@ def check_last(name: str, logits: Any, output: Tensor) -> None:
             raise ValueError(
                 f"{word} after the head {name!r}: audit logits, not probabilities; remove it from the module."
             )
+    if rivals:
+        raise ValueError(
+            f"the output of head {name!r} is not the module's output: something follows the head, or another makes the "
+            f"logits; {', '.join(map(repr, rivals))} has as many outputs. Name that one; where two heads are combined "
+            "(averaged), no one head makes the logits: wrap a module that returns those of one."
+        )
     gap = float((logits - output).abs().max())
     raise ValueError(
         f"the output of head {name!r} is not the module's output (they differ by up to {gap:.3g}): something "

@@ -1,5 +1,7 @@
 """Features and predictions of a whole set of images, in evaluation mode."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -7,8 +9,21 @@ from clearance.data.image_set import ImageSet
 from clearance.models._observe import evaluating
 from clearance.models.classifier import Classifier
 
+MOST = 512  # images in a batch
+_PIXELS = 64 * 3 * 224 * 224  # in a batch at most: activations of deep networks take many times their room
 
-def extract_features(model: Classifier, data: ImageSet, batch_size: int = 512) -> Tensor:
+
+def batch_size_for(data: ImageSet) -> int:
+    """How many images go through a network at once: 512 small ones, 64 of 3x224x224, at least one.
+
+    >>> from clearance.data import gaussian_images
+    >>> batch_size_for(gaussian_images())
+    512
+    """
+    return min(MOST, max(1, _PIXELS // math.prod(data.shape)))
+
+
+def extract_features(model: Classifier, data: ImageSet, batch_size: int | None = None) -> Tensor:
     """Features of every image, shape (N, D), in evaluation mode and without gradient.
 
     >>> from torch import nn
@@ -18,21 +33,42 @@ def extract_features(model: Classifier, data: ImageSet, batch_size: int = 512) -
     torch.Size([4, 4])
     """
     device = next(model.parameters()).device
+    features: Tensor | None = None
+    at = 0
     with evaluating(model):
-        parts = data.images.split(batch_size)
-        first = model.features(parts[0].to(device))
-        # filled in place: joining the parts at the end would hold all features twice
-        features = first.new_empty((len(data), *first.shape[1:]))
-        features[: len(first)] = first
-        for start, part in zip(range(batch_size, len(data), batch_size), parts[1:], strict=True):
-            features[start : start + len(part)] = model.features(part.to(device))
+        for images, _ in data.batches(batch_size or batch_size_for(data)):
+            part = model.features(images.to(device))
+            if (
+                features is None
+            ):  # filled in place: joining the parts at the end would hold all features twice
+                features = part.new_empty((len(data), *part.shape[1:]))
+            features[at : at + len(part)] = part
+            at += len(part)
+    assert features is not None  # no set is empty
     return features
 
 
-def predictions(model: Classifier, data: ImageSet, batch_size: int = 512) -> Tensor:
+def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None) -> Tensor:
     """The class that the model's own head gives each image, shape (N,); -1 where logits are not finite."""
     device = next(model.parameters()).device
     with evaluating(model):
-        parts = [model(part.to(device)) for part in data.images.split(batch_size)]
-    logits = torch.cat(parts)
+        logits = torch.cat(
+            [model(images.to(device)) for images, _ in data.batches(batch_size or batch_size_for(data))]
+        )
+    return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)
+
+
+def predictions_from(
+    model: Classifier, features: Tensor, data: ImageSet, batch_size: int | None = None
+) -> Tensor:
+    """The same from features that are there already: `predictions` to the bit, in the same batches.
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> model, data = Classifier(nn.Flatten(), nn.Linear(64, 3)), gaussian_images()
+    >>> torch.equal(predictions_from(model, extract_features(model, data), data), predictions(model, data))
+    True
+    """
+    with evaluating(model):
+        logits = torch.cat([model.head(part) for part in features.split(batch_size or batch_size_for(data))])
     return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)

@@ -114,15 +114,20 @@ class Report:
         return folder / FILE
 
 
-def load_report(directory: str | os.PathLike[str]) -> Report:
+def load_report(directory: str | os.PathLike[str], *, exhibits: bool = True) -> Report:
     """The report that `Report.save` wrote into `directory`; its summary is computed afresh, not read.
+
+    Args:
+        directory: The folder, or a ``report.json`` (of any name) with the folder of its exhibits beside it.
+        exhibits: Whether every exhibit must be there; otherwise those that are missing are left out.
 
     Raises:
         FileNotFoundError: There is no report, or an exhibit that it names is missing.
         ValueError: A file is damaged or of another schema.
     """
-    folder = Path(directory)
-    path = folder / FILE
+    folder, path = Path(directory), Path(directory) / FILE
+    if folder.is_file():
+        folder, path = folder.parent, folder
     if not path.is_file():
         raise FileNotFoundError(
             f"`directory` must hold a {FILE}; got {folder}. Write one with `Report.save`."
@@ -140,7 +145,11 @@ def load_report(directory: str | os.PathLike[str]) -> Report:
             command=rows["command"],
             created=rows["created"],
             records=tuple(Record.from_json(row) for row in rows["measurements"]),
-            exhibits=tuple(_exhibit(folder, name) for name in rows["exhibits"]),
+            exhibits=tuple(
+                _exhibit(folder, name)
+                for name in rows["exhibits"]
+                if exhibits or not _is_ours(name) or (folder / name).is_file()
+            ),
             runs=tuple(RunNote.from_json(row) for row in rows["runs"]),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -3,7 +3,7 @@
 from markupsafe import Markup
 
 from clearance.report import boundary as over
-from clearance.report.compact import Compact, by_method, number
+from clearance.report.compact import Compact, by_method, mean, number
 from clearance.report.distance_cloud import distance_cloud
 from clearance.report.findings import Findings
 from clearance.report.gallery import Picture, picture
@@ -25,6 +25,15 @@ NOT_MEANT = (
     "At a layer inside the network it is in units of how widely images lie there, and larger is not safer: compare "
     "methods at one layer, and believe the search."
 )
+ON_AVERAGE = (
+    ("adversarial distance", "adversarial_distance"),
+    ("error distance", "error_distance"),
+    ("local scale", "local_scale"),
+    ("along the gradient, median", "bisected_distance"),
+    ("not to be trusted", "unreliable_share"),
+)
+EUCLIDEAN = "2"  # angles are those of this norm
+ANGLES = {"centroid": "angle to the rival's average", "nearest sample": "angle to its nearest image"}
 LAYERS = {"input": "to first order, at the input", "features": "at the features", "logits": "at the answers"}
 
 
@@ -42,6 +51,7 @@ def boundary_section(findings: Findings) -> Section | None:
         return None
     drawn = [one for norm in norms if (one := _by_class(findings, norm)) is not None]
     parts: list[Row | Compact] = [Row(drawn), *tables] if drawn else [*tables]
+    parts += [table for norm in norms if (table := _on_average(findings, norm)) is not None]
     parts += [row for norm in norms if (row := _images(findings, norm)) is not None]
     return Section("How far images are from a mistake", [WHAT, NOT_MEANT], parts)
 
@@ -74,6 +84,22 @@ def _table(findings: Findings, norm: str) -> Compact | None:
     title = Markup("Median distance to a mistake ({})").format(norm_name(norm))
     foot = "The first two in pixel units, the others in units of the layer's own spread."
     return by_method(findings, title, columns, foot)
+
+
+def _on_average(findings: Findings, norm: str) -> Compact | None:
+    """The linear case's numbers, and whether first order can be believed."""
+    columns: dict[str | Markup, dict[str, Markup]] = {
+        title: {row.method: mean(row) for row in findings.rows("mean", over.AUDIT, name, norm=norm)}
+        for title, name in ON_AVERAGE
+    }
+    for direction, title in ANGLES.items() if norm == EUCLIDEAN else ():
+        found = findings.rows("mean", over.AUDIT, "tilting_angle", direction=direction)
+        columns[title] = {row.method: mean(row) for row in found}
+    title = Markup("To first order, on average over all images ({})").format(norm_name(norm))
+    foot = (
+        "Adversarial and error distance: each class counts alike. Angles in radians; a right angle is 1.57."
+    )
+    return by_method(findings, title, columns, foot if norm == EUCLIDEAN else foot.partition(" Angles")[0])
 
 
 def _images(findings: Findings, norm: str) -> Row | None:

@@ -31,11 +31,24 @@ DRAWN = frozenset(
         ("robustness", "under_attack"),
         ("robustness", "alarms"),
         ("boundary_distance", "distances"),
+        ("calibration", "reliability"),
+        ("goodness_of_fit", "quantiles"),
+        ("likelihood", "likelihood"),
+        ("likelihood", "probability"),
+        ("likelihood", "sheet"),
+        ("likelihood", "scores"),
+        ("likelihood", "thresholds"),
         ("geodesic", "path_error"),
         ("geodesic", "segments"),
         ("low_dimension", "spectrum"),
         ("low_dimension", "lda"),
         ("low_dimension", "plane"),
+        ("tilting", "path"),
+        ("tilting", "losses"),
+        ("tilting", "limits"),
+        ("tilting", "distances"),
+        ("tilting", "log_likelihood"),
+        ("tilting", "likelihoods"),
     }
 )
 
@@ -156,6 +169,8 @@ def further_pictures(findings: Findings) -> list[Picture]:
         shown = record.exhibit
         what = (record.method, shown.audit, shown.name, tuple(sorted(shown.context.items())))
         if (shown.audit, shown.name) in DRAWN or is_summary(record) or what in seen or not shown.columns:
+            continue
+        if shown.kind == "per_image":  # numbers to compare with other reports, nothing to look at
             continue
         seen.add(what)
         seed = "" if record.seed is None else f", seed {record.seed}"

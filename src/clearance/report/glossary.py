@@ -5,7 +5,10 @@ from collections.abc import Iterable, Mapping
 from clearance.report.entry import Entry
 from clearance.report.glossary_attacks import ENTRIES as ATTACKS
 from clearance.report.glossary_features import ENTRIES as FEATURES
+from clearance.report.glossary_likelihood import ENTRIES as LIKELIHOOD
 from clearance.report.glossary_paper import ENTRIES as PAPER
+from clearance.report.glossary_scale import ENTRIES as SCALE
+from clearance.report.glossary_tilting import ENTRIES as TILTING
 
 GLOSSARY: Mapping[tuple[str, str], Entry] = {
     ("accuracy", "error"): Entry(
@@ -94,8 +97,11 @@ GLOSSARY: Mapping[tuple[str, str], Entry] = {
         "Equal steps are not equal work: a step of one method may cost several of another.",
     ),
     **PAPER,
+    **TILTING,
     **FEATURES,
     **ATTACKS,
+    **SCALE,
+    **LIKELIHOOD,
 }
 
 

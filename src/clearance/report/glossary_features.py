@@ -63,6 +63,69 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "Lower is better.",
         "The largest of several numbers is large partly by luck, the more so the fewer images a class has.",
     ),
+    ("refit", "error"): Entry(
+        "Error with a new last layer",
+        "One linear layer is trained anew on what the network makes of all training images; the mean over several.",
+        "Lower is better; beside it stands what it gains.",
+        "It says nothing of what further training of the whole network would do.",
+    ),
+    ("refit", "gain"): Entry(
+        "Accuracy that a new last layer gains",
+        "The error of the network's own last layers less that of the new one, on the same test images.",
+        "About 0 there is nothing to gain. Clearly above 0 the last layers leave accuracy unused.",
+        "Below 0 the network's own last layers are better than a single linear one, which is ordinary.",
+    ),
+    ("refit", "diverged_heads"): Entry(
+        "New last layers that broke down",
+        "How many of the new last layers could not be trained; each counts as guessing.",
+        "0 is what one wants.",
+        "Above 0 the error beside it is no measure of the features.",
+    ),
+    ("class_pairs", "worst_share"): Entry(
+        "Share of errors between the worst pair",
+        "Of all wrong test images, the share in which two classes are taken for each other, for the pair with most.",
+        "Lower is better: no two classes stand out.",
+        "The pair is picked by its own count, so that on new images its share will on average be smaller.",
+    ),
+    ("class_pairs", "worst_closeness"): Entry(
+        "How much nearer the worst pair lies",
+        "The distance between two classes' means, for their own spread: that of the median pair over that of the pair "
+        "with most errors.",
+        "At 1 the pair lies as far apart as the median pair; at 3 it is three times nearer.",
+        "Where nothing is wrong, it is that of the nearest pair.",
+    ),
+    ("class_pairs", "largest_closeness"): Entry(
+        "How much nearer the nearest pair lies",
+        "The same for the two classes that lie nearest.",
+        "Lower is better.",
+        "Two classes may lie near and still be told apart.",
+    ),
+    ("flip_size", "median_flip"): Entry(
+        "Change that flips half of the images",
+        "How much an image has to be changed, aimed at the network, until it answers wrongly; the median over images "
+        "that it is right on. In the range of pixels from 0 to 1.",
+        "Higher is better.",
+        "It is the smallest change that was found: there may be smaller ones. Read it with its alarm.",
+    ),
+    ("flip_size", "noise_flipped"): Entry(
+        "Flipped by noise of that size",
+        "The share of these images that random noise flips, as large as the change that flips half of them.",
+        "Near 0 is usual: the change has to be aimed.",
+        "One draw of noise for each image.",
+    ),
+    ("flip_size", "missed_flips"): Entry(
+        "Alarm: flips that the search missed",
+        "The share of these images for which a search without gradients found a change of that size, and the search "
+        "for the smallest one did not.",
+        "0 is what one wants. Far above it the size is too large: the network hides its gradients.",
+        "The search without gradients finds few of them itself.",
+    ),
+    ("flip_size", "no_gradient"): Entry(
+        "Alarm: images without a gradient",
+        "The share of these images that no small change of any pixel seems to move.",
+        "0 is what one wants. Far above it the size is too large.",
+        "It looks at the image itself, not at its neighbourhood.",
+    ),
     ("new_classes", "error"): Entry(
         "Error on classes never seen",
         "Some classes were left out of training. The last layers are rebuilt for these alone, from a few images of "

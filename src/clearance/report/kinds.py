@@ -71,6 +71,10 @@ def _histogram(columns: Columns) -> Figure:
             places, _heights(rest[0][1]), width=0.9 * (apart.min() if len(apart) else 1.0), color=series(0)
         )
         axes.set_ylabel(rest[0][0], color=INK, parse_math=False)
+        if numbers is None:
+            axes.set_xticks(
+                places, [str(name)[:24] for name in at], rotation=45, ha="right", parse_math=False
+            )
     else:
         values = np.sort(_heights(at))
         axes.step(values, np.arange(1, len(values) + 1), color=series(0))

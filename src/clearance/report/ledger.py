@@ -25,10 +25,17 @@ AUDITS = {
     "low_dimension": "The main directions of the features",
     "neural_collapse": "Whether classes are points",
     "churn": "Whether rebuilt last layers agree",
+    "refit": "With a new last layer from all training images",
+    "class_pairs": "Classes taken for each other",
+    "flip_size": "The smallest change that changes the answer",
     "new_classes": "Classes that the network has never seen",
     "robustness": "Under the worst of all attacks",
     "attacked": "Under the attacks of the paper",
     "boundary_distance": "How far images are from a mistake",
+    "weight_scale": "How large weights and answers are",
+    "likelihood": "Whether a low likelihood gives images away",
+    "calibration": "As sure as it is right",
+    "goodness_of_fit": "Whether classes are Gaussian clouds",
     "training": "Training",
 }
 LONG = 24  # lines from which on a group is folded, a part for each quantity

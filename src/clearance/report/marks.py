@@ -22,7 +22,7 @@ def logarithmic(axis: Axis, unit: str = "") -> None:
         axis: The axis.
         unit: Written after each number.
     """
-    low, high = axis.get_view_interval()
+    low, high = sorted(axis.get_view_interval())  # a turned axis begins with the larger one
     near = math.log10(high / low) <= DECADES
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if near else (1.0,), numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value) + unit))

@@ -19,7 +19,8 @@ def printed(value: float | None, unit: str, half: float | None = None) -> str:
         unit: ``"fraction"`` prints as percent, ``"factor"`` as times, ``"count"`` as a whole number where it
             is one, ``"seconds"`` as minutes from ten of them on; of anything else three digits are printed.
         half: Half the width of the number's interval: digits finer than its second one are left out, so that
-            no number looks surer than it is. Percents have one decimal, and two where `half` supports them.
+            no number looks surer than it is. Percents have one decimal, two where `half` supports them, and none where
+            it is above five percent.
 
     >>> printed(0.0333, "fraction"), printed(2.44, "factor"), printed(None, "ratio")
     ('3.3\u202f%', '2.4×', '–')
@@ -39,7 +40,9 @@ def printed(value: float | None, unit: str, half: float | None = None) -> str:
         return _minus(f"{value:,.0f}") if whole else _digits(value, max(2, _before(value) + 1), half)
     if unit == "seconds" and value >= 600:
         return f"{_digits(value / 60, 3, None if half is None else half / 60)}{THIN}min"
-    return _digits(value, 3, half) + {"ratio": "", "": "", "seconds": f"{THIN}s"}.get(unit, f"{THIN}{unit}")
+    return _digits(value, 3, half) + {"ratio": "", "": "", "squared error": "", "seconds": f"{THIN}s"}.get(
+        unit, f"{THIN}{unit}"
+    )
 
 
 def data(value: float | None, unit: str, half: float | None = None) -> Markup:
@@ -51,6 +54,18 @@ def data(value: float | None, unit: str, half: float | None = None) -> Markup:
     if value is None:
         return Markup("–")
     return _element(value, printed(value, unit, half))
+
+
+def points(value: float, half: float | None = None) -> Markup:
+    r"""A difference of two fractions in percentage points, in an element that carries the full number.
+
+    >>> points(0.204)
+    Markup('<data value="0.204">20.4\u202fpoints</data>')
+    >>> points(-0.0004, half=0.007).striptags()
+    '−0.0 points'
+    """
+    decimals = 2 if half is not None and half < 1e-3 else 1
+    return _element(value, f"{_minus(f'{100 * value:.{decimals}f}')}{THIN}points")
 
 
 def half_width(low: float | None, high: float | None) -> float | None:
@@ -93,7 +108,12 @@ def _element(value: float, text: str) -> Markup:
 
 
 def _percent(value: float, half: float) -> str:
-    """One decimal is a tenth of a percent: finer than a test set of a thousand images can say."""
+    """One decimal is a tenth of a percent: finer than a test set of a thousand images can say.
+
+    None where the interval reaches further than five percent to each side.
+    """
+    if half >= 5:
+        return _minus(f"{value:.0f}")
     return _minus(f"{value:.2f}" if 0 < abs(value) < 0.1 or 0 < half < 0.1 else f"{value:.1f}")
 
 

@@ -13,6 +13,7 @@ from clearance._files import write_bytes
 from clearance.records.encoding import encode
 from clearance.records.store import Report
 from clearance.report import gallery
+from clearance.report.actions import actions
 from clearance.report.compact import cost, cost_title
 from clearance.report.findings import Findings, datasets
 from clearance.report.glossary import entries
@@ -23,6 +24,8 @@ from clearance.report.overview import overview, pixels_error, stand_ins
 from clearance.report.sections import sections
 from clearance.report.summaries import with_summaries
 from clearance.report.svg import glyph, marker
+from clearance.report.sweep import at_shown
+from clearance.report.sweep_section import sweep_section
 from clearance.report.verdict import verdict
 
 FILE = "index.html"
@@ -35,7 +38,11 @@ def render_page(report: Report) -> str:
     False
     """
     report = with_summaries(report)
-    worlds = [_world(Findings(report, dataset)) for dataset in datasets(report) or ("no dataset",)]
+    here = at_shown(report)
+    worlds = [
+        _world(Findings(here, dataset), Findings(report, dataset))
+        for dataset in datasets(report) or ("no dataset",)
+    ]
     return (
         _templates()
         .get_template("page.html.j2")
@@ -61,13 +68,15 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
     return folder / FILE
 
 
-def _world(findings: Findings) -> dict[str, Any]:
-    """Everything that the templates show about one dataset."""
+def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
+    """Everything that the templates show about one dataset; `findings` are those at one value of a sweep."""
+    swept = sweep_section(everything)
     return {
         "findings": findings,
         "noun": class_noun(findings.dataset),
         "verdict": verdict(findings),
         "described": described(findings.methods),
+        "actions": actions(findings),
         "lines": overview(findings),
         "stand_ins": stand_ins(findings, findings.methods[0]) if findings.methods else [],
         "pixels": pixels_error(findings),
@@ -75,9 +84,9 @@ def _world(findings: Findings) -> dict[str, Any]:
         "features": gallery.feature_pictures(findings),
         "other_curves": gallery.other_curves(findings),
         "training": gallery.training_pictures(findings),
-        "sections": sections(findings),
+        "sections": [*([] if swept is None else [swept]), *sections(findings)],
         "further": gallery.further_pictures(findings),
-        "ledger": ledger(findings),
+        "ledger": ledger(everything),
     }
 
 

@@ -6,6 +6,7 @@ from markupsafe import Markup, escape
 
 from clearance.report.names import head_name
 from clearance.report.numbers import exact
+from clearance.report.scores import SCORES
 
 WORDS: Mapping[tuple[str, str], str] = {
     ("split", "test"): "test images",
@@ -32,10 +33,21 @@ WORDS: Mapping[tuple[str, str], str] = {
     ("loss", "cross_entropy"): "of cross-entropy",
     ("box", "white"): "with its own gradients",
     ("box", "black"): "made on another network",
+    ("counted", "all"): "all images",
+    ("counted", "successful"): "images that fooled it",
+    ("negatives", "originals"): "against their originals",
+    ("negatives", "noise"): "against noise as large",
+    ("attack", "adaptive"): "attack with the score in view",
+    ("unseen", "classes left out"): "classes left out",
+    ("statistics", "refitted"): "refitted to training features",
+    ("statistics", "own"): "of its own last layer",
+    ("binning", "equal width"): "of equal width",
+    ("binning", "equal mass"): "of equally many images",
+    **{("score", score): words for score, words in SCORES.items()},
     ("head", "own"): "its own last layer",
     ("head", "fresh linear"): "fresh single layers",
 }
-KEYS = {"epsilon": "radius", "samples": "training images"}
+KEYS = {"epsilon": "radius", "samples": "training images", "unseen": "images of"}
 
 
 def setting(key: str, value: object) -> Markup:

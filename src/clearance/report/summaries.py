@@ -9,7 +9,18 @@ from dataclasses import replace
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import Report
-from clearance.report import attacked, boundary, curve, cuts, directions, distances, epochs, under_attack
+from clearance.report import (
+    attacked,
+    boundary,
+    curve,
+    cuts,
+    directions,
+    distances,
+    epochs,
+    evasions,
+    sweep,
+    under_attack,
+)
 from clearance.report.findings import FEW, Findings, datasets
 from clearance.report.over_seeds import is_summary
 
@@ -25,7 +36,9 @@ MAKERS: dict[tuple[str, str], Callable[[Findings], ExhibitRecord | None]] = {
     (under_attack.AUDIT, under_attack.CURVES): under_attack.over_radius,
     (under_attack.AUDIT, under_attack.ALARMS): under_attack.alarms,
     (attacked.AUDIT, attacked.OVER): attacked.attacked,
+    (evasions.AUDIT, evasions.OVER): evasions.evasions,
     (boundary.AUDIT, boundary.BY_CLASS): boundary.by_class,
+    (sweep.AUDIT, sweep.OVER): sweep.over_setting,
 }
 
 
@@ -36,11 +49,12 @@ def with_summaries(report: Report) -> Report:
     ()
     """
     kept = [record for record in report.exhibits if not _is_ours(record)]
+    here = sweep.at_shown(report)  # one value of a setting that was swept; its curves alone see all
     made = [
         record
-        for findings in [Findings(report, dataset) for dataset in datasets(report)]
-        for make in MAKERS.values()
-        if (record := make(findings)) is not None
+        for dataset in datasets(report)
+        for (audit, _), make in MAKERS.items()
+        if (record := make(Findings(report if audit == sweep.AUDIT else here, dataset))) is not None
     ]
     return replace(report, exhibits=(*kept, *made))
 

@@ -8,6 +8,7 @@ from clearance.records.store import Report
 from clearance.report.findings import Findings, datasets
 from clearance.report.numbers import half_width, printed
 from clearance.report.overview import Line, overview
+from clearance.report.sweep import at_shown
 from clearance.report.verdict import plain_text, verdict
 
 WIDTH = 96  # characters: what a terminal holds
@@ -47,7 +48,7 @@ def comparison_table(report: Report, dataset: str | None = None) -> Table:
     Nothing was measured.
     method
     """
-    findings = Findings(report, dataset or next(iter(datasets(report)), "no dataset"))
+    findings = Findings(at_shown(report), dataset or next(iter(datasets(report)), "no dataset"))
     lines = overview(findings)
     columns = [
         ("wrong, own layers", [_cell(line.own) for line in lines]),

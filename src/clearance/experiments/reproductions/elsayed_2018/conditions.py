@@ -16,7 +16,8 @@ from clearance.experiments.reproduce import without_data
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
 from clearance.experiments.reproductions.elsayed_2018.protocol import PAPER
 from clearance.experiments.run import RunFindings, RunPlan
-from clearance.records import ExhibitRecord, Record, Report, SummaryRow
+from clearance.experiments.sweep import under
+from clearance.records import Report, SummaryRow
 from clearance.records.judgement import Judgement
 from clearance.records.judging import judge
 from clearance.report import Card
@@ -109,21 +110,6 @@ def run_conditions(
     ]
     found = run_grid([plan for _, plan in planned], data, out / "runs", jobs, listener)
     return [under(one, {setting: value}) for (value, _), one in zip(planned, found, strict=True)]
-
-
-def under(found: RunFindings, settings: Mapping[str, Scalar]) -> RunFindings:
-    """The same findings with `settings` in the context of every measurement and exhibit."""
-    records = tuple(
-        Record(r.dataset, r.method, r.seed, _with_context(r.measurement, settings)) for r in found.records
-    )
-    exhibits = tuple(
-        ExhibitRecord(e.dataset, e.method, e.seed, _with_context(e.exhibit, settings)) for e in found.exhibits
-    )
-    return RunFindings(found.note, records, exhibits)
-
-
-def _with_context(thing: Any, settings: Mapping[str, Scalar]) -> Any:
-    return dataclasses.replace(thing, context={**thing.context, **settings})
 
 
 def judged(report: Report, study: str, dataset: str, paper: str = PAPER) -> tuple[Judgement, ...]:

@@ -21,6 +21,7 @@ from clearance.experiments.compare import report_with
 from clearance.experiments.grid import Listener
 from clearance.experiments.reproductions.elsayed_2018.boundary import boundary_points, distances_to
 from clearance.experiments.reproductions.elsayed_2018.toy_ledger import ledger
+from clearance.experiments.reproductions.elsayed_2018.toy_picture import picture
 from clearance.experiments.run import RunFindings
 from clearance.heads import MLP
 from clearance.models import Classifier
@@ -30,6 +31,7 @@ from clearance.objectives.large_margin import LargeMarginLoss
 from clearance.records import ExhibitRecord, Record
 from clearance.regimes import EndToEnd
 from clearance.report import Card
+from clearance.report.paper_figure import as_png
 from clearance.vocabulary import Exhibit, Measurement
 
 Loss = Literal["cross-entropy", "margin-l2"]
@@ -37,7 +39,9 @@ LOSSES: tuple[Loss, ...] = ("cross-entropy", "margin-l2")
 HIDDEN = ("extractor.2", "extractor.4", "extractor.6")
 NAME = "toy"
 SEEDS = 5
+CLASSES = ("upper", "lower")
 COMMAND = "clearance reproduce elsayed-2018 --only toy"
+PICTURE = "toy.png"
 CURVE_POINTS = 400  # of a boundary that are drawn
 
 
@@ -89,7 +93,7 @@ def moons(per_class: int, noise: float, seed: int) -> ImageSet:
     drawn = derived_seed(seed, "moons") % 2**32
     places, labels = make_moons(2 * per_class, noise=noise, random_state=drawn)
     images = ((torch.tensor(places) + torch.tensor([1.5, 2.0])) / 4.5).float().clamp(0, 1)
-    return ImageSet(images[:, :, None, None], torch.tensor(labels), ("upper", "lower"), name="two moons")
+    return ImageSet(images[:, :, None, None], torch.tensor(labels), CLASSES, name="two moons")
 
 
 def toy_classifier(seed: int) -> Classifier:
@@ -139,7 +143,7 @@ def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
     """Run the study and write its ledger; it keeps nothing in between.
 
     Args:
-        out: Where ledger, page and exhibits are written.
+        out: Where ledger, picture, page and exhibits are written.
         seeds: Networks of each loss, with data of their own; 5 by default.
         jobs: Not used: the networks are too small to share out.
         listener: Not used: nothing is told in between.
@@ -150,7 +154,8 @@ def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
     found = [run_toy(loss, settings, seed) for seed in range(count) for loss in LOSSES]
     report = report_with({"dataset": NAME, "seeds": count, **dataclasses.asdict(settings)}, found, COMMAND)
     Card(report).save_folder(out)
-    write_bytes(out / "ledger.md", ledger(report, LOSSES).encode())
+    write_bytes(out / PICTURE, as_png(picture(report, LOSSES, CLASSES)))
+    write_bytes(out / "ledger.md", ledger(report, LOSSES, PICTURE).encode())
     return out / "ledger.md"
 
 

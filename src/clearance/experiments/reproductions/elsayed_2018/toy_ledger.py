@@ -11,12 +11,13 @@ HEADER = ("", "training error", "test error", "smallest distance", "median dista
 QUANTITIES = ("train_error", "test_error", "smallest_distance", "median_distance")
 
 
-def ledger(report: Report, losses: Sequence[str]) -> str:
+def ledger(report: Report, losses: Sequence[str], picture: str) -> str:
     """What both losses came to, and whether the margin's distances and test errors are better, seed by seed.
 
     Args:
         report: Of all runs.
         losses: Their names, a row for each.
+        picture: The file that shows their boundaries, beside the ledger.
     """
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     rows = [HEADER, ["---"] * len(HEADER), *([loss, *_cells(report, loss)] for loss in losses)]
@@ -30,6 +31,7 @@ def ledger(report: Report, losses: Sequence[str]) -> str:
         "Margin against cross-entropy, paired over seeds: "
         + "; ".join(f"{name.replace('_', ' ')} {_verdict(report, name)}" for name in QUANTITIES[1:])
         + ".",
+        f"![The boundaries of both losses under every seed, with the training points]({picture})",
     ]
     return "\n\n".join(lines) + "\n"
 

@@ -17,7 +17,7 @@ from clearance.experiments.grid import Listener
 from clearance.experiments.reproductions.sato_2019.fig1_guesses import PAIRS, times_smaller, values_of
 from clearance.experiments.reproductions.sato_2019.fig1_ledger import write_ledger
 from clearance.experiments.reproductions.sato_2019.fig1_measures import toy_findings
-from clearance.experiments.reproductions.sato_2019.fig1_picture import as_png, picture
+from clearance.experiments.reproductions.sato_2019.fig1_picture import picture
 from clearance.experiments.reproductions.sato_2019.fig1_plane import panel, reach_of
 from clearance.experiments.reproductions.sato_2019.fig1_runs import DATASET, ToyRun, trained_runs
 from clearance.experiments.reproductions.sato_2019.fig1_toy import VARIANTS, ToySettings
@@ -25,6 +25,7 @@ from clearance.experiments.run import RunFindings
 from clearance.experiments.training_findings import training_findings
 from clearance.records import ExhibitRecord, Record, Report, RunNote
 from clearance.report.numbers import printed
+from clearance.report.paper_figure import as_png
 
 SEEDS = 5
 COMMAND = "clearance reproduce sato-2019 --only fig1"

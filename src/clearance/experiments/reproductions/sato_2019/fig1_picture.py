@@ -1,6 +1,5 @@
 """Fig. 1 redrawn: four panels of features in the plane, on the mean output of 256 weak heads."""
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,9 +12,9 @@ from matplotlib.lines import Line2D
 
 from clearance.experiments.reproductions.sato_2019.fig1_measures import HEADS
 from clearance.experiments.reproductions.sato_2019.fig1_toy import CLASSES
+from clearance.report.paper_figure import FRAME, INK, style_plane
 from clearance.report.svg import MARKERS, SERIES
 
-INK, FRAME = "#222222", "#bbbbbb"
 COLOURS = dict(zip(CLASSES, SERIES, strict=False))  # blue and vermilion: told apart with every kind of eye
 TINTS = LinearSegmentedColormap.from_list("tints", ["#7fb4d6", "#ffffff", "#eba27c"])
 LEVELS = np.linspace(-1.0, 1.0, 21)
@@ -37,7 +36,7 @@ def picture(panels: Mapping[str, tuple[str, Columns, Columns]], title: str) -> F
         filled = _background(axes, grid, boundary=name.startswith("joint"))
         _points(axes, points)
         axes.set_title(f"{name}\n{line}", fontsize=11, color=INK)
-        _style(axes)
+        style_plane(axes)
     for axes in cells[2:]:
         axes.set_xlabel("along the line between the class means", color=INK)
     for axes in cells[::2]:
@@ -51,13 +50,6 @@ def picture(panels: Mapping[str, tuple[str, Columns, Columns]], title: str) -> F
     figure.suptitle(title, fontsize=12.5, color=INK)
     figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False, labelcolor=INK)
     return figure
-
-
-def as_png(figure: Figure) -> bytes:
-    """The figure as a PNG; the same figure gives the same bytes."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue()
 
 
 def _background(axes: Axes, grid: Columns, *, boundary: bool) -> QuadContourSet:
@@ -87,13 +79,6 @@ def _points(axes: Axes, points: Columns) -> None:
             linewidth=0.4,
             zorder=3,
         )
-
-
-def _style(axes: Axes) -> None:
-    axes.set_aspect("equal")
-    axes.tick_params(colors=INK, color=FRAME, labelsize=9)
-    for spine in axes.spines.values():
-        spine.set_color(FRAME)
 
 
 def _legend() -> list[Line2D]:

@@ -93,6 +93,14 @@ def cost_in_words(report: Report, method: str, baseline: str) -> str:
     return " and ".join(told)
 
 
+def cost_cells(report: Report, method: str, baseline: str) -> list[str]:
+    """Time and memory of a method as factors of the baseline's, a cell each; a dash where one was not measured."""
+    if method == baseline:
+        return ["1×"] * len(COST)
+    compared = [quantity.compared(report, method, baseline) for quantity in COST]
+    return ["–" if one is None or one.difference is None else _factor(one) for one in compared]
+
+
 def in_words(report: Report, quantity: Quantity, method: str, baseline: str) -> str:
     """The paired verdict with the difference that it rests on."""
     one = quantity.compared(report, method, baseline)

@@ -1,0 +1,83 @@
+"""What the audit of likelihood measured, as measurements."""
+
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor
+
+from clearance.audits._abnormal import Changed
+from clearance.audits._detection import detection, lowest_for_nan
+from clearance.audits._likelihood_sets import NormalImages, Scores
+from clearance.audits.accuracy import wilson_interval
+from clearance.vocabulary import Better, Measurement, Scalar
+
+AUDIT = "likelihood"
+WILSON = "wilson 95 %"
+BETTER: Mapping[str, Better] = {"auroc": "higher", "aupr": "higher", "fpr95": "lower"}
+ALL, SUCCESSFUL = "all", "successful"
+ORIGINALS, NOISE = "originals", "noise"
+
+
+def told_apart(normal: Scores, abnormal: Scores, context: dict[str, Scalar]) -> Iterator[Measurement]:
+    """AUROC, AUPR and FPR95 of every score that both have; nothing where one set is empty."""
+    for score, values in abnormal.items():
+        if score not in normal or not (len(values) and len(normal[score])):
+            continue
+        for name, value in detection(normal[score], values).items():
+            found = {**context, "score": score}
+            yield Measurement(AUDIT, name, value, "fraction", len(values), better=BETTER[name], context=found)
+
+
+def share(
+    name: str, counted: Tensor, context: dict[str, Scalar], better: Better = "lower"
+) -> Iterator[Measurement]:
+    """How many of the images are so, with a Wilson interval; nothing where there are none."""
+    if len(counted):
+        number, count = int(counted.sum()), len(counted)
+        low, high = wilson_interval(number, count)
+        found = {**context, "interval": WILSON}
+        yield Measurement(
+            AUDIT, name, number / count, "fraction", count, low=low, high=high, better=better, context=found
+        )
+
+
+def under_attack(normal: NormalImages, changed: Changed, noisy: Tensor) -> Iterator[Measurement]:
+    """How many images the attack broke, and how well each score finds it out.
+
+    Args:
+        normal: With the originals.
+        changed: All of them after the attack.
+        noisy: All of them under noise as large.
+    """
+    context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon}
+    yield from share("fooled", changed.fooled[normal.right], context)
+    originals, after = normal.scores(changed.epsilon), normal.of(changed.images, changed.epsilon)
+    yield from told_apart(originals, after, {**context, "counted": ALL, "negatives": ORIGINALS})
+    hit = _rows(after, changed.fooled)
+    for negatives, unchanged in ((ORIGINALS, originals), (NOISE, normal.of(noisy, changed.epsilon))):
+        counted: dict[str, Scalar] = {**context, "counted": SUCCESSFUL, "negatives": negatives}
+        yield from told_apart(_rows(unchanged, changed.fooled), hit, counted)
+    for score, limit in normal.thresholds(changed.epsilon).items():
+        yield from share("caught", _rejected(hit[score], limit), {**context, "score": score}, "higher")
+
+
+def unseen(normal: NormalImages, images: Tensor, name: str, epsilon: float) -> Iterator[Measurement]:
+    """How well each score tells images that were never learned from normal ones."""
+    after = normal.of(images, epsilon)
+    yield from told_apart(normal.scores(epsilon), after, {"unseen": name})
+    for score, limit in normal.thresholds(epsilon).items():
+        yield from share("caught", _rejected(after[score], limit), {"unseen": name, "score": score}, "higher")
+
+
+def rejected(normal: NormalImages, epsilon: float) -> Iterator[Measurement]:
+    """How many normal images each score's threshold rejects: 5 % at most was asked for."""
+    limits = normal.thresholds(epsilon)
+    for score, values in normal.scores(epsilon).items():
+        yield from share("rejected", _rejected(values, limits[score]), {"score": score})
+
+
+def _rejected(values: Tensor, limit: float) -> Tensor:
+    return lowest_for_nan(values) < limit
+
+
+def _rows(scores: Scores, chosen: Tensor) -> Scores:
+    return {name: values[chosen] for name, values in scores.items()}

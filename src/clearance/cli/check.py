@@ -1,0 +1,63 @@
+"""``clearance check``: fail where a model is worse than the one before it, beyond a tolerance and beyond noise."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from clearance.cli._fields import OptionalPath, OptionalText
+
+FAILED, UNMEASURED = 1, 3
+
+
+@dataclass(frozen=True)
+class CheckCommand:
+    """Compare an audit with an earlier one, and fail where a quantity changed for the worse beyond its tolerance.
+
+    The 95 % interval of the change is paired: over the same images where both audits keep a number for each, else
+    over seeds. Only an interval that lies beyond the tolerance entirely fails. Status: 0 pass, 1 fail, 2 usage,
+    3 could not measure.
+
+    Args:
+        report: The newer audit: its folder, or its report.json.
+        against: The older one.
+        fail_if: A tolerance, for example "accuracy drops 1pt" or "flip_distance drops 10%"; may be given several
+            times. Quantities: accuracy, error, flip_distance, or AUDIT.NAME[key=value,...] as in report.json.
+        method: Whose numbers, where a report has those of several methods.
+        junit: A file for the rulings in JUnit's form.
+        markdown: A file for the rulings as a table.
+        quiet: Print nothing but errors.
+    """
+
+    report: Annotated[Path, tyro.conf.Positional]
+    against: Path
+    fail_if: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    method: OptionalText = None
+    junit: OptionalPath = None
+    markdown: OptionalPath = None
+    quiet: bool = False
+
+    def run(self) -> None:
+        """Compare, write, and leave with the status."""
+        from rich.console import Console
+
+        from clearance._files import write_bytes
+        from clearance.gate import Outcome, Tolerance, junit, markdown, rule
+        from clearance.gate.markdown import verdict
+        from clearance.records import load_report
+
+        if not self.fail_if:
+            raise ValueError('give at least one tolerance: --fail-if "accuracy drops 1pt".')
+        tolerances = [Tolerance.parse(text) for text in self.fail_if]
+        now, last = (load_report(path, exhibits=False) for path in (self.report, self.against))
+        rulings = rule(now, last, tolerances, self.method)
+        for path, text in ((self.junit, junit), (self.markdown, markdown)):
+            if path is not None:
+                write_bytes(path, text(rulings).encode())
+        if not self.quiet:
+            console = Console()
+            for ruling in rulings:
+                console.print(str(ruling), highlight=False, markup=False, soft_wrap=True)
+        sys.exit({Outcome.PASS: 0, Outcome.FAIL: FAILED, Outcome.UNMEASURED: UNMEASURED}[verdict(rulings)])

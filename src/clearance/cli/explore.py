@@ -1,0 +1,99 @@
+"""``clearance explore``: an interactive page on which boundaries are tilted by hand."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from clearance.cli._fields import OptionalCount, OptionalPath, OptionalText
+
+if TYPE_CHECKING:
+    from clearance.explore import Scene
+
+
+@dataclass(frozen=True)
+class ExploreCommand:
+    """Write one interactive page: how a penalty on the weights decides how far a boundary leans, and what that costs.
+
+    Args:
+        dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
+        classes: Two names separated by a comma, or all for every pair (default: a pair that is hard to tell apart).
+        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        size: Resize an image folder's short side to this many pixels and crop the centre.
+        run_dir: The directory of a trained run: what its last layer sees takes the place of pixels.
+        per_class: Take the first so many training images, and so many test images, of each class.
+        out: The file to write.
+        report: A folder for the same numbers on paper: a page of figures and its records, of one pair.
+    """
+
+    dataset: OptionalText = None
+    classes: OptionalText = None
+    root: OptionalText = None
+    size: OptionalCount = None
+    run_dir: Annotated[OptionalPath, tyro.conf.arg(name="run")] = None
+    per_class: int = 3000
+    out: Path = Path("clearance-explore.html")
+    report: OptionalPath = None
+
+    def run(self) -> None:
+        """Fit and write."""
+        from rich.console import Console
+
+        from clearance.explore import all_machines, check_fits, write_explorer
+
+        scene = self._scene()
+        if self.report is not None and len(scene.classes) > 2:
+            raise ValueError("--report is about one pair; got all classes; name two with --classes.")
+        check_fits(scene)
+        console = Console()
+        with console.status("fitting") as status:
+
+            def show(done: int, pairs: int, pair: str) -> None:
+                line = f"{done + 1}/{pairs}  {pair}"
+                if console.is_terminal:
+                    status.update(line)
+                else:
+                    console.print(line, highlight=False, markup=False)
+
+            machines = all_machines(scene, show)
+        page = write_explorer(scene, self.out, machines, command=self._command())
+        size = page.stat().st_size / 1e6
+        console.print(f"Page: {page} ({size:.1f} MB)", highlight=False, soft_wrap=True, markup=False)
+        if self.report is not None:
+            from clearance.experiments.explore import explored_report
+            from clearance.report import write_page
+
+            paper = write_page(explored_report(scene, machines[0], self._command()), self.report)
+            console.print(f"Report: {paper}", highlight=False, soft_wrap=True, markup=False)
+
+    def _scene(self) -> "Scene":
+        from clearance.cli._options import split_names
+        from clearance.experiments.explore import explored_dataset, explored_run
+
+        classes = split_names(self.classes)
+        if self.run_dir is None:
+            return explored_dataset(
+                self.dataset or "digits", classes, root=self.root, size=self.size, per_class=self.per_class
+            )
+        if self.dataset is not None or self.size is not None:
+            raise ValueError(
+                "--run brings its own dataset and size; got --dataset or --size beside it; leave them out."
+            )
+        return explored_run(self.run_dir, classes, root=self.root, per_class=self.per_class)
+
+    def _command(self) -> str:
+        """The command as it can be printed on the page: names, no folders of this machine."""
+        given = {"dataset": self.dataset, "classes": self.classes, "run": self.run_dir and self.run_dir.name}
+        words = [f"--{name} {_without_folder(value)}" for name, value in given.items() if value]
+        return " ".join(["clearance explore", *words])
+
+
+def _without_folder(text: str) -> str:
+    """npz:/home/ann/my.npz as npz:my.npz.
+
+    >>> _without_folder("npz:/home/ann/my.npz"), _without_folder("digits")
+    ('npz:my.npz', 'digits')
+    """
+    kind, colon, path = text.partition(":")
+    return f"{kind}:{Path(path).name}" if colon else text

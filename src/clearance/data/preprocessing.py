@@ -1,0 +1,183 @@
+"""How pictures become a model's input, as other libraries keep it: read by looking, without importing them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clearance._checks import check_count
+
+_SLACK = 1e-6  # a share like 224 / 232 must give 232 back
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What an evaluation transform does with a picture: resize its short side, keep the middle, normalise.
+
+    Args:
+        mean: Subtracted from images in [0, 1], one value a channel; None where nothing is known.
+        std: Divides images after that.
+        image_size: Side of the square that is kept, in pixels.
+        short_side: What the short side is resized to before that, in pixels; None where nothing is resized.
+        interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
+
+    >>> Preprocessing(image_size=224, short_side=256).crop
+    0.875
+    """
+
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    image_size: int | None = None
+    short_side: int | None = None
+    interpolation: str = "bilinear"
+
+    @property
+    def crop(self) -> float | None:
+        """The share of the short side that is kept."""
+        if self.image_size is None or self.short_side is None:
+            return None
+        return self.image_size / self.short_side
+
+    def __str__(self) -> str:
+        size = "as they are" if self.image_size is None else f"{self.short_side} -> {self.image_size} px"
+        norm = "" if self.mean is None else f", mean {_short(self.mean)}, std {_short(self.std)}"
+        return f"images {size}{norm}"
+
+
+def preprocessing_of(source: Any) -> Preprocessing:
+    """What a model's own library says about its input.
+
+    Read by duck typing, of any library: a timm model, its `pretrained_cfg` or `default_cfg` (mean, std, input_size,
+    crop_pct); torchvision's ``weights.transforms()`` or the weights themselves (mean, std, crop_size, resize_size);
+    a composition of transforms (its Resize, CenterCrop and Normalize); a Hugging Face image processor (image_mean,
+    image_std, size, crop_size, crop_pct).
+
+    Raises:
+        ValueError: If nothing of the kind is there.
+
+    >>> found = preprocessing_of({"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "input_size": (3, 224, 224),
+    ...                           "crop_pct": 0.9, "interpolation": "bicubic"})
+    >>> found.image_size, found.short_side, found.interpolation
+    (224, 248, 'bicubic')
+    """
+    for kept in (source, *_inside(source)):
+        for read in (_timm, _processor, _preset, _composed):
+            found = read(kept)
+            if found is not None:
+                return found
+    raise ValueError(
+        "`preprocessing` must be a timm model or its pretrained_cfg, torchvision weights or their transforms(), a "
+        f"composition of transforms, or a Hugging Face image processor; got {type(source).__name__}. Give `mean`, "
+        "`std` and sizes yourself."
+    )
+
+
+def short_side_of(image_size: int, crop: float) -> int:
+    """The short side before a centre crop that keeps the share `crop` of it, rounded down as timm does.
+
+    Raises:
+        ValueError: If `image_size` is no whole number above 0 or `crop` is not in (0, 1].
+
+    >>> short_side_of(224, 0.875), short_side_of(224, 0.9), short_side_of(224, 224 / 232)
+    (256, 248, 232)
+    """
+    check_count("image_size", image_size)
+    if not 0 < crop <= 1:
+        raise ValueError(f"`crop` must lie in (0, 1], the share of the short side that is kept; got {crop}.")
+    return int(image_size / crop + _SLACK)
+
+
+def _inside(source: Any) -> list[Any]:
+    """Where a model or its weights keep their preprocessing."""
+    found = [getattr(source, name, None) for name in ("pretrained_cfg", "default_cfg")]
+    transforms = getattr(source, "transforms", None)
+    if callable(transforms) and not hasattr(
+        source, "forward"
+    ):  # torchvision's weights: a method that makes them
+        found.append(transforms())
+    return [each for each in found if each is not None]
+
+
+def _get(source: Any, name: str) -> Any:
+    return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
+
+
+def _timm(source: Any) -> Preprocessing | None:
+    mean, std, size = (_get(source, name) for name in ("mean", "std", "input_size"))
+    if not (_numbers(mean) and _numbers(std) and _numbers(size)) or len(size) != 3:
+        return None
+    side, crop = int(size[-1]), float(_get(source, "crop_pct") or 1.0)
+    return _made(mean, std, side, short_side_of(side, crop), _get(source, "interpolation"))
+
+
+def _processor(source: Any) -> Preprocessing | None:
+    mean, std = _get(source, "image_mean"), _get(source, "image_std")
+    if not (_numbers(mean) and _numbers(std)):
+        return None
+    if _get(source, "do_normalize") is False:
+        mean, std = [0.0] * len(mean), [1.0] * len(std)
+    resized = _side(_get(source, "size")) if _get(source, "do_resize") is not False else None
+    cropped = _side(_get(source, "crop_size")) if _get(source, "do_center_crop") is not False else None
+    crop = _get(source, "crop_pct")
+    if resized is not None and crop and cropped is None:  # ConvNeXt's: `size` is what is kept
+        return _made(mean, std, resized, short_side_of(resized, float(crop)), _get(source, "resample"))
+    return _made(mean, std, cropped or resized, resized, _get(source, "resample"))
+
+
+def _preset(source: Any) -> Preprocessing | None:
+    mean, std = _get(source, "mean"), _get(source, "std")
+    kept, resized = _side(_get(source, "crop_size")), _side(_get(source, "resize_size"))
+    if not (_numbers(mean) and _numbers(std)) or kept is None:
+        return None
+    return _made(mean, std, kept, resized, _get(source, "interpolation"))
+
+
+def _composed(source: Any) -> Preprocessing | None:
+    """The parts of a composition by the names of their classes."""
+    inner = _get(source, "transforms")
+    if not isinstance(inner, list | tuple):
+        return None
+    parts = {type(part).__name__: part for part in inner}
+    if not parts.keys() & {"Resize", "CenterCrop", "Normalize"}:
+        return None
+    resize, crop, norm = (parts.get(name) for name in ("Resize", "CenterCrop", "Normalize"))
+    resized, kept = _side(_get(resize, "size")), _side(_get(crop, "size"))
+    mean, std = _get(norm, "mean"), _get(norm, "std")
+    return _made(mean, std, kept or resized, resized, _get(resize, "interpolation"))
+
+
+def _made(mean: Any, std: Any, kept: int | None, resized: int | None, interpolation: Any) -> Preprocessing:
+    return Preprocessing(
+        None if mean is None else tuple(float(each) for each in mean),
+        None if std is None else tuple(float(each) for each in std),
+        kept,
+        resized if resized is not None else kept,
+        _interpolation(interpolation),
+    )
+
+
+def _side(size: Any) -> int | None:
+    """A side in pixels, of whatever form a size is kept in."""
+    if isinstance(size, Mapping):
+        size = next((size[name] for name in ("shortest_edge", "height") if name in size), None)
+    if isinstance(size, Sequence) and not isinstance(size, str) and size:
+        size = min(size)
+    return int(size) if isinstance(size, int | float) else None
+
+
+def _interpolation(value: Any) -> str:
+    known = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+    if isinstance(value, int):
+        return known.get(int(value), "bilinear")
+    said = str(getattr(value, "value", value) or "").lower()
+    return next((name for name in known.values() if name in said), "bilinear")
+
+
+def _numbers(values: Any) -> bool:
+    """Whether these are numbers in a row, in a tuple, a list, an array or a tensor."""
+    if isinstance(values, str | Mapping) or not hasattr(values, "__len__") or isinstance(values, type):
+        return False
+    return len(values) > 0
+
+
+def _short(values: Sequence[float] | None) -> str:
+    return ", ".join(f"{value:.4g}" for value in values or ())

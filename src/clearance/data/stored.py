@@ -1,0 +1,160 @@
+"""A labelled set whose images stay on disk: everything an ImageSet does, a batch at a time."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearance.data._validity import check_classes, check_every_class_present, check_indices
+from clearance.data.image_set import ImageSet
+from clearance.data.pixel_store import PixelStore
+
+IN_MEMORY = (
+    2**30
+)  # bytes of float32 pixels: the most that is taken into memory at once (1,783 images of 3x224x224)
+_CHUNK = 256
+
+
+class StoredImageSet(ImageSet):
+    """An ImageSet that reads its pixels when they are asked for.
+
+    Batches, predictions and features take the memory of a batch. A subset of at most `IN_MEMORY` bytes is an
+    ordinary ImageSet; the attribute `images` reads everything, and refuses where that would be more.
+
+    Args:
+        store: The pixels.
+        labels: Class of each image of this set.
+        classes: Names of the classes.
+        name: What tables call the set.
+        digest: What `digest` gives, where it is known already.
+
+    Raises:
+        ValueError: If labels and images are not as many, or a class has no image.
+
+    >>> import tempfile, numpy as np
+    >>> from pathlib import Path
+    >>> from clearance.data.pixel_store import write_pixels
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pixels = [np.zeros((3, 4, 4), dtype=np.uint8)] * 6
+    ...     store = write_pixels(Path(folder, "toy.pixels"), pixels)
+    ...     data = StoredImageSet(store, torch.arange(6) % 2, ("a", "b"), "toy")
+    ...     data, [len(images) for images, _ in data.batches(4)]
+    (ImageSet('toy', 6 images of shape (3, 4, 4), 2 classes), [4, 2])
+    """
+
+    store: PixelStore
+    rows: Tensor | None  # which images of the store, in order; None is all
+    known_digest: str | None
+
+    def __init__(
+        self,
+        store: PixelStore,
+        labels: Tensor,
+        classes: tuple[str, ...],
+        name: str = "images",
+        digest: str | None = None,
+    ) -> None:
+        check_classes(classes)
+        check_every_class_present(labels, classes)
+        if len(labels) != store.count:
+            raise ValueError(
+                f"`labels` must be as many as stored images; got {len(labels)} and {store.count}."
+            )
+        self._set(store=store, labels=labels, classes=classes, name=name)
+        self._set(rows=None, augmentation=None, known_digest=digest)
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def images(self) -> Tensor:  # type: ignore[override]
+        """All images in memory; on the device of the labels.
+
+        Raises:
+            ValueError: If that would be more than `IN_MEMORY`.
+        """
+        if self._bytes(len(self)) > IN_MEMORY:
+            raise ValueError(
+                f"the images of {self.name!r} stay on disk, because they take {self._bytes(len(self)) / 2**30:.1f} "
+                "GiB; read them with `batch` or `batches`, take a `subset`, or leave out what needs all at once."
+            )
+        return self._read(slice(None))
+
+    def _bytes(self, count: int) -> int:
+        channels, height, width = self.store.shape
+        return 4 * count * channels * height * width
+
+    def _read(self, chosen: Tensor | slice) -> Tensor:
+        rows = chosen if self.rows is None else self.rows[chosen]
+        return self.store.read(rows).to(self.labels.device)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        place = torch.tensor([range(len(self))[i]])
+        return self._read(place)[0], int(self.labels[i])
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one image."""
+        return self.store.shape
+
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Images and labels at `indices`, read from disk; see ImageSet.batch."""
+        images, labels = self._read(indices.cpu()), self.labels[indices.to(self.labels.device)]
+        if self.augmentation is not None and generator is not None:
+            images = self.augmentation(images, generator)
+        return images, labels
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """All images and labels in order, `size` at a time."""
+        for start in range(0, len(self), size):
+            chosen = slice(start, start + size)
+            yield self._read(chosen), self.labels[chosen]
+
+    def to(self, device: torch.device | str) -> ImageSet:
+        """The same set; batches arrive on that device."""
+        return self._derived(labels=self.labels.to(device), known_digest=self.known_digest)
+
+    def subset(self, indices: Tensor, name: str | None = None) -> ImageSet:
+        """The images at `indices`: in memory where they are few, still on disk where they are not."""
+        indices = torch.as_tensor(indices).cpu()
+        check_indices(indices, len(self))
+        labels, name = self.labels[indices.to(self.labels.device)], self.name if name is None else name
+        if self._bytes(len(indices)) > IN_MEMORY:
+            rows = indices if self.rows is None else self.rows[indices]
+            return self._derived(labels=labels, rows=rows, name=name)
+        kept = {"classes": self.classes, "augmentation": self.augmentation}
+        return _in_memory(images=self._read(indices), labels=labels, name=name, **kept)
+
+    def digest(self) -> str:
+        """SHA-256 of images, labels and class names: that of the same images in memory; computed once."""
+        if self.known_digest is not None:
+            return self.known_digest
+        found = hashlib.sha256(json.dumps([[len(self), *self.shape], self.classes]).encode())
+        for images, _ in self.batches(_CHUNK):
+            found.update(images.cpu().numpy().astype("<f4", copy=False).data)
+        found.update(self.labels.cpu().contiguous().numpy().astype("<i8", copy=False).data)
+        self._set(known_digest=found.hexdigest())
+        return found.hexdigest()
+
+    def _derived(self, **changes: Any) -> ImageSet:
+        made = object.__new__(StoredImageSet)
+        names = ("store", "labels", "classes", "name", "rows", "augmentation")
+        same = not {"labels", "rows"} & changes.keys()  # then the digest is, too
+        made._set(known_digest=self.known_digest if same else None)
+        made._set(**{each: getattr(self, each) for each in names} | changes)
+        return made
+
+
+def _in_memory(**parts: Any) -> ImageSet:
+    """An ImageSet of pixels that need no check, because bytes and what was checked before lie in [0, 1]."""
+    made = object.__new__(ImageSet)
+    for name, value in parts.items():
+        object.__setattr__(made, name, value)
+    return made

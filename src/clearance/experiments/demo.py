@@ -1,0 +1,49 @@
+"""The demonstration of an audit: a small network trained on the embedded digits, and its page, in seconds."""
+
+from collections.abc import Callable
+from typing import Any
+
+from clearance.experiments.auditing import MODEL_AUDITS
+from clearance.experiments.build import build_data
+from clearance.experiments.compare import report_of
+from clearance.experiments.method import Method
+from clearance.experiments.plan import RunPlan
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.run import run_method
+from clearance.report import Card
+
+NAME = "demo"
+COMMAND = "clearance audit demo"
+FEWER: dict[str, dict[str, Any]] = {  # what keeps it within seconds
+    "co_adaptation": {"per_class": [1, 10, 50], "repetitions": [30, 10, 5], "pixel_limit": 100},
+    "flip_size": {"images": 100, "steps": 40, "queries": 100},
+}
+
+
+def demo_recipe() -> Recipe:
+    """A convolutional network with one linear layer, trained plainly for eight epochs.
+
+    >>> list(demo_recipe().methods)
+    ['demo']
+    """
+    return Recipe(
+        dataset="digits",
+        model="tiny-cnn",
+        epochs=8,
+        batch_size=64,
+        seeds=1,
+        audits=MODEL_AUDITS,
+        audit_settings=FEWER,
+        methods={NAME: Method(hidden=(), lr=0.05)},
+    )
+
+
+def demo(on_audit: Callable[[str], object] | None = None) -> Card:
+    """Train and audit; nothing is kept but the card.
+
+    Args:
+        on_audit: Told the name of each audit before it starts.
+    """
+    recipe = demo_recipe()
+    found = run_method(RunPlan(recipe, NAME, seed=0), build_data(recipe), on_audit=on_audit)
+    return Card(report_of(recipe, [found], COMMAND))

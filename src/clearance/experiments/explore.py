@@ -1,0 +1,162 @@
+"""The interactive page of a dataset's classes, or of the features of a trained network."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_choice, check_count
+from clearance.data import ImageSet
+from clearance.experiments.compare import report_with
+from clearance.experiments.datasets import load_dataset
+from clearance.experiments.run import RunFindings
+from clearance.experiments.saved import load_run
+from clearance.explore import Machines, Scene, pair_exhibits, pair_records, scene_of
+from clearance.models import extract_features
+from clearance.records import Report
+
+ALL = "all"
+PER_CLASS = 3000  # Tanay and Griffin (2018): the first 3000 training images of each digit
+USUAL = {
+    "digits": ("3", "8"),
+    "mnist": ("2", "3"),
+}  # a pair that is hard to tell apart; elsewhere the first two
+FEATURE_UNIT = (
+    "Distances are in units of the spread of the network's features: 1 is how far, in the root mean square, those of a "
+    "training image are from their mean. Features were rounded to 256 levels before the machines were fitted."
+)
+
+
+def explored_dataset(
+    name: str = "digits",
+    classes: Sequence[str] = (),
+    *,
+    root: str | Path | None = None,
+    size: int | None = None,
+    per_class: int = PER_CLASS,
+) -> Scene:
+    """The scene of a dataset's images.
+
+    Args:
+        name: As for :func:`clearance.load_dataset`.
+        classes: Two names, or ``("all",)`` for every pair; by default a pair that is hard to tell apart.
+        root: The folder that holds the dataset's files.
+        size: For image folders.
+        per_class: The first so many training images, and so many test images, of each class; of all the training
+            images no more than the smallest class has.
+
+    Raises:
+        ValueError: If a class is unknown, or one or more than two are named.
+
+    >>> scene = explored_dataset("digits", ("3", "8"))
+    >>> [(one.name, len(one.train), len(one.test)) for one in scene.classes]
+    [('3', 126, 51), ('8', 126, 48)]
+    """
+    check_count("per_class", per_class, minimum=2)
+    train = load_dataset(name, "train", root, size)
+    chosen = chosen_classes(train.classes, classes or USUAL.get(name, train.classes[:2]))
+    test = load_dataset(name, "test", root, size)
+    most = balanced_count(train, chosen, per_class)
+    parts = [
+        _of_classes(train, train.images, chosen, most),
+        _of_classes(test, test.images, chosen, per_class),
+    ]
+    names = [train.classes[index] for index in chosen]
+    return scene_of(parts[0], parts[1], names, name=train.name, shape=train.shape)
+
+
+def explored_run(
+    run_dir: str | Path,
+    classes: Sequence[str] = (),
+    *,
+    root: str | Path | None = None,
+    per_class: int = PER_CLASS,
+) -> Scene:
+    """The scene of what a trained network's last layer sees: its features instead of pixels.
+
+    Args:
+        run_dir: The directory of a finished run.
+        classes: As in :func:`explored_dataset`.
+        root: The folder that holds the dataset's files, if it has moved.
+        per_class: The first so many training images, and so many test images, of each class.
+
+    Features are divided by their spread over the training images, so that no number depends on their scale.
+
+    Raises:
+        FileNotFoundError: If the directory holds no finished run.
+        ValueError: If a class is unknown, one or more than two are named, or all features are equal.
+    """
+    check_count("per_class", per_class, minimum=2)
+    run = load_run(run_dir)
+    data = run.data(None if root is None else str(root))
+    known = data.train.classes
+    chosen = chosen_classes(known, classes or USUAL.get(run.recipe.dataset, known[:2]))
+    features = [extract_features(run.model, part).double() for part in (data.train, data.test)]
+    spread = float((features[0] - features[0].mean(dim=0)).square().sum(dim=1).mean().sqrt())
+    if spread == 0:
+        raise ValueError(
+            "the features of all training images are equal: the network collapsed; nothing leans."
+        )
+    most = balanced_count(data.train, chosen, per_class)
+    parts = [
+        _of_classes(part, found / spread, chosen, count)
+        for part, found, count in zip((data.train, data.test), features, (most, per_class), strict=True)
+    ]
+    name = f"{data.train.name}, features of {run.method}, seed {run.seed}"
+    return scene_of(parts[0], parts[1], [known[index] for index in chosen], name=name, unit=FEATURE_UNIT)
+
+
+def explored_report(scene: Scene, machines: Machines, command: str) -> Report:
+    """The page's numbers of one pair as a report: for people who read on paper, and for machines.
+
+    Args:
+        scene: The samples.
+        machines: Of one of its pairs.
+        command: What made it.
+    """
+    records, exhibits = pair_records(scene, machines), pair_exhibits(scene, machines)
+    settings = {"dataset": scene.name, "per_class": len(scene.classes[machines.first].train)}
+    return report_with(settings, [RunFindings(None, tuple(records), tuple(exhibits))], command)
+
+
+def chosen_classes(known: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """The numbers of the classes wanted, two or all, in the order of the dataset.
+
+    Raises:
+        ValueError: If a name is unknown (the nearest is offered), one or more than two are named, or one twice.
+
+    >>> chosen_classes(("ape", "bee", "cat"), ("cat", "ape"))
+    [0, 2]
+    """
+    if list(wanted) == [ALL]:
+        return list(range(len(known)))
+    for name in wanted:
+        check_choice("class", name, known)
+    if len(wanted) != 2 or wanted[0] == wanted[1]:
+        raise ValueError(
+            f"`classes` must name two different classes, or be {ALL!r} for every pair; got {', '.join(wanted)!r}."
+        )
+    return sorted(known.index(name) for name in wanted)
+
+
+def balanced_count(train: ImageSet, chosen: Sequence[int], per_class: int) -> int:
+    """How many training images each chosen class gives: as many as the smallest has, at most `per_class`.
+
+    Classes of unequal size would move the boundary out of both at strong regularisation, where only the bias is left
+    to lower the loss.
+
+    >>> from clearance.data import gaussian_images
+    >>> balanced_count(gaussian_images(class_count=3, per_class=5), (0, 2), 3000)
+    5
+    """
+    return min(per_class, *(int((train.labels == index).sum()) for index in chosen))
+
+
+def _of_classes(
+    data: ImageSet, samples: Tensor, chosen: Sequence[int], per_class: int
+) -> tuple[Tensor, Tensor]:
+    """The first samples of each chosen class, and their numbers within the choice."""
+    rows = [(data.labels == index).nonzero().flatten()[:per_class] for index in chosen]
+    labels = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([len(part) for part in rows]))
+    return samples[torch.cat(rows)].flatten(1).cpu(), labels

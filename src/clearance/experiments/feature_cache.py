@@ -1,0 +1,105 @@
+"""Features that were extracted before, by the same extractor from the same images: kept on disk and proved on a few."""
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from clearance._files import write_bytes
+from clearance.audits import Subject
+from clearance.data import ImageSet
+from clearance.models import Classifier, extract_features
+from clearance.models._observe import evaluating
+from clearance.regimes.describe import describe
+
+_NAME = "features"
+_PROBED = 4  # images whose features are made again before kept ones are believed
+_CLOSE = 1e-3  # of the largest feature: batches of other sizes round otherwise
+
+
+class FeatureCache:
+    """Features by extractor and images, each in a file of its own.
+
+    A file's name is the hash of the extractor's weights, buffers, form and normalisation (the head has no part in it)
+    and of the images. What no hash sees, the code of a forward pass, is proved: the features of a few images are made
+    again, and if they differ, all of them are.
+
+    Args:
+        folder: Where; it is made when something is kept.
+
+    >>> import tempfile
+    >>> from clearance.data import gaussian_images
+    >>> model, data = Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3)), gaussian_images()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first = FeatureCache(Path(folder)).features(model, data)
+    ...     torch.equal(FeatureCache(Path(folder)).features(model, data), first), len(list(Path(folder).iterdir()))
+    (True, 1)
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def features(self, model: Classifier, data: ImageSet) -> Tensor:
+        """Features of every image, shape (N, D): read, or extracted and kept."""
+        path = self.folder / f"features-{self.key(model, data)}.safetensors"
+        kept = _read(path)
+        if kept is not None and _proved(model, data, kept):
+            return kept.to(next(model.parameters()).device)
+        found = extract_features(model, data)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, safetensors.torch.save({_NAME: found.cpu().contiguous()}))
+        return found
+
+    @staticmethod
+    def key(model: Classifier, data: ImageSet) -> str:
+        """What features depend on, as a hash."""
+        found = hashlib.sha256(json.dumps(describe(model.extractor)).encode())
+        for name, value in (*model.extractor.state_dict().items(), ("mean", model.mean), ("std", model.std)):
+            if isinstance(value, Tensor):
+                found.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+                found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        found.update(data.digest().encode())
+        return found.hexdigest()[:24]
+
+
+def _read(path: Path) -> Tensor | None:
+    try:
+        return safetensors.torch.load_file(path)[_NAME]
+    except (OSError, KeyError, safetensors.SafetensorError):  # not there, or damaged: made again
+        return None
+
+
+def _proved(model: Classifier, data: ImageSet, kept: Tensor) -> bool:
+    if len(kept) != len(data):
+        return False
+    rows = torch.linspace(0, len(data) - 1, min(_PROBED, len(data))).long()
+    device = next(model.parameters()).device
+    with evaluating(model):
+        again = model.features(data.batch(rows)[0].to(device)).cpu()
+    if again.shape != kept[rows].shape or again.dtype != kept.dtype:
+        return False
+    return float((again - kept[rows]).abs().max()) <= _CLOSE * float(again.abs().max())
+
+
+class KeptSubject(Subject):
+    """A subject of audits whose features are looked for in a cache first."""
+
+    def __init__(self, *arguments: Any, cache: FeatureCache, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.cache = cache
+
+    @cached_property
+    def train_features(self) -> Tensor:
+        """Features of the training images, shape (N, D)."""
+        return self.cache.features(self.model, self.train)
+
+    @cached_property
+    def test_features(self) -> Tensor:
+        """Features of the held-out images, shape (N, D)."""
+        return self.cache.features(self.model, self.test)

@@ -1,0 +1,132 @@
+"""What is measured of one trained LeNet: errors, sizes of weights, and images that it takes for another class."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearance._rng import derived_seed
+from clearance.attacks.ascent import TargetedAscent
+from clearance.attacks.minimum_norm import MinimumNorm
+from clearance.audits import Accuracy, WeightScale
+from clearance.audits._fixed_images import fixed_images
+from clearance.data import ImageSet
+from clearance.experiments.reproductions.tanay_2018.networks import trained
+from clearance.linear import calibrated_temperature
+from clearance.models import Classifier
+from clearance.models._observe import evaluating
+from clearance.records import Record
+from clearance.vocabulary import Measurement
+
+HIGH = "high-decay"
+LOW = "low-decay"
+DECAYS = {HIGH: 0.1, LOW: 1e-4}
+CONFIDENCE = 0.95  # of the target, and in the median of the test set: the article's
+AUDIT = "targeted"
+Tree = dict[str, Any]
+
+
+def measured_network(task: Tree, root: str | None, folder: str) -> Tree:
+    """Errors and sizes of a network, how its errors went, and its first filters.
+
+    Args:
+        task: As `networks.trained` takes it.
+        root: Where the dataset's files are.
+        folder: Where networks are kept.
+    """
+    result, train, test = trained(task, root, folder)
+    found = [audit(result.model, train, test, task["seed"]) for audit in (Accuracy(), WeightScale())]
+    filters = result.model.state_dict()["extractor.conv1.weight"][:, 0]
+    return {
+        **_records([m for one in found for m in one.measurements], task),
+        "status": str(result.status),
+        "seconds": result.seconds,
+        "history": result.history,
+        "filters": filters.tolist(),
+    }
+
+
+def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
+    """How far images must be changed until the network is 95 % sure of the next class, and until it is wrong.
+
+    The ascent's steps are one grey level long (``grey_levels``), along the gradient of the target's log probability, at
+    the temperature at which the median test image is 95 % sure; targets are cyclic. Beside it the nearest wrong image
+    that a search finds, of those that are right.
+
+    Args:
+        task: As `networks.trained` takes it, with ``images``, how many, ``grey_levels``, the length of a step of
+            the ascent, ``ascent``, how many of them at most, and ``search``, the steps of the search.
+        root: Where the dataset's files are.
+        folder: Where networks are kept.
+
+    Of a network whose answers are no numbers there is no record, and no sheet.
+    """
+    result, _, test = trained(task, root, folder)
+    model = result.model
+    some = fixed_images(test, task["images"], derived_seed(0, "tanay-2018"))  # the same for all networks
+    logits = _logits(model, test)
+    if not bool(logits.isfinite().all()):  # diverged: nothing to attack
+        return {"records": [], "sheet": None}
+    temperature = calibrated_temperature(logits, CONFIDENCE)
+    ascent = TargetedAscent(
+        confidence=CONFIDENCE, step=task["grey_levels"] / 255, steps=task["ascent"], temperature=temperature
+    )
+    hit = ascent(model, some.images, some.labels)
+    near = MinimumNorm(norm=2.0, steps=task["search"])(model, some.images, some.labels)
+    right = near.success & (near.distance > 0)
+    numbers = [
+        _number("norm_at_confidence", hit.distance[hit.success], len(some), "pixel units"),
+        _number("reached", hit.success, len(some), "fraction"),
+        _number("minimum_norm", near.distance[right], len(some), "pixel units"),
+        Measurement(AUDIT, "temperature", temperature, "", len(test), better="neither"),
+    ]
+    return {**_records(numbers, task), "sheet": _sheet(some, hit.images, hit.distance, model, temperature)}
+
+
+def _number(name: str, values: Tensor, n: int, unit: str) -> Measurement:
+    """The mean of what there is; 0 of nothing, and `n` says how many it was of."""
+    value = float(values.double().mean()) if len(values) else 0.0
+    return Measurement(
+        AUDIT, name, value, unit, n if unit == "fraction" else max(len(values), 1), better="higher"
+    )
+
+
+def _records(measurements: Iterable[Measurement], task: Tree) -> Tree:
+    method = next(name for name, decay in DECAYS.items() if decay == task["decay"])
+    rows = [Record(task["dataset"], method, task["seed"], m).to_json() for m in measurements]
+    for row in rows:
+        row["context"] = {**row["context"], "init": task["init"]}
+    return {"records": rows}
+
+
+def _logits(model: Classifier, data: ImageSet) -> Tensor:
+    with evaluating(model):
+        return torch.cat([model(part) for part in data.images.split(512)])
+
+
+def _sheet(some: ImageSet, moved: Tensor, distance: Tensor, model: Classifier, temperature: float) -> Tree:
+    """The first image of each class, what it became, and how far that is; in three digits."""
+    first = [
+        int((some.labels == k).nonzero()[0])
+        for k in range(some.class_count)
+        if bool((some.labels == k).any())
+    ]
+    rows = torch.tensor(first)
+    with evaluating(model):
+        sure = [
+            (model(images[rows]) / temperature).softmax(dim=1).amax(dim=1) for images in (some.images, moved)
+        ]
+    return {
+        "classes": [some.classes[int(k)] for k in some.labels[rows]],
+        "targets": [some.classes[(int(k) + 1) % some.class_count] for k in some.labels[rows]],
+        "images": _rounded(some.images[rows].mean(dim=1)),
+        "adversarial": _rounded(moved[rows].mean(dim=1)),
+        "norm": _rounded(distance[rows]),
+        "sure": _rounded(sure[0]),
+        "sure_of_target": _rounded(sure[1]),
+    }
+
+
+def _rounded(values: Tensor) -> Any:
+    return torch.round(values.double(), decimals=3).tolist()

@@ -1,0 +1,181 @@
+"""A sweep: the same comparison at several values of one setting, which then is an axis of everything measured."""
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clearance._checks import check_choice
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe
+from clearance.records import ExhibitRecord, Record, Report
+from clearance.vocabulary import Scalar
+
+if typing.TYPE_CHECKING:
+    from clearance.experiments.run import RunFindings  # needs torch, and a plan must answer without
+
+SETTING = "sweep"  # what a report's recipe calls it
+SHARED = ("epochs", "steps", "batch_size", "label_noise", "samples")  # fields of a recipe
+CALLED = {
+    "samples": "trained_on"
+}  # in the context of a number "samples" are images that a fresh head learnt from
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One numeric setting and the values that it takes.
+
+    Args:
+        field: Of every method (``weight_decay``, ``lr``, ``momentum`` ...), or of the recipe they share: ``epochs``,
+            ``steps``, ``batch_size``, ``label_noise`` or ``samples``.
+        values: At least two, each once.
+    """
+
+    field: str
+    values: tuple[float, ...]
+
+    @property
+    def setting(self) -> str:
+        """What the context of a number calls it."""
+        return CALLED.get(self.field, self.field)
+
+
+def parse_sweep(text: str) -> Sweep:
+    """A sweep as it is written on the command line: ``FIELD=LOW:HIGH:COUNT`` or ``FIELD=A,B,C``.
+
+    Args:
+        text: With colons, COUNT values from LOW to HIGH with equal ratios; with commas, the values themselves.
+
+    Raises:
+        ValueError: If it reads otherwise, there is no such field, it is no number, or a value is there twice. Whether a
+            value is possible says the method or recipe that gets it.
+
+    >>> parse_sweep("weight_decay=1e-5:1e-1:5").values
+    (1e-05, 0.0001, 0.001, 0.01, 0.1)
+    >>> parse_sweep("epochs=2,4").values
+    (2, 4)
+    """
+    field, equals, told = text.partition("=")
+    if not equals or not told.strip():
+        raise ValueError(f"`sweep` must be FIELD=LOW:HIGH:COUNT or FIELD=A,B,C; got {text!r}.")
+    field = field.strip().replace("-", "_")
+    kinds = _numeric_fields()
+    check_choice("a field of `sweep`", field, kinds)
+    numbers = _range(told) if ":" in told else _numbers(told.split(","), text)
+    values = tuple(_as_kind(number, kinds[field], field) for number in numbers)
+    if len(set(values)) != len(values) or len(values) < 2:
+        raise ValueError(
+            f"`sweep` must have at least two values, each once; got {list(values)} from {text!r}."
+        )
+    return Sweep(field, values)
+
+
+def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:
+    """The recipe at each value of the sweep; nothing else differs.
+
+    Raises:
+        ValueError: If a method or the recipe cannot have a value.
+
+    >>> start = Recipe(methods={"plain": Method()})
+    >>> [r.methods["plain"].lr for r in swept_recipes(start, Sweep("lr", (0.1, 0.2))).values()]
+    [0.1, 0.2]
+    """
+    found = {}
+    for value in sweep.values:
+        change: dict[str, Any] = {sweep.field: value}
+        if sweep.field not in SHARED:
+            change = {
+                "methods": {n: dataclasses.replace(m, **change) for n, m in recipe.methods.items()}
+            }  # fmt: skip
+        found[value] = dataclasses.replace(recipe, **change)
+    return found
+
+
+def under(found: "RunFindings", settings: Mapping[str, Scalar]) -> "RunFindings":
+    """The same findings with `settings` in the context of every measurement and exhibit."""
+    records = tuple(
+        Record(r.dataset, r.method, r.seed, _with_context(r.measurement, settings)) for r in found.records
+    )
+    exhibits = tuple(
+        ExhibitRecord(e.dataset, e.method, e.seed, _with_context(e.exhibit, settings)) for e in found.exhibits
+    )
+    return dataclasses.replace(found, records=records, exhibits=exhibits)
+
+
+def at_values(findings: Iterable[tuple[float, "RunFindings"]], sweep: Sweep) -> list["RunFindings"]:
+    """Findings that say at which value they were made; so does the note on how a run ended.
+
+    Args:
+        findings: Each with its value.
+        sweep: The sweep.
+    """
+    found = []
+    for value, one in findings:
+        note = one.note
+        if note is not None:
+            note = dataclasses.replace(note, status=f"{note.status} ({sweep.field} {value:g})")
+        found.append(under(dataclasses.replace(one, note=note), {sweep.setting: value}))
+    return found
+
+
+def swept_report(report: Report, sweep: Sweep, recipe: Recipe) -> Report:
+    """A report whose settings name the sweep, and which of its values the page shows beside the curves.
+
+    That is the first method's own value where the sweep has it, and otherwise the one in the middle.
+    """
+    first = next(iter(recipe.methods.values()))
+    own = getattr(recipe if sweep.field in SHARED else first, sweep.field)
+    shown = own if own in sweep.values else sorted(sweep.values)[len(sweep.values) // 2]
+    told = {"field": sweep.setting, "values": list(sweep.values), "shown": shown}
+    return dataclasses.replace(report, recipe={**report.recipe, SETTING: told})
+
+
+def _with_context(thing: Any, settings: Mapping[str, Scalar]) -> Any:
+    return dataclasses.replace(thing, context={**thing.context, **settings})
+
+
+def _numeric_fields() -> dict[str, type]:
+    """Every setting that is a number, and of which kind."""
+    found: dict[str, type] = {}
+    for owner, names in ((Method, None), (Recipe, SHARED)):
+        for name, hint in typing.get_type_hints(owner).items():
+            alternatives = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+            kinds = [kind for kind in alternatives if kind in (int, float)]
+            if kinds and (names is None or name in names):
+                found[name] = kinds[0]
+    return found
+
+
+def _range(told: str) -> list[float]:
+    parts = told.split(":")
+    if len(parts) != 3 or not parts[2].strip().isdecimal() or int(parts[2]) < 2:
+        raise ValueError(f"a range of `sweep` must be LOW:HIGH:COUNT with COUNT at least 2; got {told!r}.")
+    low, high = _numbers(parts[:2], told)
+    if not 0 < low < high < math.inf:
+        raise ValueError(
+            f"a range of `sweep` must have 0 < LOW < HIGH, as its values have equal ratios; got {told!r}. "
+            "Give the values themselves, separated by commas."
+        )
+    count = int(parts[2])
+    # twelve digits: 1e-4 rather than 0.00010000000000000002
+    return [float(f"{low * (high / low) ** (k / (count - 1)):.12g}") for k in range(count)]
+
+
+def _numbers(parts: Iterable[str], text: str) -> list[float]:
+    try:
+        return [float(part) for part in parts]
+    except ValueError:
+        raise ValueError(f"`sweep` must have numbers for values; got {text!r}.") from None
+
+
+def _as_kind(number: float, kind: type, field: str) -> float:
+    if kind is float:
+        return number
+    if not float(number).is_integer():
+        raise ValueError(
+            f"`{field}` takes whole numbers; got {number} in `sweep`. Give them, separated by commas."
+        )
+    return int(number)

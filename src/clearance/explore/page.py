@@ -1,0 +1,167 @@
+"""The interactive page: one HTML file that computes everything it shows, offline."""
+
+import json
+import os
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from clearance._files import write_bytes
+from clearance.explore.example import example_distances
+from clearance.explore.machines import LOG_LAMBDAS, Machines, Progress, all_machines
+from clearance.explore.packing import check_size, packed, packed_classes
+from clearance.explore.scene import Scene
+
+SCRIPTS = (
+    "vectors",
+    "losses",
+    "hinge",
+    "sparse",
+    "tilting",
+    "drawing",
+    "handle",
+    "plane_parts",
+    "toy_images",
+    "toy_space",
+    "odd_image",
+    "loss_scaling",
+    "pictures",
+    "pair_plane",
+    "pair_histogram",
+    "pair",
+    "pair_readout",
+    "start",
+)
+"""In order: what computes first, then what draws. Each is a file of ``scripts/``."""
+
+
+def render_explorer(
+    scene: Scene,
+    machines: Sequence[Machines] | None = None,
+    *,
+    command: str = "clearance explore",
+    progress: Progress | None = None,
+) -> str:
+    """The page of a scene as text.
+
+    Args:
+        scene: The samples.
+        machines: One of each pair, as :func:`all_machines` gives them; by default they are fitted here.
+        command: What made it; printed at the end.
+        progress: Told before each pair that is fitted.
+
+    Raises:
+        ValueError: If the page would be larger than 8 MB (two classes) or 25 MB, or two classes have one mean.
+
+    >>> import numpy as np
+    >>> from clearance.explore.scene import scene_of
+    >>> x, y = np.eye(4), np.array([0, 0, 1, 1])
+    >>> page = render_explorer(scene_of((x, y), (x, y), ("ape", "bee"), shape=(1, 2, 2)))
+    >>> page.startswith("<!doctype html>"), "https://" in page
+    (True, False)
+    """
+    classes = packed_classes(scene)
+    check_size(scene, classes)
+    found = all_machines(scene, progress) if machines is None else machines
+    blobs = [(f"class-{k}", text) for k, text in enumerate(classes)]
+    blobs += [(f"pair-{k}", packed(one.directions)) for k, one in enumerate(found)]
+    return _template().render(
+        title=_title(scene),
+        heading=scene.name,
+        told=_told(scene),
+        units=scene.unit,
+        pictures=scene.shape is not None,
+        steps=len(LOG_LAMBDAS),
+        command=command,
+        style=_text("clearance.report", "page.css") + _text("clearance.explore", "explore.css"),
+        scene=_as_json(_facts(scene, found)),
+        blobs=blobs,
+        script=_script(),
+    )
+
+
+def write_explorer(
+    scene: Scene,
+    path: str | os.PathLike[str],
+    machines: Sequence[Machines] | None = None,
+    *,
+    command: str = "clearance explore",
+    progress: Progress | None = None,
+) -> Path:
+    """Write the page of a scene to `path` and return it; folders on the way are made.
+
+    Raises:
+        ValueError: As :func:`render_explorer`; nothing is written then.
+    """
+    page, file = render_explorer(scene, machines, command=command, progress=progress), Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(file, page.encode())
+    return file
+
+
+def _facts(scene: Scene, found: Sequence[Machines]) -> dict[str, Any]:
+    """What the scripts are told beside samples and weights."""
+    return {
+        "space": {"width": scene.width, "shape": scene.shape, "low": scene.low, "step": scene.step},
+        "classes": [
+            {"name": one.name, "train": len(one.train), "test": len(one.test)} for one in scene.classes
+        ],
+        "log_lambdas": LOG_LAMBDAS.tolist(),
+        "distances": example_distances().tolist(),
+        "pairs": [
+            {
+                "first": one.first,
+                "second": one.second,
+                "scales": one.scales.tolist(),
+                "offsets": one.offsets.tolist(),
+                "gaps": one.gaps.tolist(),
+            }
+            for one in found
+        ],
+    }
+
+
+def _told(scene: Scene) -> str:
+    sizes = [len(one.train) for one in scene.classes]
+    of = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
+    return (
+        f"Exact hinge machines, one for each of {len(LOG_LAMBDAS)} penalties λ, fitted to {of} training samples of "
+        "each class. Move λ: weak penalties lean the boundary until every training sample is right, and close; strong "
+        "ones turn it towards the line through the class means, where it is as far from all samples as it can be."
+    )
+
+
+def _title(scene: Scene) -> str:
+    if len(scene.classes) > 2:
+        return f"{scene.name}, {len(scene.classes)} classes"
+    return f"{scene.name}: {scene.classes[0].name} against {scene.classes[1].name}"
+
+
+def _as_json(facts: dict[str, Any]) -> str:
+    """JSON that cannot end the script element it stands in, whatever classes are called."""
+    return json.dumps(facts, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _script() -> str:
+    """All scripts as one, with names of their own."""
+    parts = [_text("clearance.explore", f"scripts/{name}.js") for name in SCRIPTS]
+    return '(() => {\n"use strict";\n' + "\n".join(parts) + "})();"
+
+
+def _text(package: str, file: str) -> str:
+    return resources.files(package).joinpath(file).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True,  # names come from users
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.from_string(_text("clearance.explore", "page.html.j2"))

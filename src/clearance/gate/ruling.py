@@ -1,0 +1,180 @@
+"""Whether each tolerance is kept: the change between two reports, its interval, and a sentence that says so."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.gate.intervals import STATISTICS, bootstrapped, over_seeds, paired_fractions
+from clearance.gate.readings import Reading, reading
+from clearance.gate.tolerance import Tolerance
+from clearance.records.store import Report
+
+
+class Outcome(StrEnum):
+    """What became of one tolerance."""
+
+    PASS = "pass"  # noqa: S105 - a word, no password
+    FAIL = "fail"
+    UNMEASURED = "could not measure"
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What became of one tolerance, and on what grounds.
+
+    Args:
+        tolerance: The tolerance.
+        outcome: Kept, broken, or not to be told.
+        last: The older number.
+        now: The newer.
+        low: Lower end of the 95 % interval of the change.
+        high: Upper end.
+        over: What the interval is over, in words.
+        reason: Why nothing could be measured.
+        unit: Of both numbers.
+    """
+
+    tolerance: Tolerance
+    outcome: Outcome
+    last: float | None = None
+    now: float | None = None
+    low: float | None = None
+    high: float | None = None
+    over: str = ""
+    reason: str = ""
+    unit: str = ""
+
+    @property
+    def numbers(self) -> str:
+        """Both numbers, the older first."""
+        if self.last is None or self.now is None:
+            return ""
+        return f"{_told(self.last, self.unit)} -> {_told(self.now, self.unit)}"
+
+    @property
+    def changed(self) -> str:
+        """The interval of the change."""
+        if self.low is None or self.high is None:
+            return ""
+        unit = "%" if self.tolerance.relative else "pt" if self.unit == "fraction" else ""
+        scale = 100 if unit else 1
+        return f"{scale * self.low:+.3g} to {scale * self.high:+.3g}{' ' + unit if unit else ''}"
+
+    def __str__(self) -> str:
+        said = f"{self.outcome}: {self.tolerance.text}"
+        if self.outcome is Outcome.UNMEASURED:
+            return f"{said} ({self.reason})"
+        said += f"; {self.numbers}, change {self.changed} (95 %, {self.over})"
+        assert self.low is not None
+        assert self.high is not None
+        if self.outcome is Outcome.PASS and self.tolerance.reached_by(self.low, self.high):
+            said += "; too few to exclude more than is tolerated"
+        return said
+
+
+def rule(
+    now: Report, last: Report, tolerances: Sequence[Tolerance], method: str | None = None
+) -> list[Ruling]:
+    """A ruling on every tolerance.
+
+    The interval is paired over images where both reports keep a number for each of the same images (exhibits of kind
+    ``per_image``, whose context says which images); else over the seeds that both have. A tolerance is broken where
+    that interval lies beyond it entirely.
+
+    Args:
+        now: The report of the newer model.
+        last: The report of the older one.
+        tolerances: What may change, and by how much.
+        method: Whose numbers, where a report has those of several.
+
+    Raises:
+        ValueError: If a tolerance or a report does not say which number is meant.
+    """
+    return [_ruled(tolerance, reading(last, *_asked(tolerance, method)), reading(now, *_asked(tolerance, method)))
+            for tolerance in tolerances]  # fmt: skip
+
+
+def _asked(tolerance: Tolerance, method: str | None) -> tuple:
+    return tolerance.quantity, method
+
+
+def _ruled(tolerance: Tolerance, last: Reading, now: Reading) -> Ruling:
+    for which, found in (("older", last), ("newer", now)):
+        if not found.seeds:
+            quantity = tolerance.quantity
+            said = f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}"
+            return Ruling(tolerance, Outcome.UNMEASURED, reason=said)
+    paired = _same_images(last, now)
+    if paired is not None:
+        return _over_images(tolerance, *paired, last)
+    common = sorted(last.seeds.keys() & now.seeds.keys())
+    ends = over_seeds(last.seeds, now.seeds, relative=tolerance.relative) if common else None
+    if ends is None:
+        return Ruling(tolerance, Outcome.UNMEASURED, reason=_why_not(tolerance, last, now, len(common)))
+    means = [float(np.mean([found.seeds[seed] for seed in common])) for found in (last, now)]
+    return _decided(tolerance, means, ends, f"paired over {len(common)} seeds", last.unit)
+
+
+def _same_images(last: Reading, now: Reading) -> tuple[NDArray, NDArray] | None:
+    """A number for each image of both, averaged over the seeds that both have; None where images differ."""
+    seeds = sorted(last.images.keys() & now.images.keys())
+    if not seeds:  # one model each, whatever seeds they were audited under
+        if len(last.images) != 1 or len(now.images) != 1:
+            return None
+        pairs = [(next(iter(last.images)), next(iter(now.images)))]
+    else:
+        pairs = [(seed, seed) for seed in seeds]
+    for a, b in pairs:
+        if last.which[a] != now.which[b] or len(last.images[a]) != len(now.images[b]):
+            return None
+    if len({last.which[a] for a, _ in pairs}) > 1 or not len(last.images[pairs[0][0]]):
+        return None
+    older, newer = (
+        [found.images[seed] for seed in s]
+        for found, s in zip((last, now), zip(*pairs, strict=True), strict=True)
+    )
+    return np.mean(older, axis=0), np.mean(newer, axis=0)
+
+
+def _over_images(tolerance: Tolerance, last: NDArray, now: NDArray, told: Reading) -> Ruling:
+    measure = STATISTICS[told.statistic]
+    numbers = [float(measure(last)), float(measure(now))]
+    yes_or_no = np.isin(np.concatenate([last, now]), (0.0, 1.0)).all()
+    if yes_or_no and told.statistic == "mean" and not tolerance.relative:
+        ends = paired_fractions(last, now)
+    else:
+        ends = bootstrapped(last, now, told.statistic, relative=tolerance.relative)
+    if any(math.isnan(end) for end in ends):
+        said = "the change is no number: infinite values, or a share of 0"
+        return Ruling(tolerance, Outcome.UNMEASURED, *numbers, reason=said, unit=told.unit)
+    return _decided(tolerance, numbers, ends, f"paired over {len(last)} images", told.unit)
+
+
+def _decided(
+    tolerance: Tolerance, numbers: Sequence[float], ends: tuple[float, float], over: str, unit: str
+) -> Ruling:
+    outcome = Outcome.FAIL if tolerance.broken_by(*ends) else Outcome.PASS
+    return Ruling(tolerance, outcome, numbers[0], numbers[1], *ends, over=over, unit=unit)
+
+
+def _why_not(tolerance: Tolerance, last: Reading, now: Reading, common: int) -> str:
+    if tolerance.relative and common > 1:
+        return "a share can only be taken of numbers above 0"
+    if last.images and now.images:
+        images = "the reports are of different images"
+    else:
+        images = "the reports keep no numbers of single images for it"
+    return f"{images}, and have {common} seed{'' if common == 1 else 's'} in common; 2 are needed"
+
+
+def _options(tolerance: Tolerance) -> str:
+    told = ",".join(f"{key}={value}" for key, value in tolerance.quantity.context.items())
+    return f"[{told}]" if told else ""
+
+
+def _told(value: float, unit: str) -> str:
+    return f"{100 * value:.4g} %" if unit == "fraction" else f"{value:.4g}"

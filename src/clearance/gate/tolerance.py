@@ -1,0 +1,135 @@
+"""What may change, in which direction and by how much, as one reads it: "accuracy drops 1pt"."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from clearance._checks import check_choice
+
+Direction = Literal["drops", "rises", "changes"]
+DIRECTIONS: tuple[Direction, ...] = ("drops", "rises", "changes")
+FORM = '"QUANTITY drops|rises|changes AMOUNT", for example "accuracy drops 1pt" or "flip_distance drops 10%"'
+_SENTENCE = re.compile(
+    r"\s*(?P<what>[\w.]+(?:\[[^\]]*\])?)\s+(?P<how>\w+)(?:\s+(?:by\s+)?(?P<much>[\d.eE+-]+)\s*(?P<unit>pt|%)?)?\s*"
+)
+_POINT = 0.01
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number of a report.
+
+    Args:
+        audit: Name of the audit.
+        name: Name of the measurement.
+        context: Settings that tell it from others of that name; those that are not given may be any.
+        mirrored: Whether one minus the number is meant (accuracy, of an error).
+    """
+
+    audit: str
+    name: str
+    context: Mapping[str, str] = field(default_factory=dict)
+    mirrored: bool = False
+
+    def fits(self, audit: str, name: str, context: Mapping[str, object]) -> bool:
+        """Whether a measurement or an exhibit is of this quantity.
+
+        >>> QUANTITIES["accuracy"].fits("accuracy", "error", {"split": "test", "interval": "wilson 95 %"})
+        True
+        """
+        given = all(str(context.get(key)) == value for key, value in self.context.items())
+        return (audit, name) == (self.audit, self.name) and given
+
+
+QUANTITIES = {
+    "accuracy": Quantity("accuracy", "error", {"split": "test"}, mirrored=True),
+    "error": Quantity("accuracy", "error", {"split": "test"}),
+    "flip_distance": Quantity("boundary_distance", "minimum_distance", {"norm": "inf", "class": "all"}),
+}
+"""Quantities that have a name of their own; any other is AUDIT.NAME, with [key=value,...] where several have it."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How much a quantity may change before that counts.
+
+    Args:
+        quantity: What is looked at.
+        direction: ``"drops"``, ``"rises"``, or ``"changes"`` for either.
+        amount: What is tolerated, in the quantity's unit, or as a share of the older number.
+        relative: Whether it is such a share.
+        text: The sentence.
+    """
+
+    quantity: Quantity
+    direction: Direction
+    amount: float
+    relative: bool
+    text: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "Tolerance":
+        """The tolerance that a sentence says.
+
+        The amount is in points of a percentage (``1pt`` of a fraction is 0.01), per cent of the older number
+        (``10%``), or the quantity's own unit (``0.5``); without one, any change counts that the interval shows.
+
+        Raises:
+            ValueError: If it is none, or names a direction or quantity that there is not.
+
+        >>> kept = Tolerance.parse("co_adaptation.error[head=linear,samples=10] rises 2pt")
+        >>> kept.quantity.context, kept.amount
+        ({'head': 'linear', 'samples': '10'}, 0.02)
+        """
+        found = _SENTENCE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"a tolerance must read {FORM}; got {text!r}.")
+        check_choice("direction", found["how"], DIRECTIONS)
+        direction: Direction = found["how"]  # type: ignore[assignment]  # one of DIRECTIONS
+        amount = _amount(found["much"] or "0", text) * {"pt": _POINT, "%": 0.01}.get(found["unit"] or "", 1.0)
+        return cls(_quantity(found["what"]), direction, amount, found["unit"] == "%", text.strip())
+
+    def broken_by(self, low: float, high: float) -> bool:
+        """Whether an interval of the change lies beyond what is tolerated, entirely.
+
+        >>> kept = Tolerance.parse("accuracy drops 1pt")
+        >>> kept.broken_by(-0.05, -0.02), kept.broken_by(-0.05, -0.005), kept.broken_by(0.02, 0.05)
+        (True, False, False)
+        """
+        fell, rose = high < -self.amount, low > self.amount
+        return {"drops": fell, "rises": rose, "changes": fell or rose}[self.direction]
+
+    def reached_by(self, low: float, high: float) -> bool:
+        """Whether an interval of the change reaches beyond what is tolerated, somewhere."""
+        falls, rises = low < -self.amount, high > self.amount
+        return {"drops": falls, "rises": rises, "changes": falls or rises}[self.direction]
+
+
+def _amount(text: str, sentence: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < float("inf"):
+        raise ValueError(
+            f"a tolerance's amount must be a number of at least 0; got {text!r} in {sentence!r}."
+        )
+    return amount
+
+
+def _quantity(text: str) -> Quantity:
+    name, _, options = text.rstrip("]").partition("[")
+    audit, dot, measured = name.partition(".")
+    if not dot:
+        check_choice("quantity", name, [*QUANTITIES, "AUDIT.NAME"])
+        found = QUANTITIES[name]
+    else:
+        found = Quantity(audit, measured)
+    pairs = [option.partition("=") for option in options.split(",") if option.strip()]
+    if any(not equals or not key.strip() or not value.strip() for key, equals, value in pairs):
+        raise ValueError(
+            f"what stands in brackets must be key=value pairs, separated by commas; got {text!r}."
+        )
+    context = {**found.context, **{key.strip(): value.strip() for key, _, value in pairs}}
+    return Quantity(found.audit, found.name, context, found.mirrored)

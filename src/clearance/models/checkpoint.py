@@ -1,0 +1,156 @@
+"""A user's checkpoint as a plain dictionary of tensors: the only place that opens one, and nothing is unpickled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from clearance._checks import check_choice
+
+SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".tar")
+# Averaged weights first: where a script keeps them, they are those that it reports.
+ENTRIES = ("ema_state_dict", "state_dict_ema", "model_ema", "state_dict", "model", "model_state_dict")
+_ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The weights of a checkpoint, and where in it they were.
+
+    Args:
+        tensors: By the names that the checkpoint gives them.
+        file: Name of the file.
+        entry: The key that they stood under; None where they are the whole file.
+        others: Further keys that hold weights as well.
+    """
+
+    tensors: Mapping[str, Tensor]
+    file: str
+    entry: str | None = None
+    others: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.file if self.entry is None else f"{self.file}[{self.entry!r}]"
+
+
+def read_checkpoint(path: str | PathLike[str], entry: str | None = None) -> Checkpoint:
+    """The weights in a ``.safetensors`` file, or in what ``torch.save`` wrote (.pt, .pth, .ckpt, .bin, .tar).
+
+    The latter is read with ``weights_only=True`` alone, so a file can run no code. Weights are looked for in the
+    file itself, then under `ENTRIES`, averaged ones first.
+
+    Args:
+        path: The file; tensors are read onto the CPU.
+        entry: The key to take in place of the first of `ENTRIES` that is there.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is of another kind, damaged, or needs unpickling; if it has no such entry, or no
+            dictionary of tensors where one was looked for.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "best.pt")
+    ...     torch.save({"epoch": 3, "model": {"fc.weight": torch.zeros(2, 4)}}, file)
+    ...     found = read_checkpoint(file)
+    >>> str(found), list(found.tensors)
+    ("best.pt['model']", ['fc.weight'])
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; correct the path of the weights.")
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(
+            f"weights must be a file that ends in {', '.join(SUFFIXES)}; got {path.name}. Rename it if it is one."
+        )
+    content = _safe(path) if path.suffix.lower() == ".safetensors" else _saved_by_torch(path)
+    return _found(content, path.name, entry)
+
+
+def _safe(path: Path) -> dict[str, Tensor]:
+    try:
+        return safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path.name} cannot be read as safetensors ({error}); copy or save it again."
+        ) from error
+
+
+def _saved_by_torch(path: Path) -> Any:
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start != _ZIP and not start.startswith(_PICKLE):
+        raise ValueError(
+            f"{path.name} must be what torch.save wrote; got a file of another kind. Save it again, or give it "
+            "its right suffix."
+        )
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except RuntimeError as error:  # how the reader of archives complains
+        raise ValueError(f"{path.name} is damaged or no checkpoint ({_first_line(error)}).") from error
+    except Exception as error:
+        raise ValueError(
+            f"{path.name} holds more than tensors, and reading that would run code from the file "
+            f"({_first_line(error)}). Where you trust it and it was made, write its weights alone: "
+            'safetensors.torch.save_file(model.state_dict(), "weights.safetensors"), or '
+            'torch.save(model.state_dict(), "weights.pt").'
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """The part of torch's long explanations that says what was met."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "GLOBAL" in line or "Unsupported" in line]
+    return (telling or lines or [type(error).__name__])[0].removeprefix("WeightsUnpickler error: ")[:160]
+
+
+def _found(content: Any, file: str, entry: str | None) -> Checkpoint:
+    if not isinstance(content, Mapping):
+        raise ValueError(  # noqa: TRY004 - what a file holds is no argument's type
+            f"{file} must hold a dictionary of tensors; got {type(content).__name__}. Save model.state_dict()."
+        )
+    places = [name for name in content if isinstance(name, str) and _weights(content[name])]
+    if entry is not None:
+        check_choice("entry", entry, places)
+        return Checkpoint(_tensors(content[entry]), file, entry, tuple(n for n in places if n != entry))
+    if _weights(content):
+        return Checkpoint(_tensors(content), file)
+    known = [name for name in ENTRIES if name in places]
+    if known:
+        return Checkpoint(_tensors(content[known[0]]), file, known[0], tuple(known[1:]))
+    raise ValueError(
+        f"{file} must be a dictionary of tensors or hold one as {', '.join(map(repr, ENTRIES))}; got "
+        f"{_keys(content)}. {_remedy(places)}"
+    )
+
+
+def _remedy(places: list[str]) -> str:
+    if places:
+        return f"Name the entry that holds the weights: {', '.join(map(repr, places[:_SHOWN]))}."
+    return "Save model.state_dict()."
+
+
+def _weights(value: Any) -> bool:
+    """Whether this is a dictionary of tensors by name; modules may add a state of their own to it."""
+    return (
+        isinstance(value, Mapping)
+        and all(isinstance(name, str) for name in value)
+        and any(isinstance(each, Tensor) for each in value.values())
+        and all(isinstance(each, Tensor) or name.endswith("_extra_state") for name, each in value.items())
+    )
+
+
+def _tensors(content: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {name: value for name, value in content.items() if isinstance(value, Tensor)}
+
+
+def _keys(content: Mapping[Any, Any]) -> str:
+    shown = [f"{name!r} ({type(value).__name__})" for name, value in list(content.items())[:_SHOWN]]
+    return ", ".join(shown) + (", ..." if len(content) > _SHOWN else "") if shown else "an empty one"

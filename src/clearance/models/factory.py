@@ -1,0 +1,126 @@
+"""A module by the place of what builds it: ``package.module:name``, or ``path/to/file.py:name``."""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from clearance._checks import check_choice
+
+FORM = "MODULE:NAME (for example mypkg.net:build) or path/to/file.py:NAME"
+
+
+def build_module(place: str, folder: str | Path = ".") -> nn.Module:
+    """The nn.Module that ``module:factory`` stands for, imported from the working directory.
+
+    Args:
+        place: ``package.module:name`` or ``path/to/file.py:name``; the name may have dots. It stands for an
+            nn.Module, or for a class or function that gives one without arguments.
+        folder: Where both are looked for first; the working directory by default.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the place is of another form, cannot be imported, has no such name, needs arguments, or gives
+            anything but an nn.Module.
+
+    Importing runs that code, as Python's own import does.
+
+    >>> build_module("torch.nn:Flatten")
+    Flatten(start_dim=1, end_dim=-1)
+    """
+    where, separator, name = place.rpartition(":")
+    if not separator or not where or not name:
+        raise ValueError(f"a model must be given as {FORM}; got {place!r}.")
+    with _first_on_path(Path(folder).resolve()):
+        found = _attribute(_imported(where, Path(folder)), name, place)
+        made = found if isinstance(found, nn.Module) else _called(found, place)
+    if not isinstance(made, nn.Module):
+        raise ValueError(  # noqa: TRY004 - what a factory gives is no argument's type
+            f"{place} must give a torch.nn.Module; got {type(made).__name__}. Return the network itself."
+        )
+    return made
+
+
+@contextmanager
+def _first_on_path(folder: Path) -> Iterator[None]:
+    """`folder` before everything else, as for a script that lies in it."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _imported(where: str, folder: Path) -> ModuleType:
+    try:
+        if where.endswith(".py"):
+            return _from_file(folder / Path(where).expanduser())
+        importlib.invalidate_caches()
+        return importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (where == error.name or where.startswith(f"{error.name}.")):
+            raise ValueError(
+                f"there is no module {where!r}, neither in the working directory nor installed; run the command where "
+                "it can be imported, or give path/to/file.py:NAME."
+            ) from error
+        raise ValueError(f"{where} cannot be imported: it needs {error.name!r}; install that.") from error
+    except (FileNotFoundError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise ValueError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; correct the path of the model's code.")
+    name = f"_clearance_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} cannot be imported as Python code.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and the like look there for what they are in
+    with _first_on_path(path.resolve().parent):  # so that the file finds its neighbours
+        spec.loader.exec_module(module)
+    return module
+
+
+def _attribute(found: Any, name: str, place: str) -> Any:
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = [each for each in vars(found) if not each.startswith("_")]
+            check_choice(f"name in {place.rpartition(':')[0]}", part, known)
+        found = getattr(found, part)
+    return found
+
+
+def _called(found: Any, place: str) -> Any:
+    if not callable(found):
+        raise ValueError(  # noqa: TRY004 - what a place holds is no argument's type
+            f"{place} must be an nn.Module, or a class or function that gives one; got {type(found).__name__}."
+        )
+    needed = _required(found)
+    if needed:
+        raise ValueError(
+            f"{place} must take no required argument; it needs {', '.join(map(repr, needed))}. Write a function that "
+            "calls it with them, and name that."
+        )
+    try:
+        return found()
+    except Exception as error:
+        raise ValueError(f"{place} fails with {type(error).__name__}: {error}") from error
+
+
+def _required(found: Any) -> list[str]:
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):  # built in, without a signature: calling it will tell
+        return []
+    fixed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in fixed]

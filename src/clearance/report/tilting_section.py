@@ -1,0 +1,85 @@
+"""Why a boundary leans, on paper: a pair's path over the penalty, and what scaling makes of a loss."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from clearance.records.record import ExhibitRecord
+from clearance.report import tilting
+from clearance.report.compact import Compact, by_method, number
+from clearance.report.findings import Findings
+from clearance.report.gallery import Picture, picture
+from clearance.report.section import Row, Section
+
+AUDIT = "tilting"
+WHAT = (
+    "A hinge machine for each of 81 penalties on the size of its weights. A weak penalty leans the boundary until "
+    "every training sample is right; a strong one turns it towards the line through the class averages, where it is as "
+    "far from all samples as it can be. Large weights make a loss see only how deep the errors lie; small ones make it "
+    "a straight line, which counts every sample alike."
+)
+COLUMNS = {
+    "angle": "angle, rad",
+    "adversarial_distance": "adversarial distance",
+    "error_distance": "error distance",
+}
+LOSSES: tuple[tuple[Callable[..., Figure], tuple[str, ...], str], ...] = (
+    (tilting.losses, ("losses",), "Three losses of a score."),
+    (
+        partial(tilting.limits, large=True),
+        ("limits", "distances"),
+        "With large weights both losses (solid) tend to ‖w‖ max(−y d, 0) (dashed): only the depth of errors counts.",
+    ),
+    (
+        partial(tilting.limits, large=False),
+        ("limits", "distances"),
+        "With small weights both are nearly straight lines (dashed): every sample counts alike.",
+    ),
+    (
+        tilting.log_likelihood,
+        ("log_likelihood", "likelihoods"),
+        "The loss of a classifier that gives likelihoods, over those of the example samples (grey).",
+    ),
+)
+
+
+def tilting_section(findings: Findings) -> Section | None:
+    """A table of three penalties, the path, and the figures on losses.
+
+    >>> from clearance.records import Report
+    >>> tilting_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    shown = {record.exhibit.name: record for record in findings.exhibits(AUDIT)}
+    if "path" not in shown:
+        return None
+    columns: dict[str | Markup, dict[str, Markup]] = {
+        title: _column(findings, name) for name, title in COLUMNS.items()
+    }
+    table = by_method(findings, "Three of the machines", columns, "Distances count both classes alike.")
+    path = shown["path"]
+    drawn = picture(findings, tilting.path(path.exhibit.columns), path.exhibit.caption, [path])
+    parts: list[Row | Compact] = [*([table] if table is not None else []), Row([drawn])]
+    parts.append(
+        Row(_losses(findings, shown), title="Losses, and what the size of the weights makes of them")
+    )
+    return Section("Why the boundary leans", [WHAT], parts)
+
+
+def _column(findings: Findings, name: str) -> dict[str, Markup]:
+    return {
+        row.method: number(row.value, "", row.low, row.high) for row in findings.rows("mean", AUDIT, name)
+    }
+
+
+def _losses(findings: Findings, shown: Mapping[str, ExhibitRecord]) -> list[Picture]:
+    """Every figure whose exhibits are there."""
+    pictures = []
+    for make, names, caption in LOSSES:
+        if all(name in shown for name in names):
+            records = [shown[name] for name in names]
+            drawn = make(*(record.exhibit.columns for record in records))
+            pictures.append(picture(findings, drawn, caption, records))
+    return pictures

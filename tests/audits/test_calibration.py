@@ -1,0 +1,184 @@
+"""Probabilities against scikit-learn, slow loops, and worlds whose true probabilities are known."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import brier_score_loss, log_loss
+from torch import nn
+
+from clearance.audits import Calibration, Subject
+from clearance.audits._halves import first_half
+from clearance.audits._reliability import binned, proper_scores, sureness
+from clearance.data import GaussianClasses
+from clearance.models import Classifier
+
+WORLD = GaussianClasses(class_count=3, shape=(1, 4, 4), separation=2.0, noise=0.05)
+TRAIN, TEST = WORLD.images(20, seed=0), WORLD.images(80, seed=1)
+
+
+class Loud(nn.Module):
+    """Minus squared distances to the true class means over the variance, times a constant; calibrated at 1."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+        self.means = nn.Parameter(WORLD.means().flatten(1).float())
+
+    def forward(self, features):
+        squares = (features[:, None] - self.means).square().sum(dim=2)
+        return -0.5 * self.factor * squares / WORLD.noise**2
+
+
+def values(findings):
+    return {(m.name, m.context.get("temperature")): m.value for m in findings.measurements}
+
+
+def drawn(count, seed=0, sharpness=2.0):
+    """Logits, and labels drawn from their very probabilities."""
+    stream = torch.Generator().manual_seed(seed)
+    logits = sharpness * torch.randn(count, 4, generator=stream, dtype=torch.float64)
+    return logits, torch.multinomial(logits.softmax(dim=1), 1, generator=stream)[:, 0]
+
+
+def test_proper_scores_are_those_of_scikit_learn():
+    logits, labels = drawn(300)
+    nll, brier = proper_scores(logits.float(), labels)
+    p = logits.float().double().softmax(dim=1).numpy()
+    assert float(nll.mean()) == pytest.approx(log_loss(labels, p), rel=1e-9)
+    assert float(brier.mean()) == pytest.approx(brier_score_loss(labels, p, scale_by_half=False), rel=1e-9)
+
+
+def test_proper_scores_at_their_ends():
+    logits = torch.tensor([[900.0, 0.0], [900.0, 0.0], [math.nan, 0.0], [math.inf, 0.0]])
+    nll, brier = proper_scores(logits, torch.tensor([0, 1, 0, 0]))
+    assert nll.tolist() == [0.0, 900.0, math.inf, math.inf]
+    assert brier.tolist() == [0.0, 2.0, 2.0, 2.0]
+    assert sureness(logits, torch.tensor([0, 1, 0, 0]))[1].tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize("bins", [1, 4, 15])
+def test_ece_is_that_of_a_slow_loop(bins):
+    logits, labels = drawn(200)
+    confidence, right = sureness(logits, labels)
+    expected = 0.0
+    for b in range(bins):
+        inside = [i for i in range(200) if b / bins < float(confidence[i]) <= (b + 1) / bins]
+        if inside:
+            gap = np.mean([float(right[i]) for i in inside]) - np.mean([float(confidence[i]) for i in inside])
+            expected += len(inside) / 200 * abs(float(gap))
+    found = binned(confidence, right, bins, "equal width")
+    assert found.error == pytest.approx(expected, rel=1e-12)
+    assert found.count.sum() == 200
+
+
+def test_bins_of_equal_mass_hold_as_many_and_keep_ties_together():
+    confidence, right = sureness(*drawn(300))
+    assert binned(confidence, right, 15, "equal mass").count.tolist() == [20.0] * 15
+    tied = torch.tensor([0.5] * 7 + [1.0] * 3, dtype=torch.float64)
+    found = binned(tied, torch.ones(10, dtype=torch.bool), 5, "equal mass")
+    assert found.count.tolist() == [7.0, 3.0]
+    assert found.error == pytest.approx(0.35)
+
+
+def test_the_debiased_error_is_what_drawing_gives():
+    """Kumar et al. draw accuracies of bins from their normal approximation and take off what that adds."""
+    bins = binned(*sureness(*drawn(400, seed=3)), 10, "equal width")
+    gap, n = (bins.accuracy - bins.confidence).numpy(), bins.count.numpy()
+    sigma = np.sqrt(bins.accuracy.numpy() * (1 - bins.accuracy.numpy()) / (n - 1))
+    assert n.min() > 1
+    noise = np.random.default_rng(0).standard_normal((200_000, len(n)))
+    resampled = np.abs(gap + sigma * noise) @ (n / n.sum())
+    expected = bins.error - (resampled.mean() - bins.error)
+    assert bins.debiased_error == pytest.approx(expected, abs=6 * resampled.std() / math.sqrt(200_000))
+
+
+def test_debiasing_takes_off_what_chance_adds_and_keeps_what_is_there():
+    """Calibrated answers have error 0; at half the temperature, a large sample says what the error is."""
+    truth = _halved(200_000, 9).error
+    assert truth > 0.05
+    plain = np.mean([binned(*sureness(*drawn(150, s)), 15, "equal mass").error for s in range(40)])
+    less = np.mean([binned(*sureness(*drawn(150, s)), 15, "equal mass").debiased_error for s in range(40)])
+    assert less < 0.7 * plain
+    there = [_halved(150, s) for s in range(40)]
+    assert abs(np.mean([one.debiased_error for one in there]) - truth) < 0.6 * abs(
+        np.mean([one.error for one in there]) - truth
+    )
+
+
+def _halved(count, seed):
+    logits, labels = drawn(count, seed)
+    return binned(*sureness(2 * logits, labels), 15, "equal mass")
+
+
+def test_a_bin_of_one_image_is_given_the_variance_of_a_calibrated_answer():
+    one = binned(torch.tensor([0.8]), torch.tensor([True]), 10, "equal width")
+    g, s = 0.2, 0.4
+    noisy = s * math.sqrt(2 / math.pi) * math.exp(-(g**2) / (2 * s**2)) + g * math.erf(g / (s * math.sqrt(2)))
+    assert one.debiased_error == pytest.approx(2 * g - noisy, rel=1e-6)
+
+
+def test_p14_the_true_posterior_of_a_gaussian_world_needs_no_temperature():
+    pixels = Classifier(nn.Flatten(), Loud(1.0))
+    test = WORLD.images(2000, seed=1)
+    found = values(Calibration()(pixels, TRAIN, test))
+    assert found["temperature", None] == pytest.approx(1.0, rel=0.06)
+    assert found["ece", "as trained"] < 0.02
+    loud = values(Calibration()(Classifier(nn.Flatten(), Loud(5.0)), TRAIN, test))
+    assert loud["temperature", None] == pytest.approx(5.0, rel=0.06)
+    for name in ("nll", "brier", "ece", "ece_debiased"):
+        assert loud[name, "as trained"] > found[name, "as trained"]
+    for name in ("nll", "brier"):
+        assert loud[name, "calibrated"] == pytest.approx(found[name, "as trained"], rel=0.01)
+
+
+def test_no_image_helps_to_choose_its_own_temperature():
+    """Logits of one half turned round move the temperature that the other half is read at, and not their own."""
+    model = Classifier(nn.Flatten(), Loud(1.0))
+    half = first_half(TEST.labels, seed=0)
+    with torch.no_grad():
+        logits = model(TEST.images).double()
+    turned = torch.where(half[:, None], -logits, logits)
+    subject = Subject(model, TRAIN, TEST)
+    plain, moved = (Calibration()._calibrated(subject, seen)[0] / seen for seen in (logits, turned))
+    torch.testing.assert_close(plain[half], moved[half], rtol=1e-12, atol=0)
+    assert not torch.isclose(plain[~half], moved[~half], rtol=0.1).any()
+
+
+def test_images_for_the_temperature_may_be_given():
+    model = Classifier(nn.Flatten(), Loud(3.0))
+    kept = WORLD.images(60, seed=7)
+    found = Calibration(validation=kept)(model, TRAIN, TEST)
+    (temperature,) = [m for m in found.measurements if m.name == "temperature"]
+    assert (temperature.n, temperature.spread, temperature.better) == (1, None, "neither")
+    again = values(Calibration(validation=kept)(model, TRAIN, kept))
+    assert temperature.value == again["temperature", None]
+    with torch.no_grad():
+        cooled = model(TEST.images).double() / temperature.value
+    assert values(found)["nll", "calibrated"] == pytest.approx(
+        float(proper_scores(cooled, TEST.labels)[0].mean())
+    )
+
+
+def test_the_picture_holds_the_bins():
+    found = Calibration(bins=5)(Classifier(nn.Flatten(), Loud(2.0)), TRAIN, TEST)
+    before, after = found.exhibits
+    assert (before.context["temperature"], after.context["temperature"]) == ("as trained", "calibrated")
+    shown = before.columns
+    gaps = [
+        abs(a - c) * n
+        for a, c, n in zip(*(shown[k] for k in ("accuracy", "confidence", "images")), strict=True)
+    ]
+    assert sum(gaps) / sum(shown["images"]) == pytest.approx(values(found)["ece", "as trained"])
+    assert sum(shown["images"]) == len(TEST)
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(ValueError, match="`bins` must be a whole number of at least 1; got 0"):
+        Calibration(bins=0)
+    with pytest.raises(ValueError, match="`binning` must be one of 'equal width', 'equal mass'; got 'equal'"):
+        Calibration(binning="equal")  # type: ignore[arg-type]
+    other = GaussianClasses(class_count=2, shape=(1, 4, 4)).images(5, seed=0)
+    with pytest.raises(ValueError, match=r"`validation` must have the classes.*got 2 classes.*and 3 of"):
+        Calibration(validation=other)(Classifier(nn.Flatten(), Loud(1.0)), TRAIN, TEST)

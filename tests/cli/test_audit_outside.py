@@ -1,0 +1,219 @@
+"""``clearance audit MODULE:NAME``: a folder of pictures and a checkpoint of other people's code, to a page."""
+
+import dataclasses
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from clearance.data import Preprocessing, open_folder
+from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+
+CODE = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
+        self.fc = nn.Linear(32, 3)
+
+    def forward(self, x):
+        return self.fc(self.body(x))
+
+class Tagged(Net):
+    pretrained_cfg = {"mean": (0.3, 0.4, 0.5), "std": (0.2, 0.2, 0.2), "input_size": (3, 12, 12), "crop_pct": 1.0}
+"""
+MEAN, STD = [0.3, 0.4, 0.5], [0.2, 0.2, 0.2]
+OPTIONS = ("--image-size", "12", "--mean", "0.3,0.4,0.5", "--std", "0.2")
+
+
+def pictures(folder, count, seed):
+    """Three classes told apart by their colour; sizes differ, and one file of each set is broken."""
+    generator = np.random.default_rng(seed)
+    for label, name in enumerate(("blue", "green", "red")):
+        (folder / name).mkdir(parents=True)
+        for i in range(count):
+            pixels = generator.integers(60, 140, (12 + i % 5, 12 + i % 3, 3))
+            pixels[..., 2 - label] += 40
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / name / f"{i}.png")
+    (folder / "red" / "broken.png").write_text("no picture")
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A working directory: code, pictures, and a checkpoint that a loop of its own left."""
+    folder = tmp_path_factory.mktemp("home-of-bob")
+    (folder / "bobs_net.py").write_text(CODE)
+    pictures(folder / "train", 20, 0)
+    pictures(folder / "val", 15, 1)
+    namespace: dict = {}
+    exec(CODE, namespace)
+    torch.manual_seed(0)
+    net = namespace["Net"]()
+    with pytest.warns(UserWarning, match="1 of 61 files"):
+        data = open_folder(folder / "train", Preprocessing(image_size=12), cache=folder / "cache")
+    inputs = (data.images - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+    optimizer = torch.optim.Adam(net.parameters(), 0.03)
+    for _ in range(60):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(inputs), data.labels).backward()
+        optimizer.step()
+    assert (net(inputs).argmax(1) == data.labels).float().mean() > 0.95
+    state = {f"module.{name}": value for name, value in net.state_dict().items()}
+    torch.save({"epoch": 60, "state_dict": state}, folder / "best.pt")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def there(work, monkeypatch):
+    monkeypatch.chdir(work)
+    yield
+    sys.modules.pop("bobs_net", None)
+
+
+def audit(work, out, *options, place="bobs_net:Net", audits="accuracy"):
+    words = (
+        "audit",
+        place,
+        "--weights",
+        "best.pt",
+        "--train",
+        "folder:train",
+        "--test",
+        f"folder:{work}/val",
+    )
+    return run(*words, "--cache", "cache", "--audits", audits, "--out", str(out), *options)
+
+
+def test_a_folder_and_a_checkpoint_to_a_page(work, tmp_path):
+    status, shown, complaint = audit(
+        work, tmp_path, *OPTIONS, "--expect-accuracy", "0.9", audits="accuracy,class_scatter"
+    )
+    assert (status, complaint) == (0, "")
+    lines = shown.splitlines()
+    assert lines[0] == "weights: 4 tensors from best.pt['state_dict'], prefix 'module.' taken off"
+    assert lines[1] == "preprocessing: images 12 -> 12 px, mean 0.3, 0.4, 0.5, std 0.2"
+    assert lines[2].startswith(
+        "note: 1 of 61 files of 'train' cannot be read and are left out: red/broken.png"
+    )
+    assert lines[4].startswith(
+        "wrap: head 'fc' (Linear 32 -> 3), 32 features; head(features(x)) equals module(x): yes"
+    )
+    assert lines[5].startswith(
+        "device cpu; 60 training and 45 held-out images of 3x12x12; images 0 MiB in memory"
+    )
+    assert "computing accuracy, class_scatter" in lines[5]
+    assert lines[6].startswith("accuracy ")
+    assert "expected 90.0%" in lines[6]
+    assert f"Report: {tmp_path / 'index.html'}" in shown
+    report = (tmp_path / "report.json").read_text("utf-8")
+    assert str(work) not in report
+    told = json.loads(report)
+    assert told["recipe"]["model"] == "bobs_net:Net"
+    assert told["recipe"]["weights"] == "best.pt"
+    assert told["command"].startswith(
+        "clearance audit bobs_net:Net --train folder:train --test folder:val --weights best.pt"
+    )
+
+
+def test_twice_gives_the_same_numbers_from_kept_features(work, tmp_path, monkeypatch):
+    assert audit(work, tmp_path / "a", *OPTIONS)[0] == 0
+    monkeypatch.setattr(
+        "clearance.experiments.feature_cache.extract_features", lambda *_: pytest.fail("extracted")
+    )
+    assert audit(work, tmp_path / "b", *OPTIONS)[0] == 0
+    rows = [json.loads((tmp_path / name / "report.json").read_text())["measurements"] for name in "ab"]
+    assert rows[0] == rows[1]
+
+
+def test_the_models_own_preprocessing_is_taken(work, tmp_path):
+    status, shown, _ = audit(work, tmp_path, place=f"{work}/bobs_net.py:Tagged")
+    assert status == 0
+    assert "preprocessing: images 12 -> 12 px, mean 0.3, 0.4, 0.5, std 0.2, 0.2, 0.2" in shown
+    expected = tmp_path / "expected"
+    assert audit(work, expected, *OPTIONS)[0] == 0
+    rows = [json.loads((path / "report.json").read_text())["measurements"] for path in (tmp_path, expected)]
+    assert [row["value"] for row in rows[0]] == [row["value"] for row in rows[1]]
+
+
+def test_wrong_preprocessing_stops_before_any_other_number(work, tmp_path):
+    wrong = ("--image-size", "12", "--mean", "0.9,0.1,0.5", "--std", "0.2")
+    status, shown, complaint = audit(work, tmp_path, *wrong, "--expect-accuracy", "0.95")
+    assert status == 2
+    assert shown.splitlines()[-1].startswith("device cpu")
+    assert "expected 95.0%. Nothing else is measured. " in complaint
+    assert not tmp_path.joinpath("report.json").exists()
+
+
+def test_json_alone_on_the_output(work, tmp_path):
+    status, shown, told = audit(work, tmp_path, *OPTIONS, "--json")
+    assert status == 0
+    assert json.loads(shown) == json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert "wrap: head" in told
+
+
+def test_quiet(work, tmp_path):
+    assert audit(work, tmp_path, *OPTIONS, "--quiet") == (0, "", "")
+
+
+SETS = ("--train", "folder:train", "--test", "folder:val")
+SIZED = ("audit", "bobs_net:Net", *SETS, "--image-size", "12")
+WRONG = {
+    "no images": (("audit", "bobs_net:Net"), "needs images: --train and --test"),
+    "no run": (("audit", "nothing"), "must be the directory of a finished run"),
+    "run with weights": (
+        ("audit", "train", "--weights", "best.pt"),
+        "--weights are for a model given as MODULE",
+    ),
+    "no place": (("audit", "bobs_nett:Net", *SETS), "no module 'bobs_nett'"),
+    "root": ((*SIZED, "--root", "."), "--root is for the dataset of a run"),
+    "mean": ((*SIZED, "--mean", "a,b"), "--mean takes numbers separated by commas; got 'a,b'"),
+    "sizes": (("audit", "bobs_net:Net", *SETS), "give `image_size`"),
+    "crop alone": (("audit", "bobs_net:Net", *SETS, "--crop", "0.9"), "`crop` needs `image_size`"),
+    "device": ((*SIZED, "--device", "tpu"), "`device` must be one of"),
+    "per cent": ((*SIZED, "--expect-accuracy", "91.5"), "Write 0.915 for 91.5 %"),
+    "channels": ((*SIZED, "--mean", "0.1,0.2"), "`mean` must be one value or one a channel"),
+    "head": ((*SIZED, "--head", "fcc"), "got 'fcc'. Did you mean 'fc'?"),
+}
+
+
+@pytest.mark.parametrize(("words", "fragment"), WRONG.values(), ids=WRONG.keys())
+def test_a_mistake_is_one_line(work, words, fragment):
+    cache = ("--cache", "cache") if ":" in words[1] else ()
+    status, _, complaint = run(*words, *cache)
+    assert status == 2
+    assert fragment in complaint
+    assert complaint.startswith("clearance: ")
+    assert complaint.count("\n") == 1
+
+
+class TestDemo:
+    def test_it_trains_audits_and_says_what_to_do_first(self, tmp_path, monkeypatch):
+        """With fewer epochs and images than for people, so that it takes a second."""
+        from clearance.experiments import demo
+
+        few = {"co_adaptation": {"per_class": [1], "repetitions": [2], "all_images": False},
+               "flip_size": {"images": 10, "steps": 5, "queries": 5}}  # fmt: skip
+        small = dataclasses.replace(demo.demo_recipe(), epochs=1, train_fraction=0.2, audit_settings=few)
+        monkeypatch.setattr(demo, "demo_recipe", lambda: small)
+        status, shown, _ = run("audit", "demo", "--out", str(tmp_path / "page"))
+        assert status == 0
+        assert "Report: " in shown
+        page = (tmp_path / "page" / "index.html").read_text("utf-8")
+        for title in ("Accuracy", "Label cost", "Free refit", "Worst pair", "Flip size"):
+            assert f"<dt>{title}</dt>" in page
+
+    def test_its_audits_are_those_of_any_model(self):
+        from clearance.experiments.auditing import MODEL_AUDITS
+        from clearance.experiments.demo import demo_recipe
+
+        assert demo_recipe().audits == MODEL_AUDITS
+
+    def test_it_takes_no_model_of_yours(self):
+        status, _, error = run("audit", "demo", "--weights", "best.pt")
+        assert status != 0
+        assert "taken as the demonstration" in error

@@ -1,0 +1,93 @@
+"""``clearance check``: statuses that a pipeline can trust, and the files beside them."""
+
+import shutil
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from cli.terminal import loaded_by, run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from gate.reports import of_images  # type: ignore[import-not-found]
+
+
+def wrong(count, n=400):
+    return (np.arange(n) < count).astype(int).tolist()
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Three audits of the same images: of the older model, of one alike, and of a worse one."""
+    for name, count in (("last", 20), ("alike", 21), ("worse", 60)):
+        of_images(wrong(count)).save(tmp_path / name)
+    return tmp_path
+
+
+def check(folders, now, *options, against="last"):
+    return run("check", str(folders / now), "--against", str(folders / against), *options)
+
+
+def test_status_and_sentence(folders):
+    status, shown, complaint = check(folders, "alike", "--fail-if", "accuracy drops 1pt")
+    assert (status, complaint) == (0, "")
+    assert shown.startswith("pass: accuracy drops 1pt; 95 % -> 94.75 %, change ")
+    status, shown, complaint = check(folders, "worse", "--fail-if", "accuracy drops 1pt")
+    assert (status, complaint) == (1, "")
+    assert shown.startswith("fail: accuracy drops 1pt; 95 % -> 85 %, change -1")
+
+
+def test_one_that_fails_or_cannot_be_measured_decides(folders):
+    missing = ("--fail-if", "flip_distance drops 10%")
+    status, shown, _ = check(folders, "alike", "--fail-if", "accuracy drops 1pt", *missing)
+    assert status == 3
+    assert shown.count("\n") == 2
+    assert check(folders, "worse", *missing, "--fail-if", "accuracy drops 1pt")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ((), "give at least one tolerance"),
+        (("--fail-if", "accuracy falls 1pt"), "must be one of 'drops'"),
+        (("--fail-if", "accuracy drops", "--method", "foca"), "`method` must be one of 'mine'"),
+    ],
+)
+def test_usage_is_2(folders, options, complaint):
+    status, _, told = check(folders, "alike", *options)
+    assert status == 2
+    assert complaint in told
+    assert check(folders, "nothing", "--fail-if", "accuracy drops")[0] == 2
+
+
+def test_a_report_may_be_a_file_of_any_name_with_or_without_its_exhibits(folders):
+    shutil.copy(folders / "worse" / "report.json", folders / "worse" / "audit.json")
+    assert (
+        check(folders, "worse/audit.json", "--fail-if", "accuracy drops 1pt", against="last/report.json")[0]
+        == 1
+    )
+    shutil.copy(folders / "last" / "report.json", folders / "last.json")  # alone
+    status, shown, _ = check(folders, "worse", "--fail-if", "accuracy drops 1pt", against="last.json")
+    assert status == 3
+    assert "keep no numbers of single images" in shown
+
+
+def test_files_for_the_service(folders):
+    junit, table = folders / "check.xml", folders / "check.md"
+    options = ("--fail-if", "accuracy drops 1pt", "--junit", str(junit), "--markdown", str(table), "--quiet")
+    assert check(folders, "worse", *options) == (1, "", "")
+    suite = ET.parse(junit).getroot()[0]
+    assert suite.attrib == {"name": "clearance check", "tests": "1", "failures": "1", "errors": "0"}
+    assert table.read_text().startswith("### clearance check: fail")
+
+
+def test_it_needs_no_torch(folders):
+    words = [
+        "check",
+        str(folders / "alike"),
+        "--against",
+        str(folders / "last"),
+        "--fail-if",
+        "accuracy drops 1pt",
+    ]
+    shown, modules = loaded_by(*words)
+    assert shown.startswith("pass: ")
+    assert not modules & {"torch", "matplotlib"}

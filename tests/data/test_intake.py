@@ -1,0 +1,165 @@
+"""Datasets, loaders and tables of any kind give the same set as the tensors in them."""
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, TensorDataset
+
+from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images
+
+BYTES = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
+PIXELS = torch.from_numpy(BYTES).permute(0, 3, 1, 2).float() / 255
+LABELS = [0, 1, 2, 0, 1, 2]
+
+
+class Picture:
+    """Stands for Hugging Face's feature of that name."""
+
+
+Picture.__name__ = "Image"
+
+
+class ClassLabel:
+    names = ("ant", "bee", "cow")
+
+
+class Table:
+    """A Hugging Face dataset, as far as anybody looks at it."""
+
+    def __init__(self, image="image", label="label", kinds=(Picture, ClassLabel)):
+        self.features = {"id": object(), image: kinds[0](), label: kinds[1]()}
+        self.names = image, label
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        image, label = self.names
+        return {"id": i, image: Image.fromarray(BYTES[i]), label: LABELS[i]}
+
+
+class Named(list):
+    classes = ("ant", "bee", "cow")
+
+
+def loader(**settings):
+    return DataLoader(TensorDataset(PIXELS, torch.tensor(LABELS)), batch_size=4, **settings)
+
+
+SOURCES = {
+    "tensors in pairs": lambda: list(zip(PIXELS, LABELS, strict=True)),
+    "bytes in pairs": lambda: list(zip(BYTES, LABELS, strict=True)),
+    "byte tensors": lambda: [((PIXELS[i] * 255).to(torch.uint8), LABELS[i]) for i in range(6)],
+    "pictures in pairs": lambda: [(Image.fromarray(BYTES[i]), LABELS[i]) for i in range(6)],
+    "dictionaries": lambda: [
+        {"pixel_values": PIXELS[i], "labels": torch.tensor(LABELS[i])} for i in range(6)
+    ],
+    "loader": loader,
+    "loader of dictionaries": lambda: DataLoader(
+        [{"img": PIXELS[i], "y": LABELS[i]} for i in range(6)], batch_size=4
+    ),
+    "Hugging Face": Table,
+    "other columns": lambda: Table("photo", "species"),
+    "usual names, other types": lambda: Table("img", "fine_label", (object, object)),
+    "pair": lambda: (PIXELS, LABELS),
+    "classes": lambda: Named(zip(PIXELS, LABELS, strict=True)),
+}
+
+
+@pytest.mark.parametrize("memory", [2**30, 1000])  # 1,000 bytes hold four images
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_gives_the_same_images(source, memory, monkeypatch):
+    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", memory)
+    data = open_images(SOURCES[source](), name="mine")
+    assert isinstance(data, StoredImageSet) == (memory == 1000 and source != "pair")
+    assert torch.equal(torch.cat([images for images, _ in data.batches(4)]), PIXELS)
+    assert data.labels.tolist() == LABELS
+    assert data.name == "mine"
+    expected = (
+        ("ant", "bee", "cow") if source in ("Hugging Face", "other columns", "classes") else ("0", "1", "2")
+    )
+    assert data.classes == expected
+
+
+def test_what_is_on_disk_goes_with_the_set(monkeypatch):
+    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 1000)
+    data = open_images(loader())
+    part = data.subset(torch.arange(5))
+    folder = data.store.path.parent
+    assert folder.is_dir()
+    del data
+    gc.collect()
+    assert torch.equal(part.batch(torch.tensor([4]))[0], PIXELS[4:5])  # a subset keeps the file
+    del part
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_pictures_of_a_dataset_are_resized_and_cropped():
+    pictures = [(Image.new("L", (20 + i, 16)), i % 2) for i in range(4)]
+    assert open_images(pictures, Preprocessing(image_size=8, short_side=9)).shape == (1, 8, 8)
+    with pytest.raises(
+        ValueError, match=r"got \(1, 16, 20\) of uint8 at index 0 and \(1, 16, 21\) of uint8 at index 1; gi"
+    ):
+        open_images(pictures)
+
+
+def test_named_sources(tmp_path):
+    np.savez(tmp_path / "toy.npz", images=BYTES, labels=LABELS)
+    assert torch.equal(open_images(f"npz:{tmp_path}/toy.npz").images, PIXELS)
+    for label in range(3):
+        (tmp_path / "toy" / f"c{label}").mkdir(parents=True)
+        Image.fromarray(BYTES[label]).save(tmp_path / "toy" / f"c{label}" / "a.png")
+    assert torch.equal(open_images(f"folder:{tmp_path}/toy", cache=tmp_path).images, PIXELS[:3])
+    with pytest.raises(ValueError, match="holds images of 4x5, not of `image_size` 8"):
+        open_images(f"npz:{tmp_path}/toy.npz", Preprocessing(image_size=8, short_side=8))
+
+
+def test_an_image_set_stays_what_it_is():
+    data = ImageSet(PIXELS, torch.tensor(LABELS), ("a", "b", "c"))
+    assert open_images(data) is data
+
+
+class Wrong(Table):
+    def __init__(self, *names):
+        self.features = dict.fromkeys(names, object())
+
+
+WRONG = {
+    "word": ("imagenet", "folder:PATH or npz:PATH; got 'imagenet'"),
+    "no path": ("folder:", "folder:PATH or npz:PATH; got 'folder:'"),
+    "number": (3, "a map-style Dataset or a DataLoader; got int"),
+    "images alone": (PIXELS, "got Tensor"),
+    "no columns of images": (Wrong("id", "label"), "must have a column of images, .*; got 'id', 'label'"),
+    "no columns of labels": (Wrong("image", "id"), "must have a column of labels, .*; got 'image', 'id'"),
+    "dictionary without": (
+        [{"image": PIXELS[0], "text": "a"}],
+        "a column of labels, .*; got 'image', 'text'",
+    ),
+    "no pair": ([PIXELS[0]], "a dictionary with both; got Tensor at 0"),
+    "empty": ([], "at least one image; got none"),
+    "text for an image": ([("a.png", 0)], "got str at index 0"),
+    "label in words": ([(PIXELS[0], "cat")], "`labels` must be whole numbers"),
+    "two labels": ([(PIXELS[0], [0, 1])], r"one whole number; got shape \(2,\) at index 0"),
+    "normalised": ([(PIXELS[0] * 9 - 3, 0)], "must lie in .* undo the normalisation"),
+    "loader of images": (DataLoader(TensorDataset(PIXELS)), "a dictionary with both; got list at 0"),
+    "loader of vectors": (
+        DataLoader(TensorDataset(PIXELS[:, 0, 0], torch.tensor(LABELS)), batch_size=2),
+        r"images \(B, C, H, W\); got Tensor of shape \(2, 4\) with 2 labels",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "fragment"), WRONG.values(), ids=WRONG.keys())
+def test_bad_input_is_one_clear_error(data, fragment):
+    with pytest.raises(ValueError, match=fragment):
+        open_images(data)
+
+
+def test_missing_files(tmp_path):
+    for kind in ("folder", "npz"):
+        with pytest.raises(FileNotFoundError):
+            open_images(f"{kind}:{tmp_path}/nothing")

@@ -1,0 +1,120 @@
+"""What other libraries keep about a model's input, in the forms in which they keep it."""
+
+import enum
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from clearance.data import Preprocessing, preprocessing_of
+from clearance.data.preprocessing import short_side_of
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Mode(enum.Enum):
+    BILINEAR = "bilinear"
+    BICUBIC = "bicubic"
+
+
+class Resize:
+    def __init__(self, size, interpolation=Mode.BICUBIC):
+        self.size, self.interpolation = size, interpolation
+
+
+class CenterCrop:
+    size = (224, 224)
+
+
+class ToTensor:
+    pass
+
+
+class Normalize:
+    mean, std = MEAN, STD
+
+
+def preset(**changes):
+    """As torchvision's ImageClassification: sizes in lists."""
+    given = {"mean": list(MEAN), "std": list(STD), "crop_size": [224], "resize_size": [232]}
+    return SimpleNamespace(**given, interpolation=Mode.BILINEAR, **changes)
+
+
+TIMM = {"mean": MEAN, "std": STD, "input_size": (3, 224, 224), "crop_pct": 0.875, "interpolation": "bicubic"}
+HF = {"image_mean": list(MEAN), "image_std": list(STD), "do_resize": True, "resample": 2}
+
+FORMS = {
+    "timm, dictionary": (TIMM, (224, 256, "bicubic")),
+    "timm, object": (SimpleNamespace(**TIMM), (224, 256, "bicubic")),
+    "timm, model": (SimpleNamespace(pretrained_cfg=TIMM), (224, 256, "bicubic")),
+    "timm of old": (SimpleNamespace(default_cfg={**TIMM, "crop_pct": None}), (224, 224, "bicubic")),
+    "torchvision's transforms": (preset(), (224, 232, "bilinear")),
+    "torchvision's weights": (SimpleNamespace(transforms=preset), (224, 232, "bilinear")),
+    "composition": (
+        SimpleNamespace(transforms=[Resize(256), CenterCrop(), ToTensor(), Normalize()]),
+        (224, 256, "bicubic"),
+    ),
+    "composition without a crop": (
+        SimpleNamespace(transforms=[Resize((96, 96)), ToTensor(), Normalize()]),
+        (96, 96, "bicubic"),
+    ),
+    "ViT's processor": (
+        SimpleNamespace(**HF, size={"height": 224, "width": 224}, do_center_crop=None, crop_size=None),
+        (224, 224, "bilinear"),
+    ),
+    "ResNet's processor": (
+        {**HF, "size": {"shortest_edge": 224}, "crop_pct": 0.875, "resample": 3},
+        (224, 256, "bicubic"),
+    ),
+    "CLIP's processor": (
+        {
+            **HF,
+            "size": {"shortest_edge": 256},
+            "do_center_crop": True,
+            "crop_size": {"height": 224, "width": 224},
+        },
+        (224, 256, "bilinear"),
+    ),
+    "old processor": ({**HF, "size": 224}, (224, 224, "bilinear")),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), FORMS.values(), ids=FORMS.keys())
+def test_every_form_is_read(source, expected):
+    found = preprocessing_of(source)
+    assert (found.mean, found.std) == (MEAN, STD)
+    assert (found.image_size, found.short_side, found.interpolation) == expected
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_means_in_arrays_and_tensors(kind):
+    found = preprocessing_of({**TIMM, "mean": kind(MEAN), "std": kind(STD)})
+    assert found.mean == pytest.approx(MEAN)
+    assert found.std == pytest.approx(STD)
+
+
+def test_a_processor_that_does_not_normalise():
+    found = preprocessing_of({**HF, "size": 224, "do_normalize": False})
+    assert (found.mean, found.std) == ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    "source", [{}, None, 3, "resnet", torch.nn.Linear(2, 2), {"mean": (0.5,)}, {"transforms": []}]
+)
+def test_nothing_to_read_is_one_error(source):
+    with pytest.raises(ValueError, match=r"`preprocessing` must be a timm model .*; got "):
+        preprocessing_of(source)
+
+
+@pytest.mark.parametrize("crop", [0, -1, 1.5, float("nan")])
+def test_a_crop_is_a_share(crop):
+    with pytest.raises(ValueError, match=r"`crop` must lie in \(0, 1\]"):
+        short_side_of(224, crop)
+
+
+def test_in_words():
+    assert str(Preprocessing(MEAN, STD, 224, 256)) == (
+        "images 256 -> 224 px, mean 0.485, 0.456, 0.406, std 0.229, 0.224, 0.225"
+    )
+    assert str(Preprocessing()) == "images as they are"

@@ -1,0 +1,98 @@
+"""Kept features are those of the same extractor and images, and nothing else is taken for them."""
+
+import pytest
+import torch
+from torch import nn
+
+from clearance.data import gaussian_images
+from clearance.experiments.feature_cache import FeatureCache
+from clearance.models import Classifier, extract_features
+
+
+def net(seed=0):
+    torch.manual_seed(seed)
+    return Classifier(
+        nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5)), nn.Linear(5, 3), 0.1, 0.5
+    )
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return FeatureCache(tmp_path / "kept")
+
+
+def files(cache):
+    return sorted(cache.folder.glob("*"))
+
+
+def test_the_second_time_nothing_is_extracted(cache, monkeypatch):
+    model, data = net(), gaussian_images()
+    expected = extract_features(model, data)
+    assert torch.equal(cache.features(model, data), expected)
+    monkeypatch.setattr(
+        "clearance.experiments.feature_cache.extract_features", lambda *_: pytest.fail("extracted")
+    )
+    assert torch.equal(cache.features(model, data), expected)
+    with torch.no_grad():
+        model.head.weight.zero_()  # the head has no part in features
+    assert torch.equal(cache.features(model, data), expected)
+
+
+def changed_weight(model):
+    model.extractor[1].weight.data[0, 0] += 1e-3
+
+
+def changed_statistics(model):
+    model.extractor[2].running_mean += 0.1
+
+
+def changed_form(model):
+    model.extractor.append(nn.Identity())
+
+
+def changed_mean(model):
+    model.mean += 0.1
+
+
+@pytest.mark.parametrize("change", [changed_weight, changed_statistics, changed_form, changed_mean])
+def test_whatever_changes_features_changes_the_key(cache, change):
+    model, data = net(), gaussian_images()
+    cache.features(model, data)
+    change(model)
+    assert torch.equal(cache.features(model, data), extract_features(model, data))
+    assert len(files(cache)) == 2
+
+
+def test_other_images_are_others(cache):
+    model = net()
+    for seed in range(2):
+        data = gaussian_images(seed=seed)
+        assert torch.equal(cache.features(model, data), extract_features(model, data))
+    assert len(files(cache)) == 2
+
+
+class Code(nn.Module):
+    """Two forward passes that no look at weights and attributes can tell apart."""
+
+    factor = 1.0
+
+    def forward(self, x):
+        return x.flatten(1) * Code.factor
+
+
+def test_code_that_computes_something_else_is_found_out(cache, monkeypatch):
+    model, data = Classifier(Code(), nn.Linear(64, 3)), gaussian_images()
+    before = cache.features(model, data)
+    key = cache.key(model, data)
+    monkeypatch.setattr(Code, "factor", 2.0)
+    if cache.key(model, data) != key:
+        pytest.skip("the key sees it already")
+    assert torch.equal(cache.features(model, data), 2 * before)
+
+
+def test_a_damaged_file_is_made_again(cache):
+    model, data = net(), gaussian_images()
+    expected = cache.features(model, data)
+    (file,) = files(cache)
+    file.write_bytes(file.read_bytes()[:-9])
+    assert torch.equal(cache.features(model, data), expected)

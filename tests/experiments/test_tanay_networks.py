@@ -1,0 +1,244 @@
+"""LeNet and perceptrons of Tanay and Griffin (2018): first weights, tiny studies, and what their ledgers say."""
+
+import dataclasses
+import itertools
+import json
+import math
+
+import pytest
+import torch
+
+from clearance.experiments.datasets import load_dataset
+from clearance.experiments.reproduce import reproduce
+from clearance.experiments.reproductions.tanay_2018 import depth, lenet, networks
+from clearance.experiments.reproductions.tanay_2018.lenet_numbers import attacked_network
+from clearance.experiments.reproductions.tanay_2018.study_ledger import Quantity, factor_in_words, table
+from clearance.records import Record
+from clearance.vocabulary import Measurement
+from experiments.studies import write_idx  # type: ignore[import-not-found]  # on pytest's path
+
+SETTINGS = lenet.LeNetSettings(
+    epochs=2, per_class=12, batch_size=30, images=10, grey_levels=30.0, ascent=40, search=4
+)
+TASK = {"dataset": "mnist", "init": "he", "decay": 1e-4, "seed": 0, "epochs": 1, "per_class": 12, "batch_size": 30,
+        "lr": 5e-4}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A few images of rows in MNIST's format."""
+    folder = tmp_path_factory.mktemp("files")
+    write_idx(folder / "mnist", "train", 200)
+    write_idx(folder / "mnist", "t10k", 60)
+    return str(folder)
+
+
+class TestNetworks:
+    def test_first_weights_have_the_sizes_that_they_are_called_by(self, root):
+        train, _ = networks.images_of("mnist", root, 12)
+        sizes = {
+            "extractor.conv1": 25 * 20,
+            "extractor.conv2": 25 * 50,
+            "extractor.fc1": 16 * 500,
+            "head.0": 10,
+        }
+        inits: tuple[networks.Init, ...] = ("he", "small")
+        for init in inits:
+            model = networks.lenet_network(train, init, seed=0)
+            layers = {
+                n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)
+            }
+            assert set(layers) == set(sizes)
+            for name, fan_out in sizes.items():
+                small = init == "small" or name == "extractor.conv1"
+                expected = 0.01 if small else math.sqrt(2 / fan_out)
+                # the standard deviation of n normal numbers is known to 1 / sqrt(2 n)
+                weight = layers[name].weight.detach()
+                assert float(weight.std()) == pytest.approx(
+                    expected, rel=4 / math.sqrt(2 * weight.numel())
+                ), name
+                assert not bool(model.state_dict()[f"{name}.bias"].any())
+
+    def test_first_weights_are_the_seed_s(self, root):
+        train, _ = networks.images_of("mnist", root, 12)
+        first, again, other = (
+            networks.lenet_network(train, "he", seed).state_dict()["extractor.conv2.weight"]
+            for seed in (1, 1, 2)
+        )
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+    def test_it_sees_grey_levels_minus_the_mean_training_image(self, root):
+        train, test = networks.images_of("mnist", root, 12)
+        model = networks.lenet_network(train, "small", seed=0)
+        seen = model.outputs(test.images, layers=("extractor.centre",)).activations["extractor.centre"]
+        torch.testing.assert_close(seen, 255 * (test.images - train.images.mean(0)), rtol=1e-4, atol=1e-3)
+
+    def test_images_are_the_first_of_each_class(self, root):
+        train, test = networks.images_of("mnist", root, 12)
+        assert torch.bincount(train.labels).tolist() == [12] * 10
+        # labels of the file go round, so that the first twelve of each class are its first 120 images
+        assert torch.equal(train.images, load_dataset("mnist", "train", root).images[:120])
+        assert len(test) == 60
+
+    def test_perceptrons_have_so_many_layers(self):
+        train, _ = networks.images_of("digits", None, 10)
+        for layers in (1, 2, 4):
+            model = networks.deep_network(train, layers, seed=0)
+            matrices = [p for p in model.parameters() if p.ndim == 2]
+            assert len(matrices) == layers
+            assert model(train.images[:2]).shape == (2, 10)
+
+
+class TestAttacked:
+    def test_every_network_is_made_equally_sure_first(self, root, tmp_path):
+        task = {**TASK, "images": 10, "grey_levels": 30.0, "ascent": 200, "search": 4}
+        found = attacked_network(task, root, str(tmp_path))
+        numbers = {row["name"]: row["value"] for row in found["records"]}
+        result, _, test = networks.trained(TASK, root, str(tmp_path))
+        with torch.no_grad():
+            sure = (result.model(test.images) / numbers["temperature"]).softmax(1).amax(1)
+        assert float(sure.double().quantile(0.5)) == pytest.approx(0.95, abs=1e-4)
+        assert numbers["reached"] == 1.0
+        sheet = found["sheet"]
+        assert sheet["classes"] == [str(k) for k in range(10)]
+        assert sheet["targets"] == [str((k + 1) % 10) for k in range(10)]
+        assert min(sheet["sure_of_target"]) >= 0.949
+        change = torch.tensor(sheet["adversarial"]) - torch.tensor(sheet["images"])
+        assert change.flatten(1).norm(dim=1).tolist() == pytest.approx(sheet["norm"], abs=0.02)
+        assert {row["context"]["init"] for row in found["records"]} == {"he"}
+
+    def test_a_diverged_network_is_told_and_stops_nothing(self, root, tmp_path):
+        """A step size at which the loss overflows at once."""
+        out = tmp_path / "lenet-mnist"
+        settings = dataclasses.replace(SETTINGS, lr=1e6, epochs=1, clip_norm=None)
+        path = lenet.study(settings, ("lenet", "adversarial"), "mnist", root, 1, 1, out, out / "networks")
+        assert "Did not finish: high-decay-he-0: diverged" in path.read_text("utf-8")
+        assert not list(out.glob("adversarial-*.png"))
+
+
+class TestLeNetStudy:
+    def test_both_parts_are_told_and_adversarial_images_need_no_new_networks(
+        self, root, tmp_path, monkeypatch
+    ):
+        out = tmp_path / "lenet-mnist"
+        path = lenet.study(SETTINGS, ("lenet",), "mnist", root, 1, 1, out, out / "networks")
+        text = path.read_text("utf-8")
+        for told in ("## Errors and weights", "| RMS of Conv2 |", "first 12 images"):
+            assert told in text
+        for name in ("errors.svg", "filters.png"):
+            assert (out / name).stat().st_size > 1000
+        assert str(tmp_path) not in text
+        self.check_measured(out, ("N1", "N2", "N3", "N4", "N5", "N6"))
+        before = {p: p.stat().st_mtime_ns for p in (out / "networks").rglob("*.safetensors")}
+        assert len(before) >= 4
+        other = tmp_path / "adversarial-mnist"
+        monkeypatch.setattr(lenet, "INITS", ("he",))  # the others would only take longer
+        again = lenet.study(SETTINGS, ("adversarial",), "mnist", root, 1, 1, other, out / "networks")
+        assert {p: p.stat().st_mtime_ns for p in (out / "networks").rglob("*.safetensors")} == before
+        assert "## Errors and weights" not in again.read_text("utf-8")
+        assert "## Adversarial images" in again.read_text("utf-8")
+        assert (other / "adversarial-high-decay-he.png").stat().st_size > 1000
+        self.check_measured(other, ("A1", "A2"))
+
+    def check_measured(self, out, claims):
+        """A seed is too few for a verdict, but what it would rest on was measured."""
+        told = {row["id"]: row for row in json.loads((out / "ledger.json").read_text("utf-8"))["claims"]}
+        for claim in claims:
+            assert told[claim]["verdict"] == "cannot tell", claim
+            judged = [reading for reading in told[claim]["readings"] if reading["role"] == "verdict"]
+            assert judged, claim
+            assert all(reading["compared"] for reading in judged), claim
+        assert told["S1"]["verdict"] == told["D1"]["verdict"] == "not run"
+
+    def test_networks_beside_are_found(self, root, tmp_path, monkeypatch):
+        given = []
+        monkeypatch.setattr(lenet, "study", lambda *args: given.append(args[-1]))
+        (tmp_path / "lenet-mnist" / "networks").mkdir(parents=True)
+        asked = {"seeds": 1, "jobs": 1, "listener": lambda *_: None, "dataset": "mnist", "root": root}
+        lenet.run_adversarial(tmp_path / "adversarial-mnist", **asked)
+        lenet.run_adversarial(tmp_path / "elsewhere" / "adversarial-mnist", **asked)
+        assert given == [
+            tmp_path / "lenet-mnist" / "networks",
+            tmp_path / "elsewhere" / "adversarial-mnist" / "networks",
+        ]
+
+    def test_without_files_nothing_is_trained(self, tmp_path):
+        for only in ("lenet", "adversarial", "depth"):
+            found = reproduce("tanay-2018", "mnist", only=only, out=tmp_path / only)
+            assert not found.has_data
+
+
+class TestDepth:
+    SETTINGS = depth.DepthSettings(
+        layers=(1, 2), decays=(0.0, 1e-3, 5.0), epochs=2, per_class=20, held_out=10, images=10, search=4
+    )
+
+    def test_ratios_are_those_of_networks_with_and_without_the_chosen_decay(self, tmp_path):
+        path = depth.study(self.SETTINGS, "digits", None, 2, 1, tmp_path)
+        found = {
+            file.stem: json.loads(file.read_text("utf-8"))["found"]
+            for file in (tmp_path / "measured").iterdir()
+        }
+        assert len(found) == 2 * 2 * 3
+        report = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        for layers, seed in itertools.product((1, 2), (0, 1)):
+            chosen = depth.chosen_decay(self.SETTINGS, layers, found, 2)
+            rows = [
+                one
+                for one in report["measurements"]
+                if (one["context"]["layers"], one["seed"]) == (layers, seed)
+            ]
+            ratio = {one["name"]: one["value"] for one in rows}["distance_ratio"]
+            high, plain = (found[f"{layers}-decay{d:g}-{seed}"]["distance"] for d in (chosen, 0.0))
+            assert ratio == pytest.approx(high / plain)
+        text = path.read_text("utf-8")
+        assert "| ratio | " in text
+        claims = {
+            row["id"]: row for row in json.loads((tmp_path / "ledger.json").read_text("utf-8"))["claims"]
+        }
+        assert claims["D1"]["verdict"] == "not run"  # no network of eight layers here
+        assert "layers" in claims["D1"]["reason"] or "measured" in claims["D1"]["reason"]
+
+    def test_decays_are_chosen_on_images_that_no_network_was_trained_on(self):
+        train, _ = networks.images_of("digits", None, 20)
+        kept = depth.held_out_images("digits", None, 20, 10)
+        assert torch.bincount(kept.labels).tolist() == [10] * 10
+        assert not bool((train.images[:, None] == kept.images[None]).flatten(2).all(2).any())
+
+    def test_a_claim_holds_where_shallow_networks_gain_more_under_five_seeds(self):
+        from clearance.experiments.reproductions.tanay_2018.study_ledger import judged
+
+        def records(shallow, deep):
+            return [
+                Record("mnist", "high-decay", seed, Measurement(
+                    "depth", "distance_ratio", value + 0.01 * seed, "ratio", 10, better="higher",
+                    context={"layers": layers}))
+                for seed in range(5) for layers, value in ((1, shallow), (8, deep))
+            ]  # fmt: skip
+
+        verdicts = {j.claim.id: j.verdict for j in judged(records(2.0, 1.2), ["depth"], "mnist")}
+        assert verdicts["D1"] == "holds"
+        assert verdicts["N1"] == "not run"
+        # the same spread the other way round, which is not the same difference in every seed
+        assert {j.claim.id: j.verdict for j in judged(records(1.2, 2.0), ["depth"], "mnist")}[
+            "D1"
+        ] == "refuted"
+
+
+class TestTables:
+    def records(self):
+        values = {("low", 0): 1.0, ("low", 1): 3.0, ("high", 0): 2.0, ("high", 1): 6.0}
+        return [
+            Record("d", method, seed, Measurement("a", "norm", value, "", 3, context={"init": "he"}))
+            for (method, seed), value in values.items()
+        ]
+
+    def test_means_and_factors_by_hand(self):
+        norm = Quantity("norm", "a", "norm", {}, "1.77")
+        low, high = (("low", {"init": "he"}), ("high", {"init": "he"}))
+        text = table(self.records(), [norm], {"low": low, "high": high})
+        assert "| norm | 2.00 ± 1.41 | 4.00 ± 2.83 | 1.77 |" in text
+        assert factor_in_words(self.records(), norm, high, low).startswith("2.0×")
+        assert factor_in_words(self.records(), norm, high, ("none", {})) == "no ratio"
+        assert "norm |" not in table(self.records(), [Quantity("norm", "b", "norm")], {"low": low})

@@ -1,0 +1,73 @@
+"""Samples as bytes, and the machines fitted to them."""
+
+import numpy as np
+import pytest
+
+from clearance.experiments.explore import explored_dataset
+from clearance.explore import LOG_LAMBDAS, machines_of, scene_of
+from clearance.linear import svm_path
+
+LABELS = np.array([0, 1, 0, 1])
+
+
+def of(values, **settings):
+    return scene_of((values, LABELS), (values, LABELS), ("a", "b"), **settings)
+
+
+@pytest.mark.parametrize("levels", [16, 255])
+def test_images_with_few_levels_are_kept_exactly(levels):
+    values = np.random.default_rng(0).integers(0, levels + 1, (4, 1, 3, 3)) / levels
+    scene = of(values.astype(np.float32), shape=(1, 3, 3))
+    kept = scene.values(np.concatenate([one.train for one in scene.classes]))
+    np.testing.assert_allclose(kept, values.reshape(4, 9)[[0, 2, 1, 3]], atol=1e-15)
+
+
+def test_other_images_are_rounded_by_at_most_half_a_level():
+    values = np.random.default_rng(0).random((4, 1, 3, 3))
+    scene = of(values, shape=(1, 3, 3))
+    apart = np.abs(scene.values(scene.classes[0].test) - values.reshape(4, 9)[[0, 2]])
+    assert 1e-4 < apart.max() <= 0.5 / 255 + 1e-12
+
+
+def test_features_use_all_bytes_between_their_ends():
+    values = np.random.default_rng(0).normal(size=(4, 5)) * 100 - 7
+    scene = of(values)
+    everything = np.concatenate([one.train for one in scene.classes])
+    assert (everything.min(), everything.max()) == (0, 255)
+    assert np.abs(scene.values(everything) - values[[0, 2, 1, 3]]).max() <= 0.5 * np.ptp(values) / 255 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("train", "classes", "message"),
+    [
+        (np.eye(4), ("a",), "at least 2 classes"),
+        (np.eye(4), ("a", "b", "c"), "got none of 'c'"),
+        (np.full((4, 2), np.nan), ("a", "b"), "`train` must be finite; got nan"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(train, classes, message):
+    with pytest.raises(ValueError, match=message):
+        scene_of((train, LABELS), (np.eye(4), LABELS), classes)
+
+
+def test_classes_with_one_mean_are_refused_by_name():
+    same = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    with pytest.raises(ValueError, match="'a' and 'b' have the same mean"):
+        machines_of(of(same), 0, 1)
+
+
+def test_the_machines_are_those_of_svm_path():
+    scene = explored_dataset("digits", per_class=20)
+    x, y = scene.pair(0, 1)
+    found = machines_of(scene, 0, 1)
+    for step, fit in zip((0, 25, 80), svm_path(x, y, 10.0 ** LOG_LAMBDAS[[0, 25, 80]]), strict=True):
+        plane = found.plane(step)
+        # both are within their duality gap of the one solution: ||w - w*||^2 <= gap / lambda
+        apart = 2 * np.sqrt((fit.gap + found.gaps[step] * fit.objective) / fit.lam) + 1e-6 * plane.scale
+        assert np.linalg.norm(plane.weight.numpy() - fit.w) <= apart
+        assert found.scales[step] == pytest.approx(np.linalg.norm(fit.w), rel=1e-3)
+    assert found.gaps.max() <= 1e-6
+
+
+def test_the_slider_is_the_articles_grid():
+    assert (LOG_LAMBDAS[0], LOG_LAMBDAS[40], LOG_LAMBDAS[80], len(LOG_LAMBDAS)) == (-6, -2, 2, 81)

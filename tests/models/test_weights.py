@@ -1,0 +1,225 @@
+"""Checkpoints as other people's scripts leave them, in a module: every tensor arrives, or one error says why not."""
+
+import copy
+import io
+import pickletools
+
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+from clearance.models import load_weights, read_checkpoint
+
+WRAPPERS = [
+    "",
+    "module.",
+    "model.",
+    "_orig_mod.",
+    "module._orig_mod.",
+    "model._orig_mod.",
+    "_orig_mod.module.",
+]
+
+
+def net(bias=True, classes=3):
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, classes, bias=bias)
+    )
+
+
+def trained():
+    torch.manual_seed(1)
+    return net()
+
+
+def named(module, prefix=""):
+    return {prefix + name: value for name, value in module.state_dict().items()}
+
+
+def same(module, other):
+    return all(torch.equal(value, other.state_dict()[name]) for name, value in module.state_dict().items())
+
+
+def saved(folder, content, name="best.pt"):
+    torch.save(content, folder / name)
+    return folder / name
+
+
+@pytest.mark.parametrize("prefix", WRAPPERS)
+def test_prefixes_of_wrappers_are_taken_off(tmp_path, prefix):
+    module = net()
+    found = load_weights(module, saved(tmp_path, named(trained(), prefix)))
+    assert same(module, trained())
+    assert (found.prefix, found.count, found.missing, found.unexpected) == (prefix, 9, (), ())
+
+
+def test_a_prefix_that_the_module_has_itself_stays(tmp_path):
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = net()
+
+    module = Outer()
+    found = load_weights(module, saved(tmp_path, named(trained(), "module.model.")))
+    assert same(module.model, trained())
+    assert found.prefix == "module."
+
+
+@pytest.mark.parametrize("suffix", ["pt", "pth", "ckpt", "bin", "pth.tar"])
+@pytest.mark.parametrize("legacy", [False, True])
+def test_every_suffix_of_torch(tmp_path, suffix, legacy):
+    torch.save(named(trained()), tmp_path / f"w.{suffix}", _use_new_zipfile_serialization=not legacy)
+    module = net()
+    assert load_weights(module, tmp_path / f"w.{suffix}").source == f"w.{suffix}"
+    assert same(module, trained())
+
+
+def test_safetensors(tmp_path):
+    safetensors.torch.save_file(named(trained(), "module."), tmp_path / "w.safetensors")
+    module = net()
+    assert load_weights(module, tmp_path / "w.safetensors").prefix == "module."
+    assert same(module, trained())
+
+
+@pytest.mark.parametrize("entry", ["state_dict", "model", "ema_state_dict", "model_ema", "state_dict_ema"])
+def test_the_entry_is_found_beside_everything_else(tmp_path, entry):
+    rest = {
+        "epoch": 3,
+        "optimizer": torch.optim.SGD(trained().parameters(), 0.1).state_dict(),
+        "args": {"lr": 0.1},
+    }
+    module = net()
+    found = load_weights(module, saved(tmp_path, {**rest, entry: named(trained())}))
+    assert same(module, trained())
+    assert found.source == f"best.pt[{entry!r}]"
+
+
+def test_averaged_weights_come_first_and_others_are_told_and_can_be_chosen(tmp_path):
+    file = saved(tmp_path, {"model": named(net()), "model_ema": named(trained(), "module.")})
+    module = net()
+    found = load_weights(module, file)
+    assert same(module, trained())
+    assert str(found) == (
+        "weights: 9 tensors from best.pt['model_ema'], prefix 'module.' taken off; not used: 'model'"
+    )
+    load_weights(module, file, entry="model")
+    assert not same(module, trained())
+
+
+def test_an_averaged_model_as_torch_keeps_it(tmp_path):
+    averaged = torch.optim.swa_utils.AveragedModel(trained())
+    module = net()
+    found = load_weights(module, saved(tmp_path, averaged.state_dict()))
+    assert same(module, trained())
+    assert found.unexpected == ("n_averaged",)
+
+
+def test_what_changes_nothing_is_told_and_taken(tmp_path):
+    content = named(trained())
+    del content["1.num_batches_tracked"]
+    content |= {"aux.fc.weight": torch.zeros(3, 4), "0.total_ops": torch.zeros(1)}
+    module = net()
+    found = load_weights(module, saved(tmp_path, content))
+    assert found.missing == ("1.num_batches_tracked",)
+    assert found.unexpected == ("aux.fc.weight", "0.total_ops")
+    assert "1 missing: '1.num_batches_tracked'; 2 unexpected: 'aux.fc.weight', '0.total_ops'" in str(found)
+
+
+def test_tied_weights_are_given_under_one_name(tmp_path):
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    module[1].weight = module[0].weight
+    content = {"0.weight": torch.eye(3), "0.bias": torch.ones(3), "1.bias": torch.zeros(3)}
+    assert load_weights(module, saved(tmp_path, content)).missing == ()
+    assert torch.equal(module[1].weight, torch.eye(3))
+
+
+def test_half_precision_becomes_the_modules_own(tmp_path):
+    module = net()
+    load_weights(module, saved(tmp_path, {name: value.half() for name, value in named(trained()).items()}))
+    assert module[3].weight.dtype == torch.float32
+    assert torch.equal(module[3].weight, trained()[3].weight.half().float())
+
+
+def without(name):
+    content = named(trained())
+    del content[name]
+    return content
+
+
+WRONG = {
+    "missing parameter": (without("3.bias"), "1 are missing: '3.bias'"),
+    "missing statistics": (without("1.running_mean"), "1 are missing: '1.running_mean'"),
+    "shapes": (
+        named(net(classes=9)),
+        r"'3.weight' is \(9, 4\) in the checkpoint and \(3, 4\) in the module; '3.bias' is \(9,\)",
+    ),
+    "another module": (named(nn.LSTM(2, 2)), "no name of it fits. The module has '0.weight'"),
+    "nan": ({**named(trained()), "3.bias": torch.full((3,), torch.nan)}, "NaN or infinity in '3.bias'"),
+    "no tensors": ({"epoch": 3}, r"got 'epoch' \(int\). Save model.state_dict\(\)"),
+    "empty": ({}, "got an empty one"),
+    "list": ([torch.zeros(2)], "must hold a dictionary of tensors; got list"),
+    "unknown entry": (
+        {"network": named(trained()), "epoch": 1},
+        "Name the entry that holds the weights: 'network'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "fragment"), WRONG.values(), ids=WRONG.keys())
+def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(tmp_path, content, fragment):
+    module = net()
+    before = copy.deepcopy(module.state_dict())
+    with pytest.raises(ValueError, match=fragment):
+        load_weights(module, saved(tmp_path, content))
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_a_bias_that_the_module_lacks_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"holds '3.bias', of layers that the module has without them"):
+        load_weights(net(bias=False), saved(tmp_path, named(trained())))
+
+
+def test_a_chosen_entry_may_have_any_name(tmp_path):
+    file = saved(tmp_path, {"network": named(trained())})
+    module = net()
+    load_weights(module, file, entry="network")
+    assert same(module, trained())
+    with pytest.raises(
+        ValueError, match=r"`entry` must be one of 'network'; got 'netwrk'. Did you mean 'network'"
+    ):
+        read_checkpoint(file, "netwrk")
+
+
+def test_a_whole_module_is_not_unpickled(tmp_path):
+    file = saved(tmp_path, trained())
+    with pytest.raises(
+        ValueError, match=r"would run code from the file .*GLOBAL.*safetensors.torch.save_file"
+    ):
+        read_checkpoint(file)
+
+
+def test_a_file_that_would_run_code_does_not(tmp_path):
+    program = b"\x80\x02cbuiltins\nexec\nX\x12\x00\x00\x00raise SystemExit()\x85R."
+    pickletools.dis(program, out=io.StringIO())  # a whole program, not a damaged one
+    (tmp_path / "w.pt").write_bytes(program)
+    with pytest.raises(ValueError, match="would run code from the file"):
+        read_checkpoint(tmp_path / "w.pt")
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file .*w.pt; correct the path"):
+        read_checkpoint(tmp_path / "w.pt")
+    (tmp_path / "w.pt").write_text("hello")
+    with pytest.raises(ValueError, match=r"w.pt must be what torch.save wrote; got a file of another kind"):
+        read_checkpoint(tmp_path / "w.pt")
+    (tmp_path / "w.safetensors").write_text("hello")
+    with pytest.raises(ValueError, match=r"w.safetensors cannot be read as safetensors"):
+        read_checkpoint(tmp_path / "w.safetensors")
+    (tmp_path / "w.onnx").write_text("hello")
+    with pytest.raises(ValueError, match=r"ends in .safetensors, .pt, .*; got w.onnx"):
+        read_checkpoint(tmp_path / "w.onnx")
+    content = saved(tmp_path, named(trained()), "cut.pth").read_bytes()
+    (tmp_path / "cut.pth").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"cut.pth is damaged or no checkpoint"):
+        read_checkpoint(tmp_path / "cut.pth")

@@ -1,0 +1,187 @@
+"""What the page says first of one network: no more than the numbers carry."""
+
+import re
+
+import pytest
+
+from clearance.records import ExhibitRecord, Record, Report
+from clearance.report.actions import actions
+from clearance.report.findings import Findings
+from clearance.report.page import render_page
+from clearance.report.summaries import with_summaries
+from clearance.vocabulary import Exhibit, Measurement
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def measured(
+    audit, name, value, n=500, unit="fraction", low=None, high=None, spread=None, better="lower", **context
+):
+    if low is not None:
+        context["interval"] = "as invented"
+    return Measurement(audit, name, value, unit, n, spread, low, high, better, context)
+
+
+def gaps(**by_samples):
+    return [
+        measured("co_adaptation", "gap", value, n=50, spread=0.03, head=head, samples=int(samples[1:]))
+        for head, change in (("linear", 0.0), ("nearest neighbour", -0.03))
+        for samples, value in ((name, gap + change) for name, gap in by_samples.items())
+    ]
+
+
+def report_of(*found, pairs=(("cat and dog", 19),), methods=("mine",)):
+    exhibit = Exhibit(
+        "class_pairs", "pairs", "histogram",
+        {"pair": [p for p, _ in pairs], "errors": [e for _, e in pairs], "closeness": [3.0] * len(pairs)}, "Pairs.",
+    )  # fmt: skip
+    records = tuple(Record("animals", method, 0, m) for method in methods for m in found)
+    return Report({}, {}, "", "", records, (ExhibitRecord("animals", methods[0], 0, exhibit),))
+
+
+def said(report):
+    return {
+        action.title: re.sub(r"[\u202f\s]+", " ", action.said.striptags())
+        for action in actions(Findings(with_summaries(report), "animals"))
+    }
+
+
+PAIRS = [
+    measured("class_pairs", "worst_share", 0.38, n=50, low=0.26, high=0.52, split="test"),
+    measured("class_pairs", "worst_closeness", 3.0, n=45, unit="ratio", split="test"),
+]
+
+
+def flips(noise=0.001, missed=0.0, blind=0.0):
+    return [
+        measured(
+            "flip_size",
+            "median_flip",
+            0.0035,
+            n=200,
+            unit="pixel units",
+            low=0.003,
+            high=0.004,
+            better="higher",
+        ),
+        measured("flip_size", "noise_flipped", noise, n=200, low=0.0, high=1.0, norm="inf"),
+        measured("flip_size", "missed_flips", missed, n=200, low=0.0, high=1.0, norm="inf"),
+        measured("flip_size", "no_gradient", blind, n=200, low=0.0, high=1.0, norm="inf"),
+    ]
+
+
+def test_accuracy_with_its_interval():
+    row = measured("accuracy", "error", 0.058, low=0.04, high=0.08, split="test")
+    assert said(report_of(row))["Accuracy"] == "5.8 % (4.0 to 8.0 %) of 500 test images get a wrong answer."
+
+
+class TestLabelCost:
+    def test_the_smallest_number_that_comes_within_two_points(self):
+        text = said(report_of(*PAIRS, *gaps(n10=0.16, n100=0.05, n1000=0.015, n5000=0.001)))["Label cost"]
+        assert text == (
+            "1,000 labelled images, equally many of each class, train a new last layer to within two points of the "
+            "network's own; with 10 it loses 16.0 points (± 3.0 points from draw to draw), "
+            "a nearest neighbour 13.0 points (± 3.0 points from draw to draw)."
+        )
+
+    def test_none_is_enough(self):
+        text = said(report_of(*PAIRS, *gaps(n10=0.16, n1000=0.05)))["Label cost"]
+        assert text.startswith(
+            "A new last layer stays more than two points behind the network's own; with 10 it"
+        )
+
+    def test_the_fewest_are_enough(self):
+        text = said(report_of(*PAIRS, *gaps(n10=0.01, n1000=0.0)))["Label cost"]
+        assert text == (
+            "10 labelled images, equally many of each class, train a new last layer to within two points of the "
+            "network's own."
+        )
+
+
+class TestRefit:
+    @pytest.mark.parametrize(
+        ("value", "low", "high", "start"),
+        [
+            (0.006, 0.002, 0.010, "A new last layer, trained on all training images, gains 0.6"),
+            (0.006, -0.002, 0.014, "Nothing to gain that these images would tell: 0.6"),
+            (-0.006, -0.010, -0.002, "Nothing to gain: a new last layer is right less often"),
+        ],
+    )
+    def test_the_interval_decides_what_is_said(self, value, low, high, start):
+        text = said(report_of(measured("refit", "gain", value, low=low, high=high)))["Free refit"]
+        assert text.startswith(start)
+        assert (
+            f"({100 * low:.1f} to {100 * high:.1f} points)".replace("-", "−").replace(" to", " points to")
+            in text
+        )
+
+    def test_a_damaged_layer_rings(self):
+        report = report_of(measured("refit", "gain", 0.2, low=0.15, high=0.25))
+        (action,) = actions(Findings(with_summaries(report), "animals"))
+        assert action.alarm
+        assert action.todo
+
+
+class TestWorstPair:
+    def test_a_pair_that_stands_out_is_named(self):
+        text = said(report_of(*PAIRS))["Worst pair"]
+        assert text == (
+            "cat and dog make up 38 % (26 to 52 %) of the wrong answers, and lie 3.0× nearer than the median "
+            "pair."
+        )
+
+    def test_the_largest_of_many_small_shares_is_not(self):
+        """3 of 50 errors in one of 45 pairs: the largest of 45 is that large by luck."""
+        few = [
+            measured("class_pairs", "worst_share", 0.06, n=50, low=0.02, high=0.16, split="test"),
+            PAIRS[1],
+        ]
+        assert said(report_of(*few, pairs=[("cat and dog", 3)]))["Worst pair"].startswith("No two classes")
+
+    def test_without_errors_none_is(self):
+        none = [measured("class_pairs", "worst_share", 0.0, n=1, low=0.0, high=1.0, split="test"), PAIRS[1]]
+        assert said(report_of(*none, pairs=[("cat and dog", 0)]))["Worst pair"].startswith("No two classes")
+
+
+class TestFlipSize:
+    def test_size_and_noise_beside(self):
+        text = said(report_of(*flips()))["Flip size"]
+        assert text == (
+            "Half of the images it is right on can be flipped by changing every pixel by at most 0.00350 "
+            "of the range from black to white; random noise of that size flips 0.1 %."
+        )
+
+    @pytest.mark.parametrize(("signs", "words"), [
+        ({"missed": 0.1}, "a search without gradients flips 10.0 % of the others"),
+        ({"blind": 0.3}, "30.0 % of the images have no gradient"),
+    ])  # fmt: skip
+    def test_a_hidden_gradient_rings(self, signs, words):
+        report = report_of(*flips(**signs))
+        (action,) = actions(Findings(with_summaries(report), "animals"))
+        assert action.alarm
+        assert words in said(report)["Flip size"]
+        assert "The true size is smaller" in said(report)["Flip size"]
+
+
+def test_a_comparison_has_its_own_first_screen():
+    assert said(report_of(*flips(), methods=("one", "other"))) == {}
+
+
+def test_every_number_is_one_of_the_reports_and_all_stand_on_the_page():
+    found = [
+        measured("accuracy", "error", 0.058, low=0.04, high=0.08, split="test"),
+        *PAIRS, *gaps(n10=0.16, n100=0.05, n1000=0.015), *flips(),
+        measured("refit", "gain", 0.006, low=0.002, high=0.010),
+    ]  # fmt: skip
+    report = with_summaries(report_of(*found))
+    known = {
+        value
+        for row in report.summary
+        for value in (row.value, row.low, row.high, row.within, row.n, row.context.get("samples"))
+        if value is not None
+    }
+    page = render_page(report)
+    for action in actions(Findings(report, "animals")):
+        for number in re.findall(r'<data value="([^"]+)"', action.said):
+            assert float(number) in known
+        assert str(action.said) in page

@@ -1,0 +1,163 @@
+"""What a page says of likelihoods, of probabilities and of Gaussian classes."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from clearance.records.store import exhibit_file
+from clearance.report import gallery
+from clearance.report.glossary import GLOSSARY
+from clearance.report.page import write_page
+from clearance.report.sections import sections
+from report.invented_likelihood import RADII, SCORES, TITLES, InventedLikelihood  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.reading import Reading, stored  # type: ignore[import-not-found]
+from report.told import cells_of, findings_of, pictures_of, tables_of, values_in  # type: ignore[import-not-found]
+
+
+@pytest.fixture(scope="module")
+def invented_likelihood():
+    return InventedLikelihood().report()
+
+
+@pytest.fixture(scope="module")
+def written(invented_likelihood, tmp_path_factory):
+    return write_page(invented_likelihood, tmp_path_factory.mktemp("likelihood")).parent
+
+
+@pytest.fixture(scope="module")
+def page(written):
+    return (written / "index.html").read_text("utf-8")
+
+
+def said(report, part):
+    (found,) = [section for section in sections(findings_of(report)) if section.title == TITLES[part]]
+    return found
+
+
+def text_of(section):
+    return " ".join(str(text) for text in section.text)
+
+
+def altered(report, audit, name, context):
+    """The report with one measurement of one run changed."""
+
+    def change(record):
+        one = record.measurement
+        same = (record.method, record.seed, one.audit, one.name) == ("lgm", 1, audit, name)
+        if not (same and context.items() <= one.context.items()):
+            return record
+        return replace(record, measurement=replace(one, value=one.value * 0.7))
+
+    changed = tuple(change(record) for record in report.records)
+    assert sum(one is not other for one, other in zip(changed, report.records, strict=True)) == 1
+    return replace(report, records=changed)
+
+
+@pytest.mark.parametrize("part", TITLES)
+def test_a_section_is_there_just_when_it_was_measured(part, undrawn):
+    alone = InventedLikelihood(parts=(part,), seeds=1).report()
+    assert [section.title for section in sections(findings_of(alone))] == [TITLES[part]]
+
+
+SUCCESSFUL = {"epsilon": 0.2, "score": "mahalanobis", "counted": "successful"}
+
+
+@pytest.mark.parametrize(
+    ("audit", "name", "context"),
+    [
+        ("likelihood", "auroc", {**SUCCESSFUL, "attack": "FGSM", "negatives": "originals"}),
+        ("likelihood", "auroc", {**SUCCESSFUL, "attack": "IFGSM", "negatives": "noise"}),
+        ("likelihood", "auroc", {**SUCCESSFUL, "attack": "IFGSM", "counted": "all"}),
+        ("likelihood", "auroc", {"unseen": "classes left out", "score": "small pixels"}),
+        ("likelihood", "fpr95", {"unseen": "clothes10", "score": "likelihood"}),
+        ("likelihood", "auroc", {"attack": "adaptive", "epsilon": 0.3}),
+        ("likelihood", "evasion", {"epsilon": 0.1}),
+        ("likelihood", "rejected", {"score": "likelihood"}),
+        ("calibration", "nll", {"temperature": "as trained"}),
+        ("calibration", "brier", {"temperature": "calibrated"}),
+        ("calibration", "ece_debiased", {"temperature": "as trained"}),
+        ("calibration", "temperature", {}),
+        ("goodness_of_fit", "coverage", {"statistics": "own", "class": "all"}),
+        ("goodness_of_fit", "distance_ratio", {"statistics": "refitted", "class": "all"}),
+    ],
+)
+def test_altering_one_record_alters_its_table(invented_likelihood, undrawn, audit, name, context):
+    changed = altered(invented_likelihood, audit, name, context)
+    before, after = (
+        values_in(cells_of(sections(findings_of(one)))) for one in (invented_likelihood, changed)
+    )
+    assert before != after
+
+
+def test_what_is_drawn_over_seeds_is_made_of_the_records(invented_likelihood):
+    changed = altered(invented_likelihood, "likelihood", "evasion", {"epsilon": 0.3})
+    drawn = [
+        findings_of(one).exhibits("likelihood", "evasion")[0].exhibit.columns
+        for one in (invented_likelihood, changed)
+    ]
+    assert sum(a != b for a, b in zip(*(one["mean"] for one in drawn), strict=True)) == 1
+
+
+def test_a_line_for_each_method_and_radius_and_a_column_for_each_score(invented_likelihood, undrawn):
+    evasion, first, *_ = tables_of(said(invented_likelihood, "likelihood"))
+    assert "in view" in evasion.title
+    assert len(first.lines) == 2 * len(RADII)
+    assert len(first.columns) == len(SCORES)
+    assert "dim pixels, no network" in first.columns
+    findings = findings_of(invented_likelihood)
+    wanted = {"attack": "FGSM", "epsilon": 0.2, "counted": "successful", "negatives": "originals"}
+    row = findings.row("mean", "likelihood", "auroc", method="lgm", score="likelihood", **wanted)
+    assert row.value in values_in([first.lines[4].cells[0]])
+    assert values_in([first.lines[4].name]) == {0.2}
+
+
+def test_nobody_reads_it_as_a_defence_or_compares_densities(invented_likelihood, undrawn):
+    text = text_of(said(invented_likelihood, "likelihood"))
+    assert "None of this is a defence" in text
+    assert "compared nowhere" in text
+    assert "nothing is judged by it" in text_of(said(invented_likelihood, "calibration"))
+    for key, entry in GLOSSARY.items():
+        if key[0] == "likelihood" and key[1] in ("auroc", "aupr", "fpr95", "caught"):
+            assert "no defence" in entry.not_meant
+
+
+def test_pictures_are_of_the_middle_radius_and_single_images_are_folded(invented_likelihood, undrawn):
+    section = said(invented_likelihood, "likelihood")
+    rows = [part for part in section.parts if hasattr(part, "pictures")]
+    evasion, histograms, sheets = rows
+    assert (len(evasion.pictures), len(histograms.pictures), len(sheets.pictures)) == (1, 4, 4)
+    assert values_in([histograms.title]) == {0.2}
+    assert [row.folded for row in rows] == [False, False, True]
+    assert {one.cite for one in histograms.pictures} == {
+        "Compare Fig. 4 of Wan et al. (2018).", "Compare Fig. 3 of Wan et al. (2018)."
+    }  # fmt: skip
+
+
+def test_every_number_of_the_page_is_in_its_files(written, page):
+    values = set(Reading(page).values)
+    assert len(values) > 150
+    assert values <= stored((written / "report.json").read_text("utf-8"))
+
+
+def test_no_number_is_printed_loose(page):
+    text = re.sub(r"95\s%|[Ss]eed \d+|\(NC1\)", "", " ".join(Reading(page).loose))
+    assert "give images away" in text
+    assert not re.findall(r"\S*\d\S*", text)
+
+
+def test_every_number_has_an_entry_and_the_page_prints_it(invented_likelihood, page):
+    found = {(one.measurement.audit, one.measurement.name) for one in invented_likelihood.records}
+    assert found <= set(GLOSSARY)
+    mine = [GLOSSARY[key] for key in found if key[0] in TITLES]
+    assert len(mine) == 15
+    said_of = [part.replace("'", "&#39;") for entry in mine for part in (entry.title, entry.not_meant)]
+    assert all(part in page for part in said_of)
+
+
+def test_nothing_is_drawn_twice_and_every_picture_names_its_points(invented_likelihood, undrawn):
+    findings = findings_of(invented_likelihood)
+    assert gallery.further_pictures(findings) == []
+    files = {exhibit_file(record) for record in findings.report.exhibits}
+    for section in sections(findings):
+        assert all(shown.files and set(shown.files) <= files for shown in pictures_of(section))

@@ -1,0 +1,160 @@
+"""What a page says of the sizes of weights, of distances on average, and of a setting that was swept."""
+
+from dataclasses import replace
+
+import pytest
+
+from clearance.records.record import Record
+from clearance.records.store import Report
+from clearance.report.findings import Findings
+from clearance.report.glossary import GLOSSARY
+from clearance.report.page import render_page
+from clearance.report.sections import sections
+from clearance.report.summaries import with_summaries
+from clearance.report.sweep import QUANTITIES, at_shown, over_setting
+from clearance.vocabulary import Measurement
+
+WEIGHTS = {
+    ("weight_rms", "1"): 0.04, ("weight_rms", "2"): 0.005, ("weight_rms", "all"): 0.02, ("spectral_norm", "1"): 1.5,
+    ("logit_scale", ""): 7.5, ("temperature", "likelihood"): 2.5, ("temperature", "median confidence"): 3.5,
+    ("active_share", ""): 0.4, ("normalised_layers", ""): 1.0,
+}  # fmt: skip
+BOUNDARY = {"adversarial_distance": 1.25, "error_distance": 0.0625, "local_scale": 4.5, "bisected_distance": 1.75,
+            "unreliable_share": 0.125}  # fmt: skip
+
+
+def weights(method, seed, factor=1.0):
+    for (name, which), value in WEIGHTS.items():
+        key = "layer" if name in ("weight_rms", "spectral_norm") else "by"
+        context = {key: which} if which else {}
+        unit = "fraction" if name == "active_share" else "count" if name == "normalised_layers" else ""
+        yield Record(
+            "digits",
+            method,
+            seed,
+            Measurement("weight_scale", name, factor * value, unit, 9, context=context),
+        )
+
+
+def boundary(method, seed, factor=1.0):
+    for name, value in BOUNDARY.items():
+        context = {"norm": "2"}
+        yield Record(
+            "digits",
+            method,
+            seed,
+            Measurement("boundary_distance", name, factor * value, "ratio", 9, context=context),
+        )
+    angle = Measurement(
+        "boundary_distance", "tilting_angle", factor * 1.125, "radians", 9, context={"direction": "centroid"}
+    )
+    yield Record("digits", method, seed, angle)
+    search = Measurement(
+        "boundary_distance",
+        "minimum_distance",
+        factor,
+        "pixel units",
+        9,
+        context={"norm": "2", "class": "all"},
+    )
+    yield Record("digits", method, seed, search)
+
+
+def report(*makers, recipe=None):
+    records = tuple(
+        r for make in makers for method in ("plain", "mine") for seed in (0, 1) for r in make(method, seed)
+    )
+    return with_summaries(Report(recipe or {}, {}, "made", "today", records=records))
+
+
+def cells(section):
+    """Texts of all tables of a section by column and line."""
+    found = {}
+    for part in section.parts:
+        for line in getattr(part, "lines", ()):
+            for column, cell in zip(part.columns, line.cells, strict=True):
+                name = column.striptags() if hasattr(column, "striptags") else column
+                found[str(part.title), name, line.name] = cell.striptags()
+    return found
+
+
+def test_sizes_stand_in_their_tables_layer_by_layer():
+    (section,) = sections(Findings(report(weights), "digits"))
+    assert section.title == "How large weights and answers are"
+    found = {(column, line): text for (_, column, line), text in cells(section).items() if "stretch" not in _}
+    assert found["layer 2", "plain training"].startswith("0.005")
+    assert found["all layers", "plain training"].startswith("0.02")
+    assert found["size of the answers", "plain training"].startswith("7.5")
+    assert found["temperature, 95 % sure", "plain training"].startswith("3.5")
+    assert found["training images still learnt from", "plain training"].startswith("40")
+
+
+def test_the_linear_case_s_numbers_stand_beside_the_search():
+    (section,) = sections(Findings(report(boundary), "digits"))
+    found = {(column, line): text for (_, column, line), text in cells(section).items()}
+    for column, shown in (
+        ("adversarial distance", "1.25"),
+        ("error distance", "0.0625"),
+        ("local scale", "4.5"),
+        ("along the gradient, median", "1.75"),
+        ("angle to the rival's average", "1.1"),
+    ):
+        assert found[column, "plain training"].startswith(shown), column
+    assert ("angle to its nearest image", "plain training") not in found
+
+
+def test_every_number_has_an_entry():
+    made = {(r.measurement.audit, r.measurement.name) for r in report(weights, boundary).records}
+    more = {("boundary_distance", name) for name in ("mirror_share", "mirror_stretch")}
+    assert made | more <= set(GLOSSARY)
+
+
+class TestSweep:
+    VALUES = (0.01, 0.1, 1.0)
+
+    @pytest.fixture
+    def swept(self):
+        told = {"sweep": {"field": "weight_decay", "values": list(self.VALUES), "shown": 0.1}}
+        records = tuple(
+            replace(
+                r,
+                measurement=replace(r.measurement, context={**r.measurement.context, "weight_decay": value}),
+            )
+            for value in self.VALUES
+            for method in ("plain", "mine")
+            for seed in (0, 1)
+            for make in (weights, boundary)
+            for r in make(method, seed, 1 + value)
+        )
+        return with_summaries(Report(told, {}, "made", "today", records=records))
+
+    def test_each_quantity_that_was_measured_has_a_curve_of_every_value(self, swept):
+        made = over_setting(Findings(swept, "digits"))
+        assert made is not None
+        shown = made.exhibit.columns
+        assert set(shown["quantity"]) == {"adversarial_distance", "angle", "scale", "local_scale"}
+        wanted = {
+            (one, value): mean
+            for one, value, mean, method in zip(
+                shown["quantity"], shown["setting"], shown["mean"], shown["method"], strict=True
+            )
+            if method == "mine"
+        }
+        assert wanted["adversarial_distance", 1.0] == pytest.approx(2 * 1.25)
+        assert wanted["scale", 0.01] == pytest.approx(1.01 * 7.5)
+        assert len(wanted) == 4 * 3
+        assert {one.key for one in QUANTITIES} > set(shown["quantity"])
+
+    def test_the_rest_of_the_page_is_at_one_value(self, swept):
+        page = render_page(swept)
+        assert "Over weight decay" in page
+        (section,) = [
+            one for one in sections(Findings(at_shown(swept), "digits")) if one.title.startswith("How large")
+        ]
+        found = {(column, line): text for (_, column, line), text in cells(section).items()}
+        assert found["size of the answers", "plain training"].startswith("8.25")
+
+    def test_any_other_report_stays_as_it_is(self):
+        plain = report(weights)
+        assert at_shown(plain) is plain
+        assert "Over weight decay" not in render_page(plain)
