@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
-from clearance.audits._abnormal import Changed
 from clearance.audits._detection import detection, lowest_for_nan
-from clearance.audits._likelihood_sets import NormalImages, Scores
+from clearance.audits._likelihood_sets import NormalImages, Scores, Seen
+from clearance.audits._pixel_scores import pixel_scores
 from clearance.audits.accuracy import wilson_interval
 from clearance.vocabulary import Better, Measurement, Scalar
 
@@ -40,17 +40,19 @@ def share(
         )
 
 
-def under_attack(normal: NormalImages, changed: Changed, noisy: Tensor) -> Iterator[Measurement]:
+def under_attack(normal: NormalImages, seen: Seen, noisy: Tensor) -> Iterator[Measurement]:
     """How many images the attack broke, and how well each score finds it out.
 
     Args:
         normal: With the originals.
-        changed: All of them after the attack.
+        seen: All of them after the attack.
         noisy: All of them under noise as large.
     """
+    changed = seen.changed
     context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon}
     yield from share("fooled", changed.fooled[normal.right], context)
-    originals, after = normal.scores(changed.epsilon), normal.of(changed.images, changed.epsilon)
+    originals = normal.scores(changed.epsilon)
+    after = {**seen.scores, **pixel_scores(changed.images, changed.epsilon)}
     yield from told_apart(originals, after, {**context, "counted": ALL, "negatives": ORIGINALS})
     hit = _rows(after, changed.fooled)
     for negatives, unchanged in ((ORIGINALS, originals), (NOISE, normal.of(noisy, changed.epsilon))):

@@ -3,24 +3,23 @@
 import torch
 from torch import Tensor
 
-from clearance.audits._abnormal import Changed
 from clearance.audits._detection import p_values
 from clearance.audits._likelihood_findings import AUDIT
 from clearance.audits._likelihood_scores import LIKELIHOOD, named_class
-from clearance.audits._likelihood_sets import NormalImages
+from clearance.audits._likelihood_sets import NormalImages, Seen
 from clearance.vocabulary import Exhibit, Scalar
 
 BARS, TAIL = 40, 0.01  # of a histogram; share of the scores beyond either end, which the last bars hold
 SHEET = 8  # images caught, and as many missed
 
 
-def histograms(normal: NormalImages, changed: Changed) -> list[Exhibit]:
+def histograms(normal: NormalImages, seen: Seen) -> list[Exhibit]:
     """The likelihood and the largest probability, of images before and after an attack.
 
     Fig. 4 and 3 of the paper. Empty where no score is finite.
     """
     before, before_logits = normal.seen
-    after, after_logits = normal.scorer.scores(changed.images)
+    changed, after, after_logits = seen.changed, seen.scores, seen.logits
     context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon}
     pairs = {
         "likelihood": (before[LIKELIHOOD], after[LIKELIHOOD]),
@@ -39,14 +38,14 @@ def histograms(normal: NormalImages, changed: Changed) -> list[Exhibit]:
     return found
 
 
-def contact_sheet(normal: NormalImages, changed: Changed) -> list[Exhibit]:
+def contact_sheet(normal: NormalImages, seen: Seen) -> list[Exhibit]:
     """Images that fooled the classifier: some that the likelihood caught at the 5 % threshold, some that it missed.
 
     Of each kind the first ones in the set's order, which nobody chose. ``p``: the share of normal images that are as
     unlikely.
     """
     held_out = normal.seen_held_out[0][LIKELIHOOD]
-    after = normal.scorer.scores(changed.images)[0][LIKELIHOOD]
+    changed, after = seen.changed, seen.scores[LIKELIHOOD]
     below = after < normal.thresholds(changed.epsilon)[LIKELIHOOD]
     rows = torch.cat([(changed.fooled & kind).nonzero().flatten()[:SHEET] for kind in (below, ~below)]).cpu()
     if not len(rows):

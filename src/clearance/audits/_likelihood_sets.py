@@ -8,12 +8,28 @@ import torch
 from torch import Tensor
 
 from clearance.attacks.attacked import broken
+from clearance.audits._abnormal import Changed
 from clearance.audits._detection import threshold
 from clearance.audits._likelihood_scores import Scorer
 from clearance.audits._pixel_scores import pixel_scores
 from clearance.data import ImageSet
 
 Scores = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Images after an attack, as the classifier sees them: asked once, used by every number and picture.
+
+    Args:
+        changed: The images.
+        scores: The network's scores of them.
+        logits: (N, C).
+    """
+
+    changed: Changed
+    scores: Scores
+    logits: Tensor
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,10 @@ class NormalImages:
     def thresholds(self, epsilon: float) -> dict[str, float]:
         """For every score, what a normal image falls below with a probability of at most 5 %."""
         return {name: threshold(values) for name, values in self.held_out_scores(epsilon).items()}
+
+    def after(self, changed: Changed) -> Seen:
+        """What the classifier makes of them after an attack."""
+        return Seen(changed, *self.scorer.scores(changed.images))
 
     def of(self, images: Tensor, epsilon: float) -> Scores:
         """Every score of other images."""

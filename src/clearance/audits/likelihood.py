@@ -140,10 +140,10 @@ class Likelihood(Audit):
         noisy = sign_noise(images, epsilon, subject.seed)
         exhibits = []
         for attack in (ONE_STEP, MANY_STEPS):
-            changed = attacked(subject.model, images, labels, attack, epsilon, self.steps)
-            found.extend(told.under_attack(normal, changed, noisy))
+            seen = normal.after(attacked(subject.model, images, labels, attack, epsilon, self.steps))
+            found.extend(told.under_attack(normal, seen, noisy))
             if attack == ONE_STEP:
-                exhibits += [*histograms(normal, changed), *contact_sheet(normal, changed)]
+                exhibits += [*histograms(normal, seen), *contact_sheet(normal, seen)]
         return exhibits
 
     def _unseen(self, subject: Subject) -> Iterator[tuple[str, ImageSet]]:

@@ -31,7 +31,7 @@ def firsts(findings: Findings, audit: str, name: str, **context: Any) -> dict[st
 
 
 def drawn_firsts(
-    findings: Findings, records: dict[str, ExhibitRecord], draw: Draw, what: str, cite: str = ""
+    findings: Findings, records: dict[str, ExhibitRecord], draw: Draw, what: str
 ) -> list[Picture]:
     """A picture for each method; its caption names method and seed, and says `what` is drawn."""
     return [
@@ -40,7 +40,6 @@ def drawn_firsts(
             draw(record, findings.methods.index(method)),
             f"{method_name(method)}, seed {record.seed}. {what}".strip(),
             [record],
-            cite,
         )
         for method, record in records.items()
     ]

@@ -16,7 +16,10 @@ from clearance.report.section import Row
 
 SIZE = (5.9, 3.9)
 PAPER = "Wan et al. (2018)"
-UNIT = "likelihood, in this network's own unit"
+QUANTITIES = (
+    ("likelihood", "Likelihood", "likelihood, in this network's own unit", "Fig. 4"),
+    ("probability", "Largest probability", "largest probability", "Fig. 3"),
+)
 
 
 def pictures(findings: Findings) -> list[Row]:
@@ -24,7 +27,7 @@ def pictures(findings: Findings) -> list[Row]:
     rows = [_evasion(findings)]
     radius = _middle_radius(findings)
     if radius is not None:
-        rows += [_histograms(findings, radius), _sheets(findings, radius)]
+        rows += [*_histograms(findings, radius), _sheets(findings, radius)]
     return [row for row in rows if row.pictures]
 
 
@@ -52,19 +55,22 @@ def _middle_radius(findings: Findings) -> float | None:
     return radii[(len(radii) - 1) // 2] if radii else None
 
 
-def _histograms(findings: Findings, radius: float) -> Row:
-    found: list[Picture] = []
-    for name, label, figure in (
-        ("likelihood", UNIT, "Fig. 4"),
-        ("probability", "largest probability", "Fig. 3"),
-    ):
-        records = firsts(findings, AUDIT, name, epsilon=radius)
-        cite = f"Compare {figure} of {PAPER}."
-        found += drawn_firsts(findings, records, _draw(label), "Grey: before the attack.", cite)
-    title = Markup("Likelihood and largest probability, before and after one step of {}").format(
-        exact(radius)
-    )
-    return Row(found, "features", title)
+def _histograms(findings: Findings, radius: float) -> list[Row]:
+    """A row for each quantity, in it a picture for each method."""
+    return [
+        Row(
+            drawn_firsts(
+                findings,
+                firsts(findings, AUDIT, name, epsilon=radius),
+                _draw(label),
+                "Grey: before the attack.",
+            ),
+            "features",
+            Markup("{}, before and after one step of {}").format(title, exact(radius)),
+            f"Compare {figure} of {PAPER}.",
+        )
+        for name, title, label, figure in QUANTITIES
+    ]
 
 
 def _draw(label: str) -> Draw:

@@ -24,8 +24,8 @@ def two_histograms(columns: Columns, index: int, label: str) -> Figure:
         label: Of the horizontal axis.
 
     >>> shown = {"from": [0.0, 0.5], "before": [0.25, 0.75], "after": [1.0, 0.0]}
-    >>> len(two_histograms(shown, 0, "probability").axes[0].patches)
-    2
+    >>> len(two_histograms(shown, 0, "probability").axes[0].patches)      # an area and an edge for each
+    4
     """
     figure, axes = empty(SIZE)
     begin = [float(value) for value in columns["from"]]
