@@ -13,6 +13,9 @@ from clearance.linear import (
     empirical_risk,
     error_distance,
     error_rate,
+    large_scale_limit,
+    scaled_loss,
+    small_scale_limit,
     svm_path,
 )
 
@@ -55,6 +58,7 @@ def test_the_toy_is_fitted_as_svm_path_fits_it(opened, exponent):
         adversarial_distance(fit.plane, x, y), abs=0.00051
     )
     assert opened.text("odd-wrong") == f"{round(101 * error_rate(fit.plane, x, y))} of 101"
+    assert number(opened.text("odd-offset")) == pytest.approx(fit.b / fit.plane.scale, abs=0.00051)
 
 
 @pytest.mark.parametrize(("exponent", "share"), [(-6, 0.3145), (-4, 0.3145), (-3, 0.049), (-2, 0.0078)])
@@ -99,6 +103,31 @@ def test_scaled_losses_and_their_limits(opened, loss, exponent):
     assert number(large) == pytest.approx(scale * error_distance(one, x, y), abs=5.1e-5)
     line = known.alpha - known.beta * scale * adversarial_distance(one, x, y)
     assert number(small) == pytest.approx(line, abs=5.1e-5)
+
+
+def curve(browser, kind):
+    """A curve of the loss figure as {z: loss}, out of its place in the drawing."""
+    path = browser.run(f"document.querySelector('#loss-plot .{kind}').getAttribute('d')")
+    places = np.array([place.split() for place in path[1:].split("L")], dtype=float)
+    z = -6 + 12 * (places[:, 0] - 46) / (720 - 46 - 16)
+    return z, 5 - 5 * (places[:, 1] - 14) / (390 - 14 - 56)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "softplus"])
+@pytest.mark.parametrize("exponent", [-0.6, 0.4])
+def test_the_curves_are_the_scaled_loss_and_its_limits(opened, loss, exponent):
+    opened.run(f"document.querySelector('input[value={loss}]').click()")
+    opened.slide("loss-scale", exponent)
+    scale = 10.0**exponent
+    for kind, wanted in (
+        ("loss.chosen", scaled_loss),
+        ("limit.large", large_scale_limit),
+        ("limit.small", small_scale_limit),
+    ):
+        z, drawn = curve(opened, kind)
+        np.testing.assert_allclose(drawn, wanted(loss, z, scale).numpy(), atol=0.002 + 0.002 * scale)
+        assert z.min() < -5.9
+        assert z.max() > 5.9
 
 
 def test_the_image_is_dragged_by_hand(opened):

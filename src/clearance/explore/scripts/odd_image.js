@@ -67,6 +67,7 @@ function oddImage() {
       "odd-wrong": `${found.wrong} of ${2 * EACH + 1}`,
       "odd-adversarial": printed(found.adversarial, 3),
       "odd-margin": printed(1 / found.scale, 3),
+      "odd-offset": printed(found.offset, 3),
     });
     announce(
       `The boundary leans by ${printed(degrees, 0)} degrees; the odd image is ${found.oddIsRight ? "right" : "wrong"}; ` +
