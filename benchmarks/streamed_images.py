@@ -54,9 +54,8 @@ def audit(folder: Path) -> int:
     model = Classifier(extractor, torch.nn.Linear(256, CLASSES), 0.5, 0.25).eval()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     how, cache = Preprocessing(image_size=SIZE, short_side=256), folder / "cache"
-    data = RunData(
-        *(open_images(f"folder:{folder / split}", how, cache=cache) for split in ("train", "test"))
-    )
+    train, test = (open_images(f"folder:{folder / split}", how, cache=cache) for split in ("train", "test"))
+    data = RunData(train, test)
     audit_model(model, data, chosen_audits(["accuracy", "class_scatter"]), 0, cache=FeatureCache(cache))
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
 
