@@ -54,21 +54,26 @@ def audit(folder: Path) -> int:
     model = Classifier(extractor, torch.nn.Linear(256, CLASSES), 0.5, 0.25).eval()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     how, cache = Preprocessing(image_size=SIZE, short_side=256), folder / "cache"
-    data = RunData(*(open_images(f"folder:{folder / split}", how, cache=cache) for split in ("train", "test")))
+    train, test = (open_images(f"folder:{folder / split}", how, cache=cache) for split in ("train", "test"))
+    data = RunData(train, test)
     audit_model(model, data, chosen_audits(["accuracy", "class_scatter"]), 0, cache=FeatureCache(cache))
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
 
 
 def main() -> None:
     """Run each count in a process of its own, twice."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--counts", type=int, nargs="+", default=[300, 1200])
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.folder is not None:
         print(audit(options.folder))
         return
-    print(f"{'pictures':>9} {'as float32':>11} {'first MiB':>10} {'again MiB':>10} {'first s':>8} {'again s':>8}")
+    print(
+        f"{'pictures':>9} {'as float32':>11} {'first MiB':>10} {'again MiB':>10} {'first s':>8} {'again s':>8}"
+    )
     for count in options.counts:
         with tempfile.TemporaryDirectory() as name:
             write_pictures(Path(name), count)

@@ -45,6 +45,17 @@ class Named(list):
     classes = ("ant", "bee", "cow")
 
 
+class Items(torch.utils.data.Dataset):
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        return self.items[i]
+
+
 def loader(**settings):
     return DataLoader(TensorDataset(PIXELS, torch.tensor(LABELS)), batch_size=4, **settings)
 
@@ -59,7 +70,7 @@ SOURCES = {
     ],
     "loader": loader,
     "loader of dictionaries": lambda: DataLoader(
-        [{"img": PIXELS[i], "y": LABELS[i]} for i in range(6)], batch_size=4
+        Items([{"img": PIXELS[i], "y": LABELS[i]} for i in range(6)]), batch_size=4
     ),
     "Hugging Face": Table,
     "other columns": lambda: Table("photo", "species"),
@@ -87,6 +98,7 @@ def test_every_source_gives_the_same_images(source, memory, monkeypatch):
 def test_what_is_on_disk_goes_with_the_set(monkeypatch):
     monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 1000)
     data = open_images(loader())
+    assert isinstance(data, StoredImageSet)
     part = data.subset(torch.arange(5))
     folder = data.store.path.parent
     assert folder.is_dir()

@@ -16,6 +16,7 @@ class Reader(nn.Module):
 
     def __init__(self, way):
         super().__init__()
+        self.means: torch.Tensor
         self.register_buffer("means", torch.stack([way(image[None]).flatten() for image in COLOURS]))
         self.weight = nn.Parameter(torch.ones(1))
 

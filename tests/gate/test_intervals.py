@@ -1,6 +1,7 @@
 """Paired intervals: against formulas written out, coverage of the truth, and SciPy's bootstrap."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_the_bootstrap_is_that_of_scipy(statistic):
     generator = np.random.default_rng(1)
     last = generator.lognormal(size=301)
     now = 0.8 * last + 0.1 * generator.lognormal(size=301)
-    measure = {"mean": np.mean, "median": np.median}[statistic]
+    measure: Any = {"mean": np.mean, "median": np.median}[statistic]
     expected = stats.bootstrap(
         (last, now),
         lambda a, b, axis: measure(b, axis=axis) / measure(a, axis=axis) - 1,

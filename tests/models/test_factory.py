@@ -58,7 +58,7 @@ def home(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["Net", "build", "ready", "Zoo.small"])
 def test_modules_classes_and_functions(home, where, name):
     path = list(sys.path)
-    assert build_module(f"{where}:{name}").fc.in_features == 5
+    assert build_module(f"{where}:{name}").get_submodule("fc").in_features == 5
     assert sys.path == path
 
 
@@ -68,7 +68,7 @@ def test_a_ready_module_is_the_one(home):
 
 def test_an_absolute_path_and_an_installed_package(home, monkeypatch):
     monkeypatch.chdir("/")
-    assert build_module(f"{home}/scripts/net.py:build").fc.in_features == 5
+    assert build_module(f"{home}/scripts/net.py:build").get_submodule("fc").in_features == 5
     assert isinstance(build_module("torch.nn:Identity"), nn.Identity)
     assert isinstance(build_module("torch:nn.Identity"), nn.Identity)
     assert torch.nn.Identity is nn.Identity

@@ -127,11 +127,12 @@ def test_what_changes_nothing_is_told_and_taken(tmp_path):
 
 
 def test_tied_weights_are_given_under_one_name(tmp_path):
-    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
-    module[1].weight = module[0].weight
+    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
+    second.weight = first.weight
+    module = nn.Sequential(first, second)
     content = {"0.weight": torch.eye(3), "0.bias": torch.ones(3), "1.bias": torch.zeros(3)}
     assert load_weights(module, saved(tmp_path, content)).missing == ()
-    assert torch.equal(module[1].weight, torch.eye(3))
+    assert torch.equal(second.weight, torch.eye(3))
 
 
 def test_half_precision_becomes_the_modules_own(tmp_path):

@@ -124,7 +124,7 @@ def _read(items: Iterator[tuple[Any, Any]], how: Preprocessing, classes: tuple[s
         store = write_pixels(folder / "images.pixels", _pixels(items, how, labels))
         found = as_labels(torch.stack(labels))
         data = StoredImageSet(store, found, classes or numbered_classes(found))
-        kept = data.subset(torch.arange(len(data)))
+        kept = data.in_memory_if_small()
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -78,7 +78,7 @@ def open_folder(
     data = StoredImageSet(
         store, torch.tensor(facts["labels"]), tuple(found.classes), found.name, facts.get("digest")
     )
-    return data.subset(torch.arange(len(data)))  # in memory, if it fits
+    return data.in_memory_if_small()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from clearance.data.pixel_store import PixelStore
 IN_MEMORY = (
     2**30
 )  # bytes of float32 pixels: the most that is taken into memory at once (1,783 images of 3x224x224)
-_CHUNK = 256
+_CHUNK = 2**22  # bytes of pixels that are hashed at once: few, because freed memory of larger pieces is kept
 
 
 class StoredImageSet(ImageSet):
@@ -71,7 +71,7 @@ class StoredImageSet(ImageSet):
             object.__setattr__(self, name, value)
 
     @property
-    def images(self) -> Tensor:  # type: ignore[override]
+    def images(self) -> Tensor:
         """All images in memory; on the device of the labels.
 
         Raises:
@@ -132,12 +132,16 @@ class StoredImageSet(ImageSet):
         kept = {"classes": self.classes, "augmentation": self.augmentation}
         return _in_memory(images=self._read(indices), labels=labels, name=name, **kept)
 
+    def in_memory_if_small(self) -> ImageSet:
+        """An ordinary ImageSet of the same images, if they take at most `IN_MEMORY`; else this set."""
+        return self if self._bytes(len(self)) > IN_MEMORY else self.subset(torch.arange(len(self)))
+
     def digest(self) -> str:
         """SHA-256 of images, labels and class names: that of the same images in memory; computed once."""
         if self.known_digest is not None:
             return self.known_digest
         found = hashlib.sha256(json.dumps([[len(self), *self.shape], self.classes]).encode())
-        for images, _ in self.batches(_CHUNK):
+        for images, _ in self.batches(max(1, _CHUNK // self._bytes(1))):
             found.update(images.cpu().numpy().astype("<f4", copy=False).data)
         found.update(self.labels.cpu().contiguous().numpy().astype("<i8", copy=False).data)
         self._set(known_digest=found.hexdigest())

@@ -147,9 +147,8 @@ def _classifier(
         logits = model(example)
     check_logits(logits, test)
     if logits.shape[1] > test.class_count:
-        say(
-            f"note: the model has {logits.shape[1]} outputs and the images {test.class_count} classes, taken as the first"
-        )
+        outputs = f"the model has {logits.shape[1]} outputs"
+        say(f"note: {outputs} and the images {test.class_count} classes, taken as the first of them")
     return model.eval()
 
 
@@ -183,7 +182,7 @@ def _size(count: int) -> str:
 
 def _settings(outside: OutsideModel, how: Preprocessing) -> dict[str, Any]:
     """What the report keeps of all this: no folder of this machine."""
-    told = {
+    told: dict[str, Any] = {
         "model": outside.name,
         "weights": None if outside.weights is None else outside.weights.name,
         "head": outside.head,

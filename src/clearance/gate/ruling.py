@@ -150,7 +150,7 @@ def _over_images(tolerance: Tolerance, last: NDArray, now: NDArray, told: Readin
         ends = bootstrapped(last, now, told.statistic, relative=tolerance.relative)
     if any(math.isnan(end) for end in ends):
         said = "the change is no number: infinite values, or a share of 0"
-        return Ruling(tolerance, Outcome.UNMEASURED, *numbers, reason=said, unit=told.unit)
+        return Ruling(tolerance, Outcome.UNMEASURED, numbers[0], numbers[1], reason=said, unit=told.unit)
     return _decided(tolerance, numbers, ends, f"paired over {len(last)} images", told.unit)
 
 
