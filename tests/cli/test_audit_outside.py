@@ -196,8 +196,10 @@ class TestDemo:
         """With fewer epochs and images than for people, so that it takes a second."""
         from clearance.experiments import demo
 
-        few: dict[str, dict[str, object]] = {"co_adaptation": {"per_class": [1], "repetitions": [2], "all_images": False},
-               "flip_size": {"images": 10, "steps": 5, "queries": 5}}  # fmt: skip
+        few: dict[str, dict[str, object]] = {
+            "co_adaptation": {"per_class": [1], "repetitions": [2], "all_images": False},
+            "flip_size": {"images": 10, "steps": 5, "queries": 5},
+        }
         small = dataclasses.replace(demo.demo_recipe(), epochs=1, train_fraction=0.2, audit_settings=few)
         monkeypatch.setattr(demo, "demo_recipe", lambda: small)
         status, shown, _ = run("audit", "demo", "--out", str(tmp_path / "page"))
