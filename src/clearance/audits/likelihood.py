@@ -52,7 +52,7 @@ class Likelihood(Audit):
         images: At most, to be told apart, and as many for thresholds; a class-balanced choice by the seed.
         other: Images of another dataset, of the same shape; a recipe gives its name.
         adaptive: Scores that are attacked.
-        adaptive_images: At most, of those.
+        adaptive_images: At most, of those; as many as a network sees at once, by default.
         adaptive_steps: For each beta.
         betas: Weights of the score beside the margin; four decades by default.
         targets: Steer the attack at so many wrong classes in turn too, which costs as often again; worth it where
@@ -84,7 +84,7 @@ class Likelihood(Audit):
     images: int = 1000
     other: ImageSet | str | None = None
     adaptive: tuple[str, ...] = (LIKELIHOOD, MAHALANOBIS)
-    adaptive_images: int = 100
+    adaptive_images: int = 64
     adaptive_steps: int = 100
     betas: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0)
     targets: int = 0
