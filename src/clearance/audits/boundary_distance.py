@@ -63,8 +63,9 @@ class BoundaryDistance(Audit):
         images: At most, for first-order distances; a class-balanced choice by the seed where there are more.
         searched: At most, of these, for minimum distances, and for what lies along the gradient.
         steps: Of the search.
-        rivals: Rival classes that are looked at to first order, those with the highest logits; None is all. Two find
-            the nearest boundary nearly always, at a fraction of the cost.
+        rivals: Rival classes that are looked at to first order, those with the highest logits; None is all. Two cost a
+            third, and miss the nearest: a small network on MNIST had it among them for 85 % of images, among three
+            for 93 %.
 
     Misleads: the first-order distance is no bound of the true one, and infinite where a gradient is zero; the
     minimum distance is an upper bound, far too long for a network that hides its gradients (see the audit
