@@ -31,7 +31,7 @@ def packed_classes(scene: Scene) -> list[str]:
     return [_packed_class(one) for one in scene.classes]
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=128)  # packed once to see that the page will not be too large, and once to write it
 def _packed_class(one: ClassSamples) -> str:
     return packed(np.concatenate([one.train, one.test]))
 

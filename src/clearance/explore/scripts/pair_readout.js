@@ -52,7 +52,11 @@ async function choosePair(scene) {
     const words = new URLSearchParams({ pair: pairName(scene, scene.pairs[Number(choice.value)]), step: slider.value });
     history.replaceState(null, "", `#${words}`);
   };
-  const open = async () => followPair(scene, await pairAt(scene, Number(choice.value)));
+  const open = async () => {
+    const wanted = choice.value;
+    const pair = await pairAt(scene, Number(wanted));
+    if (choice.value === wanted) followPair(scene, pair); // else another was chosen while this one was unpacked
+  };
   const fromAddress = async () => {
     const { pair, step } = stateInAddress();
     const index = scene.pairs.findIndex((one) => pairName(scene, one) === pair);

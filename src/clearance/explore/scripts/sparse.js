@@ -1,6 +1,6 @@
 // Samples as bytes, x = low + step v, unpacked once into the bytes that are not 0: most of an image's are.
 
-/** What an element of the page holds, out of base64 and gzip. */
+/** The bytes that an element of the page holds in base64, after gzip. */
 async function inflated(id) {
   const packed = Uint8Array.from(atob(document.getElementById(id).textContent.trim()), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
