@@ -220,7 +220,10 @@ class TestAudit:
         )
         assert {r.method for r in card.records} == {"mine"}
         assert {m.audit for m in card.measurements} == {"accuracy", "class_scatter"}
-        assert len(card.exhibits) == 1
+        assert [(e.audit, e.kind) for e in card.exhibits] == [
+            ("accuracy", "per_image"),
+            ("class_scatter", "scatter"),
+        ]
         page = card.save(tmp_path / "new" / "audit.html")
         assert page.read_text("utf-8") == card.to_html()
         assert "<iframe" in card._repr_html_()

@@ -101,7 +101,7 @@ def _without_prefix(
     def fitting(prefix: str) -> int:
         return sum(name.startswith(prefix) and name[len(prefix) :] in wanted for name in tensors)
 
-    best = max(tried, key=lambda prefix: (fitting(prefix), -len(prefix)))
+    best = max(tried, key=fitting)  # the first of equals: they were made from the shortest on
     # Names without the prefix (a loss's class weights, a counter) keep theirs: they are told, not lost.
     return best, {name.removeprefix(best): value for name, value in tensors.items()}
 
