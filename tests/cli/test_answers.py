@@ -8,7 +8,7 @@ import pytest
 
 from clearance.cli.__main__ import COMMANDS
 from clearance.cli.compare import _without_folders
-from clearance.experiments import catalogue
+from clearance.experiments import catalogue, studies
 from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     loaded_by,
     run,
@@ -53,8 +53,9 @@ class TestQuickAnswers:
         status, shown, _ = run("list")
         assert status == 0
         words = set(shown.split())
-        for entries in ("DATASETS", "MODELS", "METHODS", "OBJECTIVES", "AUDITS", "PAPERS"):
+        for entries in ("DATASETS", "MODELS", "METHODS", "OBJECTIVES", "AUDITS"):
             assert set(getattr(catalogue, entries)) <= words, entries
+        assert {*studies.PAPERS, *(name for of in studies.STUDIES.values() for name in of)} <= words
 
 
 def test_dry_run_prints_the_plan_and_does_nothing(tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from clearance.experiments.catalogue import STUDIES
 from clearance.experiments.reproductions.sato_2019 import fig1, fig1_toy
 from clearance.experiments.reproductions.sato_2019.fig1_guesses import guesses, times_smaller, verdict
 from clearance.experiments.reproductions.sato_2019.fig1_measures import (
@@ -24,6 +23,7 @@ from clearance.experiments.reproductions.sato_2019.fig1_toy import (
     train_variant,
     two_moons,
 )
+from clearance.experiments.studies import STUDIES
 from clearance.heads import HeadTraining
 from clearance.heads.ridge import pair_head
 from clearance.models.features import extract_features

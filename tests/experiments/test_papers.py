@@ -6,9 +6,10 @@ import pytest
 
 from clearance.experiments import reproduce as module
 from clearance.experiments.auditing import chosen_audits
-from clearance.experiments.catalogue import PAPERS, STUDIES, resolve
+from clearance.experiments.catalogue import resolve
 from clearance.experiments.papers import paper_claims, paper_datasets, paper_recipe
 from clearance.experiments.reproduce import reproduce
+from clearance.experiments.studies import PAPERS, STUDIES
 from clearance.models import extractors  # noqa: F401 - the recipes' models are there
 
 CLAIMS = paper_claims("sato-2019")

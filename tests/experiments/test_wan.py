@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from clearance.experiments.catalogue import STUDIES
 from clearance.experiments.papers import paper_claims, paper_datasets, paper_recipe
 from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018 import (
@@ -13,6 +12,7 @@ from clearance.experiments.reproductions.wan_2018 import (
     protocol,
     study,
 )
+from clearance.experiments.studies import STUDIES
 from clearance.records import Record, Report
 from clearance.report.numbers import THIN
 from clearance.vocabulary import Measurement

@@ -12,7 +12,7 @@ class ListCommand:
         from rich.console import Console
         from rich.table import Table
 
-        from clearance.experiments import catalogue
+        from clearance.experiments import catalogue, studies
 
         console = Console()
         rooms = {
@@ -21,10 +21,10 @@ class ListCommand:
             "methods": catalogue.METHODS,
             "objectives": {name: entry.summary for name, entry in catalogue.OBJECTIVES.items()},
             "audits": {name: entry.summary for name, entry in catalogue.AUDITS.items()},
-            "papers": {name: entry.summary for name, entry in catalogue.PAPERS.items()},
+            "papers": {name: entry.summary for name, entry in studies.PAPERS.items()},
             **{
-                f"studies of {paper}": {name: entry.summary for name, entry in studies.items()}
-                for paper, studies in catalogue.STUDIES.items()
+                f"studies of {paper}": {name: entry.summary for name, entry in named.items()}
+                for paper, named in studies.STUDIES.items()
             },
         }
         for room, entries in rooms.items():

@@ -99,7 +99,7 @@ class ReproduceCommand:
 
     def _print_plan(self, console: "Console", jobs: int, out: Path) -> None:
         if self.only is not None:
-            from clearance.experiments.catalogue import STUDIES
+            from clearance.experiments.studies import STUDIES
 
             summary = STUDIES[self.paper][self.only].summary
             console.print(f"{self.only}: {summary}; {jobs} at a time, into {out}", highlight=False)

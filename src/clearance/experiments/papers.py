@@ -8,8 +8,8 @@ from importlib.resources.abc import Traversable
 import yaml
 
 from clearance._checks import check_choice
-from clearance.experiments.catalogue import PAPERS, STUDIES, Study
 from clearance.experiments.recipe import Recipe, from_tree
+from clearance.experiments.studies import PAPERS, STUDIES, Study
 from clearance.records.claims import PaperClaims
 from clearance.records.claims_file import parse_claims
 

@@ -8,13 +8,14 @@ from typing import Any
 from clearance._files import write_bytes
 from clearance.experiments.auditing import chosen_audits
 from clearance.experiments.build import RunData, build_data
-from clearance.experiments.catalogue import STUDIES, resolve
+from clearance.experiments.catalogue import resolve
 from clearance.experiments.compare import report_of
 from clearance.experiments.grid import Listener, plans_of, run_grid
 from clearance.experiments.papers import DEFAULT_DATASET, paper_claims, paper_recipe, paper_study
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
 from clearance.experiments.run import RunPlan
+from clearance.experiments.studies import STUDIES
 from clearance.records.claims import PaperClaims
 from clearance.records.judgement import Judgement
 from clearance.records.judging import judge, not_run
