@@ -3,6 +3,8 @@
 import re
 from dataclasses import replace
 
+from clearance.gate import Tolerance
+from clearance.report.card import Card
 from clearance.report.table import comparison_table
 from clearance.vocabulary import Outcome
 from report.reading import first_screen  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -36,3 +38,22 @@ def test_five_methods_fit_into_a_terminal(invented):
         assert len(lines) > 7
         assert max(map(len, lines)) < 100
         assert " ".join(lines).startswith(comparison_table(one).title)
+
+
+def test_every_mean_has_a_name_that_the_gate_understands(comparison):
+    """As many names as the summary has means; a gate that is given one finds that number and no other."""
+    flat = Card(comparison).flat()
+    means = [row for row in comparison.summary if row.kind == "mean"]
+    assert len(flat) == len(means)
+    for name, value in flat.items():
+        method, _, rest = name.partition("/")
+        asked = Tolerance.parse(f"{rest} rises 1").quantity
+        exact = len(asked.context)
+        (row,) = [
+            row
+            for row in means
+            if row.method == method
+            and asked.fits(row.audit, row.name, row.context)
+            and len(row.context) == exact
+        ]
+        assert row.value == value

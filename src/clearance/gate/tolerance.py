@@ -14,6 +14,7 @@ _SENTENCE = re.compile(
     r"\s*(?P<what>[\w.]+(?:\[[^\]]*\])?)\s+(?P<how>\w+)(?:\s+(?:by\s+)?(?P<much>[\d.eE+-]+)\s*(?P<unit>pt|%)?)?\s*"
 )
 _POINT = 0.01
+_BETWEEN = re.compile(r",(?=\s*\w+\s*=)")
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,8 @@ def _quantity(text: str) -> Quantity:
         found = QUANTITIES[name]
     else:
         found = Quantity(audit, measured)
-    pairs = [option.partition("=") for option in options.split(",") if option.strip()]
+    # a value may have a comma of its own, as in "class mean, unit length"
+    pairs = [option.partition("=") for option in _BETWEEN.split(options) if option.strip()]
     if any(not equals or not key.strip() or not value.strip() for key, equals, value in pairs):
         raise ValueError(
             f"what stands in brackets must be key=value pairs, separated by commas; got {text!r}."

@@ -7,6 +7,7 @@ from pathlib import Path
 from markupsafe import escape
 
 from clearance._files import write_bytes
+from clearance.records.derived import derive
 from clearance.records.record import Record
 from clearance.records.store import Report
 from clearance.report.page import render_page, write_page
@@ -45,6 +46,27 @@ class Card:
     def exhibits(self) -> tuple[Exhibit, ...]:
         """Everything to look at; ``report.exhibits`` says whose each is."""
         return tuple(record.exhibit for record in self.report.exhibits)
+
+    def flat(self) -> dict[str, float]:
+        """Every number by a name, for any tracker of experiments: means over seeds.
+
+        Names are ``audit.name[setting=value,...]``, as ``clearance check`` takes them, behind ``dataset/`` where there
+        are several datasets and behind ``method/`` where there are several methods.
+
+        >>> found = Measurement("accuracy", "error", 0.02, "fraction", n=500, context={"split": "test"})
+        >>> Card(Report({}, {}, "", "", records=(Record("digits", "plain", 0, found),))).flat()
+        {'accuracy.error[split=test]': 0.02}
+        """
+        rows = [row for row in derive(self.report.records) if row.kind == "mean"]
+        several = {field: len({getattr(row, field) for row in rows}) > 1 for field in ("dataset", "method")}
+        named = {}
+        for row in rows:
+            settings = ",".join(f"{key}={value}" for key, value in row.context.items())
+            words = [getattr(row, field) for field, needed in several.items() if needed]
+            named["/".join([*words, f"{row.audit}.{row.name}" + (f"[{settings}]" if settings else "")])] = (
+                row.value
+            )
+        return named
 
     def to_json(self) -> str:
         """The text of ``report.json``: settings, measurements and what follows from them."""
