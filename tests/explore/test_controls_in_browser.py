@@ -62,17 +62,14 @@ def test_what_changed_is_said_once_the_hand_rests(opened):
 
 
 def test_dark_pages_repaint_what_is_painted(browser, digits):
-    def corner():
-        return browser.run(
-            "Array.from(document.getElementById('picture-w').getContext('2d').getImageData(0, 0, 1, 1).data)"
-        )
-
+    """The corner of a digit has no weight: it shows the paper, a moment after the paper has changed."""
+    corner = "document.getElementById('picture-w').getContext('2d').getImageData(0, 0, 1, 1).data.slice(0, 3).join()"
     browser.prefer(color_scheme="light")
     browser.open(digits.path)
-    assert corner()[:3] == [255, 255, 255]  # the corner of a digit has no weight: it shows the paper
+    browser.wait(f"{corner} === '255,255,255'")
     browser.prefer(color_scheme="dark")
-    browser.wait("getComputedStyle(document.body).backgroundColor === 'rgb(20, 24, 29)'")
-    assert corner()[:3] == [20, 24, 29]
+    browser.wait(f"{corner} === '20,24,29'")
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"
     browser.prefer(color_scheme="light")
 
 
