@@ -14,11 +14,12 @@ from typing import Any
 from clearance._files import write_bytes
 from clearance.experiments.build import build_data
 from clearance.experiments.compare import report_of
-from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.grid import plans_of
 from clearance.experiments.method import Method
 from clearance.experiments.papers import paper_recipe
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.reproductions.sato_2019.study_ledger import cost_cells
+from clearance.experiments.reproductions.study_ledger import cost_cells
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record, Report
 from clearance.records.encoding import encode
 from clearance.records.summary import SeedSummary, summarise
@@ -94,20 +95,17 @@ def weakness_recipe(seeds: int | None = None) -> Recipe:
     )
 
 
-def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
-    """Run the study and write its ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Run the study and write its ledger.
 
     Args:
-        out: Where ledger, report and runs are kept.
-        seeds: Runs of each setting; 3 by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+        request: What was asked for. Seeds are runs of each setting, 3 by default.
     """
-    recipe = weakness_recipe(seeds)
-    findings = run_grid(plans_of(recipe), build_data(recipe), out / "runs", jobs, listener)
+    recipe = weakness_recipe(request.seeds)
+    findings = request.grid(plans_of(recipe), build_data(recipe))
     report = report_of(recipe, findings, COMMAND)
-    report.save(out)  # a page with a column for each of 22 settings would be read by nobody
-    return write_ledger(report, out)
+    report.save(request.out)  # a page with a column for each of 22 settings would be read by nobody
+    return write_ledger(report, request.out)
 
 
 def write_ledger(report: Report, out: Path) -> Path:

@@ -1,23 +1,15 @@
-"""The ledgers of the studies that train networks: verdicts of some studies, tables of means over seeds."""
+"""Tables of means over seeds, beside the article's own numbers, for the studies that train networks."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from clearance._files import write_bytes
-from clearance.experiments.compare import report_with
-from clearance.experiments.papers import paper_claims
-from clearance.experiments.reproduction_ledger import Ledger, seeds_in_words
-from clearance.records import Record, Report
-from clearance.records.judgement import Judgement
-from clearance.records.judging import judge
+from clearance.experiments.reproduction_ledger import seeds_in_words
+from clearance.experiments.reproductions.study_ledger import by_seed
+from clearance.records import Record
 from clearance.records.summary import compare, summarise
-from clearance.report.numbers import THIN, printed
+from clearance.report.numbers import printed
 from clearance.vocabulary import Better, Scalar
 
-PAPER = "tanay-2018"
 Column = tuple[str, Mapping[str, Scalar]]
 
 
@@ -33,22 +25,8 @@ class Quantity:
 
     def of(self, records: Sequence[Record], column: Column) -> dict[int, float]:
         """The number of a column (a method and a context) under each seed."""
-        wanted = {**self.context, **column[1]}
-        return {
-            r.seed: r.measurement.value
-            for r in records
-            if (r.method, r.measurement.audit, r.measurement.name) == (column[0], self.audit, self.name)
-            and all(r.measurement.context.get(key) == value for key, value in wanted.items())
-        }
-
-
-def judged(records: Sequence[Record], studies: Sequence[str], dataset: str) -> tuple[Judgement, ...]:
-    """The claims of these studies judged on records, every other one "not run"."""
-    claims = paper_claims(PAPER)
-    mine = dataclasses.replace(claims, claims=tuple(c for c in claims.claims if c.study in studies))
-    found = {j.claim.id: j for j in judge(mine, records, dataset)}
-    rest = {j.claim.id: j for j in judge(claims, [], dataset)}
-    return tuple(found.get(claim.id, rest[claim.id]) for claim in claims.claims)
+        method, context = column
+        return by_seed(records, method, self.audit, self.name, {**self.context, **context})
 
 
 def table(records: Sequence[Record], rows: Sequence[Quantity], columns: Mapping[str, Column]) -> str:
@@ -77,21 +55,6 @@ def factor_in_words(
     middle = printed(2.718281828459045**one.difference, "factor")
     told = seeds_in_words(one.seeds)
     return f"{middle} ({ends[0]} to {ends[1]}, {told})" if None not in ends else f"{middle} ({told})"
-
-
-def report_of_study(settings: Mapping[str, Any], records: Sequence[Record], command: str) -> Report:
-    """A report of records alone."""
-    return dataclasses.replace(report_with(settings, [], command), records=tuple(records))
-
-
-def written(report: Report, studies: Sequence[str], dataset: str, parts: Sequence[str], out: Path) -> Path:
-    """Records and ledger, with `parts` after its verdicts; the ledger's path."""
-    report.save(out)
-    ledger = Ledger(paper_claims(PAPER), dataset, judged(report.records, studies, dataset), report)
-    path = ledger.save(out)
-    text = "\n\n".join([ledger.to_markdown().rstrip(), *(part for part in parts if part)]) + "\n"
-    write_bytes(path, text.replace(THIN, " ").encode())
-    return path
 
 
 def _cell(values: Mapping[int, float], unit: str) -> str:
