@@ -114,12 +114,8 @@ class TestAttacked:
         """A step size at which the loss overflows at once."""
         out = tmp_path / "lenet-mnist"
         settings = dataclasses.replace(SETTINGS, lr=1e6, epochs=1, clip_norm=None)
-        path = lenet.study(
-            settings,
-            ("lenet", "adversarial"),
-            StudyRequest(out, 1, dataset="mnist", root=root),
-            out / "networks",
-        )
+        request = StudyRequest(out, seeds=1, dataset="mnist", root=root)
+        path = lenet.study(settings, ("lenet", "adversarial"), request, out / "networks")
         assert "Did not finish: high-decay-he-0: diverged" in path.read_text("utf-8")
         assert not list(out.glob("adversarial-*.png"))
 
@@ -129,9 +125,8 @@ class TestLeNetStudy:
         self, root, tmp_path, monkeypatch
     ):
         out = tmp_path / "lenet-mnist"
-        path = lenet.study(
-            SETTINGS, ("lenet",), StudyRequest(out, 1, dataset="mnist", root=root), out / "networks"
-        )
+        request = StudyRequest(out, seeds=1, dataset="mnist", root=root)
+        path = lenet.study(SETTINGS, ("lenet",), request, out / "networks")
         text = path.read_text("utf-8")
         for told in ("## Errors and weights", "| RMS of Conv2 |", "first 12 images"):
             assert told in text
@@ -144,7 +139,7 @@ class TestLeNetStudy:
         other = tmp_path / "adversarial-mnist"
         monkeypatch.setattr(lenet, "INITS", ("he",))  # the others would only take longer
         again = lenet.study(
-            SETTINGS, ("adversarial",), StudyRequest(other, 1, dataset="mnist", root=root), out / "networks"
+            SETTINGS, ("adversarial",), dataclasses.replace(request, out=other), out / "networks"
         )
         assert {p: p.stat().st_mtime_ns for p in (out / "networks").rglob("*.safetensors")} == before
         assert "## Errors and weights" not in again.read_text("utf-8")
@@ -230,9 +225,7 @@ class TestDepth:
         assert verdicts["D1"] == "holds"
         assert verdicts["N1"] == "not run"
         # the same spread the other way round, which is not the same difference in every seed
-        assert {j.claim.id: j.verdict for j in judged(records(1.2, 2.0), ["depth"], "mnist")}[
-            "D1"
-        ] == "refuted"
+        assert {j.claim.id: j.verdict for j in study.judgements(records(1.2, 2.0))}["D1"] == "refuted"
 
 
 class TestTables:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from clearance._files import write_bytes
 from clearance.experiments.reproduction_ledger import seeds_in_words
+from clearance.experiments.reproductions.cells import markdown_table
 from clearance.records import Record, Report
 from clearance.records.encoding import encode
 from clearance.records.summary import Comparison, compare, summarise
@@ -96,9 +97,9 @@ def provenance(report: Report) -> str:
 
 def table(report: Report, rows: Sequence[Quantity], methods: Sequence[str], baseline: str) -> str:
     """A row for each quantity, a column for each method: mean, interval, and how it stands to the baseline."""
-    cells = [["", *methods], ["---"] * (1 + len(methods))]
+    cells = [["", *methods]]
     cells += [[row.label, *(_cell(report, row, method, baseline) for method in methods)] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
+    return markdown_table(cells)
 
 
 def cost_in_words(report: Report, method: str, baseline: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from clearance._files import write_bytes
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
+from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
 from clearance.experiments.reproductions.conditions import run_conditions
 from clearance.experiments.reproductions.elsayed_2018.protocol import PAPER
 from clearance.experiments.reproductions.judged_study import JudgedStudy
@@ -16,7 +17,6 @@ from clearance.experiments.run import RunFindings
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report, SummaryRow
 from clearance.report.kinds import draw
-from clearance.report.numbers import THIN, printed
 from clearance.report.svg import as_svg
 from clearance.vocabulary import Exhibit, Scalar
 
@@ -86,12 +86,11 @@ def write_tables(
 def table_text(report: Report, table: Table) -> str:
     """The table as Markdown; mean ± sd over seeds."""
     rows, values = _rows(report, table)
-    head = ["", *(f"{table.setting} {_shown(value)}" for value in values)]
-    lines = [head, ["---"] * len(head)]
+    lines = [["", *(f"{table.setting} {_shown(value)}" for value in values)]]
     lines += [
         [method, *(_cell(rows.get((method, value)), table) for value in values)] for method in report.methods
     ]
-    return f"## {table.title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return f"## {table.title}\n\n{markdown_table(lines)}"
 
 
 def figure(report: Report, table: Table) -> Exhibit | None:
@@ -122,10 +121,7 @@ def _value(row: SummaryRow, table: Table) -> float:
 
 
 def _cell(row: SummaryRow | None, table: Table) -> str:
-    if row is None:
-        return "–"
-    spread = "" if row.spread is None else f" ± {printed(row.spread, row.unit)}"
-    return f"{printed(_value(row, table), row.unit)}{spread}".replace(THIN, " ")
+    return "–" if row is None else mean_and_spread(_value(row, table), row.spread, row.unit)
 
 
 def _shown(value: Any) -> str:

@@ -18,6 +18,7 @@ from clearance.experiments.grid import plans_of
 from clearance.experiments.method import Method
 from clearance.experiments.papers import paper_recipe
 from clearance.experiments.recipe import Recipe
+from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
 from clearance.experiments.reproductions.study_ledger import cost_cells
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record, Report
@@ -158,14 +159,14 @@ def _markdown(report: Report, settings: Sequence[Setting]) -> str:
         f"Made by `{report.command}`, {report.created}. Versions: {versions}.",
         f"Digits, {EPOCHS} epochs; k images of each class and S steps for a weak head. Mean ± sd over seeds; "
         "costs are factors of plain training's under the same seeds, with 95 % intervals.",
-        "\n".join("| " + " | ".join(row) + " |" for row in _rows(report, settings)),
+        markdown_table(_rows(report, settings)),
     ]
     return "\n\n".join(lines) + "\n"
 
 
 def _rows(report: Report, settings: Sequence[Setting]) -> list[Sequence[str]]:
     rows = [(*_row(setting), *cost_cells(report, setting.name, BASELINE)) for setting in settings]
-    return [HEADER, ["---"] * len(HEADER), *rows]
+    return [HEADER, *rows]
 
 
 def _row(setting: Setting) -> Sequence[str]:
@@ -180,7 +181,4 @@ def _row(setting: Setting) -> Sequence[str]:
 
 
 def _shown(over: SeedSummary | None, unit: str) -> str:
-    if over is None:
-        return "–"
-    spread = "" if over.spread is None else f" ± {printed(over.spread, unit)}"
-    return f"{printed(over.mean, unit)}{spread}".replace(THIN, " ")
+    return "–" if over is None else mean_and_spread(over.mean, over.spread, unit)

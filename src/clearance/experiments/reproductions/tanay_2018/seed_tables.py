@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clearance.experiments.reproduction_ledger import seeds_in_words
+from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
 from clearance.experiments.reproductions.study_ledger import by_seed
 from clearance.records import Record
 from clearance.records.summary import compare, summarise
@@ -31,14 +32,13 @@ class Quantity:
 
 def table(records: Sequence[Record], rows: Sequence[Quantity], columns: Mapping[str, Column]) -> str:
     """Mean ± sd over seeds, a row for each quantity that was measured; the article's own number last."""
-    head = ["", *columns, "the article"]
-    lines = [head, ["---"] * len(head)]
+    lines = [["", *columns, "the article"]]
     for row in rows:
         found = {title: row.of(records, column) for title, column in columns.items()}
         if any(found.values()):
             unit = next(r.measurement.unit for r in records if r.measurement.name == row.name)
             lines.append([row.label, *(_cell(values, unit) for values in found.values()), row.article])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown_table(lines)
 
 
 def factor_in_words(
@@ -61,5 +61,4 @@ def _cell(values: Mapping[int, float], unit: str) -> str:
     if not values:
         return "–"
     over = summarise(values)
-    spread = "" if over.spread is None else f" ± {printed(over.spread, unit)}"
-    return printed(over.mean, unit) + spread
+    return mean_and_spread(over.mean, over.spread, unit)

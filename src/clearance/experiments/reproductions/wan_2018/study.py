@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from clearance.experiments.papers import paper_claims
 from clearance.experiments.reproduction_ledger import seeds_in_words
+from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
 from clearance.experiments.reproductions.judged_study import JudgedStudy
 from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, PAPER
@@ -42,12 +43,12 @@ def method_table(report: Report, columns: Sequence[Column], dataset: str, baseli
         dataset: What was run on: the paper's numbers stand beside those of their own dataset alone.
         baseline: The method that the others are compared with, pair by pair of seeds.
     """
-    lines = [["", *(column.head for column in columns)], ["---"] * (1 + len(columns))]
+    lines = [["", *(column.head for column in columns)]]
     lines += [
         [method, *(_cell(report, column, method, dataset, baseline) for column in columns)]
         for method in report.methods
     ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown_table(lines)
 
 
 def papers_number(quantity: Quantity, method: str, dataset: str) -> float | None:
@@ -81,8 +82,7 @@ def _cell(report: Report, column: Column, method: str, dataset: str, baseline: s
     parts = []
     if own:
         over = summarise(own)
-        spread = "" if over.spread is None else f" ± {printed(over.spread, column.quantity.unit)}"
-        parts.append(f"{printed(_turned(over.mean, column), column.quantity.unit)}{spread}")
+        parts.append(mean_and_spread(_turned(over.mean, column), over.spread, column.quantity.unit))
         one = None if method == baseline else column.quantity.compared(report, method, baseline)
         if one is not None and one.low is not None:
             parts.append(f"[{one.verdict}]")
