@@ -88,7 +88,6 @@ def fit(
         ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
             belongs to another run, the objective reads activations of a compiled extractor, or several processes
             get a `run_dir` or too small a batch.
-        TypeError: If `model` is no Classifier.
 
     >>> from clearance.data import gaussian_images
     >>> from clearance.heads import MLP
@@ -101,9 +100,7 @@ def fit(
     """
     check_classifier(model)
     _check_kinds(regime, optimizer)
-    _check_length(epochs, steps)
-    check_count("batch_size", batch_size)
-    check_count("checkpoint_every", checkpoint_every)
+    _check_lengths(epochs, steps, batch_size, checkpoint_every)
     place = _device(device)
     _check_processes(batch_size, run_dir)
     data = as_image_set(train).to(place)
@@ -111,13 +108,7 @@ def fit(
     looked_at = {name: as_image_set(images).to(place) for name, images in (watched or {}).items()}
     model.to(place)
     regime.objective.to(place)
-    moved = list(regime.trainable(model))
-    if not moved:
-        raise ValueError("there is nothing to train: the parameters that this regime may move are none.")
-    stepper = optimizer(moved)
-    own = {id(parameter) for parameter in model.parameters()}
-    limit_gradients(stepper, moved, _positive("clip_norm", clip_norm))
-    limit_weights(stepper, [p for p in moved if id(p) in own], _positive("max_norm", max_norm))
+    stepper = _stepper(model, regime, optimizer, clip_norm, max_norm)
     session = Session(
         model=model,
         objective=regime.objective,
@@ -140,23 +131,12 @@ def fit(
         torch.manual_seed(derived_seed(seed, *own_stream("forward")))
         if run_dir is None:
             return run_session(session, None, checkpoint_every, on_step)
-        prints = {
-            "model": describe(model),
-            "first_weights": digest(model.state_dict().items()),
-            "regime": describe(regime),
-            "first_objective": digest(regime.objective.state_dict().items()),
-            "train": data.digest(),
-            "augmentation": describe(data.augmentation),
-            "validation": None if held_out is None else held_out.digest(),
-            "optimizer": describe(optimizer),
-            "schedule": describe(schedule),
-            "settings": {
-                "epochs": epochs, "batch_size": batch_size, "clip_norm": clip_norm, "max_norm": max_norm,
-                "seed": seed, "device": place.type,
-                **_unusual(autocast, steps, looked_at, compile_extractor=compile_extractor),
-            },
+        settings = {
+            "epochs": epochs, "batch_size": batch_size, "clip_norm": clip_norm, "max_norm": max_norm,
+            "seed": seed, "device": place.type,
+            **_unusual(autocast, steps, looked_at, compile_extractor=compile_extractor),
         }  # fmt: skip
-        with RunDirectory.open(Path(run_dir), prints) as run:
+        with RunDirectory.open(Path(run_dir), _fingerprint(session, optimizer, schedule, settings)) as run:
             return run_session(session, run, checkpoint_every, on_step)
 
 
@@ -186,10 +166,49 @@ def _check_kinds(regime: object, optimizer: object) -> None:
         )
 
 
-def _check_length(epochs: int | None, steps: int | None) -> None:
+def _check_lengths(epochs: int | None, steps: int | None, batch_size: int, checkpoint_every: int) -> None:
     if (epochs is None) == (steps is None):
         raise ValueError(f"one of `epochs` and `steps` must be given; got epochs={epochs} and steps={steps}.")
     check_count("epochs" if steps is None else "steps", epochs if steps is None else steps)  # type: ignore[arg-type]
+    check_count("batch_size", batch_size)
+    check_count("checkpoint_every", checkpoint_every)
+
+
+def _stepper(
+    model: Classifier,
+    regime: Regime,
+    optimizer: Callable[..., Optimizer],
+    clip_norm: float | None,
+    max_norm: float | None,
+) -> Optimizer:
+    """The optimiser of what the regime may move, with both limits."""
+    moved = list(regime.trainable(model))
+    if not moved:
+        raise ValueError("there is nothing to train: the parameters that this regime may move are none.")
+    stepper = optimizer(moved)
+    own = {id(parameter) for parameter in model.parameters()}
+    limit_gradients(stepper, moved, _positive("clip_norm", clip_norm))
+    limit_weights(stepper, [p for p in moved if id(p) in own], _positive("max_norm", max_norm))
+    return stepper
+
+
+def _fingerprint(
+    session: Session, optimizer: object, schedule: object, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What decides a run's numbers, before its first step: a run's directory is opened with nothing else."""
+    validation = session.validation
+    return {
+        "model": describe(session.model),
+        "first_weights": digest(session.model.state_dict().items()),
+        "regime": describe(session.regime),
+        "first_objective": digest(session.objective.state_dict().items()),
+        "train": session.data.digest(),
+        "augmentation": describe(session.data.augmentation),
+        "validation": None if validation is None else validation.digest(),
+        "optimizer": describe(optimizer),
+        "schedule": describe(schedule),
+        "settings": settings,
+    }
 
 
 def _unusual(
