@@ -53,5 +53,14 @@ def load_run(run_dir: str | Path) -> SavedRun:
 
 
 def load_model(run_dir: str | Path) -> Classifier:
-    """The trained classifier of a finished run, in evaluation mode."""
+    """The trained classifier of a finished run, in evaluation mode.
+
+    Args:
+        run_dir: The directory that ``clearance train`` or ``clearance compare`` left, for example
+            ``clearance-runs/plain-seed0``; weights are read from safetensors, nothing is unpickled.
+
+    Raises:
+        FileNotFoundError: If the directory holds no finished run; the message names runs below it.
+        ValueError: If the run is not finished or its files are damaged.
+    """
     return load_run(run_dir).model
