@@ -36,6 +36,17 @@ def grid_here(noted, stop_after=None, broken=()):
     return run_grid
 
 
+class Unrendered:
+    """A card that writes its report and draws no page, which takes longer than small runs."""
+
+    def __init__(self, report):
+        self.report = report
+
+    def save_folder(self, out):
+        """Write the report."""
+        self.report.save(out)
+
+
 class Counted:
     """Stands in for the memory that training adds: another number of MiB each time, none of them 0."""
 

@@ -6,22 +6,24 @@ import math
 
 import pytest
 
-from clearance.experiments import reproduce as reproduce_module
+from clearance.experiments import study_request
 from clearance.experiments.auditing import chosen_audits
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.papers import paper_claims, paper_recipe
+from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Method, Recipe
 from clearance.experiments.reproduce import reproduce
 from clearance.experiments.reproductions.elsayed_2018 import (
     attacked,
-    conditions,
     noise,
     protocol,
     small_data,
 )
-from clearance.experiments.run import failed, run_method
+from clearance.experiments.run import failed
+from clearance.experiments.study_request import StudyRequest
 from clearance.records.claims import RECALLED
 from clearance.report import Card
+from experiments.studies import Unrendered, grid_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 CLAIMS = paper_claims("elsayed-2018")
 SHEET = ["1", "2a", "2b", "2c", "3", "4", "5a", "5b", "6", "7a", "7b", "8a", "8b", "9a", "9b", "10", "11", "12",
@@ -30,24 +32,10 @@ RATES, SIZES = (0.0, 0.8), (20, 40)
 METHODS = ("cross-entropy", "hinge", "margin-l1", "margin-l2", "margin-linf", "margin-l2-input")
 
 
-class Unrendered:
-    """A card that writes its report and draws no page, which takes longer than the runs."""
-
-    def __init__(self, report):
-        self.report = report
-
-    def save_folder(self, out):
-        self.report.save(out)
-
-
 @pytest.fixture
 def quick(monkeypatch):
     """All six methods as plain training on 130 digits, in this process; the plans that were run."""
-    plans = []
-
-    def run_grid(given, data, directory, jobs, listener):
-        plans.extend(given)
-        return [run_method(plan, data, directory) for plan in given]
+    plans: list[RunPlan] = []
 
     def recipe(dataset="digits", root=None, seeds=None, condition="clean", epochs=1):
         methods = {
@@ -56,9 +44,8 @@ def quick(monkeypatch):
         return Recipe(dataset=dataset, root=root, epochs=epochs, batch_size=16, train_fraction=0.1,
                       seeds=seeds or 1, audits=("accuracy",), methods=methods)  # fmt: skip
 
-    monkeypatch.setattr(conditions, "Card", Unrendered)
-    for module in (conditions, attacked):
-        monkeypatch.setattr(module, "run_grid", run_grid)
+    monkeypatch.setattr(study_request, "Card", Unrendered)
+    monkeypatch.setattr(study_request, "run_grid", grid_here(plans))
     monkeypatch.setattr(protocol, "base_recipe", recipe)
     # enough to be more than chance: others are not attacked
     monkeypatch.setattr(attacked, "base_recipe", lambda d, root, seeds: recipe(d, root, seeds, epochs=4))
@@ -95,7 +82,7 @@ class TestClaims:
 
 class TestNoise:
     def test_a_ledger_with_every_claim_and_the_papers_figure(self, quick, tmp_path):
-        path = noise.run(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        path = noise.run(StudyRequest(tmp_path, seeds=1))
         assert [(p.recipe.label_noise, p.method) for p in quick] == [(r, m) for r in RATES for m in METHODS]
         rows = verdicts(tmp_path)
         assert list(rows) == SHEET
@@ -127,8 +114,8 @@ class TestNoise:
 
 class TestSmallData:
     def test_methods_share_the_images_and_steps_do_not_depend_on_them(self, quick, monkeypatch, tmp_path):
-        monkeypatch.setattr(conditions, "Card", Card)
-        small_data.run(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        monkeypatch.setattr(study_request, "Card", Card)
+        small_data.run(StudyRequest(tmp_path, seeds=1))
         assert {(p.recipe.samples, p.recipe.steps, p.recipe.balanced) for p in quick} == {
             (20, 3, False), (40, 3, False)
         }  # fmt: skip
@@ -143,7 +130,7 @@ class TestSmallData:
 
 class TestAttacked:
     def test_the_white_box_leaves_no_more_than_without_attack(self, quick, tmp_path):
-        attacked.run_white_box(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        attacked.run_white_box(StudyRequest(tmp_path, seeds=1))
         told = json.loads((tmp_path / "report.json").read_text("utf-8"))
         for method in METHODS:
             for attack in ("FGSM", "IFGSM"):
@@ -158,7 +145,7 @@ class TestAttacked:
         assert verdicts(tmp_path)["5a"]["reason"].startswith("1 seed")
 
     def test_the_black_box_attacks_another_network_of_the_same_loss(self, quick, tmp_path):
-        attacked.run_black_box(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        attacked.run_black_box(StudyRequest(tmp_path, seeds=1))
         assert [(p.method, p.seed) for p in quick if p.seed >= 1000] == [("cross-entropy", 1000)]
         assert verdicts(tmp_path)["5b"]["reason"].startswith("1 seed")
         told = json.loads((tmp_path / "report.json").read_text("utf-8"))
@@ -176,9 +163,9 @@ class TestAttacked:
             return [failed(plan, "not today") for plan in plans]
 
         monkeypatch.setattr(attacked, "AUDITS", AUDITS)
-        monkeypatch.setattr(attacked, "run_grid", nothing)
+        monkeypatch.setattr(study_request, "run_grid", nothing)
         recipe = protocol.base_recipe("digits", None)
-        attacked.attack_study("white-box", box, recipe, 1, tmp_path, 1, reproduce_module.silent)
+        attacked.attack_study("white-box", box, recipe, StudyRequest(tmp_path, seeds=1))
         targets = [plan.recipe for plan in seen if plan.seed < attacked.FIRST_SOURCE]
         assert {r.audits for r in targets} == {("accuracy", "robustness")}
         asked = targets[0].audit_settings["robustness"]["inf"]
@@ -198,7 +185,7 @@ class TestAttacked:
 
     def test_adversarially_trained_networks_are_trained_on_fgsm_images(self, quick, tmp_path, monkeypatch):
         monkeypatch.setattr(attacked, "ATTACKS", {"FGSM": attacked.FGSM})
-        attacked.run_adversarially_trained(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        attacked.run_adversarially_trained(StudyRequest(tmp_path, seeds=1))
         assert {p.settings.adversarial for p in quick} == {0.2}
         assert verdicts(tmp_path)["6"]["verdict"] in ("cannot tell", "not run")
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from clearance.experiments import reproduce as reproduce_module
 from clearance.experiments.reproductions.elsayed_2018 import toy
 from clearance.experiments.reproductions.elsayed_2018.boundary import boundary_points, distances_to
 from clearance.experiments.reproductions.elsayed_2018.toy_ledger import QUANTITIES
 from clearance.experiments.reproductions.elsayed_2018.toy_picture import along_curve, picture
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import ExhibitRecord, Report
 from clearance.vocabulary import Exhibit
 
@@ -70,7 +70,7 @@ class TestToy:
 
     def test_the_ledger_has_a_row_for_each_loss_and_paired_verdicts(self, monkeypatch, tmp_path):
         monkeypatch.setattr(toy, "ToySettings", lambda: self.SETTINGS)
-        path = toy.run(tmp_path, seeds=2, jobs=1, listener=reproduce_module.silent)
+        path = toy.run(StudyRequest(tmp_path, seeds=2))
         text = path.read_text("utf-8")
         assert "| cross-entropy | " in text
         assert "| margin-l2 | " in text

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clearance.cli.__main__ import main
+from clearance.experiments import study_request
 from clearance.experiments.build import build_data
 from clearance.experiments.reproduce import NoDataError, reproduce
 from clearance.experiments.reproductions.sato_2019 import fine_tuning, fine_tuning_task
@@ -69,11 +70,11 @@ def done(scaled, tmp_path_factory):
     out = tmp_path_factory.mktemp("study")
     first: list[RunPlan] = []
     second: list[RunPlan] = []
-    scaled.setattr(fine_tuning, "run_grid", grid_here(first, stop_after=11))
+    scaled.setattr(study_request, "run_grid", grid_here(first, stop_after=11))
     with pytest.raises(KeyboardInterrupt):
         reproduce("sato-2019", only="fine-tuning", seeds=SEEDS, out=out)
     assert not (out / "ledger.md").exists()
-    scaled.setattr(fine_tuning, "run_grid", grid_here(second))
+    scaled.setattr(study_request, "run_grid", grid_here(second))
     reproduce("sato-2019", only="fine-tuning", seeds=SEEDS, out=out)
     return out, first, second
 
@@ -185,7 +186,7 @@ def test_cost_stands_beside_the_gain_as_a_factor(done):
 
 
 def test_nothing_to_start_from_is_one_clear_error(scaled, tmp_path):
-    scaled.setattr(fine_tuning, "run_grid", grid_here([], broken={("plain", 0), ("plain", 1)}))
+    scaled.setattr(study_request, "run_grid", grid_here([], broken={("plain", 0), ("plain", 1)}))
     with pytest.raises(ValueError, match="no network could be trained to start from: failed: boom"):
         reproduce("sato-2019", only="fine-tuning", seeds=SEEDS, out=tmp_path)
 
@@ -202,7 +203,7 @@ def root(tmp_path_factory):
 
 def test_with_a_root_networks_of_mnist_meet_the_photographs(scaled, root, monkeypatch, tmp_path):
     noted: list[RunPlan] = []
-    monkeypatch.setattr(fine_tuning, "run_grid", grid_here(noted))
+    monkeypatch.setattr(study_request, "run_grid", grid_here(noted))
     found = reproduce("sato-2019", only="fine-tuning", root=str(root), seeds=SEEDS, out=tmp_path)
     text = found.ledger.read_text("utf-8")
     assert "trained plainly on mnist, tuned and measured on sign-language-digits" in text
@@ -217,7 +218,7 @@ def test_with_a_root_networks_of_mnist_meet_the_photographs(scaled, root, monkey
 
 @pytest.mark.parametrize("missing", ["everything", "photographs", "mnist"])
 def test_without_the_files_nothing_is_run_and_the_status_is_0(missing, root, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(fine_tuning, "run_grid", lambda *_: pytest.fail("something was run"))
+    monkeypatch.setattr(study_request, "run_grid", lambda *_: pytest.fail("something was run"))
     given = tmp_path / "root"
     if missing != "everything":
         given.mkdir()

@@ -8,9 +8,10 @@ import re
 import pytest
 
 from clearance.data import draw_classes
+from clearance.experiments import study_request
 from clearance.experiments.reproduce import reproduce
 from clearance.experiments.reproductions.sato_2019 import new_classes
-from clearance.experiments.reproductions.sato_2019.study_ledger import COST, cost_in_words, table
+from clearance.experiments.reproductions.study_ledger import COST, cost_in_words, table
 from clearance.experiments.run import RunPlan
 from clearance.records import Record, Report
 from clearance.vocabulary import Measurement
@@ -51,11 +52,11 @@ def done(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("clearance.experiments.run.PeakMemory", Counted)
         patch.setattr(new_classes, "new_classes_recipe", small)
-        patch.setattr(new_classes, "run_grid", grid_here(first, stop_after=6))
+        patch.setattr(study_request, "run_grid", grid_here(first, stop_after=6))
         with pytest.raises(KeyboardInterrupt):
             reproduce("sato-2019", only="new-classes", seeds=DRAWS, out=out)
         assert not (out / "ledger.md").exists()
-        patch.setattr(new_classes, "run_grid", grid_here(second))
+        patch.setattr(study_request, "run_grid", grid_here(second))
         found = reproduce("sato-2019", only="new-classes", seeds=DRAWS, out=out)
     return out, first, second, found
 
@@ -168,7 +169,7 @@ def test_methods_of_a_draw_get_the_same_images(done):
 def test_a_run_that_broke_down_is_told_and_its_pairs_are_left_out(done, monkeypatch, tmp_path):
     monkeypatch.setattr(new_classes, "new_classes_recipe", small)
     monkeypatch.setattr(new_classes, "METHODS", ("plain", "foca"))
-    monkeypatch.setattr(new_classes, "run_grid", grid_here([], broken={("plain", 1)}))
+    monkeypatch.setattr(study_request, "run_grid", grid_here([], broken={("plain", 1)}))
     reproduce("sato-2019", only="new-classes", seeds=2, out=tmp_path)
     text = (tmp_path / "ledger.md").read_text("utf-8")
     (told,) = re.findall(

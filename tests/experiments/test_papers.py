@@ -1,6 +1,8 @@
 """What the recipes and studies of papers say and take, before anything runs."""
 
 import inspect
+import typing
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from clearance.experiments.catalogue import resolve
 from clearance.experiments.papers import paper_claims, paper_datasets, paper_recipe
 from clearance.experiments.reproduce import reproduce
 from clearance.experiments.studies import PAPERS, STUDIES
+from clearance.experiments.study_request import StudyRequest
 from clearance.models import extractors  # noqa: F401 - the recipes' models are there
 
 CLAIMS = paper_claims("sato-2019")
@@ -66,21 +69,23 @@ class TestPlans:
 
 
 @pytest.mark.parametrize(("paper", "name"), [(paper, name) for paper in STUDIES for name in STUDIES[paper]])
-def test_every_study_takes_what_it_is_given(paper, name):
-    taken = inspect.signature(resolve("only", name, STUDIES[paper])).parameters
-    asked = {"out", "seeds", "jobs", "listener"} | ({"root"} if STUDIES[paper][name].rooted else set())
-    assert set(taken) == asked | ({"dataset"} if STUDIES[paper][name].datasets else set())
+def test_every_study_takes_a_request(paper, name):
+    study = resolve("only", name, STUDIES[paper])
+    assert list(inspect.signature(study).parameters) == ["request"]
+    assert typing.get_type_hints(study) == {"request": StudyRequest, "return": Path}
 
 
-def test_a_root_goes_to_the_studies_that_take_one(monkeypatch, tmp_path):
-    given = {}
+def test_a_study_is_given_what_was_asked(monkeypatch, tmp_path):
+    asked = []
 
-    def run(out, **settings):
-        given.update(settings)
-        return out / "ledger.md"
+    def study(request):
+        asked.append(request)
+        return request.out / "ledger.md"
 
-    monkeypatch.setattr(module, "resolve", lambda *_: run)
-    assert (
-        reproduce("sato-2019", only="fine-tuning", root="here", out=tmp_path).ledger == tmp_path / "ledger.md"
-    )
-    assert given == {"seeds": None, "jobs": 1, "listener": module.silent, "root": "here"}
+    monkeypatch.setattr(module, "resolve", lambda *_: study)
+    found = reproduce("sato-2019", only="fine-tuning", root="here", seeds=3, jobs=2, out=tmp_path)
+    assert found.ledger == tmp_path / "ledger.md"
+    reproduce("wan-2018", "mnist", only="accuracy", out=tmp_path)
+    assert asked == [
+        StudyRequest(tmp_path, seeds=3, jobs=2, root="here"), StudyRequest(tmp_path, dataset="mnist")
+    ]  # fmt: skip

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from clearance.experiments import reproduce as module
+from clearance.experiments import study_request
 from clearance.experiments.method import Method
 from clearance.experiments.papers import paper_claims
 from clearance.experiments.recipe import Recipe
@@ -31,7 +32,7 @@ def in_this_process(monkeypatch):
         return [run_method(plan, data, directory) for plan in given]
 
     monkeypatch.setattr(module, "run_grid", run_grid)
-    monkeypatch.setattr(weakness, "run_grid", run_grid)
+    monkeypatch.setattr(study_request, "run_grid", run_grid)
     return plans
 
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from clearance.experiments import study_request
 from clearance.experiments.reproduce import reproduce
 from clearance.experiments.reproductions.sato_2019 import causes, squared_error
 from clearance.experiments.run import RunPlan
@@ -49,10 +50,10 @@ def small_squared(seeds=None):
     return dataclasses.replace(narrow(FULL_SQUARED(seeds)), audit_settings=settings)
 
 
-def run_study(study, name, monkeypatch, out):
+def run_study(name, monkeypatch, out):
     plans: list[RunPlan] = []
     monkeypatch.setattr("clearance.experiments.run.PeakMemory", Counted)
-    monkeypatch.setattr(study, "run_grid", grid_here(plans))
+    monkeypatch.setattr(study_request, "run_grid", grid_here(plans))
     reproduce("sato-2019", only=name, seeds=SEEDS, out=out)
     return stored(out, plans)
 
@@ -60,7 +61,7 @@ def run_study(study, name, monkeypatch, out):
 def test_the_claim_is_judged_by_the_retrained_head_less_the_own_head(monkeypatch, tmp_path):
     monkeypatch.setattr(causes, "cause_recipe", small_causes)
     monkeypatch.setattr(causes, "IMAGES", IMAGES)
-    found = run_study(causes, "causes", monkeypatch, tmp_path)
+    found = run_study("causes", monkeypatch, tmp_path)
     lines = [
         line for line in (tmp_path / "ledger.md").read_text("utf-8").splitlines() if line.startswith("- ")
     ]
@@ -85,7 +86,7 @@ def test_the_claim_is_judged_by_the_retrained_head_less_the_own_head(monkeypatch
 def test_the_longer_training_has_three_times_the_steps(monkeypatch, tmp_path):
     monkeypatch.setattr(causes, "cause_recipe", small_causes)
     monkeypatch.setattr(causes, "IMAGES", IMAGES)
-    found = run_study(causes, "causes", monkeypatch, tmp_path)
+    found = run_study("causes", monkeypatch, tmp_path)
     steps = [number(found[method, 0], "training", "steps") for method in (causes.AS_RUN, causes.LONGER)]
     assert steps[1] == 3 * steps[0]
 
@@ -98,7 +99,7 @@ def test_without_mnist_the_study_says_not_run(tmp_path):
 
 def test_the_share_on_the_first_axis_stands_for_both_losses(monkeypatch, tmp_path):
     monkeypatch.setattr(squared_error, "squared_error_recipe", small_squared)
-    found = run_study(squared_error, "squared-error", monkeypatch, tmp_path)
+    found = run_study("squared-error", monkeypatch, tmp_path)
     row = cells(tmp_path)[squared_error.SHARE.label]
     for method in small_squared().methods:
         values = [

@@ -10,9 +10,11 @@ import torch
 
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.reproduce import reproduce
+from clearance.experiments.reproductions.judged_study import JudgedStudy
 from clearance.experiments.reproductions.tanay_2018 import depth, lenet, networks
 from clearance.experiments.reproductions.tanay_2018.lenet_numbers import attacked_network
-from clearance.experiments.reproductions.tanay_2018.study_ledger import Quantity, factor_in_words, table
+from clearance.experiments.reproductions.tanay_2018.seed_tables import Quantity, factor_in_words, table
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record
 from clearance.vocabulary import Measurement
 from experiments.studies import write_idx  # type: ignore[import-not-found]  # on pytest's path
@@ -112,7 +114,8 @@ class TestAttacked:
         """A step size at which the loss overflows at once."""
         out = tmp_path / "lenet-mnist"
         settings = dataclasses.replace(SETTINGS, lr=1e6, epochs=1, clip_norm=None)
-        path = lenet.study(settings, ("lenet", "adversarial"), "mnist", root, 1, 1, out, out / "networks")
+        request = StudyRequest(out, seeds=1, dataset="mnist", root=root)
+        path = lenet.study(settings, ("lenet", "adversarial"), request, out / "networks")
         assert "Did not finish: high-decay-he-0: diverged" in path.read_text("utf-8")
         assert not list(out.glob("adversarial-*.png"))
 
@@ -122,7 +125,8 @@ class TestLeNetStudy:
         self, root, tmp_path, monkeypatch
     ):
         out = tmp_path / "lenet-mnist"
-        path = lenet.study(SETTINGS, ("lenet",), "mnist", root, 1, 1, out, out / "networks")
+        request = StudyRequest(out, seeds=1, dataset="mnist", root=root)
+        path = lenet.study(SETTINGS, ("lenet",), request, out / "networks")
         text = path.read_text("utf-8")
         for told in ("## Errors and weights", "| RMS of Conv2 |", "first 12 images"):
             assert told in text
@@ -134,7 +138,9 @@ class TestLeNetStudy:
         assert len(before) >= 4
         other = tmp_path / "adversarial-mnist"
         monkeypatch.setattr(lenet, "INITS", ("he",))  # the others would only take longer
-        again = lenet.study(SETTINGS, ("adversarial",), "mnist", root, 1, 1, other, out / "networks")
+        again = lenet.study(
+            SETTINGS, ("adversarial",), dataclasses.replace(request, out=other), out / "networks"
+        )
         assert {p: p.stat().st_mtime_ns for p in (out / "networks").rglob("*.safetensors")} == before
         assert "## Errors and weights" not in again.read_text("utf-8")
         assert "## Adversarial images" in again.read_text("utf-8")
@@ -155,9 +161,8 @@ class TestLeNetStudy:
         given = []
         monkeypatch.setattr(lenet, "study", lambda *args: given.append(args[-1]))
         (tmp_path / "lenet-mnist" / "networks").mkdir(parents=True)
-        asked = {"seeds": 1, "jobs": 1, "listener": lambda *_: None, "dataset": "mnist", "root": root}
-        lenet.run_adversarial(tmp_path / "adversarial-mnist", **asked)
-        lenet.run_adversarial(tmp_path / "elsewhere" / "adversarial-mnist", **asked)
+        for out in (tmp_path / "adversarial-mnist", tmp_path / "elsewhere" / "adversarial-mnist"):
+            lenet.run_adversarial(StudyRequest(out, seeds=1, dataset="mnist", root=root))
         assert given == [
             tmp_path / "lenet-mnist" / "networks",
             tmp_path / "elsewhere" / "adversarial-mnist" / "networks",
@@ -175,7 +180,7 @@ class TestDepth:
     )
 
     def test_ratios_are_those_of_networks_with_and_without_the_chosen_decay(self, tmp_path):
-        path = depth.study(self.SETTINGS, "digits", None, 2, 1, tmp_path)
+        path = depth.study(self.SETTINGS, StudyRequest(tmp_path, seeds=2))
         found = {
             file.stem: json.loads(file.read_text("utf-8"))["found"]
             for file in (tmp_path / "measured").iterdir()
@@ -207,8 +212,6 @@ class TestDepth:
         assert not bool((train.images[:, None] == kept.images[None]).flatten(2).all(2).any())
 
     def test_a_claim_holds_where_shallow_networks_gain_more_under_five_seeds(self):
-        from clearance.experiments.reproductions.tanay_2018.study_ledger import judged
-
         def records(shallow, deep):
             return [
                 Record("mnist", "high-decay", seed, Measurement(
@@ -217,13 +220,12 @@ class TestDepth:
                 for seed in range(5) for layers, value in ((1, shallow), (8, deep))
             ]  # fmt: skip
 
-        verdicts = {j.claim.id: j.verdict for j in judged(records(2.0, 1.2), ["depth"], "mnist")}
+        study = JudgedStudy("tanay-2018", ("depth",), "mnist")
+        verdicts = {j.claim.id: j.verdict for j in study.judgements(records(2.0, 1.2))}
         assert verdicts["D1"] == "holds"
         assert verdicts["N1"] == "not run"
         # the same spread the other way round, which is not the same difference in every seed
-        assert {j.claim.id: j.verdict for j in judged(records(1.2, 2.0), ["depth"], "mnist")}[
-            "D1"
-        ] == "refuted"
+        assert {j.claim.id: j.verdict for j in study.judgements(records(1.2, 2.0))}["D1"] == "refuted"
 
 
 class TestTables:

@@ -26,6 +26,7 @@ from clearance.experiments.reproductions.tanay_2018.svm_truth import (
     numbers_to_meet,
 )
 from clearance.experiments.reproductions.tanay_2018.svm_verdicts import svm_judgements
+from clearance.experiments.study_request import StudyRequest
 from clearance.linear import adversarial_distance, error_distance, svm_path, tilting_plane, wrong
 
 TASK = {"dataset": "digits", "pair": [2, 3], "tolerance": 1e-6}
@@ -181,7 +182,7 @@ class TestVerdicts:
 class TestLedger:
     def test_a_study_of_three_pairs_tells_what_it_found(self, tmp_path, monkeypatch):
         monkeypatch.delenv("CLEARANCE_TRUTH", raising=False)
-        path = svm.study("digits", None, tuple("0123456789"), [(0, 1), (2, 3)], 1, tmp_path)
+        path = svm.study(tuple("0123456789"), [(0, 1), (2, 3)], StudyRequest(tmp_path))
         text = path.read_text("utf-8")
         assert "| 2 against 3 | " in text
         assert "Against the article's numbers" not in text
@@ -198,7 +199,7 @@ class TestLedger:
     def test_other_data_are_not_held_against_the_article_s_numbers(self, tmp_path, monkeypatch):
         """Classes of other data have the same numbers as digits, and nothing to do with them."""
         monkeypatch.setattr(svm, "against_truth", lambda pairs: "## Against the article's numbers")
-        path = svm.study("digits", None, tuple("0123456789"), [(0, 1)], 1, tmp_path)
+        path = svm.study(tuple("0123456789"), [(0, 1)], StudyRequest(tmp_path))
         assert "Against the article's numbers" not in path.read_text("utf-8")
 
     def test_without_files_nothing_is_run(self, tmp_path):

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from clearance.experiments.papers import paper_claims, paper_datasets, paper_recipe
-from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
+from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018 import (
     accuracy,
     fgsm,

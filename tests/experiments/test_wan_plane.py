@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from clearance.data import ImageSet
-from clearance.experiments.reproduce import NoDataError, silent
+from clearance.experiments import study_request
+from clearance.experiments.plan import RunPlan
+from clearance.experiments.reproduce import NoDataError
 from clearance.experiments.reproductions.wan_2018 import fig1, protocol
 from clearance.experiments.reproductions.wan_2018.fig1_picture import embedding_picture
 from clearance.experiments.reproductions.wan_2018.margin_picture import HALF_WIDTH, margin_picture
@@ -29,10 +31,11 @@ from clearance.experiments.reproductions.wan_2018.plane import (
     plane_numbers,
     roundness,
 )
-from clearance.experiments.run import run_method
+from clearance.experiments.study_request import StudyRequest
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 from clearance.objectives import margin_scores
+from experiments.studies import grid_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 SHEET = {  # alpha: boundary and gap
     0.01: (0.4988, 0.0025), 0.1: (0.4881, 0.0238), 0.2: (0.4772, 0.0456), 0.3: (0.4673, 0.0655), 1.0: (0.4142, 0.1716)
@@ -185,13 +188,9 @@ class TestPanels:
 @pytest.fixture
 def quick(monkeypatch):
     """Networks of two features trained for a few steps in this process."""
-    plans = []
+    plans: list[RunPlan] = []
 
-    def run_grid(given, data, directory, jobs, listener):
-        plans.extend(given)
-        return [run_method(plan, data, directory) for plan in given]
-
-    monkeypatch.setattr(fig1, "run_grid", run_grid)
+    monkeypatch.setattr(study_request, "run_grid", grid_here(plans))
     full = protocol.plane_recipe
 
     def recipe(dataset, root=None, seeds=None):
@@ -203,7 +202,7 @@ def quick(monkeypatch):
 
 class TestStudy:
     def test_both_pictures_and_a_ledger_from_one_call(self, quick, tmp_path):
-        path = fig1.run(tmp_path, seeds=None, jobs=1, listener=silent)
+        path = fig1.run(StudyRequest(tmp_path))
         assert [(p.method, p.seed, p.settings.features) for p in quick] == [
             (m, 0, 2) for m in ("softmax", "center", "l-softmax", "gm", "lgm")
         ]
@@ -238,9 +237,7 @@ class TestStudy:
 
     def test_without_files_it_says_so(self, tmp_path):
         with pytest.raises(NoDataError, match="need the files of mnist"):
-            fig1.run(
-                tmp_path, seeds=None, jobs=1, listener=silent, dataset="mnist", root=str(tmp_path / "none")
-            )
+            fig1.run(StudyRequest(tmp_path, dataset="mnist", root=str(tmp_path / "none")))
 
 
 def test_a_method_that_did_not_finish_leaves_a_panel_that_says_so():

@@ -5,11 +5,14 @@ import tomllib
 
 import pytest
 
+from clearance.experiments import study_request
 from clearance.experiments.method import Method
 from clearance.experiments.plan import RunPlan
-from clearance.experiments.reproduce import NoDataError, reproduce, silent
+from clearance.experiments.reproduce import NoDataError, reproduce
+from clearance.experiments.reproductions import rate_search
 from clearance.experiments.reproductions.wan_2018 import combinations, protocol, search_rates
 from clearance.experiments.search import Trial
+from clearance.experiments.study_request import StudyRequest
 from experiments.studies import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     Counted,
     cells,
@@ -61,8 +64,8 @@ class TestSearch:
                 for factor, error in ((0.5, 0.2), (1.0, 0.1), (2.0, 0.3))
             ]
 
-        monkeypatch.setattr(search_rates, "search", search)
-        path = search_rates.run(tmp_path, seeds=None, jobs=1, listener=silent)
+        monkeypatch.setattr(rate_search, "search", search)
+        path = search_rates.run(StudyRequest(tmp_path))
         assert [criterion for _, criterion in asked] == ["own_error"] * 3
         text = path.read_text("utf-8")
         blocks = [part.split("```")[0] for part in text.split("```toml")[1:]]
@@ -74,7 +77,7 @@ class TestSearch:
 
     def test_without_files_nothing_is_searched(self, tmp_path):
         with pytest.raises(NoDataError, match="needs the files of mnist"):
-            search_rates.run(tmp_path, seeds=None, jobs=1, listener=silent, dataset="mnist")
+            search_rates.run(StudyRequest(tmp_path, dataset="mnist"))
 
     def test_the_rates_that_were_chosen_name_methods_that_are_there(self):
         for dataset in protocol.PROTOCOLS:
@@ -104,7 +107,7 @@ class TestCombinations:
     def test_one_table_with_every_method_and_every_combination_against_its_parts(self, monkeypatch, tmp_path):
         plans: list[RunPlan] = []
         monkeypatch.setattr("clearance.experiments.run.PeakMemory", Counted)
-        monkeypatch.setattr(combinations, "run_grid", grid_here(plans))
+        monkeypatch.setattr(study_request, "run_grid", grid_here(plans))
         monkeypatch.setattr(combinations, "combinations_recipe", small)
         reproduce("wan-2018", only="combinations", seeds=SEEDS, out=tmp_path)
         found = stored(tmp_path, plans)

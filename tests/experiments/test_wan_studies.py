@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clearance.attacks import FGSM
-from clearance.experiments import reproduce as reproduce_module
+from clearance.experiments import study_request
 from clearance.experiments.build import build_data
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.papers import paper_claims
@@ -20,10 +20,10 @@ from clearance.experiments.reproductions.wan_2018 import (
     fgsm,
     fgsm_attacks,
     protocol,
-    study,
     verification,
 )
 from clearance.experiments.run import run_method
+from clearance.experiments.study_request import StudyRequest
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 from clearance.objectives import CrossEntropyLoss, GaussianMixtureLoss
@@ -31,30 +31,17 @@ from clearance.records import Record, Report
 from clearance.report.numbers import THIN
 from clearance.runs import read_result
 from clearance.vocabulary import Measurement
+from experiments.studies import Unrendered, grid_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 SHEET = [claim.id for claim in paper_claims("wan-2018").claims]
 BRIEF = {"images": 40, "steps": 2, "adaptive_images": 4, "adaptive_steps": 2, "betas": [1.0], "reference": 50}
 METHODS = ("softmax", "center", "l-softmax", "gm", "lgm")
 
 
-class Unrendered:
-    """A card that writes its report and draws no page, which takes longer than the runs."""
-
-    def __init__(self, report):
-        self.report = report
-
-    def save_folder(self, out):
-        self.report.save(out)
-
-
 @pytest.fixture
 def quick(monkeypatch):
     """All methods on 130 digits for a few steps, in this process; the plans that were run."""
-    plans = []
-
-    def run_grid(given, data, directory, jobs, listener):
-        plans.extend(given)
-        return [run_method(plan, data, directory) for plan in given]
+    plans: list[RunPlan] = []
 
     full = protocol.base_recipe
 
@@ -62,10 +49,8 @@ def quick(monkeypatch):
         start = full(dataset, root, seeds or 1, condition)
         return dataclasses.replace(start, epochs=4, steps=None, batch_size=16, train_fraction=0.1)
 
-    monkeypatch.setattr(study, "Card", Unrendered)
-    monkeypatch.setattr("clearance.experiments.reproductions.elsayed_2018.conditions.run_grid", run_grid)
-    monkeypatch.setattr(fgsm, "run_grid", run_grid)
-    monkeypatch.setattr(verification, "run_grid", run_grid)
+    monkeypatch.setattr(study_request, "Card", Unrendered)
+    monkeypatch.setattr(study_request, "run_grid", grid_here(plans))
     for module in (protocol, fgsm, verification):
         monkeypatch.setattr(module, "base_recipe", recipe)
     asked = fgsm.attacked_recipe
@@ -112,7 +97,7 @@ def rows_below(text, title):
 
 class TestAccuracy:
     def test_a_table_of_errors_and_a_ledger_with_every_claim(self, quick, tmp_path):
-        path = accuracy.run(tmp_path, seeds=2, jobs=1, listener=reproduce_module.silent)
+        path = accuracy.run(StudyRequest(tmp_path, seeds=2))
         assert [(p.method, p.seed) for p in quick] == [(m, s) for s in (0, 1) for m in METHODS]
         text = path.read_text("utf-8")
         assert list(verdicts(tmp_path)) == SHEET
@@ -138,7 +123,7 @@ class TestAccuracy:
 
 class TestFgsm:
     def test_errors_grow_with_the_radius_and_the_verdict_stands_beside(self, quick, tmp_path):
-        path = fgsm.run(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        path = fgsm.run(StudyRequest(tmp_path, seeds=1))
         for method in METHODS:
             right = [
                 measured(tmp_path, "attacked", "accuracy", box="white", epsilon=epsilon)[method]
@@ -214,7 +199,7 @@ class TestVerification:
             return dataclasses.replace(start, audit_settings={"likelihood": settings})
 
         monkeypatch.setattr(verification, "verification_recipe", briefly)
-        path = verification.run(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+        path = verification.run(StudyRequest(tmp_path, seeds=1))
         rows = rows_below(path.read_text("utf-8"), "## How well each loss's own likelihood")
         assert tuple(rows) == METHODS
         for method, score in (("softmax", "likelihood"), ("center", "class mean"), ("lgm", "likelihood")):
@@ -273,7 +258,7 @@ class TestVerification:
     def test_without_the_audit_it_says_what_is_missing(self, quick, monkeypatch, tmp_path):
         monkeypatch.setattr(verification, "AUDITS", {"accuracy": AUDITS["accuracy"]})
         with pytest.raises(ValueError, match="`audit` must be one of 'accuracy'; got 'likelihood'"):
-            verification.run(tmp_path, seeds=1, jobs=1, listener=reproduce_module.silent)
+            verification.run(StudyRequest(tmp_path, seeds=1))
         assert not quick
 
 

@@ -3,12 +3,7 @@
 Run as a script this file is one of two processes.
 """
 
-import json
-import os
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +15,7 @@ from clearance.data import gaussian_images
 from clearance.models import Classifier
 from clearance.objectives import LargeMarginLoss
 from clearance.regimes import EndToEnd, fit
+from two_processes import close, play, told_by_both  # type: ignore[import-not-found]  # see pytest's path
 
 SGD = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
 DATA = gaussian_images(class_count=3, per_class=8, shape=(1, 4, 4))
@@ -90,44 +86,10 @@ def _gradient(rank, count, settings, denominator):
 SCENES = (fixed, from_data, wrapped)
 
 
-def main(rank, folder):
-    """One of two processes: every scene, kept as JSON."""
-    torch.set_num_threads(1)
-    store = dist.FileStore(str(folder / "store"), 2)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    told = {scene.__name__: scene(rank) for scene in SCENES}
-    (folder / f"{rank}.json").write_text(json.dumps(told))
-    dist.destroy_process_group()
-
-
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """What each of two processes has to tell."""
-    folder = tmp_path_factory.mktemp("processes")
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(__file__).resolve())]
-    both = [
-        subprocess.Popen(
-            [*command, str(rank), str(folder)], env=environment, stderr=subprocess.PIPE, text=True
-        )
-        for rank in (0, 1)
-    ]
-    try:
-        errors = [process.communicate(timeout=180)[1] for process in both]
-    finally:
-        for process in both:
-            process.kill()
-            process.communicate()
-    assert [process.returncode for process in both] == [0, 0], errors
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
-
-
-def close(first, second):
-    assert first.keys() == second.keys()
-    for name in first:
-        torch.testing.assert_close(
-            torch.tensor(first[name]), torch.tensor(second[name]), rtol=1e-4, atol=1e-6
-        )
+    return told_by_both(__file__, tmp_path_factory.mktemp("processes"))
 
 
 def test_two_halves_of_a_batch_train_like_the_whole(told):
@@ -151,4 +113,4 @@ def test_torchs_own_wrapper_averages_the_gradient_once(told, kind):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    play(SCENES)

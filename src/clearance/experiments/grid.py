@@ -20,6 +20,10 @@ from clearance.experiments.run import RunFindings, failed, kept_findings
 Listener = Callable[[RunPlan, Mapping[str, Any]], object]
 
 
+def silent(plan: RunPlan, event: Mapping[str, Any]) -> None:
+    """A listener that hears nothing."""
+
+
 def plans_of(recipe: Recipe) -> list[RunPlan]:
     """Every run of a recipe, seed by seed: all methods of a seed are one comparison."""
     return [RunPlan(recipe, name, seed) for seed in range(recipe.seeds) for name in recipe.methods]

@@ -1,21 +1,19 @@
 """Try the claims of a paper: run its recipe, judge every claim, and write the ledger."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from clearance._files import write_bytes
 from clearance.experiments.auditing import chosen_audits
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.catalogue import resolve
 from clearance.experiments.compare import report_of
-from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.grid import Listener, plans_of, run_grid, silent
 from clearance.experiments.papers import DEFAULT_DATASET, paper_claims, paper_recipe, paper_study
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
-from clearance.experiments.run import RunPlan
 from clearance.experiments.studies import STUDIES
+from clearance.experiments.study_request import StudyRequest
 from clearance.records.claims import PaperClaims
 from clearance.records.judgement import Judgement
 from clearance.records.judging import judge, not_run
@@ -50,10 +48,6 @@ class Reproduction:
         return not self.missing and not any(judgement.reason == NO_DATA for judgement in self.judgements)
 
 
-def silent(plan: RunPlan, event: Mapping[str, Any]) -> None:
-    """A listener that hears nothing."""
-
-
 def reproduce(
     paper: str,
     dataset: str | None = None,
@@ -84,12 +78,11 @@ def reproduce(
     Without the dataset's files nothing is trained: the ledger says "not run: no data" with the command to run.
     """
     if only is not None:
-        study = paper_study(paper, only, dataset, root)
-        run = resolve("only", only, STUDIES[paper])
-        given: dict[str, Any] = {} if root is None else {"root": root}
-        given |= {"dataset": dataset or DEFAULT_DATASET} if study.datasets else {}
+        paper_study(paper, only, dataset, root)  # what it does not take is refused
+        study = resolve("only", only, STUDIES[paper])
+        request = StudyRequest(out, seeds, jobs, listener, dataset or DEFAULT_DATASET, root)
         try:
-            return Reproduction(run(out, seeds=seeds, jobs=jobs, listener=listener, **given))
+            return Reproduction(study(request))
         except NoDataError as error:
             return _study_without_data(paper, only, str(error), out)
     recipe = paper_recipe(paper, dataset or DEFAULT_DATASET, root, seeds)

@@ -8,10 +8,11 @@ from clearance.experiments.catalogue import Entry
 
 @dataclass(frozen=True)
 class Study(Entry):
-    """A study of a paper: a function ``run(out, *, seeds, jobs, listener)`` that returns the ledger's path.
+    """A study of a paper: a function of a :class:`StudyRequest` that returns the ledger's path.
 
-    With `rooted`, it also takes ``root``, the folder that holds a dataset's files; with `datasets`, also
-    ``dataset``, one of them.
+    Args:
+        rooted: Whether it reads files below the request's ``root``.
+        datasets: Which datasets it can be asked for; none where it has one of its own.
     """
 
     rooted: bool = False

@@ -20,19 +20,22 @@ from clearance.data.samples import draw_samples
 from clearance.experiments.audit_sources import FIRST_SOURCE
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS
-from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.grid import plans_of
 from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
-from clearance.experiments.reproductions.elsayed_2018.conditions import StudyOf, Table
+from clearance.experiments.reproductions.elsayed_2018.condition_tables import Table, write_tables
 from clearance.experiments.reproductions.elsayed_2018.protocol import (
     BASELINE,
+    PAPER,
     PROTOCOLS,
     adversarial_recipe,
     base_recipe,
 )
+from clearance.experiments.reproductions.judged_study import JudgedStudy
 from clearance.experiments.run import RunFindings
 from clearance.experiments.saved import load_model
+from clearance.experiments.study_request import StudyRequest
 from clearance.models import Classifier
 from clearance.records import Record
 from clearance.vocabulary import Measurement, Outcome, Scalar
@@ -43,65 +46,58 @@ ATTACKS: dict[str, Callable[[float], Attack]] = {"FGSM": FGSM, "IFGSM": IFGSM}
 WHITE, BLACK, TRAINED = "white", "black", "white, adversarially trained"
 
 
-def run_white_box(
-    out: Path, *, seeds: int | None, jobs: int, listener: Listener, dataset: str = "digits", root: str | None = None
-) -> Path:  # fmt: skip
+def run_white_box(request: StudyRequest) -> Path:
     """Attack every network with its own gradients; see `attack_study`."""
-    return attack_study("white-box", WHITE, base_recipe(dataset, root, seeds), seeds, out, jobs, listener)
+    return attack_study("white-box", WHITE, _recipe(request), request)
 
 
-def run_black_box(
-    out: Path, *, seeds: int | None, jobs: int, listener: Listener, dataset: str = "digits", root: str | None = None
-) -> Path:  # fmt: skip
+def run_black_box(request: StudyRequest) -> Path:
     """Show every network images made on one more network trained with cross-entropy; see `attack_study`."""
-    return attack_study("black-box", BLACK, base_recipe(dataset, root, seeds), seeds, out, jobs, listener)
+    return attack_study("black-box", BLACK, _recipe(request), request)
 
 
-def run_adversarially_trained(
-    out: Path, *, seeds: int | None, jobs: int, listener: Listener, dataset: str = "digits", root: str | None = None
-) -> Path:  # fmt: skip
+def run_adversarially_trained(request: StudyRequest) -> Path:
     """The white box for networks that were trained on FGSM images; see `attack_study`."""
-    recipe = adversarial_recipe(dataset, root, seeds)
-    return attack_study("adversarially-trained", TRAINED, recipe, seeds, out, jobs, listener)
+    recipe = adversarial_recipe(request.dataset, request.root, request.seeds)
+    return attack_study("adversarially-trained", TRAINED, recipe, request)
 
 
-def attack_study(
-    name: str, box: str, recipe: Recipe, seeds: int | None, out: Path, jobs: int, listener: Listener
-) -> Path:
+def _recipe(request: StudyRequest) -> Recipe:
+    return base_recipe(request.dataset, request.root, request.seeds)
+
+
+def attack_study(name: str, box: str, recipe: Recipe, request: StudyRequest) -> Path:
     """Train every method, attack what was trained, and write the ledger; trained networks are read back.
 
     Args:
         name: Of the study.
         box: What the setting ``box`` of its numbers says.
         recipe: What is trained.
-        seeds: How many were asked for.
-        out: Where ledger, report, figure and runs are kept.
-        jobs: Processes at a time, for the training.
-        listener: Told of events.
+        request: What was asked for. Without the dataset's files the ledger says "not run: no data".
     """
-    study = StudyOf(name, recipe.dataset, _tables(box))
+    study = JudgedStudy(PAPER, (name,), recipe.dataset)
     if (data := data_if_there(recipe)) is None:
-        return study.without_data(recipe, seeds, out)
+        return study.without_data(recipe, request)
     if VERDICT in AUDITS:
         # the verdict counts images made on the black box's network, too
         verdict = {"inf": list(PROTOCOLS[recipe.dataset].verdict), "two": [], "source": BASELINE}
         settings = {**recipe.audit_settings, VERDICT: verdict}
         recipe = dataclasses.replace(recipe, audits=(*recipe.audits, VERDICT), audit_settings=settings)
     plans = plans_of(recipe)
-    found = run_grid(plans, data, out / "runs", jobs, listener)
-    sources = _sources(recipe, data, out, jobs, listener) if box == BLACK else {}
+    found = request.grid(plans, data)
+    sources = _sources(recipe, data, request) if box == BLACK else {}
     shown, epsilons = fixed_images(data.test), PROTOCOLS[recipe.dataset].epsilons
     measured = []
     for plan, one in zip(plans, found, strict=True):
         if _finished(one) and (box != BLACK or plan.seed in sources):
-            model = load_model(out / "runs" / plan.folder)
+            model = load_model(request.runs / plan.folder)
             numbers = accuracies(model, shown, epsilons, box, sources.get(plan.seed))
             if box == BLACK:  # beside it the white box, which must not be the weaker of the two
                 numbers += accuracies(model, shown, epsilons, WHITE)
             own = tuple(Record(data.train.name, plan.method, plan.seed, m) for m in numbers)
             one = dataclasses.replace(one, records=(*one.records, *own))
         measured.append(one)
-    return study.written(recipe, measured, seeds, out)
+    return write_tables(study, _tables(box), recipe, measured, request)
 
 
 def fixed_images(test: ImageSet) -> ImageSet:
@@ -146,15 +142,13 @@ def accuracies(
     return found
 
 
-def _sources(
-    recipe: Recipe, data: RunData, out: Path, jobs: int, listener: Listener
-) -> dict[int, Classifier]:
+def _sources(recipe: Recipe, data: RunData, request: StudyRequest) -> dict[int, Classifier]:
     """One more network trained with cross-entropy for each seed, the verdict's source; none where that failed."""
     bare = dataclasses.replace(recipe, audits=(), audit_settings={})
     plans = {seed: RunPlan(bare, BASELINE, FIRST_SOURCE + seed) for seed in range(recipe.seeds)}
-    found: list[RunFindings] = run_grid(list(plans.values()), data, out / "runs", jobs, listener)
+    found = request.grid(list(plans.values()), data)
     return {
-        seed: load_model(out / "runs" / plan.folder)
+        seed: load_model(request.runs / plan.folder)
         for (seed, plan), one in zip(plans.items(), found, strict=True)
         if _finished(one)
     }

@@ -6,10 +6,9 @@ after every epoch, the verdict is the last one's, and beside it stands the epoch
 
 from pathlib import Path
 
-from clearance.experiments.grid import Listener
-from clearance.experiments.reproduce import data_if_there
-from clearance.experiments.reproductions.elsayed_2018.conditions import StudyOf, Table, run_conditions
+from clearance.experiments.reproductions.elsayed_2018.condition_tables import Table, compared_conditions
 from clearance.experiments.reproductions.elsayed_2018.protocol import noise_recipes
+from clearance.experiments.study_request import StudyRequest
 
 SETTING = "noise"
 TABLES = (
@@ -23,28 +22,11 @@ TABLES = (
 )
 
 
-def run(
-    out: Path,
-    *,
-    seeds: int | None,
-    jobs: int,
-    listener: Listener,
-    dataset: str = "digits",
-    root: str | None = None,
-) -> Path:
-    """Run the study and write its ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Run the study and write its ledger.
 
     Args:
-        out: Where ledger, report, figure and runs are kept.
-        seeds: Runs of each method at each rate; those of the recipe by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
-        dataset: digits, mnist or cifar10.
-        root: The folder that holds its files. Without them the ledger says "not run: no data".
+        request: What was asked for. Seeds are runs of each method at each rate; those of the recipe by default.
     """
-    recipes = noise_recipes(dataset, root, seeds)
-    study = StudyOf("noise", dataset, TABLES)
-    start = next(iter(recipes.values()))
-    if (data := data_if_there(start)) is None:
-        return study.without_data(start, seeds, out)
-    return study.written(start, run_conditions(recipes, SETTING, data, out, jobs, listener), seeds, out)
+    recipes = noise_recipes(request.dataset, request.root, request.seeds)
+    return compared_conditions("noise", SETTING, TABLES, recipes, request)

@@ -18,11 +18,11 @@ from clearance._files import write_bytes
 from clearance._rng import derived_seed
 from clearance.data import ImageSet
 from clearance.experiments.compare import report_with
-from clearance.experiments.grid import Listener
 from clearance.experiments.reproductions.elsayed_2018.boundary import boundary_points, distances_to
 from clearance.experiments.reproductions.elsayed_2018.toy_ledger import ledger
 from clearance.experiments.reproductions.elsayed_2018.toy_picture import picture
 from clearance.experiments.run import RunFindings
+from clearance.experiments.study_request import StudyRequest
 from clearance.heads import MLP
 from clearance.models import Classifier
 from clearance.objectives import CrossEntropyLoss, Objective
@@ -139,24 +139,22 @@ def _objective(loss: Loss, settings: ToySettings) -> Objective:
     return LargeMarginLoss(("input", *HIDDEN), 2, {"input": settings.gamma, **hidden})
 
 
-def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
+def run(request: StudyRequest) -> Path:
     """Run the study and write its ledger; it keeps nothing in between.
 
     Args:
-        out: Where ledger, picture, page and exhibits are written.
-        seeds: Networks of each loss, with data of their own; 5 by default.
-        jobs: Not used: the networks are too small to share out.
-        listener: Not used: nothing is told in between.
+        request: What was asked for. Seeds are networks of each loss, with data of their own, 5 by default; the networks
+            are too small to share out, and nobody is told in between.
     """
-    del jobs, listener
-    count = SEEDS if seeds is None else seeds
+    count = request.seeds_or(SEEDS)
     settings = ToySettings()
     found = [run_toy(loss, settings, seed) for seed in range(count) for loss in LOSSES]
     report = report_with({"dataset": NAME, "seeds": count, **dataclasses.asdict(settings)}, found, COMMAND)
-    Card(report).save_folder(out)
-    write_bytes(out / PICTURE, as_png(picture(report, LOSSES, CLASSES)))
-    write_bytes(out / "ledger.md", ledger(report, LOSSES, PICTURE).encode())
-    return out / "ledger.md"
+    Card(report).save_folder(request.out)
+    write_bytes(request.out / PICTURE, as_png(picture(report, LOSSES, CLASSES)))
+    path = request.out / "ledger.md"
+    write_bytes(path, ledger(report, LOSSES, PICTURE).encode())
+    return path
 
 
 def run_toy(loss: Loss, settings: ToySettings, seed: int) -> RunFindings:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
 from clearance.records import Report
 from clearance.records.summary import compare, summarise
-from clearance.report.numbers import THIN, printed
 
 HEADER = ("", "training error", "test error", "smallest distance", "median distance")
 QUANTITIES = ("train_error", "test_error", "smallest_distance", "median_distance")
@@ -20,14 +20,14 @@ def ledger(report: Report, losses: Sequence[str], picture: str) -> str:
         picture: The file that shows their boundaries, beside the ledger.
     """
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    rows = [HEADER, ["---"] * len(HEADER), *([loss, *_cells(report, loss)] for loss in losses)]
+    rows = [HEADER, *([loss, *_cells(report, loss)] for loss in losses)]
     lines = [
         "# elsayed-2018: the toy of Fig. 1b",
         f"Made by `{report.command}`, {report.created}. Versions: {versions}.",
         "Ours: two moons, widths, optimiser and margin; the paper says two-dimensional data, four layers, 10,000 "
         "steps. Distances are exact (the boundary is found on a grid and by bisection), in the picture's unit, whose "
         "side is 1; below 0 a point is on the wrong side. Mean ± sd over seeds.",
-        "\n".join("| " + " | ".join(row) + " |" for row in rows),
+        markdown_table(rows),
         "Margin against cross-entropy, paired over seeds: "
         + "; ".join(f"{name.replace('_', ' ')} {_verdict(report, name)}" for name in QUANTITIES[1:])
         + ".",
@@ -44,8 +44,7 @@ def _cells(report: Report, loss: str) -> list[str]:
             unit if name.endswith("error") else "ratio"
         )  # distances are in the picture's unit, as the text says
         over = summarise(values)
-        spread = "" if over.spread is None else f" ± {printed(over.spread, unit)}"
-        cells.append(f"{printed(over.mean, unit)}{spread}".replace(THIN, " "))
+        cells.append(mean_and_spread(over.mean, over.spread, unit))
     return cells
 
 

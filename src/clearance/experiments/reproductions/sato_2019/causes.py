@@ -10,12 +10,10 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from clearance.experiments.compare import report_of
-from clearance.experiments.grid import Listener, run_grid
 from clearance.experiments.papers import paper_recipe
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import NoDataError, data_if_there
-from clearance.experiments.reproductions.sato_2019.study_ledger import (
+from clearance.experiments.reproductions.study_ledger import (
     COST,
     OWN_HEAD,
     Quantity,
@@ -23,10 +21,10 @@ from clearance.experiments.reproductions.sato_2019.study_ledger import (
     save,
     table,
 )
-from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.run import RunPlan
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
 from clearance.records.summary import Comparison, compare
-from clearance.report import Card
 from clearance.report.numbers import THIN, printed
 from clearance.vocabulary import Scalar
 
@@ -55,31 +53,25 @@ def cause_recipe(longer: bool = False) -> Recipe:
     )
 
 
-def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener, root: str | None = None) -> Path:
-    """Run the study and write its ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Run the study and write its ledger.
 
     Args:
-        out: Where ledger, report and runs are kept.
-        seeds: Runs of each variation; those of the recipe, 5, by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
-        root: Folder that holds MNIST's files.
+        request: What was asked for. Seeds are runs of each variation, those of the recipe, 5, by default.
 
     Raises:
-        NoDataError: If they are not there.
+        NoDataError: If MNIST's files are not there.
     """
-    recipes = [dataclasses.replace(cause_recipe(longer), root=root) for longer in (True, False)]
-    count = recipes[0].seeds if seeds is None else seeds
+    recipes = [dataclasses.replace(cause_recipe(longer), root=request.root) for longer in (True, False)]
+    count = request.seeds_or(recipes[0].seeds)
     data = data_if_there(recipes[0])
     if data is None:
         raise NoDataError("MNIST's files are not there; give their folder with --root")
     plans = [RunPlan(recipe, next(iter(recipe.methods)), seed) for recipe in recipes for seed in range(count)]
-    found: list[RunFindings] = run_grid(plans, data, out / "runs", jobs, listener)
+    found = request.grid(plans, data)
     both = {**recipes[1].methods, **recipes[0].methods}
-    command = COMMAND if seeds is None else f"{COMMAND} --seeds {seeds}"
-    report = report_of(dataclasses.replace(recipes[1], methods=both, seeds=count), found, command)
-    Card(report).save_folder(out)
-    return write_ledger(report, out)
+    told = dataclasses.replace(recipes[1], methods=both, seeds=count)
+    return write_ledger(request.paged(told, found, request.command(COMMAND)), request.out)
 
 
 def retrained(audit: str) -> Quantity:

@@ -22,6 +22,7 @@ from clearance.experiments.reproductions.sato_2019.fig1_plane import panel, reac
 from clearance.experiments.reproductions.sato_2019.fig1_runs import DATASET, ToyRun, trained_runs
 from clearance.experiments.reproductions.sato_2019.fig1_toy import VARIANTS, ToySettings
 from clearance.experiments.run import RunFindings
+from clearance.experiments.study_request import StudyRequest
 from clearance.experiments.training_findings import training_findings
 from clearance.records import ExhibitRecord, Record, Report, RunNote
 from clearance.report.numbers import printed
@@ -38,17 +39,13 @@ TITLE = (
 ROOM = 1.08  # of the square that is shown, around the outermost point
 
 
-def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
-    """Run the study, write its ledger and its picture; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Run the study, write its ledger and its picture; all in this process, as it takes minutes.
 
     Args:
-        out: Where ledger, picture, report and runs are kept.
-        seeds: Runs of each panel; 5 by default.
-        jobs: Not used: the whole study takes minutes, in this process.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+        request: What was asked for. Seeds are runs of each panel, 5 by default.
     """
-    del jobs
-    return study(ToySettings(), SEEDS if seeds is None else seeds, out, listener)
+    return study(ToySettings(), request.seeds_or(SEEDS), request.out, request.listener)
 
 
 def study(settings: ToySettings, seeds: int, out: Path, listener: Listener) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clearance.experiments.reproductions.sato_2019.fig1_measures import AUDIT
+from clearance.experiments.reproductions.study_ledger import by_seed
 from clearance.records import Record
 from clearance.records.summary import Comparison, compare
 from clearance.report.numbers import THIN, printed
@@ -52,11 +53,7 @@ class Guess:
 
 def values_of(records: Sequence[Record], method: str, name: str, audit: str = AUDIT) -> dict[int, float]:
     """A measurement of a variant, by seed."""
-    return {
-        record.seed: record.measurement.value
-        for record in records
-        if (record.method, record.measurement.audit, record.measurement.name) == (method, audit, name)
-    }
+    return by_seed(records, method, audit, name)
 
 
 def times_smaller(records: Sequence[Record], head: str) -> dict[int, float]:

@@ -6,18 +6,14 @@ what they were trained on; with a root, networks trained on MNIST meet photograp
 hand signs.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from clearance.experiments.auditing import audit_model, chosen_audits
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.compare import report_with
-from clearance.experiments.grid import Listener, run_grid
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, to_tree
 from clearance.experiments.reproductions.sato_2019.fine_tuning_ledger import (
@@ -31,6 +27,8 @@ from clearance.experiments.reproductions.sato_2019.fine_tuning_ledger import (
 from clearance.experiments.reproductions.sato_2019.fine_tuning_task import Task, task
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_model
+from clearance.experiments.study_request import StudyRequest
+from clearance.experiments.threads import one_thread
 from clearance.experiments.trained_start import FACTS, START
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.report import Card
@@ -52,37 +50,29 @@ class Study:
     """What every part of the study is given."""
 
     chosen: Task
-    out: Path
-    jobs: int
-    listener: Listener
-
-    def grid(self, plans: list[RunPlan], data: RunData) -> list[RunFindings]:
-        """Run these, or read them back."""
-        return run_grid(plans, data, self.out / "runs", self.jobs, self.listener)
+    request: StudyRequest
 
 
-def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener, root: str | None = None) -> Path:
-    """Run the study and write its ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Run the study and write its ledger.
 
     Args:
-        out: Where ledger, report and runs are kept.
-        seeds: Networks to start from; those of the recipe, 5, by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
-        root: Folder that holds ``mnist`` and ``sign-language-digits``; None is digits alone.
+        request: What was asked for. Seeds are networks to start from, those of the recipe, 5, by default. The root is
+            the folder that holds ``mnist`` and ``sign-language-digits``; None is digits alone.
 
     Raises:
         NoDataError: If one of the two is not there.
         ValueError: If no network could be trained to start from.
     """
-    study = Study(task(root, out), out, jobs, listener)
-    count = study.chosen.start.seeds if seeds is None else seeds
+    root = request.root
+    study = Study(task(root, request.out), request)
+    count = request.seeds_or(study.chosen.start.seeds)
     methods, tried = _search(study)
     starts, found = _plain_networks(study, study.chosen.start, count)
     data = build_data(study.chosen.target)
     found += [_before(path, data, seed) for seed, path in starts.items()]
     plans = [_plan(study.chosen, n, m, path, s) for s, path in starts.items() for n, m in methods.items()]
-    found += study.grid(plans, data)
+    found += request.grid(plans, data)
     settings = {
         "dataset": data.train.name,
         "seeds": count,
@@ -91,21 +81,17 @@ def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener, root: st
         "epochs": dict(study.chosen.epochs),
         "methods": {name: to_tree(method) for name, method in methods.items()},
     }
-    words = [
-        COMMAND,
-        *([] if root is None else ["--root ROOT"]),
-        *([] if seeds is None else [f"--seeds {seeds}"]),
-    ]
-    report = report_with(settings, found, " ".join(words))
-    Card(report).save_folder(out)
-    return write_ledger(report, tried, out)
+    command = COMMAND if root is None else f"{COMMAND} --root ROOT"
+    report = report_with(settings, found, request.command(command))
+    Card(report).save_folder(request.out)
+    return write_ledger(report, tried, request.out)
 
 
 def _plain_networks(study: Study, start: Recipe, count: int) -> tuple[dict[int, Path], list[RunFindings]]:
     """The directories of plainly trained networks by seed, and the notes of those that broke down."""
     plans = [RunPlan(start, "plain", seed) for seed in range(count)]
-    found = study.grid(plans, build_data(start))
-    folders = {plan.seed: study.out / "runs" / plan.folder for plan in plans}
+    found = study.request.grid(plans, build_data(start))
+    folders = {plan.seed: study.request.runs / plan.folder for plan in plans}
     ready = {seed: folder for seed, folder in folders.items() if (folder / FACTS).exists()}
     broken = [f.note for f in found if f.note is not None and f.note.seed not in ready]
     if not ready:
@@ -121,7 +107,7 @@ def _search(study: Study) -> tuple[dict[str, Method], list[Tried]]:
     split = dataclasses.replace(chosen, target=dataclasses.replace(chosen.target, held_out=HELD_OUT))
     trials = [(way, _method(chosen, way, factor)) for way in WAYS for factor in FACTORS]
     plans = [_plan(split, way, method, starts[0], 0) for way, method in trials]
-    found = study.grid(plans, build_data(split.target))
+    found = study.request.grid(plans, build_data(split.target))
     tried = [
         Tried(way, method.lr, _one_image_error(f)) for (way, method), f in zip(trials, found, strict=True)
     ]
@@ -148,7 +134,7 @@ def _plan(chosen: Task, way: str, method: Method, network: Path, seed: int) -> R
 
 def _before(network: Path, data: RunData, seed: int) -> RunFindings:
     """The plainly trained network itself; its own training is no cost of what follows."""
-    with _one_thread():
+    with one_thread():
         found = audit_model(load_model(network), data, chosen_audits(AUDITS, SETTINGS), seed)
     where = (data.train.name, BEFORE, seed)
     return RunFindings(
@@ -156,17 +142,6 @@ def _before(network: Path, data: RunData, seed: int) -> RunFindings:
         tuple(Record(*where, m) for f in found for m in f.measurements),
         tuple(ExhibitRecord(*where, e) for f in found for e in f.exhibits),
     )
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """As in the processes of runs: numbers then do not depend on the machine's cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _one_image_error(found: RunFindings) -> float:

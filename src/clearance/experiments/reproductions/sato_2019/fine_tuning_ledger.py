@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from clearance.experiments.reproductions.sato_2019.study_ledger import (
+from clearance.experiments.reproductions.study_ledger import (
     COST,
     OWN_HEAD,
     Quantity,

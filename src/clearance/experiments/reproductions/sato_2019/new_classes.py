@@ -12,10 +12,9 @@ from typing import Any
 from clearance.data import draw_classes
 from clearance.experiments.build import build_data
 from clearance.experiments.compare import report_of
-from clearance.experiments.grid import Listener, run_grid
 from clearance.experiments.papers import paper_recipe
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.reproductions.sato_2019.study_ledger import (
+from clearance.experiments.reproductions.study_ledger import (
     COST,
     Quantity,
     cost_in_words,
@@ -24,6 +23,7 @@ from clearance.experiments.reproductions.sato_2019.study_ledger import (
     table,
 )
 from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
 from clearance.records.summary import summarise
 from clearance.report import Card
@@ -54,26 +54,23 @@ def new_classes_recipe(draw: int) -> Recipe:
     )
 
 
-def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
-    """Run the study and write its ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Run the study and write its ledger.
 
     Args:
-        out: Where ledger, report and runs are kept.
-        seeds: Draws of classes, each with a seed of its own; 5 by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+        request: What was asked for. Seeds are draws of classes, each with a seed of its own, 5 by default.
     """
-    recipes = [new_classes_recipe(draw) for draw in range(DRAWS if seeds is None else seeds)]
+    recipes = [new_classes_recipe(draw) for draw in range(request.seeds_or(DRAWS))]
     found: list[RunFindings] = []
     for draw, recipe in enumerate(recipes):
         plans = [RunPlan(recipe, name, draw) for name in recipe.methods]
-        found += run_grid(plans, build_data(recipe), out / "runs", jobs, listener)
-    command = COMMAND if seeds is None else f"{COMMAND} --seeds {seeds}"
-    report = report_of(dataclasses.replace(recipes[0], seeds=len(recipes)), found, command)
+        found += request.grid(plans, build_data(recipe))
+    start = dataclasses.replace(recipes[0], seeds=len(recipes))
+    report = report_of(start, found, request.command(COMMAND))
     left_out = [list(recipe.left_out) for recipe in recipes]
     report = dataclasses.replace(report, recipe={**report.recipe, "left_out": left_out})
-    Card(report).save_folder(out)
-    return write_ledger(report, out)
+    Card(report).save_folder(request.out)
+    return write_ledger(report, request.out)
 
 
 def write_ledger(report: Report, out: Path) -> Path:

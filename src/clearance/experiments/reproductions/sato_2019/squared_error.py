@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from clearance.experiments.build import build_data
-from clearance.experiments.compare import report_of
-from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.grid import plans_of
 from clearance.experiments.papers import paper_recipe
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.reproductions.sato_2019.study_ledger import (
+from clearance.experiments.reproductions.study_ledger import (
     COST,
+    ONE_IMAGE,
     OWN_HEAD,
     Quantity,
     in_words,
@@ -22,8 +22,8 @@ from clearance.experiments.reproductions.sato_2019.study_ledger import (
     save,
     table,
 )
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
-from clearance.report import Card
 
 COMMAND = "clearance reproduce sato-2019 --only squared-error"
 PLAIN, FOCA = "plain", "foca"
@@ -35,9 +35,6 @@ SHARE = Quantity(
     "share of a class's variance on its first axis", "low_dimension", "first_axis_share", "fraction",
     {"class": "mean"}, better="higher",
 )  # fmt: skip
-ONE_IMAGE = Quantity(
-    "retrained on one image of each class", "co_adaptation", context={"head": "retrained", "samples": 10}
-)
 
 
 def squared_error_recipe(seeds: int | None = None) -> Recipe:
@@ -61,20 +58,15 @@ def squared_error_recipe(seeds: int | None = None) -> Recipe:
     )
 
 
-def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
-    """Run the study and write its ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Run the study and write its ledger.
 
     Args:
-        out: Where ledger, report and runs are kept.
-        seeds: Runs of each method; those of the recipe, 5, by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+        request: What was asked for. Seeds are runs of each method, those of the recipe, 5, by default.
     """
-    recipe = squared_error_recipe(seeds)
-    found = run_grid(plans_of(recipe), build_data(recipe), out / "runs", jobs, listener)
-    report = report_of(recipe, found, COMMAND if seeds is None else f"{COMMAND} --seeds {seeds}")
-    Card(report).save_folder(out)
-    return write_ledger(report, out)
+    recipe = squared_error_recipe(request.seeds)
+    found = request.grid(plans_of(recipe), build_data(recipe))
+    return write_ledger(request.paged(recipe, found, request.command(COMMAND)), request.out)
 
 
 def write_ledger(report: Report, out: Path) -> Path:

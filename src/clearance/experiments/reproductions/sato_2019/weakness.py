@@ -14,11 +14,13 @@ from typing import Any
 from clearance._files import write_bytes
 from clearance.experiments.build import build_data
 from clearance.experiments.compare import report_of
-from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.grid import plans_of
 from clearance.experiments.method import Method
 from clearance.experiments.papers import paper_recipe
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.reproductions.sato_2019.study_ledger import cost_cells
+from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
+from clearance.experiments.reproductions.study_ledger import cost_cells
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record, Report
 from clearance.records.encoding import encode
 from clearance.records.summary import SeedSummary, summarise
@@ -94,20 +96,17 @@ def weakness_recipe(seeds: int | None = None) -> Recipe:
     )
 
 
-def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
-    """Run the study and write its ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Run the study and write its ledger.
 
     Args:
-        out: Where ledger, report and runs are kept.
-        seeds: Runs of each setting; 3 by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+        request: What was asked for. Seeds are runs of each setting, 3 by default.
     """
-    recipe = weakness_recipe(seeds)
-    findings = run_grid(plans_of(recipe), build_data(recipe), out / "runs", jobs, listener)
+    recipe = weakness_recipe(request.seeds)
+    findings = request.grid(plans_of(recipe), build_data(recipe))
     report = report_of(recipe, findings, COMMAND)
-    report.save(out)  # a page with a column for each of 22 settings would be read by nobody
-    return write_ledger(report, out)
+    report.save(request.out)  # a page with a column for each of 22 settings would be read by nobody
+    return write_ledger(report, request.out)
 
 
 def write_ledger(report: Report, out: Path) -> Path:
@@ -160,14 +159,14 @@ def _markdown(report: Report, settings: Sequence[Setting]) -> str:
         f"Made by `{report.command}`, {report.created}. Versions: {versions}.",
         f"Digits, {EPOCHS} epochs; k images of each class and S steps for a weak head. Mean ± sd over seeds; "
         "costs are factors of plain training's under the same seeds, with 95 % intervals.",
-        "\n".join("| " + " | ".join(row) + " |" for row in _rows(report, settings)),
+        markdown_table(_rows(report, settings)),
     ]
     return "\n\n".join(lines) + "\n"
 
 
 def _rows(report: Report, settings: Sequence[Setting]) -> list[Sequence[str]]:
     rows = [(*_row(setting), *cost_cells(report, setting.name, BASELINE)) for setting in settings]
-    return [HEADER, ["---"] * len(HEADER), *rows]
+    return [HEADER, *rows]
 
 
 def _row(setting: Setting) -> Sequence[str]:
@@ -182,7 +181,4 @@ def _row(setting: Setting) -> Sequence[str]:
 
 
 def _shown(over: SeedSummary | None, unit: str) -> str:
-    if over is None:
-        return "–"
-    spread = "" if over.spread is None else f" ± {printed(over.spread, unit)}"
-    return f"{printed(over.mean, unit)}{spread}".replace(THIN, " ")
+    return "–" if over is None else mean_and_spread(over.mean, over.spread, unit)

@@ -20,18 +20,14 @@ from clearance._rng import derived_seed
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.audits._fixed_images import fixed_images
 from clearance.data import ImageSet
+from clearance.experiments.compare import report_with
 from clearance.experiments.datasets import load_dataset
-from clearance.experiments.grid import Listener
-from clearance.experiments.reproduction_ledger import reproduce_command
-from clearance.experiments.reproductions.tanay_2018.networks import check_data, trained
+from clearance.experiments.reproductions.judged_study import JudgedStudy
+from clearance.experiments.reproductions.tanay_2018.networks import PAPER, check_data, trained
 from clearance.experiments.reproductions.tanay_2018.parallel import each
-from clearance.experiments.reproductions.tanay_2018.study_ledger import (
-    PAPER,
-    Quantity,
-    report_of_study,
-    table,
-    written,
-)
+from clearance.experiments.reproductions.tanay_2018.seed_tables import Quantity, table
+from clearance.experiments.run import RunFindings
+from clearance.experiments.study_request import StudyRequest
 from clearance.models.features import predictions
 from clearance.records import Record
 from clearance.vocabulary import Better, Measurement
@@ -69,43 +65,37 @@ class DepthSettings:
     search: int = 60
 
 
-def run(
-    out: Path, *, seeds: int | None, jobs: int, listener: Listener, dataset: str = "mnist", root: str | None = None
-) -> Path:  # fmt: skip
-    """Train and measure every network and write the ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Train and measure every network and write the ledger; what is finished is read back.
 
     Args:
-        out: Where ledger, records and networks are kept.
-        seeds: Networks of each depth and decay; 5 by default.
-        jobs: Networks at a time, each in a process with one thread.
-        listener: Not used.
-        dataset: What to learn.
-        root: The folder that holds its files.
+        request: What was asked for. Seeds are networks of each depth and decay, 5 by default; nobody is told in
+            between.
 
     Raises:
-        NoDataError: If they are not there.
+        NoDataError: If the dataset's files are not there.
     """
-    del listener
-    check_data(dataset, root)
-    return study(DepthSettings(), dataset, root, seeds, jobs, out)
+    check_data(request.dataset, request.root)
+    return study(DepthSettings(), request)
 
 
-def study(
-    settings: DepthSettings, dataset: str, root: str | None, seeds: int | None, jobs: int, out: Path
-) -> Path:
+def study(settings: DepthSettings, request: StudyRequest) -> Path:
     """The same with settings of the caller's own."""
-    count = SEEDS if seeds is None else seeds
+    count, dataset, out = request.seeds_or(SEEDS), request.dataset, request.out
     tasks = {
         f"{layers}-decay{decay:g}-{seed}": _task(settings, dataset, layers, decay, seed)
         for seed, layers, decay in itertools.product(range(count), settings.layers, settings.decays)
     }
-    work = partial(measured_depth, root=root, folder=str(out / "networks"))
-    found = each(work, tasks, out / "measured", jobs)
+    work = partial(measured_depth, root=request.root, folder=str(out / "networks"))
+    found = each(work, tasks, out / "measured", request.jobs)
     chosen = {layers: chosen_decay(settings, layers, found, count) for layers in settings.layers}
     records = _records(settings, dataset, found, chosen, count)
     told = {"dataset": dataset, "seeds": count, **vars(settings)}
-    report = report_of_study(told, records, reproduce_command(PAPER, dataset, seeds, only=STUDY))
-    return written(report, [STUDY], dataset, _text(settings, records, chosen), out)
+    judged = JudgedStudy(PAPER, (STUDY,), dataset)
+    findings = [RunFindings(None, tuple(records), ())]
+    report = report_with(told, findings, judged.command(request.seeds))
+    report.save(out)
+    return judged.write_ledger(report, _text(settings, records, chosen), out)
 
 
 def _task(settings: DepthSettings, dataset: str, layers: int, decay: float, seed: int) -> Tree:

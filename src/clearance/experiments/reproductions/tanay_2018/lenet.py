@@ -1,13 +1,12 @@
 """LeNet with high and low weight decay, from two initialisations: errors, weights, and adversarial images."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clearance.experiments.grid import Listener
-from clearance.experiments.reproduction_ledger import reproduce_command
+from clearance.experiments.compare import report_with
+from clearance.experiments.reproductions.judged_study import JudgedStudy
 from clearance.experiments.reproductions.tanay_2018.lenet_ledger import (
     INITS,
     LeNetSettings,
@@ -22,110 +21,75 @@ from clearance.experiments.reproductions.tanay_2018.lenet_numbers import (
     attacked_network,
     measured_network,
 )
-from clearance.experiments.reproductions.tanay_2018.networks import check_data
+from clearance.experiments.reproductions.tanay_2018.networks import PAPER, check_data
 from clearance.experiments.reproductions.tanay_2018.parallel import each
-from clearance.experiments.reproductions.tanay_2018.study_ledger import PAPER, report_of_study, written
+from clearance.experiments.run import RunFindings
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record
 
 SEEDS = 3
 Tree = dict[str, Any]
 
 
-def run(
-    out: Path, *, seeds: int | None, jobs: int, listener: Listener, dataset: str = "mnist", root: str | None = None
-) -> Path:  # fmt: skip
-    """Train and measure every network, attack it, and write the ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Train and measure every network, attack it, and write the ledger; what is finished is read back.
 
     Args:
-        out: Where ledger, pictures, records and networks are kept.
-        seeds: Networks of each initialisation and decay; 3 by default. A verdict needs five.
-        jobs: Networks at a time, each in a process with one thread.
-        listener: Not used: the files in ``out/lenet`` and ``out/adversarial`` say how far it is.
-        dataset: What to learn.
-        root: The folder that holds its files.
+        request: What was asked for. Seeds are networks of each initialisation and decay, 3 by default, but a verdict
+            needs five. The files in ``out/lenet`` and ``out/adversarial`` say how far it is; nobody else is told.
 
     Raises:
-        NoDataError: If they are not there.
+        NoDataError: If the dataset's files are not there.
     """
-    del listener
-    check_data(dataset, root)
-    return study(LeNetSettings(), ("lenet", "adversarial"), dataset, root, seeds, jobs, out, out / "networks")
+    check_data(request.dataset, request.root)
+    return study(LeNetSettings(), ("lenet", "adversarial"), request, request.out / "networks")
 
 
-def run_adversarial(
-    out: Path, *, seeds: int | None, jobs: int, listener: Listener, dataset: str = "mnist", root: str | None = None
-) -> Path:  # fmt: skip
+def run_adversarial(request: StudyRequest) -> Path:
     """The adversarial images alone; networks that ``--only lenet`` left in the folder beside are not trained again.
 
     Args:
-        out: Where ledger, pictures and records are kept.
-        seeds: As in `run`.
-        jobs: As in `run`.
-        listener: Not used.
-        dataset: As in `run`.
-        root: As in `run`.
+        request: As in `run`.
 
     Raises:
-        NoDataError: If the files are not there.
+        NoDataError: If the dataset's files are not there.
     """
-    del listener
-    check_data(dataset, root)
-    beside = out.parent / f"lenet-{dataset}" / "networks"
-    networks = beside if beside.is_dir() else out / "networks"
-    return study(LeNetSettings(), ("adversarial",), dataset, root, seeds, jobs, out, networks)
+    check_data(request.dataset, request.root)
+    beside = request.out.parent / f"lenet-{request.dataset}" / "networks"
+    networks = beside if beside.is_dir() else request.out / "networks"
+    return study(LeNetSettings(), ("adversarial",), request, networks)
 
 
-def study(
-    settings: LeNetSettings,
-    parts: Sequence[str],
-    dataset: str,
-    root: str | None,
-    seeds: int | None,
-    jobs: int,
-    out: Path,
-    networks: Path,
-) -> Path:
+def study(settings: LeNetSettings, parts: tuple[str, ...], request: StudyRequest, networks: Path) -> Path:
     """The same with settings of the caller's own.
 
     Args:
         settings: The settings.
         parts: ``"lenet"``, ``"adversarial"`` or both.
-        dataset: What to learn.
-        root: Where its files are.
-        seeds: Networks of each kind.
-        jobs: Networks at a time.
-        out: Where everything but networks is kept.
-        networks: Where those are.
+        request: What was asked for.
+        networks: Where networks are kept.
     """
-    count = SEEDS if seeds is None else seeds
+    count, dataset, out = request.seeds_or(SEEDS), request.dataset, request.out
     tasks = _tasks(settings, dataset, count)
     found: dict[str, dict[str, Tree]] = {}
     for part, work in (("lenet", measured_network), ("adversarial", attacked_network)):
         if part in parts:
-            found[part] = _each(work, tasks[part], root, networks, out / part, jobs)
+            given = partial(work, root=request.root, folder=str(networks))
+            found[part] = each(given, tasks[part], out / part, request.jobs)
     records = [
         Record.from_json(row)
         for trees in found.values()
         for tree in trees.values()
         for row in tree["records"]
     ]
-    name = parts[0]
     told = {"dataset": dataset, "seeds": count, "decays": DECAYS, **vars(settings)}
-    report = report_of_study(told, records, reproduce_command(PAPER, dataset, seeds, only=name))
+    judged = JudgedStudy(PAPER, parts, dataset)
+    findings = [RunFindings(None, tuple(records), ())]
+    report = report_with(told, findings, judged.command(request.seeds))
+    report.save(out)
     text = [about(settings), *network_part(found.get("lenet"), records, tasks["lenet"], out)]
     text += attack_part(found.get("adversarial"), records, tasks["adversarial"], out)
-    return written(report, parts, dataset, text, out)
-
-
-def _each(
-    work: Callable[..., Tree],
-    tasks: Mapping[str, Tree],
-    root: str | None,
-    networks: Path,
-    folder: Path,
-    jobs: int,
-) -> dict[str, Tree]:
-    return each(partial(work, root=root, folder=str(networks)), tasks, folder, jobs)
+    return judged.write_ledger(report, text, out)
 
 
 def _tasks(settings: LeNetSettings, dataset: str, seeds: int) -> dict[str, dict[str, Tree]]:

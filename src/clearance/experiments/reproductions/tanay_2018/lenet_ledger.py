@@ -13,7 +13,7 @@ from clearance.experiments.reproductions.tanay_2018.lenet_pictures import (
     error_curves,
     filters,
 )
-from clearance.experiments.reproductions.tanay_2018.study_ledger import (
+from clearance.experiments.reproductions.tanay_2018.seed_tables import (
     Column,
     Quantity,
     factor_in_words,

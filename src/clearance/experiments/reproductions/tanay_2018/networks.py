@@ -19,6 +19,7 @@ from clearance.models import Classifier, lenet
 from clearance.objectives import CrossEntropyLoss
 from clearance.regimes import EndToEnd, FitResult, fit
 
+PAPER = "tanay-2018"
 Init = Literal["he", "small"]
 SMALL = 0.01  # standard deviation of MatConvNet's first weights
 WIDTH = 256  # of hidden layers of multi-layer perceptrons
@@ -42,7 +43,8 @@ class MinusImage(nn.Module):
 def check_data(dataset: str, root: str | None) -> None:
     """Raise NoDataError where the files of a dataset are not there."""
     try:
-        load_dataset(dataset, "test", root)
+        for split in ("train", "test"):
+            load_dataset(dataset, split, root)
     except FileNotFoundError as error:
         raise NoDataError(str(error)) from error
     except ValueError as error:

@@ -9,15 +9,15 @@ from typing import Any
 from clearance._files import write_bytes
 from clearance.experiments.compare import report_with
 from clearance.experiments.datasets import load_dataset
-from clearance.experiments.grid import Listener
 from clearance.experiments.papers import paper_claims
-from clearance.experiments.reproduce import NoDataError
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
+from clearance.experiments.reproductions.tanay_2018.networks import check_data
 from clearance.experiments.reproductions.tanay_2018.parallel import each
 from clearance.experiments.reproductions.tanay_2018.svm_curves import CURVES, curves
 from clearance.experiments.reproductions.tanay_2018.svm_models import PER_CLASS, TOLERANCE, solved_pair
 from clearance.experiments.reproductions.tanay_2018.svm_tables import against_truth, as_csv, landmarks
 from clearance.experiments.reproductions.tanay_2018.svm_verdicts import PAPER, STUDY, svm_judgements
+from clearance.experiments.study_request import StudyRequest
 from clearance.report.svg import as_svg
 
 MODELS = "models.csv"
@@ -29,56 +29,29 @@ ABOUT = {
 Found = Mapping[str, Mapping[str, Any]]
 
 
-def run(
-    out: Path,
-    *,
-    seeds: int | None,
-    jobs: int,
-    listener: Listener,
-    dataset: str = "digits",
-    root: str | None = None,
-) -> Path:
-    """Solve every pair at every lambda and write the ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Solve every pair at every lambda and write the ledger; what is finished is read back.
 
     Args:
-        out: Where the ledger, its curves, every model's numbers and each pair's file are kept.
-        seeds: Not used: nothing is drawn.
-        jobs: Pairs at a time, each in a process with one thread.
-        listener: Not used: the number of files in ``out/pairs`` says how far it is.
-        dataset: What to separate.
-        root: The folder that holds its files.
+        request: What was asked for. Nothing is drawn, so that seeds change nothing; the number of files in
+            ``out/pairs`` says how far it is, and nobody else is told.
 
     Raises:
-        NoDataError: If they are not there.
+        NoDataError: If the dataset's files are not there.
     """
-    del seeds, listener
-    try:
-        classes = load_dataset(dataset, "train", root).classes
-        load_dataset(dataset, "test", root)
-    except FileNotFoundError as error:
-        raise NoDataError(str(error)) from error
-    except ValueError as error:
-        if root is None and dataset != "digits":
-            raise NoDataError(str(error)) from error
-        raise
-    chosen = list(itertools.combinations(range(len(classes)), 2))
-    return study(dataset, root, classes, chosen, jobs, out)
+    check_data(request.dataset, request.root)
+    classes = load_dataset(request.dataset, "train", request.root).classes
+    return study(classes, list(itertools.combinations(range(len(classes)), 2)), request)
 
 
-def study(
-    dataset: str,
-    root: str | None,
-    classes: tuple[str, ...],
-    chosen: list[tuple[int, int]],
-    jobs: int,
-    out: Path,
-) -> Path:
+def study(classes: tuple[str, ...], chosen: list[tuple[int, int]], request: StudyRequest) -> Path:
     """The same for some pairs of classes only; the path of ``ledger.md``."""
+    dataset, out = request.dataset, request.out
     tasks: dict[str, dict[str, Any]] = {
         f"{first}-{second}": {"dataset": dataset, "pair": [first, second], "tolerance": TOLERANCE}
         for first, second in chosen
     }
-    pairs = each(partial(solved_pair, root=root), tasks, out / "pairs", jobs)
+    pairs = each(partial(solved_pair, root=request.root), tasks, out / "pairs", request.jobs)
     titles = {f"{a}-{b}": f"{classes[a]} against {classes[b]}" for a, b in chosen}
     write_bytes(out / MODELS, as_csv(pairs))
     for name in CURVES:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from clearance.experiments.reproductions.cells import markdown_table
 from clearance.experiments.reproductions.tanay_2018.svm_models import FIELDS
 from clearance.experiments.reproductions.tanay_2018.svm_truth import (
     EXACT,
@@ -31,7 +32,7 @@ def landmarks(pairs: Found, titles: Mapping[str, str]) -> str:
         "pair", "theta at 10⁻⁶", "d_adv at 10² / 10⁻² / 10⁻⁶", "d_err at 10² / 10⁻⁶ (×10³)", "train error %",
         "test error %", "best test error % (lambda)", "worst gap", "CPU s",
     )  # fmt: skip
-    return _table(head, [_landmark_row(titles[name], pair) for name, pair in pairs.items()])
+    return markdown_table([head, *(_landmark_row(titles[name], pair) for name, pair in pairs.items())])
 
 
 def _landmark_row(title: str, pair: Mapping[str, Any]) -> Sequence[str]:
@@ -85,7 +86,7 @@ def against_truth(pairs: Found) -> str:
             "Largest difference over the models with lambda of at least 10⁻² / below it, and in brackets how many "
             f"of 81 miss the tolerance ({told}; margins may miss by 1 %). Right of these the largest difference from "
             f"an independent exact solution, to which {max(EXACT.values()):g} is allowed.",
-            _table(head, rows),
+            markdown_table([head, *rows]),
         )
     )
 
@@ -99,7 +100,3 @@ def as_csv(pairs: Found) -> bytes:
         for column, row in enumerate(zip(*(pair["models"][key] for key in FIELDS), strict=True)):
             writer.writerow((name, column, *(f"{value:.9g}" for value in row)))
     return text.getvalue().encode()
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))

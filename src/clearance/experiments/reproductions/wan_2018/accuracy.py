@@ -1,41 +1,28 @@
 """Errors of every loss on clean test images, beside the paper's table where it is known (CIFAR-100)."""
 
-from functools import partial
 from pathlib import Path
 
-from clearance.experiments.grid import Listener
 from clearance.experiments.reproduce import data_if_there
-from clearance.experiments.reproductions.elsayed_2018.conditions import run_conditions
-from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
+from clearance.experiments.reproductions.conditions import run_conditions
+from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018.protocol import accuracy_recipes
-from clearance.experiments.reproductions.wan_2018.study import Column, StudyOf, method_table, seeds_told
+from clearance.experiments.reproductions.wan_2018.study import Column, judged_study, method_table, seeds_told
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
 
 SETTING = "augmented"
 HEADS = {False: "test error", True: "test error, trained with crop and mirror"}
 
 
-def run(
-    out: Path,
-    *,
-    seeds: int | None,
-    jobs: int,
-    listener: Listener,
-    dataset: str = "digits",
-    root: str | None = None,
-) -> Path:
-    """Run the study and write its ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Run the study and write its ledger.
 
     Args:
-        out: Where ledger, report and runs are kept.
-        seeds: Runs of each method; those of the recipe, 5, by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
-        dataset: digits, mnist, cifar10 or cifar100.
-        root: The folder that holds its files. Without them the ledger says "not run: no data".
+        request: What was asked for. Seeds are runs of each method, those of the recipe, 5, by default. Without the
+            dataset's files the ledger says "not run: no data".
     """
-    recipes = accuracy_recipes(dataset, root, seeds)
-    study = StudyOf("accuracy", dataset, partial(sections, dataset=dataset))
+    recipes = accuracy_recipes(request.dataset, request.root, request.seeds)
+    study = judged_study("accuracy", request.dataset)
     start = next(iter(recipes.values()))
     found = []
     for (
@@ -43,9 +30,10 @@ def run(
         recipe,
     ) in recipes.items():  # each has its own images: cropping and mirroring are part of them
         if (data := data_if_there(recipe)) is None:
-            return study.without_data(start, seeds, out)
-        found += run_conditions({augmented: recipe}, SETTING, data, out, jobs, listener)
-    return study.written(start, found, seeds, out)
+            return study.without_data(start, request)
+        found += run_conditions({augmented: recipe}, SETTING, data, request)
+    report = request.paged(start, found, study.command(request.seeds))
+    return study.write_ledger(report, sections(report, request.dataset), request.out)
 
 
 def sections(report: Report, dataset: str) -> list[str]:

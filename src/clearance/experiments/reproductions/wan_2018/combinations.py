@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from clearance.experiments.build import build_data
-from clearance.experiments.compare import report_of
-from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.grid import plans_of
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.reproductions.sato_2019.study_ledger import (
+from clearance.experiments.reproductions.study_ledger import (
     COST,
+    ONE_IMAGE,
     OWN_HEAD,
     Quantity,
     in_words,
@@ -25,14 +25,11 @@ from clearance.experiments.reproductions.sato_2019.study_ledger import (
     table,
 )
 from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, base_recipe, with_rates
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
-from clearance.report import Card
 
 COMMAND = "clearance reproduce wan-2018 --only combinations"
 FOCA, FOCA_GM, MARGIN, BOTH = "foca", "foca, mixture heads", "large-margin", "lgm + large-margin"
-ONE_IMAGE = Quantity(
-    "retrained on one image of each class", "co_adaptation", context={"head": "retrained", "samples": 10}
-)
 UNDER_ATTACK = Quantity(
     "right under the worst attack at epsilon 0.1", "robustness", "robust_accuracy",
     context={"norm": "inf", "epsilon": 0.1}, better="higher",
@@ -79,20 +76,15 @@ def combinations_recipe(seeds: int | None = None) -> Recipe:
     return with_rates(recipe, "combinations")
 
 
-def run(out: Path, *, seeds: int | None, jobs: int, listener: Listener) -> Path:
-    """Run the study and write its ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Run the study and write its ledger.
 
     Args:
-        out: Where ledger, report and runs are kept.
-        seeds: Runs of each method; those of the recipe, 5, by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+        request: What was asked for. Seeds are runs of each method, those of the recipe, 5, by default.
     """
-    recipe = combinations_recipe(seeds)
-    found = run_grid(plans_of(recipe), build_data(recipe), out / "runs", jobs, listener)
-    report = report_of(recipe, found, COMMAND if seeds is None else f"{COMMAND} --seeds {seeds}")
-    Card(report).save_folder(out)
-    return write_ledger(report, out)
+    recipe = combinations_recipe(request.seeds)
+    found = request.grid(plans_of(recipe), build_data(recipe))
+    return write_ledger(request.paged(recipe, found, request.command(COMMAND)), request.out)
 
 
 def write_ledger(report: Report, out: Path) -> Path:

@@ -6,52 +6,41 @@ beside it stands the gradient of the whole loss that it was trained with, margin
 """
 
 import dataclasses
-from functools import partial
 from pathlib import Path
 
 from clearance.data.samples import draw_samples
 from clearance.experiments.build import RunData
-from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
-from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
+from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018.fgsm_attacks import BOXES, TRAINING, WHITE, attacked_numbers
 from clearance.experiments.reproductions.wan_2018.protocol import PROTOCOLS, base_recipe
-from clearance.experiments.reproductions.wan_2018.study import Column, StudyOf, method_table, seeds_told
+from clearance.experiments.reproductions.wan_2018.study import Column, judged_study, method_table, seeds_told
 from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record, Report
 from clearance.vocabulary import Outcome, Scalar
 
 VERDICT = "robustness"
 
 
-def run(
-    out: Path,
-    *,
-    seeds: int | None,
-    jobs: int,
-    listener: Listener,
-    dataset: str = "digits",
-    root: str | None = None,
-) -> Path:
+def run(request: StudyRequest) -> Path:
     """Train every method, attack what was trained, and write the ledger; trained networks are read back.
 
     Args:
-        out: Where ledger, report and runs are kept.
-        seeds: Runs of each method; those of the recipe, 5, by default.
-        jobs: Processes at a time, for training and the scale-proof verdict.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
-        dataset: digits, mnist, cifar10 or cifar100.
-        root: The folder that holds its files. Without them the ledger says "not run: no data".
+        request: What was asked for. Seeds are runs of each method, those of the recipe, 5, by default. Without the
+            dataset's files the ledger says "not run: no data".
     """
-    recipe = attacked_recipe(dataset, root, seeds)
-    study = StudyOf("fgsm", dataset, partial(sections, dataset=dataset))
+    recipe = attacked_recipe(request.dataset, request.root, request.seeds)
+    study = judged_study("fgsm", request.dataset)
     if (data := data_if_there(recipe)) is None:
-        return study.without_data(recipe, seeds, out)
+        return study.without_data(recipe, request)
     plans = plans_of(recipe)
-    found = run_grid(plans, data, out / "runs", jobs, listener)
-    measured = [_attacked(plan, one, data, out) for plan, one in zip(plans, found, strict=True)]
-    return study.written(recipe, measured, seeds, out)
+    found = request.grid(plans, data)
+    measured = [_attacked(plan, one, data, request.runs) for plan, one in zip(plans, found, strict=True)]
+    report = request.paged(recipe, measured, study.command(request.seeds))
+    return study.write_ledger(report, sections(report, request.dataset), request.out)
 
 
 def attacked_recipe(dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
@@ -106,7 +95,7 @@ def fgsm_quantity(name: str, box: str, epsilon: float) -> Quantity:
     return Quantity("", "attacked", name, context=context, better="higher" if name == "accuracy" else "lower")
 
 
-def _attacked(plan: RunPlan, found: RunFindings, data: RunData, out: Path) -> RunFindings:
+def _attacked(plan: RunPlan, found: RunFindings, data: RunData, runs: Path) -> RunFindings:
     """The findings of a run with its numbers under FGSM; as they are where training did not finish."""
     if found.note is None or found.note.outcome is not Outcome.FINISHED:
         return found
@@ -114,9 +103,7 @@ def _attacked(plan: RunPlan, found: RunFindings, data: RunData, out: Path) -> Ru
     if len(test) > varied.attacked_images:
         test = draw_samples(test, varied.attacked_images, seed=0)  # the same for all
     numbers = [
-        one
-        for box in BOXES
-        for one in attacked_numbers(out / "runs" / plan.folder, test, varied.epsilons, box)
+        one for box in BOXES for one in attacked_numbers(runs / plan.folder, test, varied.epsilons, box)
     ]
     own = tuple(Record(data.train.name, plan.method, plan.seed, number) for number in numbers)
     return dataclasses.replace(found, records=(*found.records, *own))

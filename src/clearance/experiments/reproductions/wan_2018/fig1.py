@@ -10,19 +10,20 @@ from pathlib import Path
 from clearance._files import write_bytes
 from clearance.experiments.build import RunData
 from clearance.experiments.compare import report_of
-from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.grid import plans_of
 from clearance.experiments.papers import paper_claims
 from clearance.experiments.reproduce import NoDataError, data_if_there
-from clearance.experiments.reproduction_ledger import reproduce_command, seeds_in_words
-from clearance.experiments.reproductions.elsayed_2018.conditions import judged
-from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity, provenance, save, table
+from clearance.experiments.reproduction_ledger import seeds_in_words
+from clearance.experiments.reproductions.study_ledger import Quantity, provenance, save, table
 from clearance.experiments.reproductions.wan_2018.fig1_picture import embedding_picture
 from clearance.experiments.reproductions.wan_2018.margin_picture import margin_picture
 from clearance.experiments.reproductions.wan_2018.margin_regions import gap_table
 from clearance.experiments.reproductions.wan_2018.plane import AUDIT, likelihood_panel, panel, plane_numbers
 from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, PAPER, PROTOCOLS, plane_recipe
+from clearance.experiments.reproductions.wan_2018.study import judged_study
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_model
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.report.standalone import standalone_svg
 from clearance.vocabulary import Exhibit, Outcome
@@ -39,37 +40,26 @@ ROWS = [
 ]
 
 
-def run(
-    out: Path,
-    *,
-    seeds: int | None,
-    jobs: int,
-    listener: Listener,
-    dataset: str = "digits",
-    root: str | None = None,
-) -> Path:
-    """Train networks of two features, draw both pictures, and write the ledger; interrupted, it goes on.
+def run(request: StudyRequest) -> Path:
+    """Train networks of two features, draw both pictures, and write the ledger.
 
     Args:
-        out: Where ledger, pictures, report and runs are kept.
-        seeds: Runs of each method; 1 by default. The pictures show the first; a verdict needs 5.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
-        dataset: digits or mnist.
-        root: The folder that holds its files.
+        request: What was asked for. Seeds are runs of each method, 1 by default: the pictures show the first, but a
+            verdict needs five.
 
     Raises:
-        NoDataError: If they are not there.
+        NoDataError: If the dataset's files are not there.
     """
-    recipe = plane_recipe(dataset, root, seeds)
+    dataset = request.dataset
+    recipe = plane_recipe(dataset, request.root, request.seeds)
     if (data := data_if_there(recipe)) is None:
         raise NoDataError(f"the pictures need the files of {dataset}; give their folder with --root.")
     plans = plans_of(recipe)
-    found = run_grid(plans, data, out / "runs", jobs, listener)
-    measured = [_measured(plan, one, data, out) for plan, one in zip(plans, found, strict=True)]
-    report = report_of(recipe, measured, reproduce_command(PAPER, dataset, seeds, only=STUDY))
-    report.save(out)
-    return write_ledger(report, dataset, out)
+    found = request.grid(plans, data)
+    measured = [_measured(plan, one, data, request.runs) for plan, one in zip(plans, found, strict=True)]
+    report = report_of(recipe, measured, judged_study(STUDY, dataset).command(request.seeds))
+    report.save(request.out)
+    return write_ledger(report, dataset, request.out)
 
 
 def write_ledger(report: Report, dataset: str, out: Path) -> Path:
@@ -80,7 +70,7 @@ def write_ledger(report: Report, dataset: str, out: Path) -> Path:
     write_bytes(out / EMBEDDING, standalone_svg(drawn, STUDY, about).encode())
     regions = "Where a margin of L-GM lets a sample count as right, for alpha 0, 0.1, 0.3 and 1."
     write_bytes(out / MARGINS, standalone_svg(margin_picture(), "fig2", regions).encode())
-    claim = next(c for c in judged(report, STUDY, dataset, PAPER) if c.claim.study == STUDY)
+    claim = next(j for j in judged_study(STUDY, dataset).judgements(report.records) if j.claim.study == STUDY)
     count = len({record.seed for record in report.records})
     lines = [
         f"# wan-2018: features in the plane (Fig. 1, claim {claim.claim.id}), on {dataset}",
@@ -120,11 +110,11 @@ def errors_of(report: Report) -> Mapping[str, float]:
     }
 
 
-def _measured(plan: RunPlan, found: RunFindings, data: RunData, out: Path) -> RunFindings:
+def _measured(plan: RunPlan, found: RunFindings, data: RunData, runs: Path) -> RunFindings:
     """The findings of a run with roundness and, for the seed that is shown, its panel."""
     if found.note is None or found.note.outcome not in (Outcome.FINISHED, Outcome.COLLAPSED):
         return found
-    model = load_model(out / "runs" / plan.folder)
+    model = load_model(runs / plan.folder)
     numbers = [*plane_numbers(model, data.train, "train"), *plane_numbers(model, data.test, "test")]
     records = tuple(Record(data.train.name, plan.method, plan.seed, number) for number in numbers)
     exhibits: list[Exhibit] = []

@@ -7,15 +7,8 @@ was chosen is written into ``learning_rates.toml`` by hand, from which the studi
 from collections.abc import Mapping
 from pathlib import Path
 
-from clearance.experiments.grid import Listener
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.reproduce import NoDataError, data_if_there
-from clearance.experiments.reproductions.elsayed_2018.search_rates import (
-    CRITERION,
-    TABLE,
-    chosen_table,
-    write_trials,
-)
+from clearance.experiments.reproductions.rate_search import search_rates
 from clearance.experiments.reproductions.wan_2018.combinations import PER_CLASS, combinations_recipe
 from clearance.experiments.reproductions.wan_2018.protocol import (
     PLANE_STEPS,
@@ -25,7 +18,7 @@ from clearance.experiments.reproductions.wan_2018.protocol import (
     paced,
     plane_recipe,
 )
-from clearance.experiments.search import Trial, best, search
+from clearance.experiments.study_request import StudyRequest
 
 WIDENINGS = 3
 
@@ -50,50 +43,14 @@ def searched_recipes(
     return recipes
 
 
-def run(
-    out: Path,
-    *,
-    seeds: int | None,
-    jobs: int,
-    listener: Listener,
-    dataset: str = "digits",
-    root: str | None = None,
-) -> Path:
-    """Search, and write what was tried and what is best; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Search, and write what was tried and what is best.
 
     Args:
-        out: Where ``search.md``, a CSV file of all trials for each condition, and the runs are kept.
-        seeds: Runs of each candidate; those of the protocol by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
-        dataset: digits, mnist, cifar10 or cifar100.
-        root: The folder that holds its files.
+        request: What was asked for. Seeds are runs of each candidate, those of the protocol by default.
 
     Raises:
-        NoDataError: If they are not there.
+        NoDataError: If the dataset's files are not there.
     """
-    text = [f"# Learning rates on {dataset}\n\nError of the own head on a quarter of the training images.\n"]
-    for condition, recipe in searched_recipes(dataset, root, seeds).items():
-        if data_if_there(recipe) is None:
-            raise NoDataError(f"the search needs the files of {dataset}; give their folder with --root.")
-        trials = search(
-            recipe,
-            out / "runs",
-            jobs,
-            listener,
-            per_class=(PER_CLASS,),
-            criterion=CRITERION,
-            widenings=WIDENINGS,
-        )
-        write_trials(out / f"search-{condition}.csv", trials)
-        text += [chosen_table(condition, recipe, trials), as_toml(dataset, condition, recipe, trials)]
-    path = out / TABLE
-    path.write_text("\n".join(text), "utf-8")
-    return path
-
-
-def as_toml(dataset: str, condition: str, recipe: Recipe, trials: list[Trial]) -> str:
-    """The chosen learning rates as ``learning_rates.toml`` takes them."""
-    lines = [f"[{dataset}.{condition}]"]
-    lines += [f'"{method}" = {best(trials, method, CRITERION).lr:g}' for method in recipe.methods]
-    return "```toml\n" + "\n".join(lines) + "\n```\n"
+    recipes = searched_recipes(request.dataset, request.root, request.seeds)
+    return search_rates(recipes, WIDENINGS, request, PER_CLASS)

@@ -1,23 +1,17 @@
-"""What the studies of this paper share: page, records and ledger, with tables of methods beside the paper's numbers."""
+"""What the studies of this paper share: their ledger, with tables of methods beside the paper's numbers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from clearance._files import write_bytes
-from clearance.experiments.compare import report_of
 from clearance.experiments.papers import paper_claims
-from clearance.experiments.recipe import Recipe
-from clearance.experiments.reproduce import without_data
-from clearance.experiments.reproduction_ledger import Ledger, reproduce_command, seeds_in_words
-from clearance.experiments.reproductions.elsayed_2018.conditions import judged
-from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
+from clearance.experiments.reproduction_ledger import seeds_in_words
+from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
+from clearance.experiments.reproductions.judged_study import JudgedStudy
+from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, PAPER
-from clearance.experiments.run import RunFindings
 from clearance.records import Report
 from clearance.records.summary import summarise
-from clearance.report import Card
-from clearance.report.numbers import THIN, printed
+from clearance.report.numbers import printed
 
 
 @dataclass(frozen=True)
@@ -35,42 +29,9 @@ class Column:
     flipped: bool = False
 
 
-@dataclass(frozen=True)
-class StudyOf:
-    """A study of the paper on one dataset.
-
-    Args:
-        name: Of the study.
-        dataset: What it is run on.
-        sections: What its ledger says besides the verdicts.
-    """
-
-    name: str
-    dataset: str
-    sections: Callable[[Report], Sequence[str]]
-
-    def command(self, seeds: int | None) -> str:
-        """What makes it again."""
-        return reproduce_command(PAPER, self.dataset, seeds, only=self.name)
-
-    def without_data(self, recipe: Recipe, seeds: int | None, out: Path) -> Path:
-        """The ledger that says that nothing was run."""
-        return without_data(paper_claims(PAPER), recipe, self.command(seeds), out).ledger
-
-    def written(self, recipe: Recipe, findings: Iterable[RunFindings], seeds: int | None, out: Path) -> Path:
-        """Page, records and ledger of what was found; the ledger's path."""
-        report = report_of(recipe, findings, self.command(seeds))
-        Card(report).save_folder(out)
-        return self.ledger(report, out)
-
-    def ledger(self, report: Report, out: Path) -> Path:
-        """The ledger alone, of a report of this study; its path."""
-        judgements = judged(report, self.name, self.dataset, PAPER)
-        ledger = Ledger(paper_claims(PAPER), self.dataset, judgements, report)
-        path = ledger.save(out)
-        text = "\n\n".join([ledger.to_markdown().rstrip("\n"), *self.sections(report)])
-        write_bytes(path, f"{text}\n".replace(THIN, " ").encode())
-        return path
+def judged_study(name: str, dataset: str) -> JudgedStudy:
+    """A study of this paper."""
+    return JudgedStudy(PAPER, (name,), dataset)
 
 
 def method_table(report: Report, columns: Sequence[Column], dataset: str, baseline: str = BASELINE) -> str:
@@ -82,12 +43,12 @@ def method_table(report: Report, columns: Sequence[Column], dataset: str, baseli
         dataset: What was run on: the paper's numbers stand beside those of their own dataset alone.
         baseline: The method that the others are compared with, pair by pair of seeds.
     """
-    lines = [["", *(column.head for column in columns)], ["---"] * (1 + len(columns))]
+    lines = [["", *(column.head for column in columns)]]
     lines += [
         [method, *(_cell(report, column, method, dataset, baseline) for column in columns)]
         for method in report.methods
     ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown_table(lines)
 
 
 def papers_number(quantity: Quantity, method: str, dataset: str) -> float | None:
@@ -121,8 +82,7 @@ def _cell(report: Report, column: Column, method: str, dataset: str, baseline: s
     parts = []
     if own:
         over = summarise(own)
-        spread = "" if over.spread is None else f" ± {printed(over.spread, column.quantity.unit)}"
-        parts.append(f"{printed(_turned(over.mean, column), column.quantity.unit)}{spread}")
+        parts.append(mean_and_spread(_turned(over.mean, column), over.spread, column.quantity.unit))
         one = None if method == baseline else column.quantity.compared(report, method, baseline)
         if one is not None and one.low is not None:
             parts.append(f"[{one.verdict}]")

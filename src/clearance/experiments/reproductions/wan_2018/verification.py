@@ -6,19 +6,19 @@ pixels alone.
 """
 
 import dataclasses
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clearance._checks import check_choice
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.datasets import load_dataset
-from clearance.experiments.grid import Listener, plans_of, run_grid
+from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
-from clearance.experiments.reproductions.sato_2019.study_ledger import Quantity
+from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018.protocol import PROTOCOLS, base_recipe
-from clearance.experiments.reproductions.wan_2018.study import Column, StudyOf, method_table, seeds_told
+from clearance.experiments.reproductions.wan_2018.study import Column, judged_study, method_table, seeds_told
+from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
 from clearance.vocabulary import Scalar
 
@@ -44,35 +44,24 @@ UNSEEN = {"mnist": "fashion-mnist", "cifar10": "cifar100", "cifar100": "cifar10"
 EVADED_IMAGES = {"digits": 50, "mnist": 30}  # the attack that knows the score takes its time
 
 
-def run(
-    out: Path,
-    *,
-    seeds: int | None,
-    jobs: int,
-    listener: Listener,
-    dataset: str = "digits",
-    root: str | None = None,
-) -> Path:
-    """Train every method, audit its likelihoods, and write the ledger; interrupted, it goes on where it stood.
+def run(request: StudyRequest) -> Path:
+    """Train every method, audit its likelihoods, and write the ledger.
 
     Args:
-        out: Where ledger, report and runs are kept.
-        seeds: Runs of each method; those of the recipe, 5, by default.
-        jobs: Processes at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
-        dataset: digits, mnist, cifar10 or cifar100.
-        root: The folder that holds its files. Without them the ledger says "not run: no data".
+        request: What was asked for. Seeds are runs of each method, those of the recipe, 5, by default. Without the
+            dataset's files the ledger says "not run: no data".
 
     Raises:
         ValueError: If the catalogue has no audit of likelihoods.
     """
     check_choice("audit", AUDIT, AUDITS)
-    recipe = verification_recipe(dataset, root, seeds)
-    study = StudyOf("verification", dataset, partial(sections, dataset=dataset))
+    recipe = verification_recipe(request.dataset, request.root, request.seeds)
+    study = judged_study("verification", request.dataset)
     if (data := data_if_there(recipe)) is None:
-        return study.without_data(recipe, seeds, out)
-    found = run_grid(plans_of(recipe), data, out / "runs", jobs, listener)
-    return study.written(recipe, found, seeds, out)
+        return study.without_data(recipe, request)
+    found = request.grid(plans_of(recipe), data)
+    report = request.paged(recipe, found, study.command(request.seeds))
+    return study.write_ledger(report, sections(report, request.dataset), request.out)
 
 
 def verification_recipe(dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:

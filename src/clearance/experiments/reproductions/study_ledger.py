@@ -3,20 +3,42 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from clearance._files import write_bytes
 from clearance.experiments.reproduction_ledger import seeds_in_words
-from clearance.records import Report
+from clearance.experiments.reproductions.cells import markdown_table
+from clearance.records import Record, Report
 from clearance.records.encoding import encode
 from clearance.records.summary import Comparison, compare, summarise
 from clearance.report.numbers import THIN, printed
 from clearance.vocabulary import Outcome, Scalar
 
 SCHEMA = 1
+
+
+def by_seed(
+    records: Iterable[Record], method: str, audit: str, name: str, context: Mapping[str, Scalar] | None = None
+) -> dict[int, float]:
+    """A method's number under each seed.
+
+    Args:
+        records: Where it is looked for.
+        method: Whose it is.
+        audit: The audit that measured it.
+        name: What was measured.
+        context: The settings that identify it, among others that it may have.
+    """
+    wanted = context or {}
+    return {
+        record.seed: record.measurement.value
+        for record in records
+        if (record.method, record.measurement.audit, record.measurement.name) == (method, audit, name)
+        and all(record.measurement.context.get(key) == value for key, value in wanted.items())
+    }
 
 
 @dataclass(frozen=True)
@@ -41,13 +63,7 @@ class Quantity:
 
     def of(self, report: Report, method: str) -> dict[int, float]:
         """The method's number under each seed."""
-        return {
-            record.seed: record.measurement.value
-            for record in report.records
-            if (record.method, record.measurement.audit, record.measurement.name)
-            == (method, self.audit, self.name)
-            and all(record.measurement.context.get(key) == value for key, value in self.context.items())
-        }
+        return by_seed(report.records, method, self.audit, self.name, self.context)
 
     def compared(self, report: Report, method: str, baseline: str) -> Comparison | None:
         """The method against the baseline, paired over seeds; None where one has no number, or no factor."""
@@ -59,6 +75,9 @@ class Quantity:
 
 
 OWN_HEAD = Quantity("own head", "accuracy", context={"split": "test"})
+ONE_IMAGE = Quantity(
+    "retrained on one image of each class", "co_adaptation", context={"head": "retrained", "samples": 10}
+)
 COST = (
     Quantity("training time", "training", "seconds", "seconds"),
     Quantity("memory that training adds", "training", "memory", "MiB"),
@@ -78,9 +97,9 @@ def provenance(report: Report) -> str:
 
 def table(report: Report, rows: Sequence[Quantity], methods: Sequence[str], baseline: str) -> str:
     """A row for each quantity, a column for each method: mean, interval, and how it stands to the baseline."""
-    cells = [["", *methods], ["---"] * (1 + len(methods))]
+    cells = [["", *methods]]
     cells += [[row.label, *(_cell(report, row, method, baseline) for method in methods)] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
+    return markdown_table(cells)
 
 
 def cost_in_words(report: Report, method: str, baseline: str) -> str:

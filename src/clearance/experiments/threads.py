@@ -1,0 +1,17 @@
+"""How many threads torch works with."""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch with one thread, so that numbers depend neither on the machine's cores nor on what else runs there."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
