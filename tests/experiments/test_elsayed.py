@@ -182,6 +182,7 @@ class TestCauses:
             ]
             _, low, high = interval(gaps)
             assert f"[{verdict(low, high)}]" in shown[label]["margin-l2, all rivals"]
+            assert [method for method, cell in shown[label].items() if "[" not in cell] == ["cross-entropy"]
 
 
 class TestAttacked:
