@@ -5,37 +5,20 @@ leaves open is said to be open, and a size of change comes with its alarm.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from markupsafe import Markup
 from scipy.stats import binom
 
 from clearance.records.row import SummaryRow
+from clearance.report.action import ALARM, CLOSE, Action, with_ends
 from clearance.report.findings import FEW, Findings
-from clearance.report.numbers import data, half_width, interval, points
+from clearance.report.input_action import fed_wrongly, input_action
+from clearance.report.numbers import data, half_width, points
+from clearance.report.sureness_action import sureness_action
 
-CLOSE = 0.02  # how near a new last layer must come to the network's own: two points
 LEVEL = 0.05
-ALARM = 0.02  # share of images from which on a sign of hidden gradients is said
 LAST_LAYER = "linear"
 NEIGHBOUR = "nearest neighbour"
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One thing to know.
-
-    Args:
-        title: What it is about, in a word or two.
-        said: The sentence, with its numbers.
-        todo: What to do about it; empty where there is nothing to do.
-        alarm: Whether the number cannot be trusted, or asks to act at once.
-    """
-
-    title: str
-    said: Markup
-    todo: str = ""
-    alarm: bool = False
 
 
 def actions(findings: Findings) -> list[Action]:
@@ -48,7 +31,7 @@ def actions(findings: Findings) -> list[Action]:
     if len(findings.methods) != 1:
         return []
     makers: tuple[Callable[[Findings], Action | None], ...] = (
-        _accuracy, _label_cost, _refit, _worst_pair, _flip_size,
+        _accuracy, input_action, _label_cost, _refit, _worst_pair, _flip_size, sureness_action,
     )  # fmt: skip
     return [action for make in makers if (action := make(findings)) is not None]
 
@@ -57,7 +40,7 @@ def _accuracy(findings: Findings) -> Action | None:
     row = findings.own_error(findings.methods[0])
     if row is None:
         return None
-    said = Markup("{} of {} test images get a wrong answer.").format(_with_ends(row), data(row.n, "count"))
+    said = Markup("{} of {} test images get a wrong answer.").format(with_ends(row), data(row.n, "count"))
     return Action("Accuracy", said)
 
 
@@ -108,7 +91,12 @@ def _refit(findings: Findings) -> Action | None:
     )
     if row.low > 0:
         said = Markup("A new last layer, trained on all training images, gains {} ({}).").format(gain, ends)
-        return Action("Free refit", said, "Refit the last layer before you ship.", alarm=row.low > CLOSE)
+        if fed_wrongly(findings):
+            return Action("Free refit", said, "Mend the input first: that may be all of it.")
+        todo = "Refit the last layer before you ship."
+        if row.low > CLOSE:
+            return Action("Free refit", said + DAMAGED, todo, alarm=True)
+        return Action("Free refit", said, todo)
     if row.high < 0:
         said = Markup("Nothing to gain: a new last layer is right less often, by {} ({}).").format(gain, ends)
         return Action("Free refit", said)
@@ -129,7 +117,7 @@ def _worst_pair(findings: Findings) -> Action | None:
     if errors == 0 or min(1.0, pairs * float(binom.sf(errors - 1, share.n, 1 / pairs))) > LEVEL:
         return Action("Worst pair", Markup("No two classes stand out among the wrong answers."))
     said = Markup("{} make up {} of the wrong answers, and lie {} nearer than the median pair.").format(
-        pair, _with_ends(share), data(closeness.value, "factor")
+        pair, with_ends(share), data(closeness.value, "factor")
     )
     return Action("Worst pair", said, f"Look at the labels and images of {pair} first.")
 
@@ -154,14 +142,11 @@ def _flip_size(findings: Findings) -> Action | None:
     return Action("Flip size", said, "Do not rely on it where somebody gains from a wrong answer.")
 
 
+DAMAGED = Markup(
+    " What enters the last layer tells the classes apart better than the layer does: it was damaged, or not trained to "
+    "the end, or on something else."
+)
 DOUBTS = {
     "missed_flips": Markup("a search without gradients flips {} of the others within it"),
     "no_gradient": Markup("{} of the images have no gradient"),
 }
-
-
-def _with_ends(row: SummaryRow) -> Markup:
-    shown = data(row.value, row.unit, half_width(row.low, row.high))
-    if row.low is None:
-        return shown
-    return shown + Markup(" ({})").format(interval(row.low, row.high, row.unit))
