@@ -55,7 +55,7 @@ def test_the_way_that_it_was_trained_with_is_named(name):
     gain, columns = found(WAYS[name], mean=0.8, std=0.9)  # fed with something else
     assert columns["way"][0] == name
     assert gain.low > 0.4
-    assert gain.n == 100  # the half that chose nothing
+    assert gain.n == 200
     assert columns["share right"][0] - columns["share right"][-1] == pytest.approx(gain.value)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from clearance.records.row import SummaryRow
-from clearance.report.numbers import data, half_width, interval
+from clearance.report.numbers import data, half_width, interval, points, points_interval
 
 CLOSE = 0.02  # two points: as near as a new last layer must come, and from where on a difference is an alarm
 ALARM = 0.02  # share of images from which on a sign of hidden gradients is said
@@ -34,3 +34,11 @@ def with_ends(row: SummaryRow) -> Markup:
     if row.low is None:
         return shown
     return shown + Markup(" ({})").format(interval(row.low, row.high, row.unit))
+
+
+def points_with_ends(row: SummaryRow) -> Markup:
+    """A difference in percentage points with its interval in brackets, where it has one."""
+    half = half_width(row.low, row.high)
+    if row.low is None or row.high is None:
+        return points(row.value)
+    return Markup("{} ({})").format(points(row.value, half), points_interval(row.low, row.high, half))

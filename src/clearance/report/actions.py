@@ -5,24 +5,28 @@ leaves open is said to be open, and a size of change comes with its alarm.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from markupsafe import Markup
 from scipy.stats import binom
 
 from clearance.records.row import SummaryRow
-from clearance.report.action import ALARM, CLOSE, Action, with_ends
+from clearance.report.action import ALARM, CLOSE, Action, points_with_ends, with_ends
 from clearance.report.findings import FEW, Findings
-from clearance.report.input_action import fed_wrongly, input_action
-from clearance.report.numbers import data, half_width, points
+from clearance.report.input_action import INPUT, input_action, input_in_doubt
+from clearance.report.numbers import data, points
 from clearance.report.sureness_action import sureness_action
 
 LEVEL = 0.05
+MOST = 0.5  # share of the wrong answers from which on a pair of classes is an alarm ...
+FEW_PAIRS = 3  # ... where there are more pairs than this
+ACCURACY = "Accuracy"
 LAST_LAYER = "linear"
 NEIGHBOUR = "nearest neighbour"
 
 
 def actions(findings: Findings) -> list[Action]:
-    """The sentences that a report about one network carries, in the order in which to read them.
+    """The sentences that a report about one network carries, in the order in which to read them: alarms come early.
 
     >>> from clearance.records import Report
     >>> actions(Findings(Report({}, {}, "", ""), "digits"))
@@ -33,7 +37,10 @@ def actions(findings: Findings) -> list[Action]:
     makers: tuple[Callable[[Findings], Action | None], ...] = (
         _accuracy, input_action, _label_cost, _refit, _worst_pair, _flip_size, sureness_action,
     )  # fmt: skip
-    return [action for make in makers if (action := make(findings)) is not None]
+    found = [action for make in makers if (action := make(findings)) is not None]
+    if any(action.title == INPUT and action.alarm for action in found):  # nothing else is worth doing before
+        found = [action if action.title == INPUT else replace(action, todo="") for action in found]
+    return sorted(found, key=lambda action: (action.title != ACCURACY, not action.alarm))
 
 
 def _accuracy(findings: Findings) -> Action | None:
@@ -41,7 +48,7 @@ def _accuracy(findings: Findings) -> Action | None:
     if row is None:
         return None
     said = Markup("{} of {} test images get a wrong answer.").format(with_ends(row), data(row.n, "count"))
-    return Action("Accuracy", said)
+    return Action(ACCURACY, said)
 
 
 def _label_cost(findings: Findings) -> Action | None:
@@ -60,6 +67,8 @@ def _label_cost(findings: Findings) -> Action | None:
         )
         return Action(title, said, "Do not expect to adapt it by the last layer alone.")
     said = Markup("{} labelled images, equally many of each class, {}").format(data(enough, "count"), reach)
+    if outdone(findings):  # it is held against a last layer that is worse than need be
+        return Action(title, said + Markup(", which is worse than it need be: see the alarm."))
     if enough == fewest:
         return Action(title, said + ".")
     return Action(title, said + Markup("; {}.").format(lost), "Plan that many labels for a new last layer.")
@@ -84,25 +93,27 @@ def _refit(findings: Findings) -> Action | None:
     row = findings.row("mean", "refit", "gain")
     if row is None or row.low is None or row.high is None:
         return None
-    half = half_width(row.low, row.high)
-    gain, ends = (
-        points(row.value, half),
-        Markup("{} to {}").format(points(row.low, half), points(row.high, half)),
-    )
+    gain = points_with_ends(row)
     if row.low > 0:
-        said = Markup("A new last layer, trained on all training images, gains {} ({}).").format(gain, ends)
-        if fed_wrongly(findings):
+        said = Markup("A new last layer, trained on all training images, gains {}.").format(gain)
+        if input_in_doubt(findings):
             return Action("Free refit", said, "Mend the input first: that may be all of it.")
         todo = "Refit the last layer before you ship."
-        if row.low > CLOSE:
+        if outdone(findings):
             return Action("Free refit", said + DAMAGED, todo, alarm=True)
         return Action("Free refit", said, todo)
     if row.high < 0:
-        said = Markup("Nothing to gain: a new last layer is right less often, by {} ({}).").format(gain, ends)
-        return Action("Free refit", said)
-    return Action(
-        "Free refit", Markup("Nothing to gain that these images would tell: {} ({}).").format(gain, ends)
-    )
+        return Action(
+            "Free refit",
+            Markup("Nothing to gain: a new last layer is right less often, by {}.").format(gain),
+        )
+    return Action("Free refit", Markup("Nothing to gain that these images would tell: {}.").format(gain))
+
+
+def outdone(findings: Findings) -> bool:
+    """Whether a new last layer is clearly better than the network's own, and its input is not the reason."""
+    row = findings.row("mean", "refit", "gain")
+    return row is not None and row.low is not None and row.low > CLOSE and not input_in_doubt(findings)
 
 
 def _worst_pair(findings: Findings) -> Action | None:
@@ -119,7 +130,11 @@ def _worst_pair(findings: Findings) -> Action | None:
     said = Markup("{} make up {} of the wrong answers, and lie {} nearer than the median pair.").format(
         pair, with_ends(share), data(closeness.value, "factor")
     )
-    return Action("Worst pair", said, f"Look at the labels and images of {pair} first.")
+    if outdone(findings):  # whatever the last layer mixes up, its inputs may not
+        return Action("Worst pair", said)
+    todo = f"Look at the labels and images of {pair} first: mixed-up labels do this, and classes that look alike."
+    assert share.low is not None
+    return Action("Worst pair", said, todo, alarm=share.low > MOST and pairs > FEW_PAIRS)
 
 
 def _flip_size(findings: Findings) -> Action | None:
@@ -144,7 +159,7 @@ def _flip_size(findings: Findings) -> Action | None:
 
 DAMAGED = Markup(
     " What enters the last layer tells the classes apart better than the layer does: it was damaged, or not trained to "
-    "the end, or on something else."
+    "the end, or on other images or labels."
 )
 DOUBTS = {
     "missed_flips": Markup("a search without gradients flips {} of the others within it"),

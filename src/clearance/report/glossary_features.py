@@ -66,7 +66,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ("preprocessing", "gain"): Entry(
         "Gain from other preprocessing",
         "Usual ways to prepare images (other means and deviations, values up to 255, another order of colours) are "
-        "tried on half of the images; how many more images of the other half are right with the best of them.",
+        "tried on each half of the images; how many more images of the other half are right with the best of them.",
         "Zero or below is right. Clearly above zero, the network is fed with something else than it was trained on.",
         "Size, crop and interpolation are not tried: zero does not prove that the input is right.",
     ),

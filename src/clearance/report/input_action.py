@@ -2,38 +2,50 @@
 
 from markupsafe import Markup
 
-from clearance.report.action import CLOSE, Action
+from clearance.records.row import SummaryRow
+from clearance.report.action import CLOSE, Action, points_with_ends
 from clearance.report.findings import Findings
-from clearance.report.numbers import half_width, points
+
+AUDIT = "preprocessing"
+INPUT = "Input"
 
 
-def fed_wrongly(findings: Findings) -> bool:
-    """Whether another preprocessing gains clearly, and at least as much as a new last layer would.
+def input_in_doubt(findings: Findings) -> bool:
+    """Whether the network is right more often when it is fed otherwise, and a new last layer gains no more than that.
 
-    A broken last layer, too, may be a little better on images that it was never meant to see; then a new one gains more.
+    A broken last layer, too, may be a little better on images that it was never meant to see; then a new one gains
+    more.
 
     >>> from clearance.records import Report
-    >>> fed_wrongly(Findings(Report({}, {}, "", ""), "digits"))
+    >>> input_in_doubt(Findings(Report({}, {}, "", ""), "digits"))
     False
     """
-    gain = findings.row("mean", "preprocessing", "gain")
-    if gain is None or gain.low is None or gain.high is None or gain.low <= CLOSE:
-        return False
-    refit = findings.row("mean", "refit", "gain")
-    return refit is None or refit.low is None or refit.low <= gain.high
+    return _gain(findings) is not None
 
 
 def input_action(findings: Findings) -> Action | None:
     """Names the way of preparing images that is better; nothing where none is."""
-    gain = findings.row("mean", "preprocessing", "gain")
-    named = findings.exhibits("preprocessing", "ways")
-    if not fed_wrongly(findings) or gain is None or gain.low is None or gain.high is None or not named:
+    gain, named = _gain(findings), findings.exhibits(AUDIT, "ways")
+    if gain is None or gain.low is None or not named:
         return None
-    columns, half = named[0].exhibit.columns, half_width(gain.low, gain.high)
-    said = Markup(
-        "Most likely this network is not fed what it was trained on, and every other number here is about that: with {} "
-        "it is right on {} more of the images ({} to {})."
-    ).format(
-        columns["way"][0], points(gain.value, half), points(gain.low, half), points(gain.high, half)
+    columns = named[0].exhibit.columns
+    better = Markup("with {} it is right on {} more of the images").format(
+        columns["way"][0], points_with_ends(gain)
     )
-    return Action("Input", said, f"{columns['remedy'][0]} Then audit again.", alarm=True)
+    if gain.low > CLOSE:
+        said = Markup(
+            "Most likely this network is not fed what it was trained on, and every other number here is about that: {}."
+        )
+        return Action(INPUT, said.format(better), f"{columns['remedy'][0]} Then audit again.", alarm=True)
+    said = Markup("Perhaps this network is not fed what it was trained on: {}.").format(better)
+    return Action(INPUT, said, f"See how its training prepared images. {columns['remedy'][0]}")
+
+
+def _gain(findings: Findings) -> SummaryRow | None:
+    """What other images gain, where that is more than nothing and not less than what a new last layer gains."""
+    gain, refit = findings.row("mean", AUDIT, "gain"), findings.row("mean", "refit", "gain")
+    if gain is None or gain.low is None or gain.high is None or gain.low <= 0:
+        return None
+    if refit is not None and refit.low is not None and refit.low > gain.high:
+        return None
+    return gain

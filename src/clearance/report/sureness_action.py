@@ -2,10 +2,9 @@
 
 from markupsafe import Markup
 
-from clearance.records.row import SummaryRow
-from clearance.report.action import CLOSE, Action
+from clearance.report.action import CLOSE, Action, points_with_ends
 from clearance.report.findings import Findings
-from clearance.report.numbers import data, half_width, points
+from clearance.report.numbers import data
 
 AUDIT = "calibration"
 TITLE = "Sureness"
@@ -23,14 +22,17 @@ def sureness_action(findings: Findings) -> Action | None:
         return None
     if row.low > 0:
         said = Markup("It is too sure: it claims to be right on {} more of the images than it is.{}").format(
-            _with_points(row), _mended(findings)
+            points_with_ends(row), _mended(findings)
         )
-        return Action(TITLE, said, "Do not read its probabilities as chances of being right.", alarm=row.low > CLOSE)
+        todo = "Do not read its probabilities as chances of being right."
+        return Action(TITLE, said, todo, alarm=row.low > CLOSE)
     if row.high < 0:
-        said = Markup("It is not as sure as it could be: it claims to be right on fewer of the images than it is ({}).{}")
-        return Action(TITLE, said.format(_with_points(row), _mended(findings)))
+        said = Markup("It is less sure than it could be: claimed less right is {} of the images.{}").format(
+            points_with_ends(row), _mended(findings)
+        )
+        return Action(TITLE, said)
     said = Markup("It is as sure as it is right, as far as these images tell: claimed less right is {}.")
-    return Action(TITLE, said.format(_with_points(row)))
+    return Action(TITLE, said.format(points_with_ends(row)))
 
 
 def _mended(findings: Findings) -> Markup:
@@ -41,13 +43,4 @@ def _mended(findings: Findings) -> Markup:
         return Markup("")
     return Markup(
         " Dividing its outputs by {} before they become probabilities changes no answer and leaves {}."
-    ).format(data(temperature.value, "ratio"), _with_points(after))
-
-
-def _with_points(row: SummaryRow) -> Markup:
-    half = half_width(row.low, row.high)
-    assert row.low is not None
-    assert row.high is not None
-    return Markup("{} ({} to {})").format(
-        points(row.value, half), points(row.low, half), points(row.high, half)
-    )
+    ).format(data(temperature.value, "ratio", temperature.within), points_with_ends(after))
