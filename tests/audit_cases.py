@@ -25,6 +25,7 @@ from clearance.audits import (
     LowDimension,
     NeuralCollapse,
     NewClasses,
+    PreprocessingAudit,
     Refit,
     Robustness,
     WeightScale,
@@ -94,6 +95,7 @@ AUDITS = {
     "churn": AuditCase(
         Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
     ),
+    "preprocessing": AuditCase(PreprocessingAudit(images=30), {"gain": 0.0}),
     "refit": AuditCase(Refit(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
     "class_pairs": AuditCase(
         ClassPairs(), {"worst_share": 0.0, "worst_closeness": float("inf"), "largest_closeness": float("inf")}
@@ -134,8 +136,8 @@ AUDITS = {
     ),
     "calibration": AuditCase(
         Calibration(),
-        {"nll": float("inf"), "brier": 2.0, "ece": 1.0, "ece_debiased": 1.0},
-        neither=frozenset({"temperature"}),
+        {"nll": float("inf"), "brier": 2.0, "overconfidence": 1.0, "ece": 1.0, "ece_debiased": 1.0},
+        neither=frozenset({"overconfidence", "temperature"}),
     ),
     "goodness_of_fit": AuditCase(
         GoodnessOfFit(),

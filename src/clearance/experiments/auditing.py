@@ -17,6 +17,7 @@ from clearance.models import Classifier
 
 MODEL_AUDITS = (
     "accuracy",
+    "preprocessing",
     "co_adaptation",
     "refit",
     "class_pairs",

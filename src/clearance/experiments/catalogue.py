@@ -168,6 +168,10 @@ AUDITS = {
         "clearance.audits.churn:Churn",
         "How much do independently trained heads disagree on the same features?",
     ),
+    "preprocessing": Entry(
+        "clearance.audits.preprocessing:PreprocessingAudit",
+        "Would it be right more often if its images were prepared in another way?",
+    ),
     "refit": Entry(
         "clearance.audits.refit:Refit", "What would a new last layer, trained on all training images, gain?"
     ),

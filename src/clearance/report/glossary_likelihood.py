@@ -20,6 +20,12 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "Lower is better, and lowest for true probabilities; from 0 to 2. Mistakes count, but none without limit.",
         "Like surprise it mixes being right with knowing when.",
     ),
+    ("calibration", "overconfidence"): Entry(
+        "Surer than right",
+        "How sure the network says it is of its answers, on average, less the share of them that are right.",
+        "Close to 0 is right. Above 0 it claims to be right more often than it is; below 0 less often.",
+        "0 may hide that it is too sure of some images and not sure enough of others: look at the picture.",
+    ),
     ("calibration", "ece"): Entry(
         "Calibration error",
         "Images are sorted into bins by the largest probability. In each bin: how far the share of right images is "

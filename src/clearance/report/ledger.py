@@ -25,6 +25,7 @@ AUDITS = {
     "low_dimension": "The main directions of the features",
     "neural_collapse": "Whether classes are points",
     "churn": "Whether rebuilt last layers agree",
+    "preprocessing": "With images prepared in another way",
     "refit": "With a new last layer from all training images",
     "class_pairs": "Classes taken for each other",
     "flip_size": "The smallest change that changes the answer",
