@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +93,6 @@ class KeptSubject(Subject):
         super().__init__(*arguments, **options)
         self.cache = cache
 
-    @cached_property
-    def train_features(self) -> Tensor:
-        """Features of the training images, shape (N, D)."""
-        return self.cache.features(self.model, self.train)
-
-    @cached_property
-    def test_features(self) -> Tensor:
-        """Features of the held-out images, shape (N, D)."""
-        return self.cache.features(self.model, self.test)
+    def features(self, data: ImageSet) -> Tensor:
+        """Features of any images, shape (N, D)."""
+        return self.cache.features(self.model, data)
