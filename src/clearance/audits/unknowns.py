@@ -1,6 +1,5 @@
 """How many images of things that the model never saw does a threshold reject?"""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -100,7 +99,7 @@ class Unknowns(Audit):
 
     def _unknown(self, subject: Subject) -> ImageSet:
         if isinstance(self.other, str):
-            raise ValueError(
+            raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
                 f"`other` must be images by now; got the name {self.other!r}. Names are for recipes: pass "
                 "clearance.load_dataset(...) instead."
             )

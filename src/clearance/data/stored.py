@@ -168,7 +168,7 @@ class StoredImageSet(ImageSet):
 
 
 def unchecked(**parts: Any) -> ImageSet:
-    """An ImageSet past its constructor, of pixels that need no check, because bytes and what was checked before lie in [0, 1]."""
+    """An ImageSet past its constructor: its pixels were checked before, or are bytes, which lie in [0, 1]."""
     made = object.__new__(ImageSet)
     for name, value in parts.items():
         object.__setattr__(made, name, value)

@@ -48,7 +48,7 @@ def actions(findings: Findings) -> list[Action]:
     if len(findings.methods) != 1:
         return []
     makers: tuple[Callable[[Findings], Action | None], ...] = (
-        _accuracy, _label_cost, _refit, _worst_pair, _flip_size,
+        _accuracy, _label_cost, _refit, _worst_pair, _flip_size, _unknowns,
     )  # fmt: skip
     return [action for make in makers if (action := make(findings)) is not None]
 
@@ -57,8 +57,11 @@ def _accuracy(findings: Findings) -> Action | None:
     row = findings.own_error(findings.methods[0])
     if row is None:
         return None
-    said = Markup("{} of {} test images get a wrong answer.").format(_with_ends(row), data(row.n, "count"))
-    return Action("Accuracy", said)
+    said = Markup("{} of {} test images get a wrong answer").format(_with_ends(row), data(row.n, "count"))
+    expected = findings.report.recipe.get("expected_accuracy")
+    if expected is not None:
+        said += Markup("; its owner says that {} get a right one").format(data(expected, "fraction"))
+    return Action("Accuracy", said + ".")
 
 
 def _label_cost(findings: Findings) -> Action | None:
@@ -152,6 +155,22 @@ def _flip_size(findings: Findings) -> Action | None:
         said += Markup(" ALARM: ") + Markup("; ").join(doubts) + Markup(". The true size is smaller.")
         return Action("Flip size", said, "Do not call this network robust.", alarm=True)
     return Action("Flip size", said, "Do not rely on it where somebody gains from a wrong answer.")
+
+
+def _unknowns(findings: Findings) -> Action | None:
+    rejected = findings.row("mean", "unknowns", "rejected")
+    kept = findings.row("mean", "unknowns", "kept")
+    if rejected is None or kept is None or rejected.low is None or kept.low is None:
+        return None
+    name = rejected.context["unknown"]
+    said = Markup(
+        "The threshold that keeps 95 % of the test images ({} of those that it was not chosen on) rejects {} of “{}”. "
+        "What it rejects are images whose features lie far from those of all training images."
+    ).format(_with_ends(kept), _with_ends(rejected), name)
+    if rejected.low <= 1 - kept.low:  # no more than it may reject of the test images
+        said += Markup(" That is no more than it may reject of the test images.")
+        return Action("Unknowns", said, "Expect an answer to anything it is shown.", alarm=True)
+    return Action("Unknowns", said, "This is not a defence: other unknown things may pass.")
 
 
 DOUBTS = {
