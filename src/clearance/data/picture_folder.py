@@ -132,7 +132,7 @@ class _Listing:
 
     def stored(self, store: PixelStore, labels: Sequence[int], digest: str | None = None) -> StoredImageSet:
         if not self.classes:
-            return StoredImageSet.unlabelled(store, self.name, digest)
+            return StoredImageSet.of_store(store, self.name, digest)
         return StoredImageSet(store, torch.tensor(labels), tuple(self.classes), self.name, digest)
 
     @property

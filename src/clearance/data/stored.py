@@ -67,9 +67,7 @@ class StoredImageSet(ImageSet):
         self._set(rows=None, augmentation=None, known_digest=digest)
 
     @classmethod
-    def unlabelled(
-        cls, store: PixelStore, name: str = "images", digest: str | None = None
-    ) -> "StoredImageSet":
+    def of_store(cls, store: PixelStore, name: str = "images", digest: str | None = None) -> "StoredImageSet":
         """Images that nobody has labelled: all of them are of one class, `UNLABELLED`."""
         made = object.__new__(cls)  # past the constructor, which asks for two classes
         labels = torch.zeros(store.count, dtype=torch.int64)

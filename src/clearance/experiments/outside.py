@@ -114,7 +114,8 @@ def audit_outside(
     say(f"preprocessing: {how}")
     cache = default_cache() if outside.cache is None else outside.cache
     with _warnings_said(say):
-        data = RunData(*(open_images(each, how, cache=cache) for each in (outside.train, outside.test)))
+        train, test = (open_images(each, how, cache=cache) for each in (outside.train, outside.test))
+        data = RunData(train, test)
         unknown = _unknown(outside, data, how, cache)
     model = _classifier(outside, module, how, data.test, say)
     chosen = with_unknown(chosen_audits(names, _limits(data, names, say)), unknown)

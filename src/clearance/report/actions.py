@@ -162,11 +162,10 @@ def _unknowns(findings: Findings) -> Action | None:
     kept = findings.row("mean", "unknowns", "kept")
     if rejected is None or kept is None or rejected.low is None or kept.low is None:
         return None
-    name = rejected.context["unknown"]
     said = Markup(
-        "The threshold that keeps 95 % of the test images ({} of those that it was not chosen on) rejects {} of “{}”. "
-        "What it rejects are images whose features lie far from those of all training images."
-    ).format(_with_ends(kept), _with_ends(rejected), name)
+        "The threshold that keeps 95 % of the test images rejects {} of “{}”; of test images that it was not chosen on "
+        "it keeps {}. It goes by how far an image's features lie from those of the training images."
+    ).format(_with_ends(rejected), rejected.context["unknown"], _with_ends(kept))
     if rejected.low <= 1 - kept.low:  # no more than it may reject of the test images
         said += Markup(" That is no more than it may reject of the test images.")
         return Action("Unknowns", said, "Expect an answer to anything it is shown.", alarm=True)
