@@ -28,6 +28,7 @@ from clearance.audits import (
     PreprocessingAudit,
     Refit,
     Robustness,
+    Unknowns,
     WeightScale,
 )
 from clearance.data import GaussianClasses, ImageSet
@@ -58,6 +59,9 @@ class AuditCase:
         """What the audit finds."""
         return self.audit(model, train, test, new_classes=(train, test) if self.new_classes else None)
 
+
+STRANGE = GaussianClasses(class_count=5, shape=(1, 4, 4), separation=2.0, noise=0.05).images(20, seed=9)
+"""Images of none of these classes."""
 
 AUDITS = {
     "accuracy": AuditCase(Accuracy(), {"error": 1.0}),
@@ -144,6 +148,7 @@ AUDITS = {
         {"distance_ratio": float("inf"), "ks_distance": 1.0, "coverage": 0.0},
         neither=frozenset({"distance_ratio", "coverage"}),
     ),
+    "unknowns": AuditCase(Unknowns(other=STRANGE), {"rejected": 0.0, "auroc": 0.5}),
     "new_classes": AuditCase(
         NewClasses(per_class=(1, 5), repetitions=(6, 3), hidden=(8,)), {"error": 1 - 1 / 3}, new_classes=True
     ),

@@ -17,6 +17,7 @@
 | Refit | What would a new last layer, trained on all training images, gain? |
 | ClassPairs | Which two classes are confused most, and how near are their features? |
 | FlipSize | How small a change of the image changes the answer? |
+| Unknowns | How many images of things it never saw does a threshold reject? |
 | Calibration | Is the classifier as sure as it is right? |
 | Likelihood | Does a low likelihood give away images that the classifier has not learned? |
 | GoodnessOfFit | Are the features of each class distributed as a Gaussian? |
@@ -61,6 +62,7 @@ from clearance.audits.new_classes import NewClasses as NewClasses
 from clearance.audits.preprocessing import PreprocessingAudit as PreprocessingAudit
 from clearance.audits.refit import Refit as Refit
 from clearance.audits.robustness import Robustness as Robustness
+from clearance.audits.unknowns import Unknowns as Unknowns
 from clearance.audits.weight_scale import WeightScale as WeightScale
 
 __all__ = [
@@ -86,6 +88,7 @@ __all__ = [
     "Refit",
     "Robustness",
     "Subject",
+    "Unknowns",
     "WeightScale",
     "check_comparable",
     "decayed_parameters",

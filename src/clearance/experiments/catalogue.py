@@ -182,6 +182,10 @@ AUDITS = {
     "flip_size": Entry(
         "clearance.audits.flip_size:FlipSize", "How small a change of the image changes the answer?"
     ),
+    "unknowns": Entry(
+        "clearance.audits.unknowns:Unknowns",
+        "How many images of things it never saw does a threshold reject?",
+    ),
     "new_classes": Entry(
         "clearance.audits.new_classes:NewClasses",
         "Do the features help with classes that the network has never seen?",

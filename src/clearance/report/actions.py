@@ -16,6 +16,7 @@ from clearance.report.findings import FEW, Findings
 from clearance.report.input_action import INPUT, input_action, input_in_doubt
 from clearance.report.numbers import data, points
 from clearance.report.sureness_action import sureness_action
+from clearance.report.unknowns_action import unknowns_action
 
 LEVEL = 0.05
 MOST = 0.5  # share of the wrong answers from which on a pair of classes is an alarm ...
@@ -35,7 +36,7 @@ def actions(findings: Findings) -> list[Action]:
     if len(findings.methods) != 1:
         return []
     makers: tuple[Callable[[Findings], Action | None], ...] = (
-        _accuracy, input_action, _label_cost, _refit, _worst_pair, _flip_size, sureness_action,
+        _accuracy, input_action, _label_cost, _refit, _worst_pair, _flip_size, unknowns_action, sureness_action,
     )  # fmt: skip
     found = [action for make in makers if (action := make(findings)) is not None]
     if any(action.title == INPUT and action.alarm for action in found):  # nothing else is worth doing before
@@ -47,8 +48,11 @@ def _accuracy(findings: Findings) -> Action | None:
     row = findings.own_error(findings.methods[0])
     if row is None:
         return None
-    said = Markup("{} of {} test images get a wrong answer.").format(with_ends(row), data(row.n, "count"))
-    return Action(ACCURACY, said)
+    said = Markup("{} of {} test images get a wrong answer").format(with_ends(row), data(row.n, "count"))
+    expected = findings.report.recipe.get("expected_accuracy")
+    if expected is not None:
+        said += Markup("; its owner says that {} get a right one").format(data(expected, "fraction"))
+    return Action(ACCURACY, said + ".")
 
 
 def _label_cost(findings: Findings) -> Action | None:

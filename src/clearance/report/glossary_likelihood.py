@@ -113,4 +113,24 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "Lower is better.",
         "It is a lower bound: an attack that nobody has tried may pass more often.",
     ),
+    ("unknowns", "rejected"): Entry(
+        "Unknown images rejected",
+        "The share of images of things that the network never saw whose features lie farther from those of training "
+        "images than a threshold allows. It is chosen on one half of the test images so that it keeps 95 % of such.",
+        "Higher is better; 5 % is what a threshold that knows nothing rejects.",
+        "It holds for these images. Others may pass, and so may an attack that knows the threshold: it is no defence.",
+    ),
+    ("unknowns", "kept"): Entry(
+        "Test images kept",
+        "What the same threshold keeps of the other half of the test images.",
+        "About 95 % is right.",
+        "It holds for images drawn like these.",
+    ),
+    ("unknowns", "auroc"): Entry(
+        "Told apart from unknown images",
+        "The chance that an unknown image lies farther from the training images than a test image does, in the "
+        "network's features.",
+        "Higher is better; 50 % is guessing.",
+        _KNOWN,
+    ),
 }

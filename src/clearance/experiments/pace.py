@@ -1,0 +1,104 @@
+"""How long work takes on this machine: tried on a few images, and corrected by the audits that are done."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from clearance._rng import generator
+from clearance.audits import Subject
+from clearance.audits.co_adaptation import head_training
+from clearance.experiments.workload import Work
+from clearance.heads import HeadStack, train_heads
+from clearance.models import Classifier
+from clearance.models._observe import evaluating
+
+_TRIED = 32  # images
+_HEADS, _WIDTH, _STEPS = 8, 256, 20
+_PRIOR = 2.0  # seconds of audits as estimated: so much must be seen before the correction counts by half
+Clock = Callable[[], float]
+
+
+@dataclass
+class Pace:
+    """Seconds for work, as the machine does it now.
+
+    Args:
+        passes: Seconds for an image through the network, its reading included.
+        gradients: For an image there and back.
+        steps: For an update of fresh heads.
+        sums: For a multiplication with an addition.
+    """
+
+    passes: float
+    gradients: float
+    steps: float
+    sums: float
+    seen: float = 0.0
+    expected: float = 0.0
+
+    def seconds(self, work: Work) -> float:
+        """How long it will take, by what was tried and what has been seen since.
+
+        >>> pace = Pace(passes=0.01, gradients=0.03, steps=0.001, sums=1e-9)
+        >>> round(pace.seconds(Work(passes=100, gradients=100)), 6)
+        4.0
+        >>> pace.learn(Work(gradients=1000), took=62.0)    # not 30
+        >>> round(pace.seconds(Work(passes=100, gradients=100)), 6)
+        8.0
+        """
+        return self._tried(work) * (_PRIOR + self.seen) / (_PRIOR + self.expected)
+
+    def learn(self, work: Work, took: float) -> None:
+        """Note how long it took."""
+        self.seen += took
+        self.expected += self._tried(work)
+
+    def _tried(self, work: Work) -> float:
+        return sum(getattr(self, name) * getattr(work, name) for name in vars(work))
+
+
+def try_pace(subject: Subject, clock: Clock = time.perf_counter) -> Pace:
+    """Some images through the network and back, and a few steps of small heads."""
+    images = min(_TRIED, len(subject.test))
+    _passes(subject.model, subject, 2, clock)  # the first call of a network prepares what later ones use
+    passes = _passes(subject.model, subject, images, clock) / images
+    gradients = _gradients(subject.model, subject, images, clock) / images
+    steps, whole = _head_steps(1, 8, clock), _head_steps(_HEADS, _WIDTH, clock)
+    inner = 3.0 * _HEADS * 128 * 128 * 10  # Gram space: as wide as the batch
+    return Pace(passes, gradients, steps, max(whole - steps, 0.1 * whole) / inner)
+
+
+def _passes(model: Classifier, subject: Subject, images: int, clock: Clock) -> float:
+    device = subject.test.labels.device
+    began = clock()
+    pixels, _ = subject.test.batch(torch.arange(images))
+    with evaluating(model):
+        model(pixels.to(device))
+    return clock() - began
+
+
+def _gradients(model: Classifier, subject: Subject, images: int, clock: Clock) -> float:
+    pixels, _ = subject.test.batch(torch.arange(images))
+    began = clock()
+    with evaluating(model), torch.enable_grad():
+        leaf = pixels.to(subject.test.labels.device).requires_grad_()
+        total = model(leaf).amax(dim=1).sum()
+        if total.requires_grad:  # a network that cannot be gone back through takes no longer than there
+            torch.autograd.grad(total, leaf, allow_unused=True)
+    return clock() - began
+
+
+def _head_steps(heads: int, width: int, clock: Clock) -> float:
+    """Seconds for one update of so many linear heads."""
+    stream = generator(0, "pace")
+    features = torch.randn(128, width, generator=stream)
+    with torch.random.fork_rng(devices=[]):
+        layer = nn.Linear(width, 10)
+    stack = HeadStack.initialised(layer, heads, stream)
+    how = head_training(128, 0.03, least_steps=_STEPS, most_steps=_STEPS)
+    began = clock()
+    train_heads(stack, features, torch.arange(128) % 10, how, generator=stream)
+    return (clock() - began) / _STEPS
