@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from clearance.records.row import SummaryRow
-from clearance.report.numbers import data, half_width, interval, points, points_interval
+from clearance.report.numbers import half_width, points, points_interval
 
 CLOSE = 0.02  # two points: as near as a new last layer must come, and from where on a difference is an alarm
 ALARM = 0.02  # share of images from which on a sign of hidden gradients is said
@@ -26,14 +26,6 @@ class Action:
     said: Markup
     todo: str = ""
     alarm: bool = False
-
-
-def with_ends(row: SummaryRow) -> Markup:
-    """A number with its interval in brackets, where it has one."""
-    shown = data(row.value, row.unit, half_width(row.low, row.high))
-    if row.low is None:
-        return shown
-    return shown + Markup(" ({})").format(interval(row.low, row.high, row.unit))
 
 
 def points_with_ends(row: SummaryRow) -> Markup:

@@ -11,10 +11,10 @@ from markupsafe import Markup
 from scipy.stats import binom
 
 from clearance.records.row import SummaryRow
-from clearance.report.action import ALARM, CLOSE, Action, points_with_ends, with_ends
+from clearance.report.action import ALARM, CLOSE, Action, points_with_ends
 from clearance.report.findings import FEW, Findings
 from clearance.report.input_action import INPUT, input_action, input_in_doubt
-from clearance.report.numbers import data, points
+from clearance.report.numbers import data, half_width, interval, points
 from clearance.report.sureness_action import sureness_action
 
 LEVEL = 0.05
@@ -47,7 +47,7 @@ def _accuracy(findings: Findings) -> Action | None:
     row = findings.own_error(findings.methods[0])
     if row is None:
         return None
-    said = Markup("{} of {} test images get a wrong answer.").format(with_ends(row), data(row.n, "count"))
+    said = Markup("{} of {} test images get a wrong answer.").format(_with_ends(row), data(row.n, "count"))
     return Action(ACCURACY, said)
 
 
@@ -105,7 +105,7 @@ def _refit(findings: Findings) -> Action | None:
     if row.high < 0:
         return Action(
             "Free refit",
-            Markup("Nothing to gain: a new last layer is right less often, by {}.").format(gain),
+            Markup("Nothing to gain, a new last layer is right less often: {}.").format(gain),
         )
     return Action("Free refit", Markup("Nothing to gain that these images would tell: {}.").format(gain))
 
@@ -128,7 +128,7 @@ def _worst_pair(findings: Findings) -> Action | None:
     if errors == 0 or min(1.0, pairs * float(binom.sf(errors - 1, share.n, 1 / pairs))) > LEVEL:
         return Action("Worst pair", Markup("No two classes stand out among the wrong answers."))
     said = Markup("{} make up {} of the wrong answers, and lie {} nearer than the median pair.").format(
-        pair, with_ends(share), data(closeness.value, "factor")
+        pair, _with_ends(share), data(closeness.value, "factor")
     )
     if outdone(findings):  # whatever the last layer mixes up, its inputs may not
         return Action("Worst pair", said)
@@ -158,10 +158,17 @@ def _flip_size(findings: Findings) -> Action | None:
 
 
 DAMAGED = Markup(
-    " What enters the last layer tells the classes apart better than the layer does: it was damaged, or not trained to "
-    "the end, or on other images or labels."
+    " What enters the last layer tells the classes apart better than the layer does: the layer was damaged, or not trained "
+    "to the end, or on other images or labels."
 )
 DOUBTS = {
     "missed_flips": Markup("a search without gradients flips {} of the others within it"),
     "no_gradient": Markup("{} of the images have no gradient"),
 }
+
+
+def _with_ends(row: SummaryRow) -> Markup:
+    shown = data(row.value, row.unit, half_width(row.low, row.high))
+    if row.low is None:
+        return shown
+    return shown + Markup(" ({})").format(interval(row.low, row.high, row.unit))
