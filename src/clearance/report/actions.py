@@ -158,8 +158,8 @@ def _flip_size(findings: Findings) -> Action | None:
 
 
 DAMAGED = Markup(
-    " What enters the last layer tells the classes apart better than the layer does: the layer was damaged, or not trained "
-    "to the end, or on other images or labels."
+    " What enters the last layer tells the classes apart better than the layer does: the layer was damaged, or not "
+    "trained to the end, or on other images or labels."
 )
 DOUBTS = {
     "missed_flips": Markup("a search without gradients flips {} of the others within it"),
