@@ -3,8 +3,8 @@
     python examples/third_party/photographs.py PHOTOGRAPHS --out work
 
 takes a folder with one folder of pictures for each class, copies the last fifth of every class (by name) into
-``work/val`` and the rest into ``work/train``, trains, and leaves ``work/best.pt``: weights under ``model`` and the epoch
-beside them. Pictures are shrunk to ``--size`` and normalised outside of the network, with 0.5 and 0.5.
+``work/val`` and the rest into ``work/train``, trains, and leaves ``work/best.pt``: weights under ``model``, and the
+epoch. Pictures are shrunk to ``--size`` and normalised outside of the network, with 0.5 and 0.5.
 """
 
 import argparse

@@ -50,7 +50,7 @@ def audited(words, out, *options):
 
 def screen(page):
     """What the first screen says, as text."""
-    return re.sub(r"[\u202f\s]+", " ", plain_text(page[page.index("<body>") : page.index('class="did"')]))
+    return re.sub(r"[\u202f\s]+", " ", plain_text(page[page.index("<body>") : page.index("</dl>")]))
 
 
 def error(report):

@@ -104,7 +104,7 @@ class TestRefit:
         [
             (0.006, 0.002, 0.010, "A new last layer, trained on all training images, gains 0.6"),
             (0.006, -0.002, 0.014, "Nothing to gain that these images would tell: 0.6"),
-            (-0.006, -0.010, -0.002, "Nothing to gain: a new last layer is right less often"),
+            (-0.006, -0.010, -0.002, "Nothing to gain, a new last layer is right less often: −0.6 points"),
         ],
     )
     def test_the_interval_decides_what_is_said(self, value, low, high, start):

@@ -136,7 +136,8 @@ class TestSureness:
     def test_not_sure_enough(self):
         action = told(sure(-0.04, -0.06, -0.02))["Sureness"]
         assert text(action) == (
-            "It is less sure than it could be: claimed less right is −4.0 points (−6.0 to −2.0 points) of the images."
+            "It is less sure than it could be: what it claims to be right on, less what it is, comes to −4.0 points "
+            "(−6.0 to −2.0 points) of the images."
         )
 
     def test_what_the_images_cannot_tell(self):
@@ -163,7 +164,7 @@ class TestAlarms:
         assert text(damaged["Label cost"]).endswith("which is worse than it need be: see the alarm.")
         assert "see the alarm" not in text(sound["Label cost"])
         assert (damaged["Worst pair"].todo, damaged["Worst pair"].alarm) == ("", False)
-        assert "it was damaged, or not trained to the end" in text(damaged["Free refit"])
+        assert "the layer was damaged, or not trained to the end" in text(damaged["Free refit"])
 
     @pytest.mark.parametrize(
         ("share", "alarm"),

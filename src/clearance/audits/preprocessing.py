@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -76,7 +76,7 @@ class PreprocessingAudit(Audit):
     def _named(self, ways: Sequence[InputWay], shares: Tensor) -> Exhibit:
         best = int(shares[:-1].argmax())
         order = [best, *(k for k in range(len(ways)) if k != best)]
-        columns = {
+        columns: dict[str, list[Any]] = {
             "way": [*(ways[k].name for k in order), "as it is fed now"],
             "share right": [*(float(shares[k]) for k in order), float(shares[-1])],
             "remedy": [*(ways[k].remedy for k in order), ""],

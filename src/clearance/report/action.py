@@ -28,17 +28,17 @@ class Action:
     alarm: bool = False
 
 
-def with_ends(row: SummaryRow) -> Markup:
-    """A number with its interval in brackets, where it has one."""
-    shown = data(row.value, row.unit, half_width(row.low, row.high))
-    if row.low is None:
-        return shown
-    return shown + Markup(" ({})").format(interval(row.low, row.high, row.unit))
-
-
 def points_with_ends(row: SummaryRow) -> Markup:
     """A difference in percentage points with its interval in brackets, where it has one."""
     half = half_width(row.low, row.high)
     if row.low is None or row.high is None:
         return points(row.value)
     return Markup("{} ({})").format(points(row.value, half), points_interval(row.low, row.high, half))
+
+
+def with_ends(row: SummaryRow) -> Markup:
+    """A number with its interval in brackets, where it has one."""
+    shown = data(row.value, row.unit, half_width(row.low, row.high))
+    if row.low is None:
+        return shown
+    return shown + Markup(" ({})").format(interval(row.low, row.high, row.unit))

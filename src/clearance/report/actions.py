@@ -109,7 +109,7 @@ def _refit(findings: Findings) -> Action | None:
     if row.high < 0:
         return Action(
             "Free refit",
-            Markup("Nothing to gain: a new last layer is right less often, by {}.").format(gain),
+            Markup("Nothing to gain, a new last layer is right less often: {}.").format(gain),
         )
     return Action("Free refit", Markup("Nothing to gain that these images would tell: {}.").format(gain))
 
@@ -162,8 +162,8 @@ def _flip_size(findings: Findings) -> Action | None:
 
 
 DAMAGED = Markup(
-    " What enters the last layer tells the classes apart better than the layer does: it was damaged, or not trained to "
-    "the end, or on other images or labels."
+    " What enters the last layer tells the classes apart better than the layer does: the layer was damaged, or not "
+    "trained to the end, or on other images or labels."
 )
 DOUBTS = {
     "missed_flips": Markup("a search without gradients flips {} of the others within it"),

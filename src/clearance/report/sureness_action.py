@@ -27,11 +27,12 @@ def sureness_action(findings: Findings) -> Action | None:
         todo = "Do not read its probabilities as chances of being right."
         return Action(TITLE, said, todo, alarm=row.low > CLOSE)
     if row.high < 0:
-        said = Markup("It is less sure than it could be: claimed less right is {} of the images.{}").format(
-            points_with_ends(row), _mended(findings)
-        )
+        said = Markup(
+            "It is less sure than it could be: what it claims to be right on, less what it is, comes to {} of the "
+            "images.{}"
+        ).format(points_with_ends(row), _mended(findings))
         return Action(TITLE, said)
-    said = Markup("It is as sure as it is right, as far as these images tell: claimed less right is {}.")
+    said = Markup("It is as sure as it is right, as far as these images tell: the difference is {}.")
     return Action(TITLE, said.format(points_with_ends(row)))
 
 
