@@ -48,9 +48,24 @@ def test_pixels_are_those_of_labelled_pictures(pictures):
     found = open_pictures(pictures, HOW, cache=cache)  # a/0, a/1, b/0, b/deep/0, top
     assert torch.equal(found.images[:3], labelled.images)
     assert torch.equal(found.images[2], found.images[3])
-    again = open_pictures(pictures, HOW, cache=cache)  # read back, not taken for the labelled ones
+    again = open_pictures(pictures, HOW, cache=cache)  # read back
     assert torch.equal(again.images, found.images)
     assert again.digest() == found.digest()
+
+
+def test_what_is_kept_of_labelled_pictures_is_not_taken_for_these(pictures, monkeypatch):
+    """The same files, with labels first: both are kept, each by itself; on disk the digest is kept, too."""
+    monkeypatch.setattr(stored, "IN_MEMORY", 0)
+    for place in ("top.png", "b/deep/0.png", "b/.hidden.png"):
+        (pictures / place).unlink()
+    (pictures / "b" / "0.png").write_bytes((pictures / "a" / "0.png").read_bytes())
+    (pictures / "b" / "deep").rmdir()
+    cache = pictures.parent / "cache"
+    assert open_folder(pictures, HOW, cache=cache).labels.tolist() == [0, 0, 1]
+    found = open_pictures(pictures, HOW, cache=cache)
+    assert found.labels.tolist() == [0, 0, 0]
+    assert isinstance(found, StoredImageSet)
+    assert found.digest() != open_folder(pictures, HOW, cache=cache).digest()
 
 
 def test_a_broken_file_is_named_and_left_out(pictures):

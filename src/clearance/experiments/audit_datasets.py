@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from clearance.audits import Audit
+from clearance.audits._halves import first_half
+from clearance.audits.unknowns import check_enough
 from clearance.data import ImageSet, Preprocessing, open_unlabelled
 from clearance.experiments.datasets import load_dataset
 
@@ -61,13 +63,15 @@ def unknown_images(
         root: The folder that holds the files of a named dataset.
 
     Raises:
-        ValueError: If the images are not of the size of the test images, or there is no such dataset.
+        ValueError: If the images are not of the size of the test images, there is no such dataset, or the test images
+            are too few to choose a threshold on.
         FileNotFoundError: If files are not there.
 
     >>> from clearance.data import gaussian_images
     >>> unknown_images("digits", gaussian_images())
     ImageSet('digits', 497 images of shape (1, 8, 8), 1 classes)
     """
+    check_enough(int(first_half(test.labels, seed=0).sum()))
     if isinstance(given, str) and ":" not in given:
         given = load_dataset(given, "test", root)
     return open_unlabelled(given, test, preprocessing, cache=cache)
@@ -79,7 +83,7 @@ def with_unknown(audits: Sequence[Audit], unknown: ImageSet | None) -> list[Audi
     >>> from clearance.audits import Accuracy, Likelihood
     >>> from clearance.data import gaussian_images
     >>> [getattr(each, "other", None) for each in with_unknown([Accuracy(), Likelihood()], gaussian_images())]
-    [None, ImageSet('gaussian', 150 images of shape (1, 8, 8), 3 classes)]
+    [None, ImageSet('gaussian', 60 images of shape (1, 8, 8), 3 classes)]
     """
     if unknown is None:
         return list(audits)

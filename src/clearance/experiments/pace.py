@@ -5,18 +5,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearance._rng import generator
 from clearance.audits import Subject
 from clearance.audits.co_adaptation import head_training
 from clearance.experiments.workload import Work
 from clearance.heads import HeadStack, train_heads
-from clearance.models import Classifier
 from clearance.models._observe import evaluating
 
 _TRIED = 32  # images
 _HEADS, _WIDTH, _STEPS = 8, 256, 20
+_ENOUGH, _GOES = 0.25, 50  # seconds, and how often at most, that each thing is tried
 _PRIOR = 2.0  # seconds of audits as estimated: so much must be seen before the correction counts by half
 Clock = Callable[[], float]
 
@@ -61,44 +61,48 @@ class Pace:
 
 
 def try_pace(subject: Subject, clock: Clock = time.perf_counter) -> Pace:
-    """Some images through the network and back, and a few steps of small heads."""
+    """Some images through the network and back, and a few steps of small heads: together about a second."""
     images = min(_TRIED, len(subject.test))
-    _passes(subject.model, subject, 2, clock)  # the first call of a network prepares what later ones use
-    passes = _passes(subject.model, subject, images, clock) / images
-    gradients = _gradients(subject.model, subject, images, clock) / images
-    steps, whole = _head_steps(1, 8, clock), _head_steps(_HEADS, _WIDTH, clock)
-    inner = 3.0 * _HEADS * 128 * 128 * 10  # Gram space: as wide as the batch
-    return Pace(passes, gradients, steps, max(whole - steps, 0.1 * whole) / inner)
+    few = torch.arange(images)
+    _there(subject, few[:2])  # the first call of a network prepares what later ones use
+    passes = _timed(lambda: _there(subject, few), clock) / images
+    gradients = _timed(lambda: _and_back(subject, few), clock) / images
+    small, large = (_timed(_head_steps(*size), clock) / _STEPS for size in ((1, 8), (_HEADS, _WIDTH)))
+    sums = 3.0 * _HEADS * 128 * 128 * 10  # Gram space: as wide as the batch
+    return Pace(passes, gradients, small, max(large - small, 0.1 * large) / sums)
 
 
-def _passes(model: Classifier, subject: Subject, images: int, clock: Clock) -> float:
-    device = subject.test.labels.device
+def _timed(work: Callable[[], object], clock: Clock) -> float:
+    """Seconds for one go, the mean of as many as fit: what runs beside it slows short ones and long ones unevenly."""
     began = clock()
-    pixels, _ = subject.test.batch(torch.arange(images))
-    with evaluating(model):
-        model(pixels.to(device))
-    return clock() - began
+    took, goes = 0.0, 0
+    while took < _ENOUGH and goes < _GOES:
+        work()
+        took, goes = clock() - began, goes + 1
+    return took / goes
 
 
-def _gradients(model: Classifier, subject: Subject, images: int, clock: Clock) -> float:
-    pixels, _ = subject.test.batch(torch.arange(images))
-    began = clock()
-    with evaluating(model), torch.enable_grad():
+def _there(subject: Subject, rows: Tensor) -> None:
+    pixels, _ = subject.test.batch(rows)
+    with evaluating(subject.model):
+        subject.model(pixels.to(subject.test.labels.device))
+
+
+def _and_back(subject: Subject, rows: Tensor) -> None:
+    pixels, _ = subject.test.batch(rows)
+    with evaluating(subject.model), torch.enable_grad():
         leaf = pixels.to(subject.test.labels.device).requires_grad_()
-        total = model(leaf).amax(dim=1).sum()
+        total = subject.model(leaf).amax(dim=1).sum()
         if total.requires_grad:  # a network that cannot be gone back through takes no longer than there
             torch.autograd.grad(total, leaf, allow_unused=True)
-    return clock() - began
 
 
-def _head_steps(heads: int, width: int, clock: Clock) -> float:
-    """Seconds for one update of so many linear heads."""
+def _head_steps(heads: int, width: int) -> Callable[[], object]:
+    """Some updates of so many linear heads."""
     stream = generator(0, "pace")
     features = torch.randn(128, width, generator=stream)
     with torch.random.fork_rng(devices=[]):
         layer = nn.Linear(width, 10)
     stack = HeadStack.initialised(layer, heads, stream)
     how = head_training(128, 0.03, least_steps=_STEPS, most_steps=_STEPS)
-    began = clock()
-    train_heads(stack, features, torch.arange(128) % 10, how, generator=stream)
-    return (clock() - began) / _STEPS
+    return lambda: train_heads(stack, features, torch.arange(128) % 10, how, generator=stream)

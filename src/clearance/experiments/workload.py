@@ -65,7 +65,7 @@ def work_of(audit: Audit, sizes: Sizes) -> Work:
     >>> work_of(FlipSize(images=100, steps=50, queries=100), sizes).gradients
     5000.0
     """
-    looks: Work = Work(sums=(sizes.train + sizes.test) * sizes.width * sizes.classes)
+    looks: Work = Work(sums=1.0 * (sizes.train + sizes.test) * sizes.width * sizes.classes)
     counted = WORK.get(audit.name)
     return looks if counted is None else looks + counted(audit, sizes)
 
