@@ -20,6 +20,9 @@ FEW = "co_adaptation"
 WANTED_RATIO = 0.5
 AUDITS = ("accuracy", FEW, "class_scatter")
 TRAINING = ("seconds", "steps", "memory", "diverged_heads")
+TRIED = (
+    "method", "lr", "per_class", "epochs", "one_image_error", "one_image_standard_error", "own_error"
+)  # fmt: skip
 FIELDS = ("method", "seed", "audit", "name", "value", "unit", "n", "spread")
 
 
@@ -119,9 +122,8 @@ def write_csv(path: Path, header: tuple[str, ...], lines: list[list[Any]]) -> No
         writer.writerows(lines)
 
 
-def main(dataset: str, search_dir: str, report_dir: str) -> None:
-    report = load_report(report_dir)
-    trials = [Trial(**row) for row in json.loads((Path(search_dir) / "search.json").read_text("utf-8"))]
+def write_text(dataset: str, report: Report, trials: list[Trial]) -> None:
+    """Results, verdicts, and the search behind them."""
     failed = [f"- {run.method}, seed {run.seed}: {run.status}" for run in report.runs if not run.good]
     text = [
         f"# {dataset}",
@@ -140,41 +142,25 @@ def main(dataset: str, search_dir: str, report_dir: str) -> None:
         "",
     ]
     (HERE / f"{dataset}.md").write_text("\n".join(text), "utf-8")
-    write_csv(
-        HERE / f"{dataset}-search.csv",
-        (
-            "method",
-            "lr",
-            "per_class",
-            "epochs",
-            "one_image_error",
-            "one_image_standard_error",
-            "own_error",
-            "statuses",
-        ),
-        [
-            [
-                t.method,
-                t.lr,
-                t.per_class,
-                t.epochs,
-                t.one_image_error,
-                t.one_image_standard_error,
-                t.own_error,
-                "; ".join(t.statuses),
-            ]
-            for t in trials
-        ],
-    )
-    write_csv(
-        HERE / f"{dataset}-measurements.csv",
-        (*FIELDS, "context"),
-        [
-            [r["method"], r["seed"], *(r[name] for name in FIELDS[2:]), json.dumps(r["context"])]
-            for r in (record.to_json() for record in report.records)
-            if r["audit"] in AUDITS or r["name"] in TRAINING
-        ],
-    )
+
+
+def measurements(report: Report) -> list[list[Any]]:
+    """Every number behind the text, a line each."""
+    kept = [
+        r
+        for r in (record.to_json() for record in report.records)
+        if r["audit"] in AUDITS or r["name"] in TRAINING
+    ]
+    return [[*(r[name] for name in FIELDS), json.dumps(r["context"])] for r in kept]
+
+
+def main(dataset: str, search_dir: str, report_dir: str) -> None:
+    report = load_report(report_dir)
+    trials = [Trial(**row) for row in json.loads((Path(search_dir) / "search.json").read_text("utf-8"))]
+    write_text(dataset, report, trials)
+    tried = [[*(getattr(t, name) for name in TRIED), "; ".join(t.statuses)] for t in trials]
+    write_csv(HERE / f"{dataset}-search.csv", (*TRIED, "statuses"), tried)
+    write_csv(HERE / f"{dataset}-measurements.csv", (*FIELDS, "context"), measurements(report))
 
 
 if __name__ == "__main__":

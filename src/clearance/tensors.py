@@ -42,6 +42,9 @@ class Outputs:
 class LossTerms:
     """The named terms of a loss, each a 0-dim tensor of at least float32 that already carries its weight.
 
+    Args:
+        terms: By name, in the order in which they are shown.
+
     >>> LossTerms({"cross_entropy": torch.tensor(1.0), "centre": torch.tensor(0.5)}).total
     tensor(1.5000)
     """

@@ -89,3 +89,24 @@ def test_a_study_is_given_what_was_asked(monkeypatch, tmp_path):
     assert asked == [
         StudyRequest(tmp_path, seeds=3, jobs=2, root="here"), StudyRequest(tmp_path, dataset="mnist")
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("only", [None, "lenet"])
+def test_where_there_is_nothing_for_digits_a_dataset_must_be_given(only, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"got 'digits', which is taken where none is given\. Pass --dataset"
+    ):
+        reproduce("tanay-2018", only=only, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("paper", "dataset", "only", "command"),
+    [
+        ("tanay-2018", "mnist", "svm", "--only svm --dataset mnist --root ROOT --seeds 2"),
+        ("sato-2019", None, "causes", "--only causes --root ROOT --seeds 2"),
+    ],
+)
+def test_without_data_the_command_that_is_told_asks_for_the_same(paper, dataset, only, command, tmp_path):
+    found = reproduce(paper, dataset, only=only, seeds=2, out=tmp_path)
+    assert not found.has_data
+    assert f"Run `clearance reproduce {paper} {command}`." in found.ledger.read_text("utf-8")

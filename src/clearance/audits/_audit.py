@@ -15,7 +15,12 @@ from clearance.vocabulary import Exhibit, Measurement
 
 @dataclass(frozen=True)
 class Findings:
-    """What an audit found."""
+    """What an audit found.
+
+    Args:
+        measurements: Numbers, each with its unit, what it was taken over, and the settings that identify it.
+        exhibits: Curves, pictures and numbers for each image, as arrays.
+    """
 
     measurements: tuple[Measurement, ...]
     exhibits: tuple[Exhibit, ...] = ()
@@ -98,6 +103,17 @@ class Audit(ABC):
     Attributes:
         name: The audit's name in records.
         question: The question in plain words.
+
+    >>> class Width(Audit):
+    ...     name, question = "width", "How wide are the features?"
+    ...     def examine(self, subject):
+    ...         width = subject.test_features.shape[1]
+    ...         return Findings((Measurement(self.name, "features", width, "count", len(subject.test)),))
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> train, test = gaussian_images(seed=0), gaussian_images(seed=1)
+    >>> Width()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test).measurements[0].value
+    64
     """
 
     name: ClassVar[str]

@@ -7,7 +7,6 @@ these lift black pixels to epsilon and are rough.
 from torch import Tensor
 
 SMALL, STEPS = "small pixels", "pixel steps"
-PIXEL_SCORES = (SMALL, STEPS)
 
 
 def small_pixels(images: Tensor, epsilon: float) -> Tensor:

@@ -43,6 +43,14 @@ class Accuracy(Audit):
 
     Misleads as a comparison of two models audited on the same images: their intervals overlap more than the
     models differ; compare over seeds, paired.
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.models import Classifier
+    >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    >>> found = Accuracy()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> [(m.name, m.n, m.context["split"]) for m in found.measurements]
+    [('error', 60, 'test'), ('error', 60, 'train')]
     """
 
     name: ClassVar[str] = "accuracy"

@@ -26,6 +26,14 @@ class ClassScatterAudit(Audit):
     The exhibit ``features`` is the projection of held-out features on their first two principal axes.
 
     Misleads in the picture: two of many axes are shown, and classes that overlap there may be far apart.
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.models import Classifier
+    >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    >>> found = ClassScatterAudit()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> [m.name for m in found.measurements if m.context["split"] == "test"]
+    ['within_between', 'cdnv', 'nc1']
     """
 
     name: ClassVar[str] = "class_scatter"

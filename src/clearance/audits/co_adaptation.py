@@ -74,6 +74,15 @@ class CoAdaptation(Audit):
 
     Misleads: heads on one image of a class are for classes that the extractor has seen; they promise nothing
     for new ones.
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.models import Classifier
+    >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    >>> audit = CoAdaptation(per_class=(1,), repetitions=(3,), hidden=(8,), least_steps=20, all_images=False)
+    >>> found = audit(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> next(m.n for m in found.measurements if m.name == "error" and m.context["head"] == "retrained")
+    3
     """
 
     name: ClassVar[str] = "co_adaptation"

@@ -27,12 +27,13 @@ class ReproduceCommand:
 
     Args:
         paper: A name from `clearance list`, for example sato-2019.
-        dataset: One that the paper has a recipe for: digits, mnist, cifar10 or cifar100
+        dataset: One that the paper has a recipe for: digits, mnist, fashion-mnist, cifar10 or cifar100
             (default: digits).
         root: The folder that holds the dataset's files; nothing is ever downloaded.
         seeds: How many seeds (default: those of the recipe; a verdict needs 5).
         jobs: Runs at a time, each a process with one thread (default: one per core).
-        out: Where ledger, report and runs are kept (default: clearance-PAPER/DATASET).
+        out: Where ledger, report and runs are kept
+            (default: clearance-PAPER/DATASET, or STUDY or STUDY-DATASET in it).
         only: A study of the paper to run instead, from `clearance list`; some take --dataset and --root.
         dry_run: Print the plan and stop.
     """

@@ -10,6 +10,7 @@ from clearance.cli._fields import OptionalCount, OptionalPath, OptionalText
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from clearance.experiments.recipe import Recipe
     from clearance.experiments.search import Trial
 
 
@@ -55,25 +56,12 @@ class SearchCommand:
         from rich.console import Console
 
         from clearance._checks import check_count
-        from clearance.cli._options import (
-            chosen_recipe,
-            default_jobs,
-            default_methods,
-            split_names,
-            whole_numbers,
-        )
+        from clearance.cli._options import default_jobs, whole_numbers
         from clearance.cli._progress import listening
         from clearance.experiments.search import search
 
         console = Console()
-        recipe = chosen_recipe(
-            self.recipe,
-            self.dataset,
-            split_names(default_methods(self.methods, self.recipe)),
-            root=self.root,
-            seeds=self.seeds,
-            epochs=self.epochs,
-        )
+        recipe = self._recipe()
         jobs = default_jobs() if self.jobs is None else self.jobs
         check_count("jobs", jobs)
         check_count("finalists", self.finalists)
@@ -97,6 +85,18 @@ class SearchCommand:
         )
         console.print(_table(trials, list(recipe.methods)))
         console.print(f"Trials: {self.out / 'search.json'}", highlight=False, soft_wrap=True)
+
+    def _recipe(self) -> "Recipe":
+        from clearance.cli._options import chosen_recipe, default_methods, split_names
+
+        return chosen_recipe(
+            self.recipe,
+            self.dataset,
+            split_names(default_methods(self.methods, self.recipe)),
+            root=self.root,
+            seeds=self.seeds,
+            epochs=self.epochs,
+        )
 
 
 def _table(trials: "list[Trial]", methods: list[str]) -> "Table":

@@ -37,9 +37,8 @@ def symmetric_label_noise(
     check_count("class_count", class_count, minimum=2)
     count = round(rate * len(labels))
     hit = torch.randperm(len(labels), generator=generator)[:count]
-    shift = torch.randint(1, class_count, (len(labels),), generator=generator)[
-        :count
-    ]  # for any rate the same
+    # drawn for all and cut, so that the shifts are the same for any rate
+    shift = torch.randint(1, class_count, (len(labels),), generator=generator)[:count]
     noisy = labels.clone()
     noisy[hit] = (labels[hit] + shift) % class_count
     return noisy

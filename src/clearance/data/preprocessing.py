@@ -90,9 +90,8 @@ def _inside(source: Any) -> list[Any]:
     """Where a model or its weights keep their preprocessing."""
     found = [getattr(source, name, None) for name in ("pretrained_cfg", "default_cfg")]
     transforms = getattr(source, "transforms", None)
-    if callable(transforms) and not hasattr(
-        source, "forward"
-    ):  # torchvision's weights: a method that makes them
+    # torchvision's weights have a method that makes them
+    if callable(transforms) and not hasattr(source, "forward"):
         found.append(transforms())
     return [each for each in found if each is not None]
 

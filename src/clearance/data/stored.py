@@ -12,9 +12,8 @@ from clearance.data._validity import check_classes, check_every_class_present, c
 from clearance.data.image_set import UNLABELLED, ImageSet
 from clearance.data.pixel_store import PixelStore
 
-IN_MEMORY = (
-    2**30
-)  # bytes of float32 pixels: the most that is taken into memory at once (1,783 images of 3x224x224)
+# bytes of float32 pixels: the most that is taken into memory at once (1,783 images of 3x224x224)
+IN_MEMORY = 2**30
 _CHUNK = 2**22  # bytes of pixels that are hashed at once: few, because freed memory of larger pieces is kept
 
 

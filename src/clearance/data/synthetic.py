@@ -116,6 +116,12 @@ def gaussian_images(
 ) -> ImageSet:
     """A small easy ImageSet for examples, smoke runs and tests: GaussianClasses, otherwise at its defaults.
 
+    Args:
+        class_count: At least 2.
+        per_class: Images of each class, at least 1.
+        shape: (C, H, W) of an image.
+        seed: Decides the images; the classes are the same under every seed.
+
     >>> gaussian_images(class_count=2, per_class=4)
     ImageSet('gaussian', 8 images of shape (1, 8, 8), 2 classes)
     """

@@ -56,6 +56,12 @@ class Method:
         penalty: Of weak heads in closed form, above 0 (foca).
         final_head_steps: Steps, in batches of 128, of the head that the model keeps (foca).
         final_head_lr: Step size of the same (foca).
+
+    Raises:
+        ValueError: If a number is out of range, a name is unknown, or settings do not go together.
+
+    >>> Method(regime="foca", per_class=1, lr=0.1).reuse
+    1
     """
 
     regime: Literal["end_to_end", "foca"] = "end_to_end"

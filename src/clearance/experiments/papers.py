@@ -57,7 +57,7 @@ def paper_recipe(paper: str, dataset: str, root: str | None = None, seeds: int |
     5
     """
     folder = _folder(paper)
-    check_choice("dataset", dataset, paper_datasets(paper))
+    _check_dataset(dataset, paper_datasets(paper))
     text = folder.joinpath(f"{dataset}.yaml").read_text("utf-8")
     recipe = from_tree(yaml.safe_load(text), f"{paper}/{dataset}.yaml")
     return dataclasses.replace(recipe, root=root, seeds=recipe.seeds if seeds is None else seeds)
@@ -77,13 +77,22 @@ def paper_study(paper: str, name: str, dataset: str | None = None, root: str | N
     check_choice("only", name, studies)
     study = studies[name]
     if study.datasets:
-        check_choice("dataset", dataset or DEFAULT_DATASET, study.datasets)
+        _check_dataset(dataset or DEFAULT_DATASET, study.datasets)
     elif dataset is not None or (root is not None and not study.rooted):
         raise ValueError(
             f"study {name!r} has a dataset of its own; got dataset {dataset!r} and root {root!r}. "
             f"Drop --dataset{'' if study.rooted else ' and --root'}."
         )
     return study
+
+
+def _check_dataset(dataset: str, known: tuple[str, ...]) -> None:
+    if dataset == DEFAULT_DATASET and dataset not in known:
+        raise ValueError(
+            f"`dataset` must be one of {', '.join(map(repr, known))}; got {dataset!r}, which is taken where none is "
+            "given. Pass --dataset NAME --root FOLDER."
+        )
+    check_choice("dataset", dataset, known)
 
 
 def _folder(paper: str) -> Traversable:

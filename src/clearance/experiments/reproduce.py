@@ -78,13 +78,16 @@ def reproduce(
     Without the dataset's files nothing is trained: the ledger says "not run: no data" with the command to run.
     """
     if only is not None:
-        paper_study(paper, only, dataset, root)  # what it does not take is refused
+        entry = paper_study(paper, only, dataset, root)
         study = resolve("only", only, STUDIES[paper])
         request = StudyRequest(out, seeds, jobs, listener, dataset or DEFAULT_DATASET, root)
         try:
             return Reproduction(study(request))
         except NoDataError as error:
-            return _study_without_data(paper, only, str(error), out)
+            command = reproduce_command(paper, request.dataset, seeds, only=only)
+            if not entry.datasets:
+                command = request.command(f"clearance reproduce {paper} --only {only} --root ROOT")
+            return _study_without_data(f"{paper}: {only}", command, str(error), out)
     recipe = paper_recipe(paper, dataset or DEFAULT_DATASET, root, seeds)
     command = reproduce_command(paper, recipe.dataset, seeds)
     return reproduce_recipe(paper_claims(paper), recipe, command, jobs, out, listener)
@@ -121,10 +124,9 @@ def data_if_there(recipe: Recipe) -> RunData | None:
         return None
 
 
-def _study_without_data(paper: str, study: str, missing: str, out: Path) -> Reproduction:
-    command = f"clearance reproduce {paper} --only {study} --root ROOT"
+def _study_without_data(title: str, command: str, missing: str, out: Path) -> Reproduction:
     out.mkdir(parents=True, exist_ok=True)
-    text = f"# {paper}: {study}\n\n**not run**: {NO_DATA}. Run `{command}`.\n"
+    text = f"# {title}\n\n**not run**: {NO_DATA}. Run `{command}`.\n"
     write_bytes(out / "ledger.md", text.encode())
     return Reproduction(out / "ledger.md", missing=missing)
 

@@ -97,10 +97,15 @@ def run_method(
     epochs = epoch_findings(result, len(data.test))
     found = _as_records(plan, data, result, [training, epochs, *findings])
     if folder is not None:
-        if plan.model is None:
-            write_json(folder / FACTS, _model_facts(plan, data))
-        write_json(folder / FINDINGS, {"identity": _identity(plan, data), **_to_tree(found)})
+        _keep(found, plan, data, folder)
     return found
+
+
+def _keep(found: RunFindings, plan: RunPlan, data: RunData, folder: Path) -> None:
+    """What `_kept` reads back, after what a model is built from again."""
+    if plan.model is None:
+        write_json(folder / FACTS, _model_facts(plan, data))
+    write_json(folder / FINDINGS, {"identity": _identity(plan, data), **_to_tree(found)})
 
 
 def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:

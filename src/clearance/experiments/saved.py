@@ -40,9 +40,8 @@ def load_run(run_dir: str | Path) -> SavedRun:
     if not (folder / FACTS).exists():
         near = [path.parent.name for path in sorted(folder.glob(f"*/{FACTS}"))]
         hint = f" It holds the runs {', '.join(near)}; name one of them." if near else ""
-        raise FileNotFoundError(
-            f"{folder} must be the directory of a finished run; got one without {FACTS}.{hint}"
-        )
+        got = f"one without {FACTS}" if folder.is_dir() else "no folder"
+        raise FileNotFoundError(f"{folder} must be the directory of a finished run; got {got}.{hint}")
     facts = json.loads((folder / FACTS).read_text("utf-8"))
     settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts["method"].items()}
     method = Method(**settings)
@@ -54,5 +53,14 @@ def load_run(run_dir: str | Path) -> SavedRun:
 
 
 def load_model(run_dir: str | Path) -> Classifier:
-    """The trained classifier of a finished run, in evaluation mode."""
+    """The trained classifier of a finished run, in evaluation mode.
+
+    Args:
+        run_dir: The directory that ``clearance train`` or ``clearance compare`` left, for example
+            ``clearance-runs/plain-seed0``; weights are read from safetensors, nothing is unpickled.
+
+    Raises:
+        FileNotFoundError: If the directory holds no finished run; the message names runs below it.
+        ValueError: If the run is not finished or its files are damaged.
+    """
     return load_run(run_dir).model

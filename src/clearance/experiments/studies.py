@@ -44,10 +44,8 @@ _WAN = "clearance.experiments.reproductions.wan_2018"
 _WAN_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "cifar10", "cifar100")}
 _TANAY = "clearance.experiments.reproductions.tanay_2018"
 _TANAY_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "fashion-mnist")}
-_LENET_ON: dict[str, Any] = {
-    "rooted": True,
-    "datasets": ("mnist", "fashion-mnist"),
-}  # too large for 8x8 images
+# LeNet is too large for 8x8 images
+_LENET_ON: dict[str, Any] = {"rooted": True, "datasets": ("mnist", "fashion-mnist")}
 
 STUDIES = {
     "elsayed-2018": {

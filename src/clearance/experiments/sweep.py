@@ -19,9 +19,8 @@ if typing.TYPE_CHECKING:
 
 SETTING = "sweep"  # what a report's recipe calls it
 SHARED = ("epochs", "steps", "batch_size", "label_noise", "samples")  # fields of a recipe
-CALLED = {
-    "samples": "trained_on"
-}  # in the context of a number "samples" are images that a fresh head learnt from
+# in the context of a number "samples" are images that a fresh head learnt from
+CALLED = {"samples": "trained_on"}
 
 
 @dataclass(frozen=True)

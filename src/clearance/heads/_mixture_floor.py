@@ -27,6 +27,11 @@ def floored_factor(root: Tensor, floor: float) -> Tensor:
         return torch.linalg.cholesky(wide @ wide.T + floor * torch.eye(len(wide)).to(wide))
 
 
+def log_of_one(floor: float) -> float:
+    """The parameter whose floor + exp is 1, or twice a floor above 1/2."""
+    return math.log(max(1 - floor, floor))
+
+
 def log_of_variance(variance: Tensor, floor: float) -> Tensor:
     """The parameter whose floor + exp is `variance`; where that is not above the floor, just above it."""
     return (variance - floor).clamp(min=LEAST_SHARE * floor).log()

@@ -86,9 +86,8 @@ class JvpPath:
         found = []
         for owned in self.layers:
             along = {n: self.step[n] if n in owned else torch.zeros_like(v) for n, v in here.items()}
-            with (
-                warnings.catch_warnings()
-            ):  # torch's first jvp compiles rules by what torch itself deprecates
+            with warnings.catch_warnings():
+                # torch's first jvp compiles rules by what torch itself deprecates
                 warnings.simplefilter("ignore", DeprecationWarning)
                 logits, derivative, *_ = jvp(logits_of, (here,), (along,))
             found.append(derivative)

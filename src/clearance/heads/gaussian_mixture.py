@@ -13,6 +13,7 @@ from clearance.heads._mixture_floor import (
     at_least_float32,
     floored_factor,
     floored_log_variance,
+    log_of_one,
     log_of_variance,
     root_of_covariance,
     warn_at_floor,
@@ -90,8 +91,9 @@ class GaussianMixture(nn.Module):
         if covariance == "full":
             self.covariance_root = nn.Parameter(math.sqrt(max(1 - floor, floor)) * torch.eye(in_features))
         elif covariance != "identity":
-            rows, columns = _variance_shape(covariance, classes, in_features)
-            self.raw_log_variance = nn.Parameter(torch.full((rows, columns), math.log(max(1 - floor, floor))))
+            rows = classes if covariance.startswith("class_") else 1
+            columns = 1 if covariance.endswith("scalar") else in_features
+            self.raw_log_variance = nn.Parameter(torch.full((rows, columns), log_of_one(floor)))
         if not isinstance(priors, str):
             self.set_priors(priors)
         else:
@@ -252,9 +254,3 @@ class GaussianMixture(nn.Module):
             whitened = solve_triangular(factor, torch.cat([x, mu]).T, upper=False).T
             return whitened[: len(x)], whitened[len(x) :]
         return x, mu
-
-
-def _variance_shape(covariance: Covariance, classes: int, width: int) -> tuple[int, int]:
-    return (classes if covariance.startswith("class_") else 1), (
-        1 if covariance.endswith("scalar") else width
-    )

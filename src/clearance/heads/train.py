@@ -46,7 +46,12 @@ class HeadTraining:
 
 @dataclass(frozen=True)
 class TrainedHeads:
-    """K trained heads, and which of them hold numbers that are not finite, shape (K,)."""
+    """K trained heads, and which of them broke down.
+
+    Args:
+        stack: The heads.
+        diverged: Which of them hold numbers that are not finite, (K,).
+    """
 
     stack: HeadStack
     diverged: Tensor

@@ -38,9 +38,8 @@ def extract_features(model: Classifier, data: ImageSet, batch_size: int | None =
     with evaluating(model):
         for images, _ in data.batches(batch_size or batch_size_for(data)):
             part = model.features(images.to(device))
-            if (
-                features is None
-            ):  # filled in place: joining the parts at the end would hold all features twice
+            if features is None:
+                # filled in place: joining the parts at the end would hold all features twice
                 features = part.new_empty((len(data), *part.shape[1:]))
             features[at : at + len(part)] = part
             at += len(part)

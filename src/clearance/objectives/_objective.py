@@ -19,6 +19,13 @@ class Objective(nn.Module):
             shape (K, B, C) and average over K. Others are called once per head.
         sample_loss: The loss of logits (m, C) and labels (m,) sample by sample, by which heads are trained
             alone (FOCA's weak heads and its last one); None is softmax cross-entropy.
+
+    >>> from torch.nn.functional import cross_entropy
+    >>> class Smoothed(Objective):
+    ...     def forward(self, outputs, labels):
+    ...         return LossTerms({"smoothed": cross_entropy(outputs.logits, labels, label_smoothing=0.1)})
+    >>> Smoothed().layers
+    ()
     """
 
     layers: Sequence[str] = ()

@@ -130,7 +130,8 @@ def load_report(directory: str | os.PathLike[str], *, exhibits: bool = True) -> 
         folder, path = folder.parent, folder
     if not path.is_file():
         raise FileNotFoundError(
-            f"`directory` must hold a {FILE}; got {folder}. Write one with `Report.save`."
+            f"`directory` must hold a {FILE}; got {folder}. Give one that `Report.save`, `clearance compare` or "
+            "`clearance audit` wrote."
         )
     rows = _parsed(path)
     if rows.get("schema") != SCHEMA:

@@ -9,12 +9,13 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from clearance._checks import check_count, check_positive
+from clearance._checks import check_positive
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet, as_image_set
 from clearance.models.classifier import Classifier
-from clearance.regimes._distributed import own_stream, process_count
+from clearance.regimes._distributed import own_stream
 from clearance.regimes._extractor_forward import ExtractorForward
+from clearance.regimes._fit_arguments import check_kinds, check_lengths, check_processes, device_named
 from clearance.regimes._guards import limit_gradients, limit_weights
 from clearance.regimes._inputs import check_classifier
 from clearance.regimes._loop import run_session
@@ -88,7 +89,6 @@ def fit(
         ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
             belongs to another run, the objective reads activations of a compiled extractor, or several processes
             get a `run_dir` or too small a batch.
-        TypeError: If `model` is no Classifier.
 
     >>> from clearance.data import gaussian_images
     >>> from clearance.heads import MLP
@@ -100,24 +100,16 @@ def fit(
     'finished at step 150'
     """
     check_classifier(model)
-    _check_kinds(regime, optimizer)
-    _check_length(epochs, steps)
-    check_count("batch_size", batch_size)
-    check_count("checkpoint_every", checkpoint_every)
-    place = _device(device)
-    _check_processes(batch_size, run_dir)
+    check_kinds(regime, optimizer)
+    check_lengths(epochs, steps, batch_size, checkpoint_every)
+    place = device_named(device)
+    check_processes(batch_size, run_dir)
     data = as_image_set(train).to(place)
     held_out = None if validation is None else as_image_set(validation).to(place)
     looked_at = {name: as_image_set(images).to(place) for name, images in (watched or {}).items()}
     model.to(place)
     regime.objective.to(place)
-    moved = list(regime.trainable(model))
-    if not moved:
-        raise ValueError("there is nothing to train: the parameters that this regime may move are none.")
-    stepper = optimizer(moved)
-    own = {id(parameter) for parameter in model.parameters()}
-    limit_gradients(stepper, moved, _positive("clip_norm", clip_norm))
-    limit_weights(stepper, [p for p in moved if id(p) in own], _positive("max_norm", max_norm))
+    stepper = _stepper(model, regime, optimizer, clip_norm, max_norm)
     session = Session(
         model=model,
         objective=regime.objective,
@@ -140,56 +132,50 @@ def fit(
         torch.manual_seed(derived_seed(seed, *own_stream("forward")))
         if run_dir is None:
             return run_session(session, None, checkpoint_every, on_step)
-        prints = {
-            "model": describe(model),
-            "first_weights": digest(model.state_dict().items()),
-            "regime": describe(regime),
-            "first_objective": digest(regime.objective.state_dict().items()),
-            "train": data.digest(),
-            "augmentation": describe(data.augmentation),
-            "validation": None if held_out is None else held_out.digest(),
-            "optimizer": describe(optimizer),
-            "schedule": describe(schedule),
-            "settings": {
-                "epochs": epochs, "batch_size": batch_size, "clip_norm": clip_norm, "max_norm": max_norm,
-                "seed": seed, "device": place.type,
-                **_unusual(autocast, steps, looked_at, compile_extractor=compile_extractor),
-            },
+        settings = {
+            "epochs": epochs, "batch_size": batch_size, "clip_norm": clip_norm, "max_norm": max_norm,
+            "seed": seed, "device": place.type,
+            **_unusual(autocast, steps, looked_at, compile_extractor=compile_extractor),
         }  # fmt: skip
-        with RunDirectory.open(Path(run_dir), prints) as run:
+        with RunDirectory.open(Path(run_dir), _fingerprint(session, optimizer, schedule, settings)) as run:
             return run_session(session, run, checkpoint_every, on_step)
 
 
-def _check_processes(batch_size: int, run_dir: str | Path | None) -> None:
-    processes = process_count()
-    if processes > 1 and run_dir is not None:
-        raise ValueError(
-            f"`run_dir` must be None with {processes} processes, because a run's directory belongs to one; save "
-            "the trained model from the first."
-        )
-    if processes > 1 and batch_size < 2 * processes:
-        raise ValueError(
-            f"`batch_size` must be at least {2 * processes} with {processes} processes, two images for each; got "
-            f"{batch_size}. Raise it, or start fewer."
-        )
+def _stepper(
+    model: Classifier,
+    regime: Regime,
+    optimizer: Callable[..., Optimizer],
+    clip_norm: float | None,
+    max_norm: float | None,
+) -> Optimizer:
+    """The optimiser of what the regime may move, with both limits."""
+    moved = list(regime.trainable(model))
+    if not moved:
+        raise ValueError("there is nothing to train: the parameters that this regime may move are none.")
+    stepper = optimizer(moved)
+    own = {id(parameter) for parameter in model.parameters()}
+    limit_gradients(stepper, moved, _positive("clip_norm", clip_norm))
+    limit_weights(stepper, [p for p in moved if id(p) in own], _positive("max_norm", max_norm))
+    return stepper
 
 
-def _check_kinds(regime: object, optimizer: object) -> None:
-    if not isinstance(regime, Regime):
-        raise TypeError(
-            f"`regime` must be a regime, such as clearance.regimes.EndToEnd() or FOCA(); got {regime!r}."
-        )
-    if isinstance(optimizer, Optimizer) or not callable(optimizer):
-        raise TypeError(
-            "`optimizer` must be called with parameters, such as partial(torch.optim.SGD, lr=0.05), because the "
-            f"regime says which ones; got {type(optimizer).__name__}."
-        )
-
-
-def _check_length(epochs: int | None, steps: int | None) -> None:
-    if (epochs is None) == (steps is None):
-        raise ValueError(f"one of `epochs` and `steps` must be given; got epochs={epochs} and steps={steps}.")
-    check_count("epochs" if steps is None else "steps", epochs if steps is None else steps)  # type: ignore[arg-type]
+def _fingerprint(
+    session: Session, optimizer: object, schedule: object, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What decides a run's numbers, before its first step: a run's directory is opened with nothing else."""
+    validation = session.validation
+    return {
+        "model": describe(session.model),
+        "first_weights": digest(session.model.state_dict().items()),
+        "regime": describe(session.regime),
+        "first_objective": digest(session.objective.state_dict().items()),
+        "train": session.data.digest(),
+        "augmentation": describe(session.data.augmentation),
+        "validation": None if validation is None else validation.digest(),
+        "optimizer": describe(optimizer),
+        "schedule": describe(schedule),
+        "settings": settings,
+    }
 
 
 def _unusual(
@@ -207,20 +193,6 @@ def _unusual(
         "watched": {name: images.digest() for name, images in watched.items()},
     }
     return {name: value for name, value in used.items() if value}
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(
-            f"`device` must be 'auto' or a device of torch's, such as 'cpu'; got {name!r}."
-        ) from error
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"`device` {name!r} is not there: torch sees no CUDA; take 'auto' or 'cpu'.")
-    return place
 
 
 def _schedule(build: Callable[[Optimizer], LRScheduler], optimizer: Optimizer) -> LRScheduler:

@@ -32,7 +32,12 @@ class FitResult:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: `step` of `steps` are done."""
+    """Where a run stands.
+
+    Args:
+        step: Updates made so far.
+        steps: Updates in all.
+    """
 
     step: int
     steps: int

@@ -123,9 +123,8 @@ def _entry(
         Cell(means[method], differences.get((quantity, method))) if method in means else None
         for method in findings.methods
     ]
-    if (
-        first.context.get("head") in NO_NETWORK
-    ):  # the same for every method: shown once, compared with nothing
+    # the same for every method: shown once, compared with nothing
+    if first.context.get("head") in NO_NETWORK:
         bare = replace(first, low=None, high=None, spread=None)
         cells = [Cell(bare, None), *(None for _ in findings.methods[1:])]
     samples = first.context.get("samples")

@@ -171,10 +171,8 @@ def _cell(report: Report, row: Quantity, method: str, baseline: str) -> str:
     text = _shown(over.mean, row.unit)
     if over.low is not None and over.high is not None:
         most = 1.0 if row.unit == "fraction" else math.inf
-        low, high = (
-            max(0.0, over.low),
-            min(most, over.high),
-        )  # none lies outside; what lies inside still covers
+        # none lies outside; what lies inside still covers
+        low, high = max(0.0, over.low), min(most, over.high)
         text += f" ({_shown(low, row.unit)} to {_shown(high, row.unit)})"
     one = None if method == baseline else row.compared(report, method, baseline)
     if one is None or one.difference is None:

@@ -40,9 +40,8 @@ def _cells(report: Report, loss: str) -> list[str]:
     cells = []
     for name in QUANTITIES:
         values, unit = _values(report, loss, name)
-        unit = (
-            unit if name.endswith("error") else "ratio"
-        )  # distances are in the picture's unit, as the text says
+        # distances are in the picture's unit, as the text says
+        unit = unit if name.endswith("error") else "ratio"
         over = summarise(values)
         cells.append(mean_and_spread(over.mean, over.spread, unit))
     return cells

@@ -36,9 +36,8 @@ from clearance.vocabulary import Outcome
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the recipe's learning rates, tried on a split of train
 HELD_OUT = 0.25
-FINAL_HEAD_STEPS = (
-    500  # about 40 passes, a quarter of the recipe's: for a few epochs, 2,000 would be most of the cost
-)
+# about 40 passes, a quarter of the recipe's: for a few epochs, 2,000 would be most of the cost
+FINAL_HEAD_STEPS = 500
 COMMAND = "clearance reproduce sato-2019 --only fine-tuning"
 AUDITS = ("accuracy", "co_adaptation")
 SETTINGS: Mapping[str, Mapping[str, Any]] = {"co_adaptation": {"per_class": [1, 10], "repetitions": [50, 20]}}
