@@ -81,7 +81,7 @@ class Audits:
             chosen_audits(MODEL_AUDITS, FEW),
             0,
             "network",
-            "clearance audit",
+            lambda _: "clearance audit",
         )
         card.save_folder(self.folder / name)
         self.said[name] = actions(Findings(card.report, "digits"))
