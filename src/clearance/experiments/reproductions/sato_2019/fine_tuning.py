@@ -6,19 +6,17 @@ what they were trained on; with a root, networks trained on MNIST meet photograp
 hand signs.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from clearance.experiments.auditing import audit_model, chosen_audits
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.compare import report_with
 from clearance.experiments.grid import Listener, run_grid
 from clearance.experiments.method import Method
+from clearance.experiments.one_thread import one_thread
 from clearance.experiments.recipe import Recipe, to_tree
 from clearance.experiments.reproductions.sato_2019.fine_tuning_ledger import (
     BEFORE,
@@ -148,7 +146,7 @@ def _plan(chosen: Task, way: str, method: Method, network: Path, seed: int) -> R
 
 def _before(network: Path, data: RunData, seed: int) -> RunFindings:
     """The plainly trained network itself; its own training is no cost of what follows."""
-    with _one_thread():
+    with one_thread():
         found = audit_model(load_model(network), data, chosen_audits(AUDITS, SETTINGS), seed)
     where = (data.train.name, BEFORE, seed)
     return RunFindings(
@@ -156,17 +154,6 @@ def _before(network: Path, data: RunData, seed: int) -> RunFindings:
         tuple(Record(*where, m) for f in found for m in f.measurements),
         tuple(ExhibitRecord(*where, e) for f in found for e in f.exhibits),
     )
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """As in the processes of runs: numbers then do not depend on the machine's cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _one_image_error(found: RunFindings) -> float:

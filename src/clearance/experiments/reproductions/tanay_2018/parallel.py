@@ -13,6 +13,7 @@ import torch
 
 from clearance._checks import check_count
 from clearance._files import write_bytes
+from clearance.experiments.one_thread import one_thread
 from clearance.records.encoding import decode, encode
 
 Tree = dict[str, Any]
@@ -84,17 +85,6 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
         initializer=torch.set_num_threads,
         initargs=(1,),
     )
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch with one thread, so that numbers do not depend on the machine's cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager
