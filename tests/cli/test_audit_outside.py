@@ -222,7 +222,7 @@ class TestDemo:
         monkeypatch.setattr(demo, "run_method", seen)
         torch.set_num_threads(2)
         try:
-            with pytest.raises(SeenError, match="^1$"):
+            with pytest.raises(SeenError, match=r"^1$"):
                 demo.demo()
             assert torch.get_num_threads() == 2
         finally:
