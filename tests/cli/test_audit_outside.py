@@ -209,6 +209,25 @@ class TestDemo:
         for title in ("Accuracy", "Label cost", "Free refit", "Worst pair", "Flip size"):
             assert f"<dt>{title}</dt>" in page
 
+    def test_it_takes_one_thread(self, monkeypatch):
+        """Two that share a busy machine with others wait for each other."""
+        from clearance.experiments import demo
+
+        class SeenError(Exception):
+            pass
+
+        def seen(*_, **__):
+            raise SeenError(torch.get_num_threads())
+
+        monkeypatch.setattr(demo, "run_method", seen)
+        torch.set_num_threads(2)
+        try:
+            with pytest.raises(SeenError, match=r"^1$"):
+                demo.demo()
+            assert torch.get_num_threads() == 2
+        finally:
+            torch.set_num_threads(1)
+
     def test_its_audits_are_those_of_any_model(self):
         from clearance.experiments.auditing import MODEL_AUDITS
         from clearance.experiments.demo import demo_recipe

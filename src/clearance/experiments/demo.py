@@ -10,6 +10,7 @@ from clearance.experiments.method import Method
 from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import run_method
+from clearance.experiments.threads import one_thread
 from clearance.report import Card
 
 NAME = "demo"
@@ -45,5 +46,6 @@ def demo(on_audit: Callable[[str], object] | None = None) -> Card:
         on_audit: Told the name of each audit before it starts.
     """
     recipe = demo_recipe()
-    found = run_method(RunPlan(recipe, NAME, seed=0), build_data(recipe), on_audit=on_audit)
+    with one_thread():
+        found = run_method(RunPlan(recipe, NAME, seed=0), build_data(recipe), on_audit=on_audit)
     return Card(report_of(recipe, [found], COMMAND))
