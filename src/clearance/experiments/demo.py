@@ -14,9 +14,10 @@ from clearance.report import Card
 
 NAME = "demo"
 COMMAND = "clearance audit demo"
-FEWER: dict[str, dict[str, Any]] = {  # what keeps it within seconds
+SETTINGS: dict[str, dict[str, Any]] = {  # what keeps it within seconds, and what the network has never seen
     "co_adaptation": {"per_class": [1, 10, 50], "repetitions": [30, 10, 5], "pixel_limit": 100},
     "flip_size": {"images": 100, "steps": 40, "queries": 100},
+    "unknowns": {"other": "photographs"},
 }
 
 
@@ -33,7 +34,7 @@ def demo_recipe() -> Recipe:
         batch_size=64,
         seeds=1,
         audits=MODEL_AUDITS,
-        audit_settings=FEWER,
+        audit_settings=SETTINGS,
         methods={NAME: Method(hidden=(), lr=0.05)},
     )
 
