@@ -1,11 +1,13 @@
 """The demonstration of an audit: a small network trained on the embedded digits, and its page, in seconds."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from clearance.experiments.auditing import MODEL_AUDITS
+from clearance.experiments.auditing import MODEL_AUDITS, ready_audits
 from clearance.experiments.build import build_data
 from clearance.experiments.compare import report_of
+from clearance.experiments.limits import told_of_images
 from clearance.experiments.method import Method
 from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
@@ -46,5 +48,7 @@ def demo(on_audit: Callable[[str], object] | None = None) -> Card:
         on_audit: Told the name of each audit before it starts.
     """
     recipe = demo_recipe()
-    found = run_method(RunPlan(recipe, NAME, seed=0), build_data(recipe), on_audit=on_audit)
-    return Card(report_of(recipe, [found], COMMAND))
+    plan, data = RunPlan(recipe, NAME, seed=0), build_data(recipe)
+    report = report_of(recipe, [run_method(plan, data, on_audit=on_audit)], COMMAND)
+    fewer = told_of_images(ready_audits(plan, None), data.test)
+    return Card(dataclasses.replace(report, recipe={**report.recipe, **fewer}))
