@@ -1,7 +1,7 @@
 """What bounds an audit: times, numbers of images, and the order and the end of the audits."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -154,12 +154,12 @@ class TestInterruption:
 class TestImages:
     def test_audits_that_look_at_test_images_one_by_one(self):
         data = gaussian_images(class_count=3, per_class=50)
-        audits = [Accuracy(), FlipSize(), BoundaryDistance(), Likelihood(), Unknowns()]
-        fewer = with_images(audits, 30, data)
+        audits: list[Any] = [Accuracy(), FlipSize(), BoundaryDistance(), Likelihood(), Unknowns()]
+        fewer: list[Any] = list(with_images(audits, 30, data))
         assert fewer[0] is audits[0]
         assert [audit.images for audit in fewer[1:]] == [30, 30, 30, 1000]
         assert (fewer[2].searched, fewer[3].adaptive_images) == (30, 30)
-        more = with_images(audits, 100, data)
+        more: list[Any] = list(with_images(audits, 100, data))
         assert (more[1].images, more[2].searched, more[3].adaptive_images) == (100, 100, 64)
         assert looked_at(fewer, data) == {"flip_size": 30, "boundary_distance": 30, "likelihood": 30}
         assert looked_at(with_images(audits, 150, data), data) == {}
@@ -214,7 +214,7 @@ class TestWork:
 
         head = nn.Linear(64, 3)
         for parameter in head.parameters():
-            parameter.requires_grad_(requires_grad=False)
+            parameter.requires_grad_(False)
         blind = Subject(Classifier(Counts(), head), subject.train, subject.test)
         assert try_pace(blind).gradients >= 0
         assert torch.isfinite(torch.tensor(try_pace(blind).sums))

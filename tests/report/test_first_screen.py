@@ -3,6 +3,7 @@
 import itertools
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -45,8 +46,8 @@ class TestUnknowns:
         action = only(unknowns(0.71, 0.66, 0.76))
         assert plain(action.said.striptags()) == (
             "The threshold that keeps 95 % of the test images rejects 71.0 % (66.0 to 76.0 %) of “other”; of test "
-            "images that it was not chosen on it keeps 94.0 % (90.0 to 97.0 %). It goes by how far an image's features lie "
-            "from those of the training images."
+            "images that it was not chosen on it keeps 94.0 % (90.0 to 97.0 %). It goes by how far an image's features "
+            "lie from those of the training images."
         )
         assert (action.title, action.alarm) == ("Unknowns", False)
         assert action.todo.startswith("This is not a defence")
@@ -83,7 +84,7 @@ def test_what_the_owner_says_stands_beside_the_error():
     assert set(Reading(page).values) <= stored(report.to_json()) | {0.915}
 
 
-LEFT = {
+LEFT: dict[str, Any] = {
     "budget": {"seconds": 90.0, "spent": 61.0},
     "left_out": [
         {"audit": "refit", "why": "budget", "seconds": 70.0},

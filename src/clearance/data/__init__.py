@@ -33,6 +33,7 @@ from clearance.data.image_set import ImageSet
 from clearance.data.intake import open_images
 from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.npz import read_npz
+from clearance.data.photographs import read_photographs
 from clearance.data.picture_folder import open_folder, open_pictures
 from clearance.data.preprocessing import Preprocessing, preprocessing_of
 from clearance.data.samples import draw_samples
@@ -64,6 +65,7 @@ __all__ = [
     "read_folder",
     "read_idx",
     "read_npz",
+    "read_photographs",
     "split_classes",
     "symmetric_label_noise",
 ]

@@ -16,7 +16,7 @@ from clearance.experiments.bounded import Done, bounded_audits
 from clearance.experiments.build import RunData
 from clearance.experiments.compare import report_with
 from clearance.experiments.feature_cache import FeatureCache
-from clearance.experiments.limits import Budget, Limits, looked_at, seconds_of, with_images
+from clearance.experiments.limits import Budget, Limits, seconds_of, told_of_images, with_images
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings
 from clearance.models import Classifier
@@ -167,9 +167,7 @@ def _left(done: Done, limits: Limits, again: Again, test: ImageSet, pictures: in
     told: dict[str, Any] = {}
     if limits.budget is not None:
         told["budget"] = {"seconds": limits.budget.seconds, "spent": round(limits.budget.spent, 1)}
-    fewer = looked_at(done.audits, test)
-    if fewer:
-        told["looked_at"] = {"images": len(test), "audits": fewer}
+    told |= told_of_images(done.audits, test)
     if done.left_out:
         told["left_out"] = [dataclasses.asdict(each) for each in done.left_out]
         told["left_out_command"] = again([each.audit for each in done.left_out])

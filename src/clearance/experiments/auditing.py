@@ -126,9 +126,10 @@ def audit_model(
     audits: Sequence[Audit],
     seed: int,
     on_audit: Callable[[str], object] | None = None,
+    cache: FeatureCache | None = None,
 ) -> list[Findings]:
-    """Every audit on one classifier; features are extracted once."""
-    subject = subject_of(model, data, seed)
+    """Every audit on one classifier; features are extracted once, or taken from `cache`."""
+    subject = subject_of(model, data, seed, cache)
     found = []
     for audit in audits:
         if on_audit is not None:

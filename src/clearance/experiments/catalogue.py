@@ -26,6 +26,10 @@ DATASETS = {
         "clearance.data.digits:read_digits",
         "scikit-learn's handwritten digits: 8x8, 1,300 + 497, embedded (no files needed)",
     ),
+    "photographs": Entry(
+        "clearance.data.photographs:read_photographs",
+        "patches of scikit-learn's two photographs: 8x8, 260 + 260, embedded; things that a digits network never saw",
+    ),
     "mnist": Entry(
         "clearance.data.idx:read_idx", "handwritten digits: 28x28, 60,000 + 10,000, IDX files under --root"
     ),

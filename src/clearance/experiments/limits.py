@@ -127,3 +127,9 @@ def looked_at(audits: Sequence[Audit], test: ImageSet) -> dict[str, int]:
         if isinstance(limit, int) and audit.name not in _OTHERS and limit < len(test):
             found[audit.name] = limit
     return found
+
+
+def told_of_images(audits: Sequence[Audit], test: ImageSet) -> dict[str, Any]:
+    """What a report says about audits that do not look at all test images; nothing where all do."""
+    fewer = looked_at(audits, test)
+    return {"looked_at": {"images": len(test), "audits": fewer}} if fewer else {}

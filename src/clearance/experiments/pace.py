@@ -1,21 +1,23 @@
 """How long work takes on this machine: tried on a few images, and corrected by the audits that are done."""
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearance._rng import generator
 from clearance.audits import Subject
 from clearance.audits.co_adaptation import head_training
 from clearance.experiments.workload import Work
-from clearance.heads import HeadStack, train_heads
+from clearance.heads import MLP, HeadStack, train_heads
 from clearance.models._observe import evaluating
 
 _TRIED = 32  # images
-_HEADS, _WIDTH, _STEPS = 8, 256, 20
+_HEADS, _WIDTHS, _CLASSES = 8, (128, 128, 128), 10  # of the larger heads that are tried
+_BATCH, _STEPS = 128, 20
 _ENOUGH, _GOES = 0.25, 50  # seconds, and how often at most, that each thing is tried
 _PRIOR = 2.0  # seconds of audits as estimated: so much must be seen before the correction counts by half
 Clock = Callable[[], float]
@@ -67,8 +69,9 @@ def try_pace(subject: Subject, clock: Clock = time.perf_counter) -> Pace:
     _there(subject, few[:2])  # the first call of a network prepares what later ones use
     passes = _timed(lambda: _there(subject, few), clock) / images
     gradients = _timed(lambda: _and_back(subject, few), clock) / images
-    small, large = (_timed(_head_steps(*size), clock) / _STEPS for size in ((1, 8), (_HEADS, _WIDTH)))
-    sums = 3.0 * _HEADS * 128 * 128 * 10  # Gram space: as wide as the batch
+    small, large = (_timed(_head_steps(*size), clock) / _STEPS for size in ((1, (8,)), (_HEADS, _WIDTHS)))
+    widths = (*_WIDTHS, _CLASSES)
+    sums = 3.0 * _HEADS * _BATCH * sum(first * second for first, second in itertools.pairwise(widths))
     return Pace(passes, gradients, small, max(large - small, 0.1 * large) / sums)
 
 
@@ -97,12 +100,12 @@ def _and_back(subject: Subject, rows: Tensor) -> None:
             torch.autograd.grad(total, leaf, allow_unused=True)
 
 
-def _head_steps(heads: int, width: int) -> Callable[[], object]:
-    """Some updates of so many linear heads."""
+def _head_steps(heads: int, widths: tuple[int, ...]) -> Callable[[], object]:
+    """Some updates of so many heads whose layers are so wide."""
     stream = generator(0, "pace")
-    features = torch.randn(128, width, generator=stream)
+    features = torch.randn(_BATCH, widths[0], generator=stream)
     with torch.random.fork_rng(devices=[]):
-        layer = nn.Linear(width, 10)
-    stack = HeadStack.initialised(layer, heads, stream)
-    how = head_training(128, 0.03, least_steps=_STEPS, most_steps=_STEPS)
-    return lambda: train_heads(stack, features, torch.arange(128) % 10, how, generator=stream)
+        architecture = MLP((*widths, _CLASSES))
+    stack = HeadStack.initialised(architecture, heads, stream)
+    how = head_training(_BATCH, 0.03, least_steps=_STEPS, most_steps=_STEPS)
+    return lambda: train_heads(stack, features, torch.arange(_BATCH) % _CLASSES, how, generator=stream)
