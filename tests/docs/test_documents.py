@@ -32,7 +32,8 @@ def blocks(name, *languages):
 def commands(name):
     """Every command line of Clearance in a document: in shell blocks, and in inline code that begins so."""
     text = (ROOT / name).read_text("utf-8")
-    lines = [line for block in blocks(name, "sh", "bash", "console") for line in block.splitlines()]
+    shown = [block.replace("\\\n", " ") for block in blocks(name, "sh", "bash", "console")]
+    lines = [line for block in shown for line in block.splitlines()]
     found = [
         part
         for line in lines

@@ -3,6 +3,8 @@
 import torch
 
 from clearance.heads import GaussianMixture
+from clearance.objectives import GaussianMixtureLoss
+from clearance.tensors import Outputs
 
 COVARIANCES = ("identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full")
 SHARED = ("identity", "scalar", "diagonal", "full")
@@ -37,3 +39,13 @@ def covariance_of(head, k):
         return eye
     variance = head.floor + head.raw_log_variance.double().exp()
     return torch.diag(variance[k if len(variance) > 1 else 0].expand(width))
+
+
+def outputs_of(head, features):
+    """What a model with this head gives for these features."""
+    return Outputs(features, head(features), head)
+
+
+def terms(head, features, labels, *settings):
+    """The terms of the L-GM loss by name."""
+    return GaussianMixtureLoss(*settings)(outputs_of(head, features), labels).terms

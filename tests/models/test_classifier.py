@@ -158,3 +158,9 @@ def test_features_of_another_shape_are_refused(images, extractor):
 def test_std_must_be_above_zero(std):
     with pytest.raises(ValueError, match="`std` must be above 0"):
         small(std=std)
+
+
+def test_grey_levels_are_refused_before_they_are_taken_for_pixels():
+    model = Classifier(nn.Flatten(), nn.Linear(16, 3))
+    with pytest.raises(TypeError, match=r"floating point in \[0, 1\]; got torch.uint8. Divide"):
+        model(torch.zeros(2, 1, 4, 4, dtype=torch.uint8))

@@ -160,7 +160,9 @@ def test_torchvision_itself(name, head, width):
 def test_timm_itself():
     timm = pytest.importorskip("timm", reason="timm cannot be imported here")
     module = timm.create_model("resnet18", pretrained=False)
-    wrap(module, example=torch.rand(2, 3, 64, 64), preprocessing=module, verbose=False)
+    example = torch.rand(2, 3, 64, 64)
+    model = wrap(module, example=example, preprocessing=module, verbose=False)
+    assert model.features(example).shape == (2, 512)
 
 
 def test_transformers_itself():

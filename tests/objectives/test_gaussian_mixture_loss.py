@@ -1,25 +1,21 @@
 """The L-GM loss against closed forms: margins, likelihoods, gradients, and what the literal formula does."""
 
-import copy
 import math
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from clearance.data import read_digits
 from clearance.heads import GaussianMixture
-from clearance.models import Classifier
 from clearance.objectives import CenterLoss, CrossEntropyLoss, GaussianMixtureLoss, StepUp, margin_scores
-from clearance.regimes import EndToEnd, fit
 from clearance.tensors import Outputs
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     COVARIANCES,
     mixture,
+    outputs_of,
     samples,
+    terms,
 )
 
 close = torch.testing.assert_close
@@ -28,14 +24,6 @@ close = torch.testing.assert_close
 @pytest.fixture(params=COVARIANCES)
 def head(request):
     return mixture(request.param)
-
-
-def outputs_of(head, features):
-    return Outputs(features, head(features), head)
-
-
-def terms(head, features, labels, *settings):
-    return GaussianMixtureLoss(*settings)(outputs_of(head, features), labels).terms
 
 
 def scores(head, features):
@@ -210,115 +198,6 @@ def test_p13_the_margins_boundary_is_the_sphere_of_apollonius(alpha):
         assert terms(head, near[None], torch.tensor([0]), alpha, 0.0)[
             "classification"
         ].item() == pytest.approx(math.log(2), abs=1e-12)
-
-
-@pytest.mark.parametrize("covariance", ["class_diagonal", "diagonal", "scalar"])
-def test_p15_the_likelihood_alone_finds_means_and_variances(covariance):
-    """On frozen features; a distance that forgets the variance would push it to 0."""
-    features, labels = samples(300)
-    features = features * torch.linspace(0.5, 2.0, 7, dtype=torch.float64) + labels[:, None]
-    head = mixture(covariance, priors="uniform")
-    optimizer = torch.optim.LBFGS(
-        [p for p in head.parameters() if p.requires_grad], max_iter=200, line_search_fn="strong_wolfe"
-    )
-
-    def closure():
-        optimizer.zero_grad()
-        loss = terms(head, features, labels, 0.0, 1.0, 0.0)["likelihood"]
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    exact = copy.deepcopy(head).fit_statistics(features, labels)
-    close(head.means, exact.means, rtol=0, atol=1e-3)
-    close(head.log_variance().exp(), exact.log_variance().exp(), rtol=1e-3, atol=0)
-
-
-def collapsible(floor, variance_prior, steps, lr=0.02):
-    """Two classes whose features are free: nothing but the loss says where they lie."""
-    draws = torch.Generator().manual_seed(0)
-    head = GaussianMixture(2, 2, "class_diagonal", floor=floor)
-    features = torch.nn.Parameter(torch.randn(8, 2, generator=draws))
-    labels = torch.arange(2).repeat(4)
-    with torch.no_grad():
-        head.means.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
-    objective = GaussianMixtureLoss(0.1, 1.0, variance_prior)
-    optimizer = torch.optim.SGD([features, *head.parameters()], lr=lr)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = objective(outputs_of(head, features), labels)
-        loss.total.backward()
-        optimizer.step()
-    return head, loss.total.item()
-
-
-@pytest.mark.filterwarnings("ignore:.*lie on their floor")
-def test_p17_without_protection_the_likelihood_falls_without_end_and_with_it_it_does_not():
-    """Points that move onto their mean let variances vanish: sheet 0.5."""
-    values = [collapsible(1e-30, 0.0, steps) for steps in (300, 600)]
-    lowest = [head.log_variance().min().item() for head, _ in values]
-    assert values[1][1] < values[0][1] - 1
-    assert lowest[1] < lowest[0] - 1 < -2
-    held, loss = collapsible(1e-4, 0.1, 600)
-    assert math.isfinite(loss)
-    assert held.share_at_floor() == 0.0
-    assert held.log_variance().exp().min().item() > 0.05
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*lie on their floor")
-def test_p17_the_floor_alone_holds_as_well():
-    head, loss = collapsible(1e-2, 0.0, 10_000)
-    assert math.isfinite(loss)
-    assert head.log_variance().exp().min().item() >= 0.999e-2
-    assert head.share_at_floor() > 0
-
-
-@pytest.mark.slow
-def test_p17_a_learned_diagonal_trains_long_on_digits_without_touching_its_floor():
-    """10,000 steps at the default settings."""
-    train = read_digits("train")
-    torch.manual_seed(0)
-    extractor = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 16))
-    model: Any = Classifier(extractor, GaussianMixture(16, 10, "diagonal"), 0.3, 0.38)
-    shares = []
-    result = fit(
-        model, EndToEnd(GaussianMixtureLoss()), train, steps=10_000, batch_size=64,
-        on_step=lambda _: shares.append(model.head.share_at_floor()),
-    )  # fmt: skip
-    assert result.status.good
-    assert max(shares) == 0.0
-    assert model.head.log_variance().exp().min().item() > 0.01
-    assert result.history[-1]["classification"] < 0.05
-
-
-def test_the_prior_holds_collapsed_variances_at_its_share():
-    """With no scatter the likelihood and the prior balance at tau / (1 + tau)."""
-    head: Any = GaussianMixture(3, 2, "diagonal").double()
-    optimizer = torch.optim.LBFGS([head.raw_log_variance], max_iter=100, line_search_fn="strong_wolfe")
-    features, labels = head.means.detach().repeat(3, 1), torch.arange(2).repeat(3)
-
-    def closure():
-        optimizer.zero_grad()
-        found = terms(head, features, labels, 0.0, 1.0, 0.25)
-        loss = found["likelihood"] + found["variance_prior"]
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    close(head.log_variance().exp(), torch.full((1, 3), 0.2, dtype=torch.float64), rtol=1e-4, atol=0)
-
-
-def test_a_variance_on_its_floor_is_told_once():
-    head: Any = GaussianMixture(7, 4, "diagonal")
-    features, labels = samples(dtype=torch.float32)
-    objective = GaussianMixtureLoss()
-    objective.after_step(outputs_of(head, features), labels)
-    torch.nn.init.constant_(head.raw_log_variance, -30.0)
-    with pytest.warns(UserWarning, match="100 % of the mixture's variances lie on their floor") as told:
-        objective.after_step(outputs_of(head, features), labels)
-    objective.after_step(outputs_of(head, features), labels)  # a warning would be an error here
-    assert len(told) == 1
 
 
 class Largest(TorchDispatchMode):

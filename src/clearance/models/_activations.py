@@ -32,7 +32,7 @@ def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[d
     handles = []
     try:
         for name in layers:
-            check_choice("layers", name, [known for known in modules if known])
+            check_choice("layers", name, ["input", *(known for known in modules if known)])
             _check_own(name, modules)
             handles.append(modules[name].register_forward_hook(hook_for(name)))
         yield recorded

@@ -24,6 +24,7 @@ class Classifier(nn.Module):
         images (B, C, H, W) in [0, 1]; features (B, D); logits (B, C).
 
     Raises:
+        TypeError: If images are whole numbers.
         ValueError: If `std` is not above 0, channels do not fit, or features are not of shape (B, D).
 
     >>> model = Classifier(nn.Flatten(), nn.Linear(16, 3), mean=0.5, std=0.5)
@@ -53,6 +54,10 @@ class Classifier(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """What enters the head for these images, shape (B, D)."""
+        if not images.is_floating_point():
+            raise TypeError(
+                f"images must be floating point in [0, 1]; got {images.dtype}. Divide grey levels by 255."
+            )
         channels = max(len(self.mean), len(self.std))
         if channels > 1 and images.shape[1] != channels:
             raise ValueError(
