@@ -25,8 +25,10 @@ from clearance.audits import (
     LowDimension,
     NeuralCollapse,
     NewClasses,
+    PreprocessingAudit,
     Refit,
     Robustness,
+    Unknowns,
     WeightScale,
 )
 from clearance.data import GaussianClasses, ImageSet
@@ -57,6 +59,9 @@ class AuditCase:
         """What the audit finds."""
         return self.audit(model, train, test, new_classes=(train, test) if self.new_classes else None)
 
+
+STRANGE = GaussianClasses(class_count=5, shape=(1, 4, 4), separation=2.0, noise=0.05).images(20, seed=9)
+"""Images of none of these classes."""
 
 AUDITS = {
     "accuracy": AuditCase(Accuracy(), {"error": 1.0}),
@@ -94,6 +99,7 @@ AUDITS = {
     "churn": AuditCase(
         Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
     ),
+    "preprocessing": AuditCase(PreprocessingAudit(images=30), {"gain": 0.0}),
     "refit": AuditCase(Refit(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
     "class_pairs": AuditCase(
         ClassPairs(), {"worst_share": 0.0, "worst_closeness": float("inf"), "largest_closeness": float("inf")}
@@ -134,14 +140,15 @@ AUDITS = {
     ),
     "calibration": AuditCase(
         Calibration(),
-        {"nll": float("inf"), "brier": 2.0, "ece": 1.0, "ece_debiased": 1.0},
-        neither=frozenset({"temperature"}),
+        {"nll": float("inf"), "brier": 2.0, "overconfidence": 1.0, "ece": 1.0, "ece_debiased": 1.0},
+        neither=frozenset({"overconfidence", "temperature"}),
     ),
     "goodness_of_fit": AuditCase(
         GoodnessOfFit(),
         {"distance_ratio": float("inf"), "ks_distance": 1.0, "coverage": 0.0},
         neither=frozenset({"distance_ratio", "coverage"}),
     ),
+    "unknowns": AuditCase(Unknowns(other=STRANGE), {"rejected": 0.0, "auroc": 0.5}),
     "new_classes": AuditCase(
         NewClasses(per_class=(1, 5), repetitions=(6, 3), hidden=(8,)), {"error": 1 - 1 / 3}, new_classes=True
     ),

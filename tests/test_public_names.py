@@ -24,13 +24,15 @@ ROOMS = {
     """,
     "audits": """
         Accuracy Audit BoundaryDistance Calibration Churn ClassPairs ClassScatterAudit CoAdaptation Decay
-        DeeperCut Findings FlipSize Geodesic GoodnessOfFit Likelihood LowDimension NeuralCollapse NewClasses Refit
-        Robustness Subject WeightScale check_comparable decayed_parameters wilson_interval
+        DeeperCut Findings FlipSize Geodesic GoodnessOfFit Likelihood LowDimension NeuralCollapse NewClasses
+        PreprocessingAudit Refit Robustness Subject Unknowns WeightScale check_comparable decayed_parameters
+        wilson_interval
     """,
     "data": """
         Augmentation GaussianClasses ImageSet Preprocessing StoredImageSet as_image_set cutout draw_classes
-        draw_samples flip gaussian_images open_folder open_images pad_crop preprocessing_of read_cifar10
-        read_cifar100 read_digits read_folder read_idx read_npz split_classes symmetric_label_noise
+        draw_samples flip gaussian_images open_folder open_images open_pictures open_unlabelled pad_crop
+        preprocessing_of read_cifar10 read_cifar100 read_digits read_folder read_idx read_npz
+        read_photographs split_classes symmetric_label_noise
     """,
     "gate": """
         Outcome QUANTITIES Quantity Ruling Tolerance junit markdown rule

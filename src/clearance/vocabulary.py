@@ -65,9 +65,9 @@ class Exhibit:
     Args:
         audit: Name of the audit that made it.
         name: What it shows, unique within the audit and context.
-        kind: How it wants to be drawn; ``"per_image"`` is not drawn: its column ``value`` holds a number for each
-            image, in their order, whose mean (or ``context["statistic"]``) is the measurement of the same name, and
-            ``context["images"]`` says which images these are.
+        kind: How it wants to be drawn; ``"per_image"`` is not drawn: its column ``value`` holds a number (or None) for
+            each image, in their order, whose mean (or ``context["statistic"]``) is the measurement of the same name,
+            and ``context["images"]`` says which images these are.
         columns: Equally long columns by name.
         caption: One sentence: what is shown.
         context: The settings that identify it.

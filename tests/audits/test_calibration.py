@@ -10,7 +10,7 @@ from torch import nn
 
 from clearance.audits import Calibration, Subject
 from clearance.audits._halves import first_half
-from clearance.audits._reliability import binned, proper_scores, sureness
+from clearance.audits._reliability import binned, proper_scores, sureness, surplus
 from clearance.data import GaussianClasses
 from clearance.models import Classifier
 
@@ -163,7 +163,7 @@ def test_images_for_the_temperature_may_be_given():
 
 def test_the_picture_holds_the_bins():
     found = Calibration(bins=5)(Classifier(nn.Flatten(), Loud(2.0)), TRAIN, TEST)
-    before, after = found.exhibits
+    before, after = (each for each in found.exhibits if each.name == "reliability")
     assert (before.context["temperature"], after.context["temperature"]) == ("as trained", "calibrated")
     shown = before.columns
     gaps = [
@@ -172,6 +172,51 @@ def test_the_picture_holds_the_bins():
     ]
     assert sum(gaps) / sum(shown["images"]) == pytest.approx(values(found)["ece", "as trained"])
     assert sum(shown["images"]) == len(TEST)
+
+
+class TestOverconfidence:
+    def told(self, factor):
+        found = Calibration()(Classifier(nn.Flatten(), Loud(factor)), TRAIN, TEST)
+        by_state = {m.context["temperature"]: m for m in found.measurements if m.name == "overconfidence"}
+        (images,) = [each for each in found.exhibits if each.kind == "per_image"]
+        return by_state, images
+
+    def test_true_probabilities_claim_as_much_as_is_right(self):
+        told, _ = self.told(1.0)
+        assert told["as trained"].low < 0 < told["as trained"].high
+
+    @pytest.mark.parametrize(("factor", "sign"), [(50.0, 1), (0.2, -1)])
+    def test_loud_answers_claim_too_much_and_quiet_ones_too_little(self, factor, sign):
+        told, _ = self.told(factor)
+        before, after = told["as trained"], told["calibrated"]
+        assert min(sign * before.low, sign * before.high) > 0
+        assert abs(after.value) < 0.5 * abs(before.value)
+        assert before.context["interval"] == "Newcombe's hybrid 95 %"
+
+    def test_each_image_adds_its_own_part(self):
+        told, images = self.told(3.0)
+        model = Classifier(nn.Flatten(), Loud(3.0))
+        p = model(TEST.images).double().softmax(dim=1)
+        expected = p.max(dim=1).values - (p.argmax(dim=1) == TEST.labels).double()
+        assert images.columns["value"] == pytest.approx(expected.tolist(), abs=1e-6)
+        assert images.context == {
+            "temperature": "as trained", "split": "test", "images": TEST.digest()[:16],
+        }  # fmt: skip
+        assert np.mean(images.columns["value"]) == pytest.approx(told["as trained"].value, abs=1e-9)
+
+    @pytest.mark.parametrize(("n", "sharpness"), [(40, 3.0), (300, 1.0), (300, 6.0)])
+    def test_the_interval_covers_nothing_where_probabilities_are_true(self, n, sharpness):
+        """Labels drawn from the very probabilities: the truth is 0, and the interval is on the wide side."""
+        inside = 0
+        for seed in range(300):
+            _, low, high = surplus(*sureness(*drawn(n, seed, sharpness)))
+            inside += low <= 0 <= high
+        assert inside / 300 > 0.93
+
+    def test_without_a_mistake_the_interval_has_a_width(self):
+        gap, low, high = surplus(torch.ones(50, dtype=torch.float64), torch.ones(50, dtype=torch.bool))
+        assert (gap, low) == (0.0, 0.0)
+        assert high == pytest.approx(1 - 50 / (50 + 1.959964**2), abs=1e-6)
 
 
 def test_bad_settings_are_refused():

@@ -127,3 +127,22 @@ def test_the_interval_of_the_median_covers_as_often_as_it_says(count):
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))}`"):
         FlipSize(**wrong)
+
+
+def test_each_image_keeps_its_distance_and_wrong_ones_have_none():
+    data = two_pixels(DISTANCES)
+    labels = data.labels.clone()
+    labels[:5] = 1 - labels[:5]
+    mislabelled = ImageSet(data.images, labels, data.classes)
+    findings = FlipSize()(network(), mislabelled, mislabelled)
+    (shown,) = findings.exhibits
+    assert (shown.name, shown.kind) == ("median_flip", "per_image")
+    assert shown.context == {
+        "norm": "inf", "steps": 100, "statistic": "median", "images": mislabelled.digest()[:16],
+    }  # fmt: skip
+    values = shown.columns["value"]
+    assert values[:5] == [None] * 5
+    assert values[5:] == pytest.approx(DISTANCES[5:].tolist(), abs=2e-4)
+    assert findings.measurements[0].value == sorted(values[5:])[17]
+    (none,) = FlipSize()(network(scale=-1.0), data, data).exhibits
+    assert none.columns["value"] == [None] * 41

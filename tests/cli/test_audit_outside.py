@@ -199,6 +199,7 @@ class TestDemo:
         few: dict[str, dict[str, object]] = {
             "co_adaptation": {"per_class": [1], "repetitions": [2], "all_images": False},
             "flip_size": {"images": 10, "steps": 5, "queries": 5},
+            "unknowns": {"other": "photographs"},
         }
         small = dataclasses.replace(demo.demo_recipe(), epochs=1, train_fraction=0.2, audit_settings=few)
         monkeypatch.setattr(demo, "demo_recipe", lambda: small)
@@ -206,8 +207,27 @@ class TestDemo:
         assert status == 0
         assert "Report: " in shown
         page = (tmp_path / "page" / "index.html").read_text("utf-8")
-        for title in ("Accuracy", "Label cost", "Free refit", "Worst pair", "Flip size"):
+        for title in ("Accuracy", "Label cost", "Free refit", "Worst pair", "Flip size", "Unknowns"):
             assert f"<dt>{title}</dt>" in page
+
+    def test_it_takes_one_thread(self, monkeypatch):
+        """Two that share a busy machine with others wait for each other."""
+        from clearance.experiments import demo
+
+        class SeenError(Exception):
+            pass
+
+        def seen(*_, **__):
+            raise SeenError(torch.get_num_threads())
+
+        monkeypatch.setattr(demo, "run_method", seen)
+        torch.set_num_threads(2)
+        try:
+            with pytest.raises(SeenError, match=r"^1$"):
+                demo.demo()
+            assert torch.get_num_threads() == 2
+        finally:
+            torch.set_num_threads(1)
 
     def test_its_audits_are_those_of_any_model(self):
         from clearance.experiments.auditing import MODEL_AUDITS

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_sample_image
 
 from clearance.data import (
     ImageSet,
@@ -17,6 +17,7 @@ from clearance.data import (
     read_folder,
     read_idx,
     read_npz,
+    read_photographs,
 )
 
 BYTES = np.arange(24, dtype=np.uint8).reshape(3, 4, 2) * 10  # three images, 4 high and 2 wide
@@ -241,3 +242,26 @@ def test_folder_resizing_averages_what_it_merges(tmp_path):
         save(tmp_path / name / "one.png", checks)
     data = read_folder(tmp_path, size=8)
     assert (data.images - 0.5).abs().max() < 0.05  # without antialiasing, black or white
+
+
+class TestPhotographs:
+    def test_patches_are_means_of_the_photographs_pixels(self):
+        photograph = load_sample_image("china.jpg").astype(np.float64).mean(axis=2) / 255
+        train, test = read_photographs("train"), read_photographs("test")
+        # the first patch of the first row, and the one to its right
+        for data, left in ((train, 0), (test, 32)):
+            expected = photograph[:4, left : left + 4].mean()
+            assert float(data.images[0, 0, 0, 0]) == pytest.approx(expected)
+            expected = photograph[28:32, left + 28 : left + 32].mean()
+            assert float(data.images[0, 0, 7, 7]) == pytest.approx(expected)
+
+    def test_both_photographs_in_both_halves_and_no_patch_in_two(self):
+        train, test = read_photographs("train"), read_photographs("test")
+        assert torch.bincount(train.labels).tolist() == torch.bincount(test.labels).tolist() == [130, 130]
+        assert not {each.numpy().tobytes() for each in train.images} & {
+            each.numpy().tobytes() for each in test.images
+        }
+
+    def test_another_word_is_refused(self):
+        with pytest.raises(ValueError, match="`split` must be one of"):
+            read_photographs("validation")

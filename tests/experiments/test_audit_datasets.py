@@ -3,9 +3,14 @@
 import json
 
 import pytest
+import torch
+from PIL import Image
 
-from clearance.audits import Likelihood
-from clearance.data import ImageSet
+import clearance as cl
+from clearance.audits import Likelihood, Unknowns
+from clearance.data import ImageSet, gaussian_images, open_pictures, stored
+from clearance.experiments.audit import described
+from clearance.experiments.audit_datasets import unknown_images, with_unknown
 from clearance.experiments.auditing import chosen_audits, ready_audits
 from clearance.experiments.compare import full_settings
 from clearance.experiments.method import Method
@@ -43,3 +48,52 @@ def test_an_unknown_dataset_or_one_without_its_files_is_refused():
         ready_audits(RunPlan(recipe(other="digit"), "plain", 0), None)
     with pytest.raises(ValueError, match="dataset 'mnist' needs `root`"):
         ready_audits(RunPlan(recipe(other="mnist"), "plain", 0), None)
+
+
+class TestUnknownImages:
+    """What ``--unknown`` and ``unknown=`` give to the audits that can look at another set."""
+
+    def test_what_is_kept_of_them_is_a_name_and_a_digest(self, tmp_path, monkeypatch):
+        """Of a set on disk, too, whose pixels nobody reads for it."""
+        Image.new("RGB", (8, 8)).save(tmp_path / "one.png")
+        Image.new("RGB", (8, 8), "red").save(tmp_path / "two.png")
+        monkeypatch.setattr(stored, "IN_MEMORY", 0)
+        other = open_pictures(tmp_path, cache=tmp_path / "cache")
+        told = described(Unknowns(other=other))
+        assert told["other"] == {"name": tmp_path.name, "images": 2, "digest": other.digest()[:16]}
+        assert told["neighbours"] == 5
+        assert str(tmp_path) not in json.dumps(told)
+
+    def test_too_few_test_images_are_said_before_anything_is_measured(self):
+        test = gaussian_images(class_count=3, per_class=12)
+        with pytest.raises(ValueError, match="at least 38 images, 19 of them for a threshold"):
+            unknown_images("digits", test)
+
+    def test_a_set_that_a_recipe_names_stays(self):
+        given = Likelihood(other="digits")
+        assert with_unknown([given], gaussian_images()) == [given]
+
+    def test_from_python(self):
+        """Without a word about audits, unknown images are looked at; and their names are in the report."""
+        train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+        model = cl.Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+        card = cl.audit(
+            model, train=train, test=test, unknown=torch.rand(30, 8, 8), audits=["accuracy", "unknowns"]
+        )
+        rows = {m.name: m for m in card.measurements if m.audit == "unknowns"}
+        assert rows["rejected"].n == 30
+        with pytest.raises(ValueError, match=r"give them with --unknown \(in Python: unknown=...\)"):
+            cl.audit(model, train=train, test=test, audits=["unknowns"])
+
+    def test_limits_from_python(self):
+        train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+        model = cl.Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+        audits = ["accuracy", "flip_size"]
+        card = cl.audit(model, train=train, test=test, audits=audits, images=6, budget="2h")
+        assert next(m.n for m in card.measurements if m.name == "median_flip") <= 6
+        assert card.report.recipe["looked_at"] == {"images": 60, "audits": {"flip_size": 6}}
+        assert card.report.recipe["budget"]["seconds"] == 7200
+        with pytest.raises(ValueError, match="must be a time such as"):
+            cl.audit(model, train=train, test=test, budget="soon")
+        with pytest.raises(ValueError, match="must be enough for one audit; got 0 s"):
+            cl.audit(model, train=train, test=test, audits=["accuracy"], budget=1e-9)

@@ -129,7 +129,7 @@ def test_reports_name_the_source(sourced, data, tmp_path):
     run_method(sources_of([plan])[0], data, tmp_path)
     audits = ready_audits(plan, tmp_path)
     model = load_model(tmp_path / sources_of([plan])[0].folder)
-    card = audited(model, data, audits, 0, "plain", "", {"robustness": "plain"})
+    card = audited(model, data, audits, 0, "plain", lambda _: "", sources={"robustness": "plain"})
     told = {one["type"].split(":")[-1].split(".")[-1]: one for one in card.report.recipe["audits"]}
     assert told["Robustness"]["source"] == "plain"
     assert told["Robustness"]["steps"] == STEPS

@@ -15,6 +15,7 @@ from clearance.experiments.recipe import Method, Recipe
 from clearance.experiments.reproduce import reproduce
 from clearance.experiments.reproductions.elsayed_2018 import (
     attacked,
+    causes,
     noise,
     protocol,
     small_data,
@@ -23,7 +24,14 @@ from clearance.experiments.run import failed
 from clearance.experiments.study_request import StudyRequest
 from clearance.records.claims import RECALLED
 from clearance.report import Card
-from experiments.studies import Unrendered, grid_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from experiments.studies import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    Unrendered,
+    cells,
+    grid_here,
+    interval,
+    ledger_rows,
+    verdict,
+)
 
 CLAIMS = paper_claims("elsayed-2018")
 SHEET = ["1", "2a", "2b", "2c", "3", "4", "5a", "5b", "6", "7a", "7b", "8a", "8b", "9a", "9b", "10", "11", "12",
@@ -126,6 +134,55 @@ class TestSmallData:
             for one in row["readings"][0]["compared"]
         }
         assert sides == {(m, n) for m in ("margin-l1", "margin-l2", "margin-linf") for n in SIZES}
+
+
+class TestCauses:
+    def test_each_column_changes_one_thing_and_cross_entropy_is_the_ruler(self, quick, monkeypatch, tmp_path):
+        margin = Method(
+            hidden=(),
+            lr=0.01,
+            objective="large-margin",
+            objective_settings={"layers": ["input"], "top_k": 1, "cross_entropy_weight": 0.0},
+        )
+        plain = protocol.small_data_recipes
+
+        def recipes(*given):
+            return {
+                n: dataclasses.replace(r, methods={**r.methods, "margin-l2": margin})
+                for n, r in plain(*given).items()
+            }
+
+        monkeypatch.setattr(causes, "small_data_recipes", recipes)
+        causes.run(StudyRequest(tmp_path, seeds=2))
+        settings = {p.method: p.recipe.methods[p.method].objective_settings for p in quick}
+        assert list(settings) == [
+            "cross-entropy",
+            "margin-l2",
+            *(f"margin-l2, {name}" for name in causes.CHANGES),
+        ]
+        own = settings["margin-l2"]
+        assert settings["margin-l2, all rivals"] == {**own, "top_k": None}
+        assert settings["margin-l2, with cross-entropy"] == {**own, "cross_entropy_weight": 1.0}
+
+        told = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        errors = {
+            (row["method"], row["seed"], row["context"]["samples"]): row["value"]
+            for row in told["measurements"]
+            if (row["audit"], row["name"], row["context"].get("split")) == ("accuracy", "error", "test")
+        }
+        rows, shown = ledger_rows(tmp_path), cells(tmp_path)
+        for count in SIZES:
+            label = f"{count} images"
+            for method in settings:
+                values = [errors[method, seed, count] for seed in range(2)]
+                assert rows[label, method]["over_seeds"]["mean"] == pytest.approx(sum(values) / 2)
+            gaps = [
+                errors["margin-l2, all rivals", seed, count] - errors["cross-entropy", seed, count]
+                for seed in range(2)
+            ]
+            _, low, high = interval(gaps)
+            assert f"[{verdict(low, high)}]" in shown[label]["margin-l2, all rivals"]
+            assert [method for method, cell in shown[label].items() if "[" not in cell] == ["cross-entropy"]
 
 
 class TestAttacked:

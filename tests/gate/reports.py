@@ -23,19 +23,17 @@ def wrong_images(values, seed=0, images="aa", method="mine", **context):
     return ExhibitRecord("pets", method, seed, shown)
 
 
-def distance(value, seed=0, norm="inf", cls="all"):
-    context = {"norm": norm, "class": cls}
+def distance(value, seed=0, norm="inf"):
+    context = {"norm": norm}
     found = Measurement(
-        "boundary_distance", "minimum_distance", value, "pixel units", 200, better="higher", context=context
+        "flip_size", "median_flip", value, "pixel units", 200, better="higher", context=context
     )
     return Record("pets", "mine", seed, found)
 
 
-def distances(values, seed=0, images="aa"):
-    context = {"norm": "inf", "class": "all", "images": images, "statistic": "median"}
-    shown = Exhibit(
-        "boundary_distance", "minimum_distance", "per_image", {"value": list(values)}, "How far.", context
-    )
+def distances(values, seed=0, images="aa", steps=100):
+    context = {"norm": "inf", "steps": steps, "images": images, "statistic": "median"}
+    shown = Exhibit("flip_size", "median_flip", "per_image", {"value": list(values)}, "How far.", context)
     return ExhibitRecord("pets", "mine", seed, shown)
 
 

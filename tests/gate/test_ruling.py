@@ -62,7 +62,10 @@ def test_other_images_are_not_paired():
     last, now = of_images(wrong(100), images="aa"), of_images(wrong(900), images="bb")
     found = ruled(now, last, "accuracy drops 1pt")
     assert found.outcome is Outcome.UNMEASURED
-    assert found.reason == "the reports are of different images, and have 1 seed in common; 2 are needed"
+    assert found.reason == (
+        "the reports are of different images, or measured them in different ways, and have 1 seed in common; "
+        "2 are needed"
+    )
 
 
 def test_different_seeds_of_one_model_each_are_the_same_images():
@@ -113,16 +116,39 @@ def test_medians_of_distances():
     assert ruled(now, nothing, "flip_distance drops 10%").outcome is Outcome.UNMEASURED
 
 
+def test_only_images_that_have_a_number_in_both_are_paired():
+    """A flip distance is of images that a model is right on: here 160 of 200 are in both, all 30 % nearer."""
+    values = np.random.default_rng(0).lognormal(size=200)
+    older, newer = values.tolist(), (0.7 * values).tolist()
+    older[:20] = [None] * 20
+    newer[20:40] = [None] * 20
+    last, now = report(distance(1.0), distances(older)), report(distance(0.7), distances(newer))
+    found = ruled(now, last, "flip_distance drops 10%")
+    assert found.outcome is Outcome.FAIL
+    assert found.over == "paired over the 160 of 200 images that have a number in both"
+    assert found.last == np.sort(values[40:])[79]
+    assert (found.low, found.high) == (pytest.approx(-0.3), pytest.approx(-0.3))
+    none = report(distance(0.0), distances([None] * 200))
+    assert ruled(none, last, "flip_distance drops 10%").reason == "no image has a number in both reports"
+
+
+def test_numbers_that_were_searched_for_otherwise_are_not_paired():
+    last, now = (report(distance(1.0), distances([1.0] * 50, steps=steps)) for steps in (100, 20))
+    found = ruled(now, last, "flip_distance drops 10%")
+    assert found.outcome is Outcome.UNMEASURED
+    assert "or measured them in different ways" in found.reason
+
+
 def test_what_a_report_lacks_is_told():
     found = ruled(of_images(wrong(3)), of_images(wrong(3)), "flip_distance drops 10%")
     assert found.outcome is Outcome.UNMEASURED
-    assert found.reason == "the older report has no boundary_distance.minimum_distance[norm=inf,class=all]"
+    assert found.reason == "the older report has no flip_size.median_flip[norm=inf]"
 
 
 def test_which_number_is_meant_must_be_clear():
     two = report(distance(0.1, norm="inf"), distance(0.2, norm="2"))
     with pytest.raises(ValueError, match=r"is 2 numbers \(norm is inf, 2\); say which, as .*\[norm=inf,"):
-        ruled(two, two, "boundary_distance.minimum_distance drops 10%")
+        ruled(two, two, "flip_size.median_flip drops 10%")
     both = report(error(0.1, method="plain"), error(0.2, method="foca"))
     with pytest.raises(ValueError, match=r"of one method; got plain, foca. Name one: --method"):
         ruled(both, both, "accuracy drops 1pt")

@@ -43,7 +43,7 @@ def test_any_measurement_can_be_named():
         "co_adaptation", "error", {"head": "class mean unit length", "samples": 100}
     )
     narrowed = Tolerance.parse("flip_distance[norm=2] drops 10%").quantity
-    assert narrowed.context == {"norm": "2", "class": "all"}
+    assert narrowed.context == {"norm": "2"}
 
 
 WRONG = {

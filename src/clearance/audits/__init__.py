@@ -13,9 +13,11 @@
 | NewClasses | Do the features help with classes that the network has never seen? |
 | Robustness | How many images stay right under attack? |
 | BoundaryDistance | How far are images from the decision boundary? |
+| PreprocessingAudit | Would it be right more often if its images were prepared in another way? |
 | Refit | What would a new last layer, trained on all training images, gain? |
 | ClassPairs | Which two classes are confused most, and how near are their features? |
 | FlipSize | How small a change of the image changes the answer? |
+| Unknowns | How many images of things it never saw does a threshold reject? |
 | Calibration | Is the classifier as sure as it is right? |
 | Likelihood | Does a low likelihood give away images that the classifier has not learned? |
 | GoodnessOfFit | Are the features of each class distributed as a Gaussian? |
@@ -57,8 +59,10 @@ from clearance.audits.likelihood import Likelihood as Likelihood
 from clearance.audits.low_dimension import LowDimension as LowDimension
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
+from clearance.audits.preprocessing import PreprocessingAudit as PreprocessingAudit
 from clearance.audits.refit import Refit as Refit
 from clearance.audits.robustness import Robustness as Robustness
+from clearance.audits.unknowns import Unknowns as Unknowns
 from clearance.audits.weight_scale import WeightScale as WeightScale
 
 __all__ = [
@@ -80,9 +84,11 @@ __all__ = [
     "LowDimension",
     "NeuralCollapse",
     "NewClasses",
+    "PreprocessingAudit",
     "Refit",
     "Robustness",
     "Subject",
+    "Unknowns",
     "WeightScale",
     "check_comparable",
     "decayed_parameters",

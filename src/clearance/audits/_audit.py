@@ -85,12 +85,16 @@ class Subject:
     @cached_property
     def train_features(self) -> Tensor:
         """Features of the training images, shape (N, D)."""
-        return extract_features(self.model, self.train)
+        return self.features(self.train)
 
     @cached_property
     def test_features(self) -> Tensor:
         """Features of the held-out images, shape (N, D)."""
-        return extract_features(self.model, self.test)
+        return self.features(self.test)
+
+    def features(self, data: ImageSet) -> Tensor:
+        """Features of any images, shape (N, D); those of `train` and `test` are kept."""
+        return extract_features(self.model, data)
 
 
 class Audit(ABC):

@@ -22,6 +22,7 @@ from torch import Tensor
 from clearance.audits._audit import Subject
 from clearance.audits._fitted_gaussians import FittedGaussians, fitted_gaussians
 from clearance.audits._fixed_images import fixed_rows
+from clearance.audits._neighbour_score import neighbour_score, unit_length
 from clearance.geometry.scatter import class_scatter
 from clearance.heads.gaussian_mixture import GaussianMixture
 from clearance.heads.mahalanobis import half_distances
@@ -61,7 +62,7 @@ class Scorer:
         gaussians = fitted_gaussians(features, subject.train.labels, subject.classes, "full")
         means = class_scatter(features, subject.train.labels, subject.classes).means
         rows = fixed_rows(subject.train.labels, reference, subject.seed, subject.classes)
-        return cls(subject.model, means, gaussians, _unit_length(features[rows]), neighbours)
+        return cls(subject.model, means, gaussians, unit_length(features[rows]), neighbours)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,9 +129,7 @@ class Scorer:
 
     def _neighbours(self, features: Tensor, logits: Tensor) -> Tensor:
         del logits
-        # half the squared distance of unit vectors is 1 - cos
-        nearest = (_unit_length(features) @ self.known.T).topk(min(self.neighbours, len(self.known)), dim=1)
-        return nearest.values[:, -1:] - 1
+        return neighbour_score(features, self.known, self.neighbours)[:, None]
 
 
 def at_classes(columns: Tensor, classes: Tensor) -> Tensor:
@@ -156,8 +155,3 @@ def named_class(classes: tuple[str, ...], k: int) -> str:
 def _filled(columns: Tensor, logits: Tensor) -> Tensor:
     """A column for each logit: those that stand for no class of the training images are never likely."""
     return torch.nn.functional.pad(columns, (0, logits.shape[1] - columns.shape[1]), value=-torch.inf)
-
-
-def _unit_length(features: Tensor) -> Tensor:
-    length = features.norm(dim=1, keepdim=True)
-    return features / torch.where(length > 0, length, 1)

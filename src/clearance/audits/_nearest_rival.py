@@ -7,11 +7,10 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from clearance.audits._likely_rivals import CHUNK, LikelyRivals, likely_rivals
 from clearance.geometry.first_order import dual_norm, first_order_distance
 from clearance.models.classifier import Classifier
 from clearance.objectives.margins import margin_distances
-
-CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,10 @@ class NearestRival:
     gradient: Tensor
     slope: Tensor
     distance: Tensor
+
+    def rows(self, rows: Tensor) -> "NearestRival":
+        """Of some of the images."""
+        return NearestRival(*(getattr(self, one.name)[rows] for one in fields(self)))
 
     @property
     def usable(self) -> Tensor:
@@ -71,26 +74,44 @@ def nearest_rivals(
         rivals: How many to look at, those with the highest logits; None is all.
     """
     exact = images.to(next(model.parameters()).dtype)
+    chosen = []
+    for some, own in zip(exact.split(CHUNK), labels.split(CHUNK), strict=True):
+        found = margin_distances(model, some, own, ("input",), norm=norm, top_k=rivals)
+        # what is not a number is no distance: never the nearest while another is one
+        distances = found.distances["input"].nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)
+        chosen.append(found.rivals.gather(1, distances.argmin(dim=1, keepdim=True)).squeeze(1))
+    return towards(model, exact, labels, torch.cat(chosen), norm)
+
+
+def likely_nearest_rivals(
+    model: Classifier, images: Tensor, labels: Tensor, norm: float, doubt: float, rivals: int | None = None
+) -> tuple[NearestRival, LikelyRivals]:
+    """The same where only such rivals are looked at as are likely to be nearest, and how often that found the nearest.
+
+    Args:
+        model: As in `nearest_rivals`.
+        images: As there.
+        labels: As there.
+        norm: As there.
+        doubt: Chance allowed, for each image, that another is nearer; above 0 and below 1.
+        rivals: As there.
+    """
+    exact = images.to(next(model.parameters()).dtype)
+    found = likely_rivals(model, exact, labels, norm, doubt, rivals)
+    nearest = found.known.distances.argmin(dim=1, keepdim=True)
+    chosen = found.known.rivals.gather(1, nearest).squeeze(1)
+    return towards(model, exact, labels, chosen, norm), found
+
+
+def towards(model: Classifier, images: Tensor, labels: Tensor, rival: Tensor, norm: float) -> NearestRival:
+    """Gap, gradient and distance of each image towards one rival of it."""
     parts = [
-        _of_chunk(model, some, own, norm, rivals)
-        for some, own in zip(exact.split(CHUNK), labels.split(CHUNK), strict=True)
+        gap_and_gradient(model, *some)
+        for some in zip(images.split(CHUNK), labels.split(CHUNK), rival.split(CHUNK), strict=True)
     ]
-    return NearestRival(
-        *(torch.cat([getattr(part, one.name) for part in parts]) for one in fields(NearestRival))
-    )
-
-
-def _of_chunk(
-    model: Classifier, images: Tensor, labels: Tensor, norm: float, rivals: int | None
-) -> NearestRival:
-    found = margin_distances(model, images, labels, ("input",), norm=norm, top_k=rivals)
-    # what is not a number is no distance: never the nearest while another is one
-    distances = found.distances["input"].nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)
-    rival = found.rivals.gather(1, distances.argmin(dim=1, keepdim=True)).squeeze(1)
-    gap, gradient = gap_and_gradient(model, images, labels, rival)
+    gap, gradient = (torch.cat(one) for one in zip(*parts, strict=True))
     slope = dual_norm(gradient, norm)
-    distance = first_order_distance(gap, slope)
-    return NearestRival(images, labels, rival, gap, gradient, slope, distance)
+    return NearestRival(images, labels, rival, gap, gradient, slope, first_order_distance(gap, slope))
 
 
 def gap_and_gradient(

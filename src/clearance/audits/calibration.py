@@ -10,7 +10,7 @@ from torch import Tensor
 from clearance._checks import check_choice, check_count
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._halves import first_half
-from clearance.audits._reliability import Binning, Bins, binned, proper_scores, sureness
+from clearance.audits._reliability import Binning, Bins, binned, proper_scores, sureness, surplus
 from clearance.audits._temperature import fitted_temperature
 from clearance.data import ImageSet, as_image_set
 from clearance.models._observe import evaluating
@@ -28,15 +28,18 @@ class Calibration(Audit):
     ``nll``: mean of -log p_y. ``brier``: mean of sum_k (p_k - [k = y])^2, from 0 to 2. Both are lowest in expectation
     for the true probabilities, and judge. ``ece``: sum over bins of their share of images times |accuracy - mean
     confidence|, confidence being the largest probability; ``ece_debiased``: the same less what chance adds to it. They
-    depend on the bins, are blind to all but the largest probability, and are shown only.
+    depend on the bins, are blind to all but the largest probability, and are shown only. ``overconfidence``: mean
+    confidence less accuracy, with a 95 % interval; above 0 a classifier claims to be right more often than it is,
+    below 0 less often. It can be 0 where sure images are too sure and unsure ones not sure enough.
 
     Source: Guo et al., *On Calibration of Modern Neural Networks* (2017), for ECE, 15 bins and the temperature;
     Kumar, Liang, Ma (2019) for the debiased form.
 
-    Measurements: each of the four for ``temperature`` as trained and calibrated, and the ``temperature`` itself. It is
+    Measurements: each of the five for ``temperature`` as trained and calibrated, and the ``temperature`` itself. It is
     fitted on `validation`; without one, on half of the held-out images for the other half and the other way round, so
     that no image is scored with a temperature that it helped to choose. Logits of a Gaussian-mixture head are those
-    without margin, as it is used.
+    without margin, as it is used. Exhibit ``overconfidence``, of kind ``per_image``: confidence less 1 of each right
+    image, confidence of each wrong one, as trained, so that two models can be compared image by image.
 
     An image whose logits are not finite counts as sure and wrong, with infinite ``nll``.
 
@@ -52,8 +55,8 @@ class Calibration(Audit):
     >>> from clearance.data import gaussian_images
     >>> train, test = gaussian_images(per_class=9, seed=0), gaussian_images(per_class=9, seed=1)
     >>> found = Calibration()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
-    >>> [m.name for m in found.measurements[:4]]
-    ['nll', 'brier', 'ece', 'ece_debiased']
+    >>> [m.name for m in found.measurements[:5]]
+    ['nll', 'brier', 'overconfidence', 'ece', 'ece_debiased']
     """
 
     name: ClassVar[str] = "calibration"
@@ -72,11 +75,13 @@ class Calibration(Audit):
         logits = _read(subject.model, subject.test_features)
         cooled, temperatures = self._calibrated(subject, logits)
         found: list[Measurement] = []
-        exhibits = []
+        exhibits = [_image_by_image(*sureness(logits, labels), subject.test)]
         for state, seen in ((AS_TRAINED, logits), (FITTED, cooled)):
-            bins = binned(*sureness(seen, labels), self.bins, self.binning)
+            sure, right = sureness(seen, labels)
+            bins = binned(sure, right, self.bins, self.binning)
             context: dict[str, Scalar] = {"temperature": state}
-            found += [*_proper(seen, labels, context), *self._errors(bins, len(labels), context)]
+            found += [*_proper(seen, labels, context), _overconfidence(sure, right, context)]
+            found += self._errors(bins, len(labels), context)
             exhibits.append(self._picture(bins, context))
         found.append(_temperature(temperatures))
         return Findings(tuple(found), tuple(exhibits))
@@ -154,6 +159,25 @@ def _proper(logits: Tensor, labels: Tensor, context: dict[str, Scalar]) -> Itera
             better="lower",
             context=context,
         )
+
+
+def _overconfidence(sure: Tensor, right: Tensor, context: dict[str, Scalar]) -> Measurement:
+    value, low, high = surplus(sure, right)
+    told = {**context, "interval": "Newcombe's hybrid 95 %"}
+    return Measurement(
+        Calibration.name, "overconfidence", value, "fraction", len(right), low=low, high=high, context=told
+    )
+
+
+def _image_by_image(sure: Tensor, right: Tensor, data: ImageSet) -> Exhibit:
+    return Exhibit(
+        Calibration.name,
+        "overconfidence",
+        "per_image",
+        {"value": (sure - right.double()).tolist()},
+        "Confidence of each held-out image less 1 where it is right, less 0 where it is wrong, in their order.",
+        {"temperature": AS_TRAINED, "split": "test", "images": data.digest()[:16]},
+    )
 
 
 def _temperature(values: list[float]) -> Measurement:

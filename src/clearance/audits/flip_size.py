@@ -17,7 +17,7 @@ from clearance.audits._target import Target
 from clearance.audits.accuracy import wilson_interval
 from clearance.data import ImageSet
 from clearance.models._observe import evaluating
-from clearance.vocabulary import Measurement, Scalar
+from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 NOTHING_RIGHT = {"noise_flipped": 1, "missed_flips": 0, "no_gradient": 0}
 
@@ -37,6 +37,9 @@ class FlipSize(Audit):
 
     Without a right image ``median_flip`` is 0 and ``noise_flipped`` 1. ``median_flip`` is infinite where for half of
     the images none was found.
+
+    Exhibit ``median_flip``, of kind ``per_image``: the distance of each image, none where the answer is wrong already,
+    so that two models can be compared over the images that both are right on.
 
     Args:
         norm: ``"inf"`` (every pixel by at most so much) or ``"2"``.
@@ -74,13 +77,15 @@ class FlipSize(Audit):
             target = Target(subject.model, data.images, data.labels, seed=subject.seed)
             right = int(target.right.sum())
             if not right:
-                return Findings((self._size(torch.zeros(1)), *self._shares(NOTHING_RIGHT, 1)))
+                found = self._size(torch.zeros(1)), *self._shares(NOTHING_RIGHT, 1)
+                return Findings(found, (self._image_by_image(data, target.right, torch.zeros(0)),))
             distances = self._distances(subject, data, target.right)
             size = self._size(distances)
             flipped, missed = self._at(size.value, target, distances)
             blind = round(target.blind("logit_margin") * right)
         counts = {"noise_flipped": flipped, "missed_flips": missed, "no_gradient": blind}
-        return Findings((size, *self._shares(counts, right)))
+        shown = self._image_by_image(data, target.right, distances)
+        return Findings((size, *self._shares(counts, right)), (shown,))
 
     def _distances(self, subject: Subject, data: ImageSet, right: Tensor) -> Tensor:
         search = MinimumNorm(float(self.norm), steps=self.steps)
@@ -109,6 +114,18 @@ class FlipSize(Audit):
         return Measurement(
             self.name, "median_flip", value, "pixel units", len(distances), better="higher", context=context
         )
+
+    def _image_by_image(self, data: ImageSet, right: Tensor, distances: Tensor) -> Exhibit:
+        found = iter(distances.tolist())
+        values = [next(found) if each else None for each in right.tolist()]
+        # another number of steps finds other distances, so it is part of what two models must share
+        context: dict[str, Scalar] = {
+            "norm": self.norm, "steps": self.steps, "statistic": "median", "images": data.digest()[:16],
+        }  # fmt: skip
+        caption = (
+            "Distance of each image to the nearest wrong one found, in their order; none where it is wrong."
+        )
+        return Exhibit(self.name, "median_flip", "per_image", {"value": values}, caption, context)
 
     def _shares(self, counts: dict[str, int], right: int) -> list[Measurement]:
         found = []

@@ -1,6 +1,5 @@
 """What would a new last layer, trained on all training images, gain?"""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._fresh_heads import are_a_cloud, scaled_features
-from clearance.audits.accuracy import Z_95
+from clearance.audits._paired import paired_interval
 from clearance.audits.co_adaptation import head_training
 from clearance.heads import HeadStack, train_heads
 from clearance.models.features import predictions
@@ -66,9 +65,7 @@ class Refit(Audit):
         wrong, diverged = self._wrong(subject)
         own = (predictions(subject.model, subject.test) != subject.test.labels).double()
         gained = own - wrong.mean(dim=0)
-        gain = float(gained.mean())
-        half = Z_95 * float(gained.std()) / math.sqrt(len(gained)) if len(gained) > 1 else 1.0
-        low, high = max(-1.0, gain - half), min(1.0, gain + half)
+        gain, low, high = paired_interval(gained)
         context: dict[str, Scalar] = {"head": "linear", "samples": len(subject.train)}
         errors = wrong.mean(dim=1)
         return Findings(

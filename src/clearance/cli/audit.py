@@ -1,6 +1,7 @@
 """``clearance audit``: audit a saved run, or a model that was trained elsewhere."""
 
-import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,14 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from clearance.cli._fields import OptionalCount, OptionalNumber, OptionalPath, OptionalText
+from clearance.cli._options import split_names
+from clearance.cli._outside import command, numbers
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from clearance.experiments.limits import Limits
     from clearance.experiments.outside import OutsideModel
     from clearance.report import Card
 
 DEMO = "demo"
+INTERRUPTED = 130
+_OF_MODELS = ("weights", "train", "test", "image_size", "crop", "mean", "std", "head", "expect_accuracy")
+_OF_AUDITS = ("unknown", "images", "budget")
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class AuditCommand:
     Of a saved run: `clearance audit RUN_DIR`. Of any other model: `clearance audit MODULE:NAME --weights best.pt
     --train folder:train --test folder:val`, where MODULE:NAME (or path/to/file.py:NAME) is an nn.Module, or a class
     or function that gives one without arguments, imported from the working directory. To see what comes of it:
-    `clearance audit demo`, in half a minute.
+    `clearance audit demo`, in half a minute. Ctrl-C keeps the audits that are done.
 
     Args:
         model: The directory of a run that `clearance train` or `clearance compare` left, MODULE:NAME, or demo.
@@ -33,6 +40,7 @@ class AuditCommand:
         weights_entry: The entry of the checkpoint to take (default: averaged weights, else state_dict or model).
         train: The images that the model was trained on: folder:PATH or npz:PATH.
         test: Held-out images of the same classes: folder:PATH or npz:PATH.
+        unknown: Images of things it never saw: folder:PATH (flat, no labels), npz:PATH or the name of a dataset.
         image_size: Side of the square that the model takes, in pixels (default: what the model says, else as they are).
         crop: The share of the short side that is kept, for example 0.875 (default: what the model says, else 1).
         mean: Subtracted from images in [0, 1], if the model does not do it: one number, or one a channel, with commas.
@@ -41,8 +49,11 @@ class AuditCommand:
         expect_accuracy: What its owner says, for example 0.915: less than that stops before any other number.
         device: auto, cpu, cuda or mps.
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
-        root: The folder that holds the files of a run's dataset, if it has moved.
+        root: The folder that holds the files of a run's dataset, if it has moved, or of the one that --unknown names.
         audits: Names separated by commas, or all (default: those of the run; else what the first screen needs).
+        images: Test images that attacks look at, at most, equally many of each class (default: as each audit says).
+        budget: A time such as 90s, 5m or 2h: audits that are not expected to fit are left out, and named on the page.
+        include_images: Show the images themselves where an audit has pictures of them (default: they are left out).
         seed: Decides partial sets and first weights of fresh heads (default: the seed of the run, else 0).
         out: Where the page and its records are written.
         quiet: Print nothing but errors.
@@ -54,6 +65,7 @@ class AuditCommand:
     weights_entry: OptionalText = None
     train: OptionalText = None
     test: OptionalText = None
+    unknown: OptionalText = None
     image_size: OptionalCount = None
     crop: OptionalNumber = None
     mean: OptionalText = None
@@ -64,6 +76,9 @@ class AuditCommand:
     cache: OptionalPath = None
     root: OptionalText = None
     audits: OptionalText = None
+    images: OptionalCount = None
+    budget: OptionalText = None
+    include_images: bool = False
     seed: OptionalCount = None
     out: Path = Path("clearance-audit")
     quiet: bool = False
@@ -74,6 +89,7 @@ class AuditCommand:
         from rich.console import Console
 
         from clearance.cli._tables import print_table
+        from clearance.report.left_out import interrupted, left_out_lines
 
         console = Console(stderr=self.json, quiet=self.quiet)
         card = self._card(console)
@@ -82,9 +98,14 @@ class AuditCommand:
             import sys
 
             sys.stdout.write(card.to_json())
-            return
-        print_table(console, card)
-        console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+        else:
+            print_table(console, card)
+        for line in left_out_lines(card.report.recipe):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+        if not self.json:
+            console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+        if interrupted(card.report.recipe):
+            raise SystemExit(INTERRUPTED)
 
     def _card(self, console: "Console") -> "Card":
         if self.model == DEMO and not Path(DEMO).exists():
@@ -94,7 +115,7 @@ class AuditCommand:
     def _demo(self, console: "Console") -> "Card":
         from clearance.experiments.demo import demo
 
-        self._refuse_options_of_models("the demonstration, which has a model and images of its own")
+        self._refuse((*_OF_MODELS, *_OF_AUDITS), "the demonstration, which has a model and images of its own")
         with console.status("training") as status:
             return demo(on_audit=lambda name: status.update(f"auditing: {name}"))
 
@@ -103,49 +124,76 @@ class AuditCommand:
         return Path(self.model).exists() or ":" not in self.model
 
     def _of_a_run(self, console: "Console") -> "Card":
-        from clearance.cli._options import split_names
         from clearance.experiments.audit import audited
+        from clearance.experiments.audit_datasets import unknown_images, with_unknown
         from clearance.experiments.audit_sources import named_sources
-        from clearance.experiments.auditing import ready_audits
-        from clearance.experiments.catalogue import named_audits
+        from clearance.experiments.auditing import asked_of_run, ready_audits
         from clearance.experiments.plan import RunPlan
         from clearance.experiments.saved import load_run
 
-        self._refuse_options_of_models()
+        self._refuse(_OF_MODELS, "a run's directory, with weights and images of its own")
+        limits = self._limits()
         folder = Path(self.model)
         run = load_run(folder)
-        names = named_audits(split_names(self.audits)) or run.recipe.audits
-        plan = RunPlan(replace(run.recipe, audits=names), run.method, run.seed)
+        asked = asked_of_run(run.recipe, split_names(self.audits), unknown=self.unknown is not None)
+        plan = RunPlan(replace(run.recipe, audits=asked), run.method, run.seed)
         audits = ready_audits(plan, folder.resolve().parent)
-        seed = run.seed if self.seed is None else self.seed
-        with console.status("auditing"):
-            command = f"clearance audit {folder.name}"
+        with self._progress(console) as on_audit:
             data, sources = run.data(self.root), named_sources(plan.recipe)
-            return audited(run.model, data, audits, seed, run.method, command, sources)
+            if self.unknown is not None:
+                root = self.root or run.recipe.root
+                audits = with_unknown(
+                    audits, unknown_images(self.unknown, data.test, cache=self.cache, root=root)
+                )
+            return audited(
+                run.model,
+                data,
+                audits,
+                run.seed if self.seed is None else self.seed,
+                run.method,
+                lambda more: command(self, folder.name, more),
+                sources=sources,
+                limits=limits,
+                on_audit=on_audit,
+            )
 
-    def _refuse_options_of_models(
-        self, taken_as: str = "a run's directory, with weights and images of its own"
-    ) -> None:
-        names = ("weights", "train", "test", "image_size", "crop", "mean", "std", "head", "expect_accuracy")
-        given = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
+    def _refuse(self, options: Sequence[str], taken_as: str) -> None:
+        given = [f"--{name.replace('_', '-')}" for name in options if getattr(self, name) is not None]
         if given:
             raise ValueError(
                 f"{', '.join(given)} are for a model given as MODULE:NAME; got {self.model!r}, taken as {taken_as}."
             )
 
     def _from_elsewhere(self, console: "Console") -> "Card":
-        from clearance.cli._options import split_names
-        from clearance.experiments.auditing import MODEL_AUDITS
-        from clearance.experiments.catalogue import named_audits
         from clearance.experiments.outside import audit_outside
 
+        limits = self._limits()
         outside = self._outside()
-        names = named_audits(split_names(self.audits)) or MODEL_AUDITS
 
         def say(line: str) -> None:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-        return audit_outside(outside, names, self.seed or 0, self._command(outside), say)
+        with self._progress(console) as on_audit:
+            return audit_outside(
+                outside,
+                split_names(self.audits) or None,
+                self.seed or 0,
+                lambda more: command(self, outside.name, more),
+                say,
+                limits,
+                on_audit,
+            )
+
+    def _limits(self) -> "Limits":
+        from clearance.experiments.limits import Budget, Limits, seconds_of
+
+        budget = None if self.budget is None else Budget(seconds_of(self.budget))
+        return Limits(self.images, budget, keep=True, include_images=self.include_images)
+
+    @contextmanager
+    def _progress(self, console: "Console") -> Iterator[Callable[[str], object]]:
+        with console.status("reading") as status:
+            yield lambda name: status.update(f"auditing: {name}")
 
     def _outside(self) -> "OutsideModel":
         from clearance.experiments.outside import OutsideModel
@@ -154,9 +202,10 @@ class AuditCommand:
             raise ValueError(
                 "a model given as MODULE:NAME needs images: --train and --test, each folder:PATH or npz:PATH."
             )
-        if self.root is not None:
+        if self.root is not None and (self.unknown is None or ":" in self.unknown):
             raise ValueError(
-                "--root is for the dataset of a run; a model given as MODULE:NAME has --train and --test."
+                "--root is for the dataset of a run, or the one that --unknown names; a model given as MODULE:NAME has "
+                "--train and --test."
             )
         return OutsideModel(
             self.model,
@@ -165,48 +214,13 @@ class AuditCommand:
             weights=self.weights,
             entry=self.weights_entry,
             head=self.head,
-            mean=_numbers("--mean", self.mean),
-            std=_numbers("--std", self.std),
+            mean=numbers("--mean", self.mean),
+            std=numbers("--std", self.std),
             image_size=self.image_size,
             crop=self.crop,
             expect_accuracy=self.expect_accuracy,
+            unknown=self.unknown,
+            root=self.root,
             device=self.device,
             cache=self.cache,
         )
-
-    def _command(self, outside: "OutsideModel") -> str:
-        """The command without folders of this machine."""
-        words = ["clearance", "audit", outside.name]
-        for name in ("train", "test"):
-            kind, _, path = str(getattr(self, name)).partition(":")
-            words += [f"--{name}", f"{kind}:{Path(path).name}"]
-        if self.weights is not None:
-            words += ["--weights", self.weights.name]
-        for name in (
-            "weights_entry",
-            "image_size",
-            "crop",
-            "mean",
-            "std",
-            "head",
-            "expect_accuracy",
-            "audits",
-            "seed",
-        ):
-            if getattr(self, name) is not None:
-                words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
-        return shlex.join(words)
-
-
-def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
-    """Numbers separated by commas.
-
-    >>> _numbers("--mean", "0.5, 0.4")
-    (0.5, 0.4)
-    """
-    if text is None:
-        return None
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"{option} takes numbers separated by commas; got {text!r}.") from None

@@ -24,7 +24,8 @@ class CheckCommand:
         report: The newer audit: its folder, or its report.json.
         against: The older one.
         fail_if: A tolerance, for example "accuracy drops 1pt" or "flip_distance drops 10%"; may be given several
-            times. Quantities: accuracy, error, flip_distance, or AUDIT.NAME[key=value,...] as in report.json.
+            times. Quantities: accuracy, error, flip_distance, overconfidence, or AUDIT.NAME[key=value,...] as in
+            report.json.
         method: Whose numbers, where a report has those of several methods.
         junit: A file for the rulings in JUnit's form.
         markdown: A file for the rulings as a table.

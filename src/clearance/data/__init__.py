@@ -33,11 +33,13 @@ from clearance.data.image_set import ImageSet
 from clearance.data.intake import open_images
 from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.npz import read_npz
-from clearance.data.picture_folder import open_folder
+from clearance.data.photographs import read_photographs
+from clearance.data.picture_folder import open_folder, open_pictures
 from clearance.data.preprocessing import Preprocessing, preprocessing_of
 from clearance.data.samples import draw_samples
 from clearance.data.stored import StoredImageSet
 from clearance.data.synthetic import GaussianClasses, gaussian_images
+from clearance.data.unlabelled import open_unlabelled
 
 __all__ = [
     "Augmentation",
@@ -53,6 +55,8 @@ __all__ = [
     "gaussian_images",
     "open_folder",
     "open_images",
+    "open_pictures",
+    "open_unlabelled",
     "pad_crop",
     "preprocessing_of",
     "read_cifar10",
@@ -61,6 +65,7 @@ __all__ = [
     "read_folder",
     "read_idx",
     "read_npz",
+    "read_photographs",
     "split_classes",
     "symmetric_label_noise",
 ]

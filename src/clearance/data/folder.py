@@ -68,17 +68,31 @@ def class_folders(path: Path) -> list[Path]:
 
 def pictures_in(folder: Path) -> list[Path]:
     """The pictures of one class, in sorted order, at least one."""
-    found = sorted(
-        each
-        for each in folder.iterdir()
-        if each.suffix.lower() in SUFFIXES and each.is_file() and not each.name.startswith(".")
-    )
+    found = sorted(each for each in folder.iterdir() if _is_picture(each))
     if not found:
         raise ValueError(
             f"every class must have at least one image; got none in {folder} ({', '.join(SUFFIXES)}); "
             "add pictures or remove the folder."
         )
     return found
+
+
+def pictures_below(path: Path) -> list[Path]:
+    """Every picture in a folder and the folders inside it, in sorted order, at least one."""
+    if not path.is_dir():
+        raise FileNotFoundError(f"no folder {path}; correct the path, or unpack the archive first.")
+    found = sorted(
+        each
+        for each in path.rglob("*")
+        if _is_picture(each) and not any(part.startswith(".") for part in each.relative_to(path).parts)
+    )
+    if not found:
+        raise FileNotFoundError(f"{path} must hold pictures ({', '.join(SUFFIXES)}); got none.")
+    return found
+
+
+def _is_picture(file: Path) -> bool:
+    return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
 
 
 def _stacked(files: list[Path], size: int | None) -> NDArray:

@@ -25,6 +25,8 @@ from clearance.data.augmentation import Augmentation
 from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.stratified import draw_per_class, draw_stratified
 
+UNLABELLED = "unlabelled"  # the one class of images that nobody has labelled
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet(Dataset[tuple[Tensor, int]]):
@@ -208,6 +210,15 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
     def augmented(self, augmentation: Augmentation | None) -> "ImageSet":
         """The same set with another augmentation, or none."""
         return self._derived(augmentation=augmentation)
+
+    def unlabelled(self) -> "ImageSet":
+        """The same images without their labels: all of one class, `UNLABELLED`.
+
+        >>> from clearance.data import gaussian_images
+        >>> gaussian_images(class_count=3, per_class=2).unlabelled()
+        ImageSet('gaussian', 6 images of shape (1, 8, 8), 1 classes)
+        """
+        return self._derived(labels=torch.zeros_like(self.labels), classes=(UNLABELLED,))
 
     def digest(self) -> str:
         """SHA-256 of images, labels and class names (not of name, device, augmentation), in hexadecimal.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from clearance.data._pixels import as_labels, as_pixels, numbered_classes
 from clearance.data.image_set import ImageSet
@@ -37,8 +38,6 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
     ImageSet('toy', 4 images of shape (3, 8, 8), 2 classes)
     """
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}; correct the path of the .npz file.")
     arrays = _arrays(path)
     images, labels = (_named(arrays, kind, path) for kind in NAMES)
     found = as_labels(labels)
@@ -46,7 +45,19 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
     return ImageSet(as_pixels(images), found, classes or numbered_classes(found), name=path.stem)
 
 
+def read_npz_images(path: str | PathLike[str]) -> Tensor:
+    """The images of such a file alone, (N, C, H, W) in [0, 1]; it needs no labels.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no archive, or lacks `images` (or `x`).
+    """
+    return as_pixels(_named(_arrays(Path(path)), "images", Path(path)))
+
+
 def _arrays(path: Path) -> dict[str, NDArray]:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; correct the path of the .npz file.")
     wanted = {name for names in NAMES.values() for name in names} | {"classes"}
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} must be an archive that numpy.savez wrote; got a file of another kind.")

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from clearance.data._eval_transform import opened, transformed
-from clearance.data.folder import class_folders, pictures_in
+from clearance.data.folder import class_folders, pictures_below, pictures_in
 from clearance.data.image_set import ImageSet
 from clearance.data.pixel_store import PixelStore, read_facts, write_facts, write_pixels
 from clearance.data.preprocessing import Preprocessing
@@ -68,22 +68,52 @@ def open_folder(
     ...     open_folder(Path(folder, "pets"), Preprocessing(image_size=8, short_side=9), cache=folder)
     ImageSet('pets', 2 images of shape (3, 8, 8), 2 classes)
     """
-    root = Path(path)
-    how = preprocessing or Preprocessing()
-    found = _Listing.of(root)
+    return _opened(_Listing.of(Path(path)), preprocessing or Preprocessing(), cache)
+
+
+def open_pictures(
+    path: str | PathLike[str],
+    preprocessing: Preprocessing | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+) -> ImageSet:
+    """Every picture in a folder and in the folders inside it, without labels; else as `open_folder`.
+
+    Args:
+        path: Folder of pictures, flat or not; its name becomes the name of the set.
+        preprocessing: As in `open_folder`.
+        cache: As in `open_folder`.
+
+    Raises:
+        FileNotFoundError: If `path` is no folder, or holds no picture.
+        ValueError: If no picture can be read, or sizes differ without an `image_size`.
+
+    Warns:
+        UserWarning: If files cannot be read.
+
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Path(folder, "others", "more").mkdir(parents=True)
+    ...     for place in ("a.png", "more/b.png"):
+    ...         Image.new("L", (8, 8)).save(Path(folder, "others", place))
+    ...     open_pictures(Path(folder, "others"), cache=folder)
+    ImageSet('others', 2 images of shape (3, 8, 8), 1 classes)
+    """
+    return _opened(_Listing.flat(Path(path)), preprocessing or Preprocessing(), cache)
+
+
+def _opened(found: "_Listing", how: Preprocessing, cache: str | PathLike[str] | None) -> ImageSet:
     folder = default_cache() if cache is None else Path(cache)
     kept = folder / f"{found.slug}-{found.key(how)}.pixels"
     store, facts = read_facts(kept) or _decoded(found, how, kept)
     _warn_of_unreadable(found, facts["unreadable"])
-    data = StoredImageSet(
-        store, torch.tensor(facts["labels"]), tuple(found.classes), found.name, facts.get("digest")
-    )
-    return data.in_memory_if_small()
+    return found.stored(store, facts["labels"], facts.get("digest")).in_memory_if_small()
 
 
 @dataclass(frozen=True)
 class _Listing:
-    """The files of a folder, by class."""
+    """The files of a folder, by class; without classes where nobody has labelled them."""
 
     root: Path
     name: str
@@ -96,6 +126,15 @@ class _Listing:
         files = [(file, label) for label, folder in enumerate(folders) for file in pictures_in(folder)]
         return cls(root, root.resolve().name, [folder.name for folder in folders], files)
 
+    @classmethod
+    def flat(cls, root: Path) -> "_Listing":
+        return cls(root, root.resolve().name, [], [(file, 0) for file in pictures_below(root)])
+
+    def stored(self, store: PixelStore, labels: Sequence[int], digest: str | None = None) -> StoredImageSet:
+        if not self.classes:
+            return StoredImageSet.of_store(store, self.name, digest)
+        return StoredImageSet(store, torch.tensor(labels), tuple(self.classes), self.name, digest)
+
     @property
     def slug(self) -> str:
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")[:30] or "images"
@@ -105,6 +144,7 @@ class _Listing:
         stats = [(self.short(file), file.stat().st_size, file.stat().st_mtime_ns) for file, _ in self.files]
         settings = {name: asdict(how)[name] for name in ("image_size", "short_side", "interpolation")}
         told: list[Any] = [_VERSION, str(self.root.resolve()), settings, stats]
+        told += [] if self.classes else ["unlabelled"]
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
     def short(self, file: Path) -> str:
@@ -116,8 +156,8 @@ def _decoded(found: _Listing, how: Preprocessing, kept: Path) -> tuple[PixelStor
     labels: list[int] = []
     unreadable: list[list[str]] = []
     store = write_pixels(kept, _pixels(found, how, labels, unreadable))
-    data = StoredImageSet(store, torch.tensor(labels), tuple(found.classes), found.name)
-    facts = {"labels": labels, "unreadable": unreadable, "digest": data.digest()}
+    digest = found.stored(store, labels).digest()
+    facts = {"labels": labels, "unreadable": unreadable, "digest": digest}
     write_facts(store, facts)
     return store, facts
 

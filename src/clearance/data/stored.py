@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clearance.data._validity import check_classes, check_every_class_present, check_indices
-from clearance.data.image_set import ImageSet
+from clearance.data.image_set import UNLABELLED, ImageSet
 from clearance.data.pixel_store import PixelStore
 
 # bytes of float32 pixels: the most that is taken into memory at once (1,783 images of 3x224x224)
@@ -64,6 +64,15 @@ class StoredImageSet(ImageSet):
             )
         self._set(store=store, labels=labels, classes=classes, name=name)
         self._set(rows=None, augmentation=None, known_digest=digest)
+
+    @classmethod
+    def of_store(cls, store: PixelStore, name: str = "images", digest: str | None = None) -> "StoredImageSet":
+        """Images that nobody has labelled: all of them are of one class, `UNLABELLED`."""
+        made = object.__new__(cls)  # past the constructor, which asks for two classes
+        labels = torch.zeros(store.count, dtype=torch.int64)
+        made._set(store=store, labels=labels, classes=(UNLABELLED,), name=name)
+        made._set(rows=None, augmentation=None, known_digest=digest)
+        return made
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -129,7 +138,7 @@ class StoredImageSet(ImageSet):
             rows = indices if self.rows is None else self.rows[indices]
             return self._derived(labels=labels, rows=rows, name=name)
         kept = {"classes": self.classes, "augmentation": self.augmentation}
-        return _in_memory(images=self._read(indices), labels=labels, name=name, **kept)
+        return unchecked(images=self._read(indices), labels=labels, name=name, **kept)
 
     def in_memory_if_small(self) -> ImageSet:
         """An ordinary ImageSet of the same images, if they take at most `IN_MEMORY`; else this set."""
@@ -155,8 +164,8 @@ class StoredImageSet(ImageSet):
         return made
 
 
-def _in_memory(**parts: Any) -> ImageSet:
-    """An ImageSet of pixels that need no check, because bytes and what was checked before lie in [0, 1]."""
+def unchecked(**parts: Any) -> ImageSet:
+    """An ImageSet past its constructor: its pixels were checked before, or are bytes, which lie in [0, 1]."""
     made = object.__new__(ImageSet)
     for name, value in parts.items():
         object.__setattr__(made, name, value)

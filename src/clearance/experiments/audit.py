@@ -1,6 +1,7 @@
 """Audit one trained classifier, from Python."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -8,12 +9,14 @@ from torch import Tensor
 
 from clearance.audits import Audit
 from clearance.data import ImageSet, open_images
+from clearance.experiments.audit_datasets import OTHER, unknown_images, with_unknown
 from clearance.experiments.audit_sources import SETTING
-from clearance.experiments.auditing import audit_model, chosen_audits
+from clearance.experiments.auditing import NEEDS_UNKNOWN, asked_audits, chosen_audits, subject_of
+from clearance.experiments.bounded import Done, bounded_audits
 from clearance.experiments.build import RunData
-from clearance.experiments.catalogue import named_audits
 from clearance.experiments.compare import report_with
 from clearance.experiments.feature_cache import FeatureCache
+from clearance.experiments.limits import Budget, Limits, seconds_of, told_of_images, with_images
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings
 from clearance.models import Classifier
@@ -23,13 +26,22 @@ from clearance.regimes._inputs import check_classifier, check_logits
 from clearance.regimes.describe import describe
 from clearance.report import Card
 
+PICTURES = "images"  # the kind of exhibit that shows images themselves
+NO_LIMITS = Limits()
+Again = Callable[[Sequence[str] | None], str]
+"""The command that makes a report again; for names of audits, the one that adds these."""
+
 
 def audit(
     model: Classifier,
     *,
     train: Any,
     test: Any,
+    unknown: Any = None,
     audits: Sequence[str] | None = None,
+    images: int | None = None,
+    budget: str | float | None = None,
+    include_images: bool = False,
     seed: int = 0,
     name: str = "this model",
 ) -> Card:
@@ -40,14 +52,23 @@ def audit(
         train: The images that it was trained on: an ImageSet, (images, labels), a map-style Dataset, a DataLoader, a
             Hugging Face dataset, ``"folder:PATH"`` or ``"npz:PATH"``; see :func:`clearance.data.open_images`.
         test: Held-out images with the same classes.
-        audits: Names of audits; by default accuracy, co_adaptation and class_scatter. ``["all"]`` is every one.
+        unknown: Images of things that the model never saw, of the size of `test`, without labels or with: a folder of
+            pictures, a tensor, the name of a dataset or whatever `test` may be; see
+            :func:`clearance.data.open_unlabelled`. The audits `unknowns` and `likelihood` look at them.
+        audits: Names of audits; by default accuracy, co_adaptation and class_scatter, and unknowns where there are
+            `unknown` images. ``["all"]`` is every one.
+        images: Held-out images that attacks and the like look at, at most, equally many of each class; by default
+            each audit's own number.
+        budget: How long all of it may take, ``"90s"``, ``"5m"``, ``"2h"`` or seconds: audits that are not expected to
+            fit are left out, and the card says which; the estimates may be wrong.
+        include_images: Whether the card may show the images themselves.
         seed: Decides partial sets and first weights of fresh heads.
         name: What the card calls the model.
 
     Raises:
         TypeError: If `model` is not a Classifier.
-        ValueError: If an audit is unknown, the data are not as they should be, or the model has fewer outputs than
-            the data have classes.
+        ValueError: If an audit is unknown, the data are not as they should be, the model has fewer outputs than the
+            data have classes, or a limit is out of range.
 
     >>> import torch
     >>> from clearance.data import gaussian_images
@@ -58,10 +79,20 @@ def audit(
     ['test', 'train']
     """
     check_classifier(model)
+    limits = Limits(
+        images, None if budget is None else Budget(seconds_of(budget)), include_images=include_images
+    )
     data = RunData(open_images(train), open_images(test))
     check_logits(_first_logits(model, data.test), data.test)
-    names = Recipe().audits if audits is None else audits
-    return audited(model, data, chosen_audits(named_audits(names)), seed, name, "clearance.audit(...)")
+    others = None if unknown is None else unknown_images(unknown, data.test)
+    default = Recipe().audits if others is None else (*Recipe().audits, NEEDS_UNKNOWN)
+    names = asked_audits(default if audits is None else audits, unknown=others is not None)
+    chosen = with_unknown(chosen_audits(names), others)
+    return audited(model, data, chosen, seed, name, _call, limits=limits)
+
+
+def _call(audits: Sequence[str] | None) -> str:
+    return "clearance.audit(...)" if audits is None else f"clearance.audit(..., audits={list(audits)})"
 
 
 def _first_logits(model: Classifier, images: ImageSet) -> Tensor:
@@ -77,10 +108,13 @@ def audited(
     audits: Sequence[Audit],
     seed: int,
     name: str,
-    command: str,
+    again: Again,
+    *,
     sources: Mapping[str, str] | None = None,
     told: Mapping[str, Any] | None = None,
     cache: FeatureCache | None = None,
+    limits: Limits = NO_LIMITS,
+    on_audit: Callable[[str], object] | None = None,
 ) -> Card:
     """The card of one classifier.
 
@@ -90,23 +124,53 @@ def audited(
         audits: What is asked.
         seed: Decides whatever the audits draw.
         name: What the card calls the model.
-        command: What makes the report again.
+        again: Gives what makes the report again, or for names of audits what adds these.
         sources: By audit, which method's network images were made on.
         told: Further settings for the report to keep.
         cache: Where features are kept.
+        limits: What bounds it.
+        on_audit: Told the name of each audit before it starts.
     """
-    findings = audit_model(model, data, audits, seed, cache=cache)
+    asked = with_images(audits, limits.images, data.test)
+    done = bounded_audits(subject_of(model, data, seed, cache), asked, limits, on_audit)
     where = (data.test.name, name, seed)
+    exhibits = [e for f in done.findings for e in f.exhibits]
+    shown = [e for e in exhibits if limits.include_images or e.kind != PICTURES]
     found = RunFindings(
         None,
-        tuple(Record(*where, m) for f in findings for m in f.measurements),
-        tuple(ExhibitRecord(*where, e) for f in findings for e in f.exhibits),
+        tuple(Record(*where, m) for f in done.findings for m in f.measurements),
+        tuple(ExhibitRecord(*where, e) for e in shown),
     )
     named = {name: {SETTING: source} for name, source in (sources or {}).items()}
     settings = {
         **(told or {}),
         "dataset": data.test.name,
         "seed": seed,
-        "audits": [{**describe(audit), **named.get(audit.name, {})} for audit in audits],
+        "audits": [{**described(audit), **named.get(audit.name, {})} for audit in done.audits],
+        **_left(done, limits, again, data.test, pictures=len(exhibits) - len(shown)),
     }
-    return Card(report_with(settings, [found], command))
+    return Card(report_with(settings, [found], again(None)))
+
+
+def described(audit: Audit) -> dict[str, Any]:
+    """The settings of an audit; images among them by name and digest."""
+    other = getattr(audit, OTHER, None)
+    if not isinstance(other, ImageSet):
+        return dict(describe(audit))
+    bare: Any = {OTHER: None}
+    told = describe(dataclasses.replace(audit, **bare))  # type: ignore[type-var]  # every audit is a dataclass
+    return {**told, OTHER: {"name": other.name, "images": len(other), "digest": other.digest()[:16]}}
+
+
+def _left(done: Done, limits: Limits, again: Again, test: ImageSet, pictures: int) -> dict[str, Any]:
+    """What the report says about what was left out; nothing where nothing was."""
+    told: dict[str, Any] = {}
+    if limits.budget is not None:
+        told["budget"] = {"seconds": limits.budget.seconds, "spent": round(limits.budget.spent, 1)}
+    told |= told_of_images(done.audits, test)
+    if done.left_out:
+        told["left_out"] = [dataclasses.asdict(each) for each in done.left_out]
+        told["left_out_command"] = again([each.audit for each in done.left_out])
+    if pictures:
+        told["pictures_left_out"] = pictures
+    return told

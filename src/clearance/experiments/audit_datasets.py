@@ -2,9 +2,14 @@
 
 import dataclasses
 from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from clearance.audits import Audit
+from clearance.audits._halves import first_half
+from clearance.audits.unknowns import check_enough
+from clearance.data import ImageSet, Preprocessing, open_unlabelled
 from clearance.experiments.datasets import load_dataset
 
 OTHER = "other"
@@ -37,3 +42,55 @@ def with_datasets(audits: Sequence[Audit], root: str | None, size: int | None = 
             audit = dataclasses.replace(audit, **given)  # type: ignore[type-var]  # every audit is a dataclass
         ready.append(audit)
     return ready
+
+
+def unknown_images(
+    given: Any,
+    test: ImageSet,
+    preprocessing: Preprocessing | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+    root: str | Path | None = None,
+) -> ImageSet:
+    """Images of things that a model never saw, as it gets its test images.
+
+    Args:
+        given: ``"folder:PATH"``, ``"npz:PATH"``, the name of a dataset, whose test images are taken, or anything else
+            that :func:`clearance.data.open_unlabelled` takes.
+        test: The test images.
+        preprocessing: Theirs.
+        cache: Folder for decoded pictures.
+        root: The folder that holds the files of a named dataset.
+
+    Raises:
+        ValueError: If the images are not of the size of the test images, there is no such dataset, or the test images
+            are too few to choose a threshold on.
+        FileNotFoundError: If files are not there.
+
+    >>> from clearance.data import gaussian_images
+    >>> unknown_images("digits", gaussian_images())
+    ImageSet('digits', 497 images of shape (1, 8, 8), 1 classes)
+    """
+    check_enough(int(first_half(test.labels, seed=0).sum()))
+    if isinstance(given, str) and ":" not in given:
+        given = load_dataset(given, "test", root)
+    return open_unlabelled(given, test, preprocessing, cache=cache)
+
+
+def with_unknown(audits: Sequence[Audit], unknown: ImageSet | None) -> list[Audit]:
+    """The audits, those that can look at another dataset and have none with these images.
+
+    >>> from clearance.audits import Accuracy, Likelihood
+    >>> from clearance.data import gaussian_images
+    >>> [getattr(each, "other", None) for each in with_unknown([Accuracy(), Likelihood()], gaussian_images())]
+    [None, ImageSet('gaussian', 60 images of shape (1, 8, 8), 3 classes)]
+    """
+    if unknown is None:
+        return list(audits)
+    given: Any = {OTHER: unknown}
+    return [
+        dataclasses.replace(audit, **given)  # type: ignore[type-var]  # every audit is a dataclass
+        if getattr(audit, OTHER, ...) is None
+        else audit
+        for audit in audits
+    ]

@@ -7,24 +7,72 @@ from typing import Any
 
 from clearance._checks import check_choice
 from clearance.audits import Audit, Findings, Subject
-from clearance.experiments.audit_datasets import with_datasets
+from clearance.experiments.audit_datasets import OTHER, with_datasets
 from clearance.experiments.audit_sources import SETTING, with_sources
 from clearance.experiments.build import RunData
-from clearance.experiments.catalogue import AUDITS, resolve
+from clearance.experiments.catalogue import AUDITS, named_audits, resolve
 from clearance.experiments.feature_cache import FeatureCache, KeptSubject
 from clearance.experiments.plan import RunPlan
+from clearance.experiments.recipe import Recipe
 from clearance.models import Classifier
 
 MODEL_AUDITS = (
     "accuracy",
+    "preprocessing",
     "co_adaptation",
     "refit",
     "class_pairs",
     "flip_size",
+    "unknowns",
     "calibration",
     "class_scatter",
 )
 """What is asked of one model by itself: what its page says first, and what that rests on."""
+
+NEEDS_UNKNOWN = "unknowns"
+
+
+def asked_audits(names: Sequence[str] | None, *, unknown: bool) -> tuple[str, ...]:
+    """The audits that were asked for by name; ``("all",)`` is every one, None those of `MODEL_AUDITS`.
+
+    Args:
+        names: What was asked for.
+        unknown: Whether there are images of unknown things, which one audit needs.
+
+    Raises:
+        ValueError: If that audit is asked for by its name, and there are none.
+
+    >>> "unknowns" in asked_audits(None, unknown=False), "unknowns" in asked_audits(None, unknown=True)
+    (False, True)
+    """
+    found = MODEL_AUDITS if names is None else named_audits(names)
+    if unknown:
+        return found
+    if names is not None and NEEDS_UNKNOWN in names:
+        raise ValueError(
+            f"audit {NEEDS_UNKNOWN!r} needs images of things that the model never saw; give them with --unknown "
+            "(in Python: unknown=...), or leave the audit out."
+        )
+    return tuple(name for name in found if name != NEEDS_UNKNOWN)
+
+
+def asked_of_run(recipe: Recipe, names: Sequence[str], *, unknown: bool) -> tuple[str, ...]:
+    """The audits that were asked for of a saved run; by default its own, and unknowns where there are such images.
+
+    Args:
+        recipe: Of the run; it may name images of unknown things itself.
+        names: What was asked for; empty is the default.
+        unknown: Whether images of unknown things were given.
+
+    Raises:
+        ValueError: As in `asked_audits`.
+
+    >>> asked_of_run(Recipe(audits=("accuracy",)), (), unknown=True)
+    ('accuracy', 'unknowns')
+    """
+    if not names:
+        return tuple(dict.fromkeys((*recipe.audits, *((NEEDS_UNKNOWN,) if unknown else ()))))
+    return asked_audits(names, unknown=unknown or OTHER in recipe.audit_settings.get(NEEDS_UNKNOWN, {}))
 
 
 def chosen_audits(
@@ -66,6 +114,12 @@ def ready_audits(plan: RunPlan, directory: Path | None) -> list[Audit]:
     return with_datasets(with_sources(chosen, folders), plan.recipe.root, plan.recipe.size)
 
 
+def subject_of(model: Classifier, data: RunData, seed: int, cache: FeatureCache | None = None) -> Subject:
+    """The classifier with its images; its features are taken from `cache` where there is one."""
+    images = (data.train, data.test, seed, data.new_classes)
+    return Subject(model, *images) if cache is None else KeptSubject(model, *images, cache=cache)
+
+
 def audit_model(
     model: Classifier,
     data: RunData,
@@ -75,8 +129,7 @@ def audit_model(
     cache: FeatureCache | None = None,
 ) -> list[Findings]:
     """Every audit on one classifier; features are extracted once, or taken from `cache`."""
-    images = (data.train, data.test, seed, data.new_classes)
-    subject = Subject(model, *images) if cache is None else KeptSubject(model, *images, cache=cache)
+    subject = subject_of(model, data, seed, cache)
     found = []
     for audit in audits:
         if on_audit is not None:

@@ -26,6 +26,10 @@ DATASETS = {
         "clearance.data.digits:read_digits",
         "scikit-learn's handwritten digits: 8x8, 1,300 + 497, embedded (no files needed)",
     ),
+    "photographs": Entry(
+        "clearance.data.photographs:read_photographs",
+        "patches of scikit-learn's two photographs: 8x8, 260 + 260, embedded; things that a digits network never saw",
+    ),
     "mnist": Entry(
         "clearance.data.idx:read_idx", "handwritten digits: 28x28, 60,000 + 10,000, IDX files under --root"
     ),
@@ -168,6 +172,10 @@ AUDITS = {
         "clearance.audits.churn:Churn",
         "How much do independently trained heads disagree on the same features?",
     ),
+    "preprocessing": Entry(
+        "clearance.audits.preprocessing:PreprocessingAudit",
+        "Would it be right more often if its images were prepared in another way?",
+    ),
     "refit": Entry(
         "clearance.audits.refit:Refit", "What would a new last layer, trained on all training images, gain?"
     ),
@@ -177,6 +185,10 @@ AUDITS = {
     ),
     "flip_size": Entry(
         "clearance.audits.flip_size:FlipSize", "How small a change of the image changes the answer?"
+    ),
+    "unknowns": Entry(
+        "clearance.audits.unknowns:Unknowns",
+        "How many images of things it never saw does a threshold reject?",
     ),
     "new_classes": Entry(
         "clearance.audits.new_classes:NewClasses",

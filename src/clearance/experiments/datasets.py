@@ -7,6 +7,7 @@ from clearance._checks import check_choice
 from clearance.data import ImageSet
 from clearance.experiments.catalogue import DATASETS, resolve
 
+EMBEDDED = ("digits", "photographs")  # which need no files
 SPLIT_SEED = 0
 TEST_SHARE = 0.2
 
@@ -17,8 +18,8 @@ def load_dataset(
     """A dataset by name; nothing is ever downloaded.
 
     Args:
-        name: ``"digits"`` (embedded), ``"mnist"``, ``"fashion-mnist"``, ``"cifar10"``, ``"cifar100"`` (files
-            under `root`), ``"folder:PATH"`` or ``"npz:PATH"``.
+        name: ``"digits"`` or ``"photographs"`` (embedded), ``"mnist"``, ``"fashion-mnist"``, ``"cifar10"``,
+            ``"cifar100"`` (files under `root`), ``"folder:PATH"`` or ``"npz:PATH"``.
         split: ``"train"`` or ``"test"``. A folder without ``train`` and ``test`` subfolders, and an npz file,
             are split 80/20 by class with a fixed seed.
         root: The folder that holds the dataset's files, or a folder of such folders named like the datasets.
@@ -39,7 +40,7 @@ def load_dataset(
         return _own_files(kind, Path(path).expanduser(), split, size)
     named = [known for known in DATASETS if ":" not in known]
     check_choice("dataset", name, [*named, "folder:PATH", "npz:PATH"])
-    if name == "digits":
+    if name in EMBEDDED:
         return resolve("dataset", name, DATASETS)(split)
     if root is None:
         raise ValueError(

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ class FeatureCache:
 
     def features(self, model: Classifier, data: ImageSet) -> Tensor:
         """Features of every image, shape (N, D): read, or extracted and kept."""
-        path = self.folder / f"features-{self.key(model, data)}.safetensors"
+        path = self._path(model, data)
         kept = _read(path)
         if kept is not None and _proved(model, data, kept):
             return kept.to(next(model.parameters()).device)
@@ -55,6 +54,13 @@ class FeatureCache:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_bytes(path, safetensors.torch.save({_NAME: found.cpu().contiguous()}))
         return found
+
+    def has(self, model: Classifier, data: ImageSet) -> bool:
+        """Whether features are kept, without a look at them."""
+        return self._path(model, data).exists()
+
+    def _path(self, model: Classifier, data: ImageSet) -> Path:
+        return self.folder / f"features-{self.key(model, data)}.safetensors"
 
     @staticmethod
     def key(model: Classifier, data: ImageSet) -> str:
@@ -94,12 +100,10 @@ class KeptSubject(Subject):
         super().__init__(*arguments, **options)
         self.cache = cache
 
-    @cached_property
-    def train_features(self) -> Tensor:
-        """Features of the training images, shape (N, D)."""
-        return self.cache.features(self.model, self.train)
+    def features(self, data: ImageSet) -> Tensor:
+        """Features of any images, shape (N, D)."""
+        return self.cache.features(self.model, data)
 
-    @cached_property
-    def test_features(self) -> Tensor:
-        """Features of the held-out images, shape (N, D)."""
-        return self.cache.features(self.model, self.test)
+    def keeps(self, data: ImageSet) -> bool:
+        """Whether their features are kept from before."""
+        return self.cache.has(self.model, data)

@@ -15,11 +15,13 @@ from clearance._checks import check_choice
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images, preprocessing_of
 from clearance.data.picture_folder import default_cache
 from clearance.data.preprocessing import short_side_of
-from clearance.experiments.audit import audited
-from clearance.experiments.auditing import chosen_audits
+from clearance.experiments.audit import NO_LIMITS, Again, audited
+from clearance.experiments.audit_datasets import unknown_images, with_unknown
+from clearance.experiments.auditing import asked_audits, chosen_audits
 from clearance.experiments.blame import check_accuracy
 from clearance.experiments.build import RunData
 from clearance.experiments.feature_cache import FeatureCache
+from clearance.experiments.limits import Limits
 from clearance.models import Classifier, build_module, load_weights
 from clearance.models._observe import evaluating
 from clearance.models.features import batch_size_for
@@ -48,6 +50,9 @@ class OutsideModel:
         image_size: Side of the square that the model takes, in pixels.
         crop: The share of the short side that is kept, in (0, 1].
         expect_accuracy: What its owner says, in (0, 1]: less than that stops everything.
+        unknown: Images of things that the model never saw: ``"folder:PATH"``, flat or not, ``"npz:PATH"``, or the name
+            of a dataset.
+        root: The folder that holds the files of a named dataset.
         device: ``"auto"``, ``"cpu"``, ``"cuda"`` ...
         cache: Folder for decoded pictures and features.
 
@@ -65,6 +70,8 @@ class OutsideModel:
     image_size: int | None = None
     crop: float | None = None
     expect_accuracy: float | None = None
+    unknown: str | None = None
+    root: str | None = None
     device: str = "auto"
     cache: Path | None = None
 
@@ -75,29 +82,79 @@ class OutsideModel:
         return f"{Path(where).name if where.endswith('.py') else where}:{name}"
 
 
-def audit_outside(outside: OutsideModel, audits: Sequence[str], seed: int, command: str, say: Say) -> Card:
+def audit_outside(
+    outside: OutsideModel,
+    audits: Sequence[str] | None,
+    seed: int,
+    again: Again,
+    say: Say,
+    limits: Limits = NO_LIMITS,
+    on_audit: Callable[[str], object] | None = None,
+) -> Card:
     """Build, load, read, prove and audit; `say` is told each step in a line.
+
+    Args:
+        outside: The model and its images.
+        audits: Names of audits; None is what the first screen needs.
+        seed: Decides whatever the audits draw.
+        again: Gives the command that makes the report again, or adds audits to it.
+        say: Told each step.
+        limits: What bounds it.
+        on_audit: Told the name of each audit before it starts.
 
     Raises:
         FileNotFoundError: If a file or folder is not there.
         ValueError: If anything does not fit; the message says what and what to do.
         AccuracyMissedError: A ValueError, if the accuracy misses `expect_accuracy`: before any other number.
     """
+    names = asked_audits(audits, unknown=outside.unknown is not None)
+    _check_unknown(outside)
     module = _module(outside, say)
     how = _preprocessing(outside, module)
     say(f"preprocessing: {how}")
     cache = default_cache() if outside.cache is None else outside.cache
     with _warnings_said(say):
-        data = RunData(
-            open_images(outside.train, how, cache=cache), open_images(outside.test, how, cache=cache)
-        )
+        train, test = (open_images(each, how, cache=cache) for each in (outside.train, outside.test))
+        data = RunData(train, test)
+        unknown = _unknown(outside, data, how, cache)
     model = _classifier(outside, module, how, data.test, say)
-    chosen = chosen_audits(audits, _limits(data, audits, say))
-    say(_plan(model, data, audits))
+    chosen = with_unknown(chosen_audits(names, _limits(data, names, say)), unknown)
+    say(_plan(model, data, unknown, names))
     if outside.expect_accuracy is not None:
         say(check_accuracy(model, data.test, outside.expect_accuracy))
-    told = _settings(outside, how)
-    return audited(model, data, chosen, seed, outside.name, command, told=told, cache=FeatureCache(cache))
+    told = {**_settings(outside, how), **_of_unknown(unknown)}
+    kept = FeatureCache(cache)
+    return audited(
+        model,
+        data,
+        chosen,
+        seed,
+        outside.name,
+        again,
+        told=told,
+        cache=kept,
+        limits=limits,
+        on_audit=on_audit,
+    )
+
+
+def _check_unknown(outside: OutsideModel) -> None:
+    for name in ("train", "test"):
+        if outside.unknown is not None and outside.unknown == getattr(outside, name):
+            raise ValueError(
+                f"`unknown` must be images of things that the model never saw; got those of `{name}`, "
+                f"{outside.unknown!r}."
+            )
+
+
+def _unknown(outside: OutsideModel, data: RunData, how: Preprocessing, cache: Path) -> ImageSet | None:
+    if outside.unknown is None:
+        return None
+    return unknown_images(outside.unknown, data.test, how, cache=cache, root=outside.root)
+
+
+def _of_unknown(unknown: ImageSet | None) -> dict[str, Any]:
+    return {} if unknown is None else {"unknown": {"name": unknown.name, "images": len(unknown)}}
 
 
 def _module(outside: OutsideModel, say: Say) -> nn.Module:
@@ -161,7 +218,7 @@ def _limits(data: RunData, audits: Sequence[str], say: Say) -> dict[str, dict[st
     return {_PIXEL_HEADS: {"pixel_limit": 0}}
 
 
-def _plan(model: Classifier, data: RunData, audits: Sequence[str]) -> str:
+def _plan(model: Classifier, data: RunData, unknown: ImageSet | None, audits: Sequence[str]) -> str:
     """Device, memory and what will be computed."""
     device = next(model.parameters()).device
     count = len(data.train) + len(data.test)
@@ -169,8 +226,9 @@ def _plan(model: Classifier, data: RunData, audits: Sequence[str]) -> str:
         width = model.features(data.test.batch(torch.tensor([0]))[0].to(device)).shape[1]
     held = sum(some.images.nbytes for some in (data.train, data.test) if not isinstance(some, StoredImageSet))
     where = f"images {_size(held)} in memory" if held else "images stay on disk"
+    further = "" if unknown is None else f"and {len(unknown)} unknown "
     return (
-        f"device {device}; {len(data.train)} training and {len(data.test)} held-out images of "
+        f"device {device}; {len(data.train)} training and {len(data.test)} held-out {further}images of "
         f"{'x'.join(map(str, data.test.shape))}; {where}, features {_size(4 * count * width)}, batches of "
         f"{batch_size_for(data.test)}; computing {', '.join(audits)}"
     )

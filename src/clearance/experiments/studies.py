@@ -67,6 +67,11 @@ STUDIES = {
             "few training images, the same number of steps; takes --dataset and --root",
             **_ELSAYED_ON,
         ),
+        "causes": Study(
+            f"{_ELSAYED}.causes:run",
+            "why margins on few images err no less: two causes; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
         "white-box": Study(
             f"{_ELSAYED}.attacked:run_white_box",
             "FGSM and iterated FGSM with the network's own gradients; takes --dataset and --root",

@@ -25,8 +25,8 @@ class Reading:
 
     Args:
         seeds: The number by seed.
-        images: A number for each image, by seed; empty where none are kept.
-        which: What identifies these images, by seed.
+        images: A number for each image, by seed, NaN where an image has none; empty where none are kept.
+        which: What identifies these images and how they were measured, by seed.
         statistic: How the number follows from those of images.
         unit: Of the number.
     """
@@ -65,7 +65,7 @@ def reading(report: Report, quantity: Quantity, method: str | None = None) -> Re
     return Reading(
         {seed: shift + sign * one.value for seed, one in found},
         {seed: shift + sign * np.array(shown.columns["value"], dtype=float) for seed, shown in kept},
-        {seed: str(shown.context.get("images")) for seed, shown in kept},
+        {seed: str(sorted(shown.context.items())) for seed, shown in kept},
         "median" if statistics == {"median"} else "mean",
         found[0][1].unit if found else "",
     )

@@ -81,9 +81,9 @@ def rule(
 ) -> list[Ruling]:
     """A ruling on every tolerance.
 
-    The interval is paired over images where both reports keep a number for each of the same images (exhibits of kind
-    ``per_image``, whose context says which images); else over the seeds that both have. A tolerance is broken where
-    that interval lies beyond it entirely.
+    The interval is paired over images where both reports keep numbers for the same images, measured alike (exhibits of
+    kind ``per_image``, whose context says which and how), and over those of them that have a number in both; else over
+    the seeds that both have. A tolerance is broken where that interval lies beyond it entirely.
 
     Args:
         now: The report of the newer model.
@@ -141,7 +141,13 @@ def _same_images(last: Reading, now: Reading) -> tuple[NDArray, NDArray] | None:
 
 
 def _over_images(tolerance: Tolerance, last: NDArray, now: NDArray, told: Reading) -> Ruling:
-    measure = STATISTICS[told.statistic]
+    both = ~(np.isnan(last) | np.isnan(now))
+    if not both.any():
+        return Ruling(tolerance, Outcome.UNMEASURED, reason="no image has a number in both reports")
+    over = f"paired over {len(last)} images"
+    if not both.all():
+        over = f"paired over the {both.sum()} of {len(last)} images that have a number in both"
+    last, now, measure = last[both], now[both], STATISTICS[told.statistic]
     numbers = [float(measure(last)), float(measure(now))]
     yes_or_no = np.isin(np.concatenate([last, now]), (0.0, 1.0)).all()
     if yes_or_no and told.statistic == "mean" and not tolerance.relative:
@@ -151,7 +157,7 @@ def _over_images(tolerance: Tolerance, last: NDArray, now: NDArray, told: Readin
     if any(math.isnan(end) for end in ends):
         said = "the change is no number: infinite values, or a share of 0"
         return Ruling(tolerance, Outcome.UNMEASURED, numbers[0], numbers[1], reason=said, unit=told.unit)
-    return _decided(tolerance, numbers, ends, f"paired over {len(last)} images", told.unit)
+    return _decided(tolerance, numbers, ends, over, told.unit)
 
 
 def _decided(
@@ -165,7 +171,7 @@ def _why_not(tolerance: Tolerance, last: Reading, now: Reading, common: int) -> 
     if tolerance.relative and common > 1:
         return "a share can only be taken of numbers above 0"
     if last.images and now.images:
-        images = "the reports are of different images"
+        images = "the reports are of different images, or measured them in different ways"
     else:
         images = "the reports keep no numbers of single images for it"
     return f"{images}, and have {common} seed{'' if common == 1 else 's'} in common; 2 are needed"

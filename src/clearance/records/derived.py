@@ -16,7 +16,7 @@ from clearance.vocabulary import Scalar
 
 RATIO_UNITS = frozenset({"fraction", "seconds", "MiB", "nats", "ratio"})
 # Differences of two shares: they may fall below zero, and no factor makes sense of them.
-SIGNED = frozenset({"gap", "gain", "path_error_rise"})
+SIGNED = frozenset({"gap", "gain", "overconfidence", "path_error_rise"})
 AMOUNTS = frozenset({"ratio", "nats", "seconds", "MiB", "count"})  # none of these is below zero
 
 

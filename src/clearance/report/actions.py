@@ -5,41 +5,29 @@ leaves open is said to be open, and a size of change comes with its alarm.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 from markupsafe import Markup
 from scipy.stats import binom
 
 from clearance.records.row import SummaryRow
+from clearance.report.action import ALARM, CLOSE, Action, points_with_ends, with_ends
 from clearance.report.findings import FEW, Findings
-from clearance.report.numbers import data, half_width, interval, points
+from clearance.report.input_action import INPUT, input_action, input_in_doubt
+from clearance.report.numbers import data, points
+from clearance.report.sureness_action import sureness_action
+from clearance.report.unknowns_action import unknowns_action
 
-CLOSE = 0.02  # how near a new last layer must come to the network's own: two points
 LEVEL = 0.05
-ALARM = 0.02  # share of images from which on a sign of hidden gradients is said
+MOST = 0.5  # share of the wrong answers from which on a pair of classes is an alarm ...
+FEW_PAIRS = 3  # ... where there are more pairs than this
+ACCURACY = "Accuracy"
 LAST_LAYER = "linear"
 NEIGHBOUR = "nearest neighbour"
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One thing to know.
-
-    Args:
-        title: What it is about, in a word or two.
-        said: The sentence, with its numbers.
-        todo: What to do about it; empty where there is nothing to do.
-        alarm: Whether the number cannot be trusted, or asks to act at once.
-    """
-
-    title: str
-    said: Markup
-    todo: str = ""
-    alarm: bool = False
-
-
 def actions(findings: Findings) -> list[Action]:
-    """The sentences that a report about one network carries, in the order in which to read them.
+    """The sentences that a report about one network carries, in the order in which to read them: alarms come early.
 
     >>> from clearance.records import Report
     >>> actions(Findings(Report({}, {}, "", ""), "digits"))
@@ -48,17 +36,23 @@ def actions(findings: Findings) -> list[Action]:
     if len(findings.methods) != 1:
         return []
     makers: tuple[Callable[[Findings], Action | None], ...] = (
-        _accuracy, _label_cost, _refit, _worst_pair, _flip_size,
+        _accuracy, input_action, _label_cost, _refit, _worst_pair, _flip_size, unknowns_action, sureness_action,
     )  # fmt: skip
-    return [action for make in makers if (action := make(findings)) is not None]
+    found = [action for make in makers if (action := make(findings)) is not None]
+    if any(action.title == INPUT and action.alarm for action in found):  # nothing else is worth doing before
+        found = [action if action.title == INPUT else replace(action, todo="") for action in found]
+    return sorted(found, key=lambda action: (action.title != ACCURACY, not action.alarm))
 
 
 def _accuracy(findings: Findings) -> Action | None:
     row = findings.own_error(findings.methods[0])
     if row is None:
         return None
-    said = Markup("{} of {} test images get a wrong answer.").format(_with_ends(row), data(row.n, "count"))
-    return Action("Accuracy", said)
+    said = Markup("{} of {} test images get a wrong answer").format(with_ends(row), data(row.n, "count"))
+    expected = findings.report.recipe.get("expected_accuracy")
+    if expected is not None:
+        said += Markup("; its owner says that {} get a right one").format(data(expected, "fraction"))
+    return Action(ACCURACY, said + ".")
 
 
 def _label_cost(findings: Findings) -> Action | None:
@@ -77,6 +71,8 @@ def _label_cost(findings: Findings) -> Action | None:
         )
         return Action(title, said, "Do not expect to adapt it by the last layer alone.")
     said = Markup("{} labelled images, equally many of each class, {}").format(data(enough, "count"), reach)
+    if outdone(findings):  # it is held against a last layer that is worse than need be
+        return Action(title, said + Markup(", which is worse than it need be: see the alarm."))
     if enough == fewest:
         return Action(title, said + ".")
     return Action(title, said + Markup("; {}.").format(lost), "Plan that many labels for a new last layer.")
@@ -101,20 +97,27 @@ def _refit(findings: Findings) -> Action | None:
     row = findings.row("mean", "refit", "gain")
     if row is None or row.low is None or row.high is None:
         return None
-    half = half_width(row.low, row.high)
-    gain, ends = (
-        points(row.value, half),
-        Markup("{} to {}").format(points(row.low, half), points(row.high, half)),
-    )
+    gain = points_with_ends(row)
     if row.low > 0:
-        said = Markup("A new last layer, trained on all training images, gains {} ({}).").format(gain, ends)
-        return Action("Free refit", said, "Refit the last layer before you ship.", alarm=row.low > CLOSE)
+        said = Markup("A new last layer, trained on all training images, gains {}.").format(gain)
+        if input_in_doubt(findings):
+            return Action("Free refit", said, "Mend the input first: that may be all of it.")
+        todo = "Refit the last layer before you ship."
+        if outdone(findings):
+            return Action("Free refit", said + DAMAGED, todo, alarm=True)
+        return Action("Free refit", said, todo)
     if row.high < 0:
-        said = Markup("Nothing to gain: a new last layer is right less often, by {} ({}).").format(gain, ends)
-        return Action("Free refit", said)
-    return Action(
-        "Free refit", Markup("Nothing to gain that these images would tell: {} ({}).").format(gain, ends)
-    )
+        return Action(
+            "Free refit",
+            Markup("Nothing to gain, a new last layer is right less often: {}.").format(gain),
+        )
+    return Action("Free refit", Markup("Nothing to gain that these images would tell: {}.").format(gain))
+
+
+def outdone(findings: Findings) -> bool:
+    """Whether a new last layer is clearly better than the network's own, and its input is not the reason."""
+    row = findings.row("mean", "refit", "gain")
+    return row is not None and row.low is not None and row.low > CLOSE and not input_in_doubt(findings)
 
 
 def _worst_pair(findings: Findings) -> Action | None:
@@ -129,9 +132,13 @@ def _worst_pair(findings: Findings) -> Action | None:
     if errors == 0 or min(1.0, pairs * float(binom.sf(errors - 1, share.n, 1 / pairs))) > LEVEL:
         return Action("Worst pair", Markup("No two classes stand out among the wrong answers."))
     said = Markup("{} make up {} of the wrong answers, and lie {} nearer than the median pair.").format(
-        pair, _with_ends(share), data(closeness.value, "factor")
+        pair, with_ends(share), data(closeness.value, "factor")
     )
-    return Action("Worst pair", said, f"Look at the labels and images of {pair} first.")
+    if outdone(findings):  # whatever the last layer mixes up, its inputs may not
+        return Action("Worst pair", said)
+    todo = f"Look at the labels and images of {pair} first: mixed-up labels do this, and classes that look alike."
+    assert share.low is not None
+    return Action("Worst pair", said, todo, alarm=share.low > MOST and pairs > FEW_PAIRS)
 
 
 def _flip_size(findings: Findings) -> Action | None:
@@ -154,14 +161,11 @@ def _flip_size(findings: Findings) -> Action | None:
     return Action("Flip size", said, "Do not rely on it where somebody gains from a wrong answer.")
 
 
+DAMAGED = Markup(
+    " What enters the last layer tells the classes apart better than the layer does: the layer was damaged, or not "
+    "trained to the end, or on other images or labels."
+)
 DOUBTS = {
     "missed_flips": Markup("a search without gradients flips {} of the others within it"),
     "no_gradient": Markup("{} of the images have no gradient"),
 }
-
-
-def _with_ends(row: SummaryRow) -> Markup:
-    shown = data(row.value, row.unit, half_width(row.low, row.high))
-    if row.low is None:
-        return shown
-    return shown + Markup(" ({})").format(interval(row.low, row.high, row.unit))

@@ -63,6 +63,13 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "Lower is better.",
         "The largest of several numbers is large partly by luck, the more so the fewer images a class has.",
     ),
+    ("preprocessing", "gain"): Entry(
+        "Gain from other preprocessing",
+        "Usual ways to prepare images (other means and deviations, values up to 255, another order of colours) are "
+        "tried on each half of the images; how many more images of the other half are right with the best of them.",
+        "Zero or below is right. Clearly above zero, the network is fed with something else than it was trained on.",
+        "Size, crop and interpolation are not tried: zero does not prove that the input is right.",
+    ),
     ("refit", "error"): Entry(
         "Error with a new last layer",
         "One linear layer is trained anew on what the network makes of all training images; the mean over several.",

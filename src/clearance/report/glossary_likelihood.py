@@ -20,6 +20,12 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "Lower is better, and lowest for true probabilities; from 0 to 2. Mistakes count, but none without limit.",
         "Like surprise it mixes being right with knowing when.",
     ),
+    ("calibration", "overconfidence"): Entry(
+        "Surer than right",
+        "How sure the network says it is of its answers, on average, less the share of them that are right.",
+        "Close to 0 is right. Above 0 it claims to be right more often than it is; below 0 less often.",
+        "0 may hide that it is too sure of some images and not sure enough of others: look at the picture.",
+    ),
     ("calibration", "ece"): Entry(
         "Calibration error",
         "Images are sorted into bins by the largest probability. In each bin: how far the share of right images is "
@@ -106,5 +112,25 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "passes its threshold.",
         "Lower is better.",
         "It is a lower bound: an attack that nobody has tried may pass more often.",
+    ),
+    ("unknowns", "rejected"): Entry(
+        "Unknown images rejected",
+        "The share of images of things that the network never saw whose features lie farther from those of training "
+        "images than a threshold allows. It is chosen on one half of the test images so that it keeps 95 % of such.",
+        "Higher is better; 5 % is what a threshold that knows nothing rejects.",
+        "It holds for these images. Others may pass, and so may an attack that knows the threshold: it is no defence.",
+    ),
+    ("unknowns", "kept"): Entry(
+        "Test images kept",
+        "What the same threshold keeps of the other half of the test images.",
+        "About 95 % is right.",
+        "It holds for images drawn like these.",
+    ),
+    ("unknowns", "auroc"): Entry(
+        "Told apart from unknown images",
+        "The chance that an unknown image lies farther from the training images than a test image does, in the "
+        "network's features.",
+        "Higher is better; 50 % is guessing.",
+        _KNOWN,
     ),
 }

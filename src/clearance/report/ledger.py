@@ -9,34 +9,13 @@ from clearance.records.row import SummaryRow
 from clearance.report.findings import Findings
 from clearance.report.glossary import title
 from clearance.report.names import NO_NETWORK
+from clearance.report.reading import READING, audit_title
 from clearance.report.settings import setting
 
 DIRECTIONS = {
     "lower": "lower is better",
     "higher": "higher is better",
     "neither": "no better direction",
-}
-AUDITS = {
-    "accuracy": "As trained",
-    "co_adaptation": "With rebuilt last layers",
-    "deeper_cut": "With rebuilt last layers, cut one layer later",
-    "geodesic": "How far the last layers move",
-    "class_scatter": "How the features lie",
-    "low_dimension": "The main directions of the features",
-    "neural_collapse": "Whether classes are points",
-    "churn": "Whether rebuilt last layers agree",
-    "refit": "With a new last layer from all training images",
-    "class_pairs": "Classes taken for each other",
-    "flip_size": "The smallest change that changes the answer",
-    "new_classes": "Classes that the network has never seen",
-    "robustness": "Under the worst of all attacks",
-    "attacked": "Under the attacks of the paper",
-    "boundary_distance": "How far images are from a mistake",
-    "weight_scale": "How large weights and answers are",
-    "likelihood": "Whether a low likelihood gives images away",
-    "calibration": "As sure as it is right",
-    "goodness_of_fit": "Whether classes are Gaussian clouds",
-    "training": "Training",
 }
 LONG = 24  # lines from which on a group is folded, a part for each quantity
 
@@ -80,10 +59,12 @@ class Part:
 class Group:
     """The quantities of one audit, in one part, or where they are many in one for each quantity.
 
-    `idle` names the counts that are zero everywhere; they would fill the table and say nothing.
+    `reading` is a sentence on how to read them; `idle` names the counts that are zero everywhere, which would fill
+    the table and say nothing.
     """
 
     title: str
+    reading: str
     parts: Sequence[Part]
     idle: Sequence[str]
 
@@ -121,7 +102,7 @@ def _group(audit: str, entries: Sequence[Entry]) -> Group:
         parts = [Part("", [block for blocks in shown.values() for block in blocks])] if shown else []
     else:
         parts = [Part(name, blocks) for name, blocks in shown.items()]
-    return Group(AUDITS.get(audit, audit.replace("_", " ").capitalize()), parts, idle)
+    return Group(audit_title(audit), READING.get(audit, ""), parts, idle)
 
 
 def _blocks(entries: Sequence[Entry]) -> list[list[Entry]]:

@@ -68,6 +68,17 @@ def points(value: float, half: float | None = None) -> Markup:
     return _element(value, f"{_minus(f'{100 * value:.{decimals}f}')}{THIN}points")
 
 
+def points_interval(low: float, high: float, half: float | None = None) -> Markup:
+    r"""Both ends of an interval in percentage points; the unit stands once.
+
+    >>> points_interval(-0.002, 0.01)
+    Markup('<data value="-0.002">−0.2</data> to <data value="0.01">1.0\u202fpoints</data>')
+    """
+    end = points(high, half)
+    decimals = 2 if half is not None and half < 1e-3 else 1
+    return Markup("{} to {}").format(_element(low, _minus(f"{100 * low:.{decimals}f}")), end)
+
+
 def half_width(low: float | None, high: float | None) -> float | None:
     """Half the width of an interval; None where there is none, or none that is finite.
 

@@ -18,6 +18,7 @@ from clearance.report.compact import cost, cost_title
 from clearance.report.findings import Findings, datasets
 from clearance.report.glossary import entries
 from clearance.report.ledger import ledger
+from clearance.report.left_out import left_out, looked_at
 from clearance.report.names import class_noun, described, method_name
 from clearance.report.numbers import data, half_width, interval
 from clearance.report.overview import overview, pixels_error, stand_ins
@@ -77,6 +78,8 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
         "verdict": verdict(findings),
         "described": described(findings.methods),
         "actions": actions(findings),
+        "left_out": left_out(findings.report.recipe),
+        "looked_at": looked_at(findings.report.recipe),
         "lines": overview(findings),
         "stand_ins": stand_ins(findings, findings.methods[0]) if findings.methods else [],
         "pixels": pixels_error(findings),

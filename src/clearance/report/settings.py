@@ -47,7 +47,7 @@ WORDS: Mapping[tuple[str, str], str] = {
     ("head", "own"): "its own last layer",
     ("head", "fresh linear"): "fresh single layers",
 }
-KEYS = {"epsilon": "radius", "samples": "training images", "unseen": "images of"}
+KEYS = {"epsilon": "radius", "samples": "training images", "unseen": "images of", "unknown": "images of"}
 
 
 def setting(key: str, value: object) -> Markup:

@@ -1,0 +1,58 @@
+"""What `clearance audit` reads and repeats of its options."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clearance.cli.audit import AuditCommand
+
+_IMAGES = ("train", "test", "unknown")
+_PLAIN = ("weights_entry", "image_size", "crop", "mean", "std", "head", "expect_accuracy", "images", "seed")
+
+
+def command(options: "AuditCommand", model: str, more: Sequence[str] | None = None) -> str:
+    """The command line, without the folders of this machine.
+
+    Args:
+        options: What was given.
+        model: What the report calls the model.
+        more: Audits to do in place of those that were asked for, then without a budget and into another folder; None
+            repeats the command.
+    """
+    words = ["clearance", "audit", model]
+    for name in _IMAGES:
+        given = getattr(options, name)
+        if given is not None:
+            kind, colon, path = given.partition(":")
+            words += [f"--{name}", f"{kind}:{Path(path).name}" if colon else kind]
+    if options.weights is not None:
+        words += ["--weights", options.weights.name]
+    for name in _PLAIN:
+        if getattr(options, name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    if options.include_images:
+        words.append("--include-images")
+    if more is not None:
+        return shlex.join([*words, "--audits", ",".join(more), "--out", f"{options.out.name}-more"])
+    words += [] if options.audits is None else ["--audits", options.audits]
+    words += [] if options.budget is None else ["--budget", options.budget]
+    return shlex.join(words)
+
+
+def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """Numbers separated by commas.
+
+    Raises:
+        ValueError: If one is none.
+
+    >>> numbers("--mean", "0.5, 0.4")
+    (0.5, 0.4)
+    """
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"{option} takes numbers separated by commas; got {text!r}.") from None

@@ -1,0 +1,100 @@
+"""What an audit did not do, or did on fewer images: cut by a budget, interrupted, or kept from the page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from clearance.report.names import listed
+from clearance.report.numbers import data
+from clearance.report.reading import audit_title
+
+INTERRUPTED = "interrupted"
+Recipe = Mapping[str, Any]
+
+
+def left_out(recipe: Recipe) -> list[Markup]:
+    r"""Sentences about audits that were asked for and not done, and the command that does them.
+
+    Args:
+        recipe: The settings of a report; ``left_out`` names the audits, why each was left out, and what it was expected
+            to take.
+
+    >>> left_out({})
+    []
+    >>> told = {"left_out": [{"audit": "refit", "why": "budget", "seconds": 70.0}], "left_out_command": "again",
+    ...         "budget": {"seconds": 90.0, "spent": 60.0}}
+    >>> print(left_out(told)[0].striptags().replace("\u202f", " "))
+    Cut by the budget of 90 s, of which 60 s are spent: with a new last layer from all training images (refit; about
+    70 s).
+    """
+    entries = recipe.get("left_out", [])
+    cut = [entry for entry in entries if entry["why"] != INTERRUPTED]
+    stopped = [entry for entry in entries if entry["why"] == INTERRUPTED]
+    found = []
+    if stopped:
+        found.append(Markup("Interrupted before the end; not measured: {}.").format(_named(stopped)))
+    if cut:
+        budget = recipe["budget"]
+        limit, spent = (_time(budget[name]) for name in ("seconds", "spent"))
+        found.append(
+            Markup("Cut by the budget of {}, of which {} are spent: {}.").format(limit, spent, _named(cut))
+        )
+    if entries:
+        found.append(Markup("To measure this: <code>{}</code>").format(recipe["left_out_command"]))
+    return found
+
+
+def left_out_lines(recipe: Recipe) -> list[str]:
+    """The same for a terminal."""
+    return [line.striptags() for line in left_out(recipe)]
+
+
+def interrupted(recipe: Recipe) -> bool:
+    """Whether somebody stopped the audit before its end."""
+    return any(entry["why"] == INTERRUPTED for entry in recipe.get("left_out", []))
+
+
+def looked_at(recipe: Recipe) -> list[Markup]:
+    """A sentence about audits that looked at a part of the test images alone; none where all looked at all.
+
+    >>> print(looked_at({"looked_at": {"images": 497, "audits": {"flip_size": 100}}})[0].striptags())
+    Measured on at most 100 of the 497 test images, equally many of each class: the smallest change that changes the
+    answer.
+    """
+    told = recipe.get("looked_at")
+    if not told:
+        return []
+    by_count: dict[int, list[str]] = {}
+    for audit, count in told["audits"].items():
+        by_count.setdefault(count, []).append(audit)
+    return [
+        Markup("Measured on at most {} of the {} test images, equally many of each class: {}.").format(
+            data(count, "count"),
+            data(told["images"], "count"),
+            listed([Markup("{}").format(_inside(name)) for name in names]),
+        )
+        for count, names in by_count.items()
+    ]
+
+
+def _named(entries: Sequence[Recipe]) -> Markup:
+    return Markup("; ").join(
+        Markup("{} ({}{})").format(_inside(entry["audit"]), entry["audit"], _about(entry["seconds"]))
+        for entry in entries
+    )
+
+
+def _about(seconds: float | None) -> Markup:
+    return Markup("") if seconds is None else Markup("; about {}").format(_time(seconds))
+
+
+def _time(seconds: float) -> Markup:
+    """With as many digits as an estimate has."""
+    return data(seconds, "seconds", half=seconds / 4)
+
+
+def _inside(audit: str) -> str:
+    """The title of an audit inside a sentence."""
+    title = audit_title(audit)
+    return title[:1].lower() + title[1:]

@@ -1,0 +1,262 @@
+"""``clearance audit`` with unknown images, within a budget, interrupted, and what it gives away of its user."""
+
+import json
+import platform
+import re
+import sys
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from clearance.audits import ClassPairs
+from clearance.experiments import bounded
+from clearance.experiments.pace import Pace
+from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+
+USER, HOST = "telltale-ann", "telltale-host"
+CODE = """
+import torch
+from torch import nn
+
+class Colours(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.fc = nn.Linear(3, 3)
+        with torch.no_grad():
+            self.fc.weight.copy_(torch.eye(3).flip(0))
+            self.fc.bias.zero_()
+
+    def forward(self, x):
+        return self.fc(self.body(x))
+"""
+CLASSES = ("blue", "green", "red")
+FEW = ("--audits", "accuracy,class_pairs,class_scatter,unknowns")
+
+
+def picture(channel, generator, lift=60):
+    pixels = generator.integers(60, 140, (9, 8, 3))
+    if channel is not None:
+        pixels[..., channel] += lift
+    return Image.fromarray(pixels.astype(np.uint8))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A home with code, pictures of three colours, and a flat folder of grey ones, which are no colour."""
+    folder = tmp_path_factory.mktemp("home") / USER / "secret-project"
+    generator = np.random.default_rng(0)
+    for split in ("train", "val"):
+        for label, name in enumerate(CLASSES):
+            (folder / split / name).mkdir(parents=True)
+            for i in range(15):
+                picture(2 - label, generator).save(folder / split / name / f"{i}.png")
+    (folder / "things" / "more").mkdir(parents=True)
+    for i in range(20):
+        picture(None, generator).save(folder / "things" / f"{i}.png")
+        picture(None, generator).save(folder / "things" / "more" / f"{i}.png")
+    (folder / "colours.py").write_text(CODE)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def there(work, monkeypatch):
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("USER", USER)
+    monkeypatch.setenv("LOGNAME", USER)
+    monkeypatch.setattr(platform, "node", lambda: HOST)
+    yield
+    sys.modules.pop("colours", None)
+
+
+def audit(work, out, *options):
+    words = ("audit", "colours:Colours", "--train", f"folder:{work}/train", "--test", f"folder:{work}/val")
+    sized = ("--image-size", "8", "--cache", str(work / "cache"), "--out", str(out))
+    return run(*words, *sized, *options)
+
+
+def report(out):
+    return json.loads((out / "report.json").read_text("utf-8"))
+
+
+def text(out):
+    page = (out / "index.html").read_text("utf-8")
+    return re.sub(r"[\u202f\s]+", " ", re.sub(r"<[^>]+>", "", page))
+
+
+class TestUnknown:
+    def test_a_flat_folder_is_a_sentence_on_the_first_screen(self, work, tmp_path):
+        status, shown, complaint = audit(work, tmp_path, "--unknown", f"folder:{work}/things", *FEW)
+        assert (status, complaint) == (0, "")
+        assert "45 held-out and 40 unknown images of 3x8x8" in shown
+        rows = {row["name"]: row for row in report(tmp_path)["measurements"] if row["audit"] == "unknowns"}
+        assert rows["rejected"]["n"] == 40
+        assert rows["rejected"]["context"]["unknown"] == "things"
+        assert rows["rejected"]["value"] == 1.0  # grey has another direction than every colour
+        said = "The threshold that keeps 95 % of the test images rejects 100.0 % (91.2 to 100.0 %) of “things”; of test"
+        assert said in text(tmp_path)
+        assert "This is not a defence" in text(tmp_path)
+
+    def test_without_it_nothing_is_claimed(self, work, tmp_path):
+        assert audit(work, tmp_path, "--audits", "accuracy")[0] == 0
+        assert "Unknowns" not in text(tmp_path)
+        assert "The threshold that keeps" not in text(tmp_path)
+
+    def test_a_named_dataset(self, work, tmp_path):
+        """Digits are 8 x 8 too; their grey becomes three channels."""
+        status, shown, complaint = audit(work, tmp_path, "--unknown", "digits", *FEW)
+        assert (status, complaint) == (0, "")
+        assert "497 unknown" in shown
+
+    WRONG: ClassVar[dict] = {
+        "not there": (("--unknown", "folder:nothing"), "no folder nothing"),
+        "empty": (("--unknown", "folder:empty"), "must hold pictures"),
+        "no such dataset": (("--unknown", "digit"), "Did you mean 'digits'"),
+        "files missing": (("--unknown", "mnist"), "needs `root`"),
+        "size": (("--unknown", "npz:large.npz"), "must be of the size of the test images, 8x8; got 5x6"),
+        "the test images": (("--unknown", "folder:{work}/val"), "got those of `test`"),
+        "none given": (("--audits", "unknowns"), "give them with --unknown"),
+        "time": (("--budget", "5 minutes"), "must be a time such as 90s, 5m, 2h or 1h30m; got '5 minutes'"),
+        "no time": (("--budget", "0s"), "`budget` must be a finite number above 0"),
+        "too few images": (("--images", "2"), "at least the number of classes, 3"),
+    }
+
+    @pytest.mark.parametrize(("options", "fragment"), WRONG.values(), ids=WRONG.keys())
+    def test_a_mistake_is_one_line(self, work, tmp_path, options, fragment):
+        (work / "empty").mkdir(exist_ok=True)
+        np.savez(work / "large.npz", images=np.zeros((4, 6, 5, 3), dtype=np.uint8))
+        status, _, complaint = audit(work, tmp_path, *(word.format(work=work) for word in options))
+        assert status == 2
+        assert fragment in complaint
+        assert complaint.startswith("clearance: ")
+        assert complaint.count("\n") == 1
+
+
+class TestBudget:
+    @pytest.fixture
+    def slow_pairs(self, monkeypatch):
+        """A machine on which every image takes a second: what looks at images again does not fit into 50 s."""
+        monkeypatch.setattr(
+            bounded, "try_pace", lambda _: Pace(passes=1.0, gradients=1.0, steps=0.0, sums=0.0)
+        )
+
+    def test_what_does_not_fit_is_named_with_the_command_to_get_it(self, work, tmp_path, slow_pairs):
+        """Features are kept from before, so that accuracy needs no pass, and the pairs 45 of them."""
+        assert audit(work, tmp_path / "before", "--audits", "accuracy")[0] == 0
+        status, shown, _ = audit(
+            work, tmp_path, "--audits", "class_scatter,class_pairs,accuracy", "--budget", "40s"
+        )
+        assert status == 0
+        told = report(tmp_path)
+        assert {row["audit"] for row in told["measurements"]} == {"accuracy", "class_scatter"}
+        (left,) = told["recipe"]["left_out"]
+        assert (left["audit"], left["why"]) == ("class_pairs", "budget")
+        assert told["recipe"]["left_out_command"] == (
+            "clearance audit colours:Colours --train folder:train --test folder:val --image-size 8 "
+            f"--audits class_pairs --out {tmp_path.name}-more"
+        )
+        for where in (shown, text(tmp_path)):
+            assert re.search(
+                r"Cut by the budget of 40 s, .*: classes taken for each other \(class_pairs; about",
+                where.replace("\u202f", " "),
+            )
+            assert "--audits class_pairs" in where
+
+    def test_where_nothing_fits_it_says_so(self, work, tmp_path, slow_pairs):
+        status, _, complaint = audit(work, tmp_path, "--audits", "class_pairs", "--budget", "40s")
+        assert status == 2
+        assert "`budget` must be enough for one audit; got 40 s" in complaint
+        assert not (tmp_path / "report.json").exists()
+
+    def test_a_long_one_cuts_nothing(self, work, tmp_path):
+        status, shown, _ = audit(work, tmp_path, *FEW[:1], "accuracy,class_pairs", "--budget", "1h30m")
+        assert status == 0
+        assert "Cut by" not in shown + text(tmp_path)
+        assert report(tmp_path)["recipe"]["budget"]["seconds"] == 5400
+
+
+def test_fewer_images_for_attacks_and_the_page_says_so(work, tmp_path):
+    assert audit(work, tmp_path, "--audits", "accuracy,flip_size", "--images", "7")[0] == 0
+    (flips,) = (row for row in report(tmp_path)["measurements"] if row["name"] == "median_flip")
+    assert flips["n"] <= 6  # two of each class
+    assert (
+        "Measured on at most 7 of the 45 test images, equally many of each class: the smallest change"
+        in text(tmp_path)
+    )
+
+
+def test_an_interruption_keeps_what_is_done(work, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ClassPairs, "examine", interrupted)
+    status, shown, _ = audit(work, tmp_path, "--audits", "accuracy,class_pairs,class_scatter")
+    assert status == 130
+    assert f"Report: {tmp_path / 'index.html'}" in shown
+    assert {row["audit"] for row in report(tmp_path)["measurements"]} == {"accuracy"}
+    said = "Interrupted before the end; not measured: classes taken for each other (class_pairs); how the features lie"
+    assert said in text(tmp_path)
+    assert said in shown
+
+
+def test_interrupted_before_anything_is_done_writes_nothing(work, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ClassPairs, "examine", interrupted)
+    status, _, complaint = audit(work, tmp_path, "--audits", "class_pairs")
+    assert status == 130
+    assert "interrupted" in complaint
+    assert not (tmp_path / "report.json").exists()
+
+
+SHEETS = ("--audits", "accuracy,boundary_distance", "--images", "6", "--unknown", "folder:things")
+
+
+@pytest.fixture(scope="module")
+def written(work, tmp_path_factory):
+    """Folders of the same audit, without and with pictures."""
+    folders = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(work)
+        patch.setenv("USER", USER)
+        patch.setenv("LOGNAME", USER)
+        for name, options in (("without", ()), ("with", ("--include-images",))):
+            folders[name] = tmp_path_factory.mktemp(name)
+            status, _, complaint = audit(work, folders[name], *SHEETS, *options)
+            assert (status, complaint) == (0, "")
+    return folders
+
+
+def everything(folder):
+    return {path.name: path.read_text("utf-8") for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("which", ["without", "with"])
+def test_no_path_user_or_host_is_given_away(work, written, which):
+    files = everything(written[which])
+    assert {"index.html", "report.json"} <= files.keys()
+    secrets = (USER, HOST, "secret-project", str(work), str(written[which]))
+    for name, content in files.items():
+        for secret in secrets:
+            assert secret not in content, (name, secret)
+
+
+def test_pictures_of_images_only_where_they_are_asked_for(written):
+    pages = {which: (folder / "index.html").read_text("utf-8") for which, folder in written.items()}
+    kinds = {
+        which: {
+            json.loads(content).get("kind")
+            for name, content in everything(folder).items()
+            if name.endswith(".json")
+        }
+        for which, folder in written.items()
+    }
+    assert "images" not in kinds["without"]
+    assert "data:image" not in pages["without"]
+    assert "<image" not in pages["without"]
+    assert "--include-images" in pages["without"]
+    assert "images" in kinds["with"]
+    assert "<image" in pages["with"]

@@ -1,0 +1,200 @@
+"""Four damages done on purpose to a sound network: the first screen says each, and the gate fails where it should.
+
+A network of one hidden layer on the embedded digits: its last layer broken for two classes, trained with the labels
+of two classes mixed up, fed with a normalisation that it was not trained with, and with logits times 50.
+"""
+
+import copy
+import dataclasses
+import re
+
+import pytest
+import torch
+
+from clearance.experiments.audit import audited
+from clearance.experiments.auditing import MODEL_AUDITS, chosen_audits
+from clearance.experiments.build import RunData
+from clearance.models import Classifier
+from clearance.report.actions import actions
+from clearance.report.findings import Findings
+from cli.terminal import plain_text, run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from digits_nets import digits, network, trained  # type: ignore[import-not-found]
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+FEW: dict[str, dict[str, object]] = {
+    "co_adaptation": {"per_class": [1, 50], "repetitions": [5, 2], "pixel_limit": 0},
+    "flip_size": {"images": 60, "steps": 20, "queries": 20},
+    "refit": {"heads": 2},
+}
+MIXED = (3, 8)
+
+
+def broken_last_layer():
+    """Noise on the weights of two classes, twice as large as weights are."""
+    model = copy.deepcopy(network())
+    weight = model.head.weight
+    noise = torch.randn(2, weight.shape[1], generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        weight[list(MIXED)] += 2 * weight.std() * noise
+    return model
+
+
+def mixed_labels():
+    """The training set with half of the images of two classes called the other."""
+    train, _ = digits()
+    labels = train.labels.clone()
+    heads = torch.rand(len(labels), generator=torch.Generator().manual_seed(1)) < 0.5
+    swapped = torch.isin(labels, torch.tensor(MIXED)) & heads
+    labels[swapped] = sum(MIXED) - labels[swapped]
+    return dataclasses.replace(train, labels=labels)
+
+
+def fed_wrongly():
+    """Trained on its images' own mean and deviation, and fed with others."""
+    train, _ = digits()
+    right = trained(train, mean=float(train.images.mean()), std=float(train.images.std()))
+    return Classifier(right.extractor, right.head, mean=0.9, std=0.2).eval()
+
+
+def loud(factor=50.0):
+    """The same answers, fifty times as loud."""
+    model = copy.deepcopy(network())
+    with torch.no_grad():
+        for parameter in model.head.parameters():
+            parameter *= factor
+    return model
+
+
+class Audits:
+    """Audits on disk, with the sentences of their first screens."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.said = {}
+
+    def add(self, name, model: Classifier, train=None):
+        known, test = digits()
+        card = audited(
+            model,
+            RunData(train or known, test),
+            chosen_audits(MODEL_AUDITS, FEW),
+            0,
+            "network",
+            lambda _: "clearance audit",
+        )
+        card.save_folder(self.folder / name)
+        self.said[name] = actions(Findings(card.report, "digits"))
+
+    def titled(self, name, title):
+        return next(action for action in self.said[name] if action.title == title)
+
+    def text(self, name, title):
+        return re.sub(r"[\u202f\s]+", " ", self.titled(name, title).said.striptags())
+
+    def check(self, name, *tolerances):
+        words = [word for tolerance in tolerances for word in ("--fail-if", tolerance)]
+        return run("check", str(self.folder / name), "--against", str(self.folder / "sound"), *words)
+
+
+@pytest.fixture(scope="module")
+def audits(tmp_path_factory):
+    found = Audits(tmp_path_factory.mktemp("audits"))
+    found.add("sound", network())
+    found.add("broken", broken_last_layer())
+    mixed = mixed_labels()
+    found.add("mixed", trained(mixed), mixed)
+    found.add("fed", fed_wrongly())
+    found.add("loud", loud())
+    return found
+
+
+NAMES = ("sound", "broken", "mixed", "fed", "loud")
+RINGS = {"broken": "Free refit", "mixed": "Worst pair", "fed": "Input", "loud": "Sureness"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_sentences_stand_on_the_page_in_words(audits, name):
+    page = (audits.folder / name / "index.html").read_text("utf-8")
+    screen = page[: page.index("</dl>")]
+    words = plain_text(screen)
+    for action in audits.said[name]:
+        assert str(action.said) in screen
+        assert action.todo.replace("'", "&#39;") in screen
+    for word in ("NLL", "logit", "co-adaptation", "ECE", "tilting", "norm"):
+        assert not re.search(rf"\b{word}\b", words), word
+
+
+def test_a_sound_network_rings_nothing(audits):
+    assert not [action for action in audits.said["sound"] if action.alarm]
+    assert audits.text("sound", "Free refit").startswith("Nothing to gain")
+    assert audits.text("sound", "Sureness").startswith("It is as sure as it is right")
+    assert "Input" not in {action.title for action in audits.said["sound"]}
+
+
+@pytest.mark.parametrize(("name", "title"), RINGS.items())
+def test_each_damage_rings_right_after_the_accuracy(audits, name, title):
+    first, second, *_ = audits.said[name]
+    assert first.title == "Accuracy"
+    assert (second.title, second.alarm) == (title, True)
+
+
+def test_a_broken_last_layer(audits):
+    text = audits.text("broken", "Free refit")
+    gain = float(text.partition("gains ")[2].partition(" points")[0])
+    assert gain > 20
+    assert (
+        "What enters the last layer tells the classes apart better than the layer does: the layer was damaged"
+        in text
+    )
+    assert audits.titled("broken", "Free refit").todo == "Refit the last layer before you ship."
+    assert "Input" not in {action.title for action in audits.said["broken"]}
+
+
+def test_mixed_labels(audits):
+    text = audits.text("mixed", "Worst pair")
+    assert text.startswith("3 and 8 make up ")
+    assert "Look at the labels and images of 3 and 8 first" in audits.titled("mixed", "Worst pair").todo
+    # the last layer is as good as one could be made from these labels
+    assert audits.text("mixed", "Free refit").startswith("Nothing to gain")
+
+
+def test_the_wrong_normalisation(audits):
+    text = audits.text("fed", "Input")
+    assert text.startswith("Most likely this network is not fed what it was trained on")
+    assert "with the images' own mean and std it is right on" in text
+    train, _ = digits()
+    todo = audits.titled("fed", "Input").todo
+    mean, std = (float(each) for each in re.findall(r"--(?:mean|std) ([\d.]+\d)", todo))
+    assert mean == pytest.approx(float(train.images.mean()), abs=0.02)
+    assert std == pytest.approx(float(train.images.std()), abs=0.02)
+
+
+def test_loud_answers_change_one_sentence_alone(audits):
+    text = audits.text("loud", "Sureness")
+    assert text.startswith("It is too sure: it claims to be right on ")
+    divisor = float(text.partition("Dividing its outputs by ")[2].split()[0])
+    assert 25 < divisor < 150
+    sound, others = ({action.title: action for action in audits.said[name]} for name in ("sound", "loud"))
+    assert sound.keys() == others.keys()
+    assert {title for title in sound if sound[title].said != others[title].said} == {"Sureness"}
+
+
+ACCURACY, DISTANCE, SURENESS = "accuracy drops 1pt", "flip_distance drops 10%", "overconfidence rises 2pt"
+STATUS = {
+    "sound": {ACCURACY: 0, DISTANCE: 0, SURENESS: 0},
+    "broken": {ACCURACY: 1, SURENESS: 1},
+    "mixed": {ACCURACY: 1},
+    "fed": {ACCURACY: 1, SURENESS: 1},
+    "loud": {ACCURACY: 0, DISTANCE: 0, "accuracy changes": 0, "flip_distance changes 1%": 0, SURENESS: 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance", "status"),
+    [(name, tolerance, status) for name, rows in STATUS.items() for tolerance, status in rows.items()],
+)
+def test_the_gate_fails_where_it_should(audits, name, tolerance, status):
+    found, shown, complaint = audits.check(name, tolerance)
+    assert (found, complaint) == (status, ""), shown
+    assert "paired over " in shown

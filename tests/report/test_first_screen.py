@@ -1,0 +1,184 @@
+"""The first screen of one network: six sentences and what was left out; everything else below, with how to read it."""
+
+import itertools
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clearance.experiments.catalogue import AUDITS
+from clearance.records import Record, Report
+from clearance.report.actions import actions
+from clearance.report.findings import Findings
+from clearance.report.ledger import ledger
+from clearance.report.left_out import interrupted, left_out, left_out_lines, looked_at
+from clearance.report.page import render_page
+from clearance.report.reading import READING, TITLES
+from clearance.report.sections import sections
+from clearance.report.summaries import with_summaries
+from clearance.vocabulary import Measurement
+from report.reading import Reading, numbers_in, stored  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+
+
+def plain(text):
+    return re.sub(r"[\u202f\s]+", " ", text)
+
+
+def unknowns(rejected, low, high, kept=(0.94, 0.9, 0.97)):
+    def share(name, values, **context):
+        value, low, high = values
+        return Measurement(
+            "unknowns", name, value, "fraction", 200, None, low, high, "higher", {**context, "interval": "wilson 95 %"}
+        )  # fmt: skip
+
+    found = share("rejected", (rejected, low, high), unknown="other"), share("kept", kept)
+    return Report({}, {}, "", "", tuple(Record("animals", "mine", 0, m) for m in found))
+
+
+def only(report):
+    (action,) = actions(Findings(with_summaries(report), "animals"))
+    return action
+
+
+class TestUnknowns:
+    def test_both_shares_with_their_intervals_and_no_promise(self):
+        action = only(unknowns(0.71, 0.66, 0.76))
+        assert plain(action.said.striptags()) == (
+            "The threshold that keeps 95 % of the test images rejects 71.0 % (66.0 to 76.0 %) of “other”; of test "
+            "images that it was not chosen on it keeps 94.0 % (90.0 to 97.0 %). It goes by how far an image's features "
+            "lie from those of the training images."
+        )
+        assert (action.title, action.alarm) == ("Unknowns", False)
+        assert action.todo.startswith("This is not a defence")
+
+    @pytest.mark.parametrize(("low", "alarm"), [(0.09, True), (0.099, True), (0.11, False)])
+    def test_no_more_than_of_the_test_images_rings(self, low, alarm):
+        """At most 10 % of the test images are rejected, by the interval of what is kept."""
+        action = only(unknowns(0.2, low, 0.3))
+        assert action.alarm == alarm
+        assert ("That is no more than it may reject of the test images" in action.said) == alarm
+
+    def test_where_nothing_was_measured_nothing_is_said(self):
+        assert actions(Findings(Report({}, {}, "", ""), "animals")) == []
+
+
+def test_what_the_owner_says_stands_beside_the_error():
+    error = Measurement(
+        "accuracy",
+        "error",
+        0.1,
+        "fraction",
+        500,
+        None,
+        0.08,
+        0.13,
+        "lower",
+        {"split": "test", "interval": "w"},
+    )
+    report = Report({"expected_accuracy": 0.915}, {}, "", "", (Record("animals", "mine", 0, error),))
+    assert plain(only(report).said.striptags()) == (
+        "10.0 % (8.0 to 13.0 %) of 500 test images get a wrong answer; its owner says that 91.5 % get a right one."
+    )
+    page = render_page(report)
+    assert set(Reading(page).values) <= stored(report.to_json()) | {0.915}
+
+
+LEFT: dict[str, Any] = {
+    "budget": {"seconds": 90.0, "spent": 61.0},
+    "left_out": [
+        {"audit": "refit", "why": "budget", "seconds": 70.0},
+        {"audit": "flip_size", "why": "interrupted", "seconds": None},
+    ],
+    "left_out_command": "clearance audit net:Net --audits refit,flip_size",
+    "looked_at": {"images": 497, "audits": {"flip_size": 100, "robustness": 100, "likelihood": 50}},
+}
+
+
+class TestLeftOut:
+    def test_what_was_cut_and_what_was_interrupted_and_how_to_get_it(self):
+        assert [plain(line) for line in left_out_lines(LEFT)] == [
+            "Interrupted before the end; not measured: the smallest change that changes the answer (flip_size).",
+            "Cut by the budget of 90 s, of which 61 s are spent: with a new last layer from all training images "
+            "(refit; about 70 s).",
+            "To measure this: clearance audit net:Net --audits refit,flip_size",
+        ]
+        assert interrupted(LEFT)
+        assert not interrupted({"left_out": LEFT["left_out"][:1]})
+        assert left_out({}) == left_out_lines({}) == []
+
+    def test_audits_by_the_number_of_images(self):
+        assert [plain(line.striptags()) for line in looked_at(LEFT)] == [
+            "Measured on at most 100 of the 497 test images, equally many of each class: the smallest change that "
+            "changes the answer and under the worst of all attacks.",
+            "Measured on at most 50 of the 497 test images, equally many of each class: whether a low likelihood gives "
+            "images away.",
+        ]
+
+    def test_it_stands_on_the_first_screen(self, single):
+        told = replace(single, recipe={**single.recipe, **LEFT})
+        page = render_page(told)
+        first = page[: page.index("<h2>Details")]
+        for line in (*left_out(LEFT), *looked_at(LEFT)):
+            assert line in first
+        assert set(Reading(page).values) <= stored(with_summaries(told).to_json()) | numbers_in(LEFT)
+
+    def test_names_of_files_cannot_break_the_page(self, single):
+        bad = {**LEFT, "left_out_command": "clearance audit '<script>'"}
+        assert "<script>" not in render_page(replace(single, recipe={**single.recipe, **bad}))
+
+
+class TestDetails:
+    def test_the_first_screen_is_the_sentences_and_nothing_else(self, single_page):
+        first, rest = single_page.split("<h2>Details")
+        assert "<dt>Accuracy</dt>" in first
+        assert "<table" not in first
+        assert "<svg" not in first.split("<main>")[1]
+        assert "What the accuracy of" in first
+        assert "All numbers" in rest
+
+    def test_headings_are_in_order(self, single_page):
+        levels = [int(level) for level in re.findall(r"<h(\d)", single_page)]
+        assert levels[:2] == [1, 2]
+        assert levels.count(1) == levels.count(2) == 1
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+    def test_a_comparison_has_none(self, page):
+        assert "<h2>Details" not in page
+        assert page.index("<table") < page.index("<h2")
+
+    def test_every_part_says_how_to_read_it(self, single_page):
+        """Below each heading of a part comes a paragraph, before any picture or table."""
+        rest = single_page.split("<h2>Details")[1]
+        parts = re.split(r"<h3 class=part>", rest)[1:]
+        assert len(parts) >= 5
+        for part in parts:
+            body = part.split("</h3>", 1)[1]
+            start = re.search(r"<(p|table|figure|svg|div|dl|pre|ul)\b", body)
+            assert start is not None, part[:80]
+            assert start[1] in ("p", "dl"), part[:80]
+
+
+def test_every_audit_has_a_title_and_a_sentence_on_how_to_read_it():
+    assert set(AUDITS) <= set(TITLES)
+    assert set(TITLES) == set(READING)
+    for sentence in READING.values():
+        assert sentence.endswith(".")
+        assert 50 < len(sentence) < 240
+
+
+def test_every_group_of_numbers_has_its_sentence(single):
+    groups = ledger(Findings(with_summaries(single), "digits"))
+    assert groups
+    page = render_page(single)
+    for group in groups:
+        assert group.reading
+        assert group.reading in page.replace("&#39;", "'")
+
+
+def test_every_section_of_an_audit_begins_with_words(paper):
+    found = sections(Findings(with_summaries(paper), "digits"))
+    assert len(found) > 5
+    for section in found:
+        assert section.text, section.title
+        assert str(section.text[0]).strip()

@@ -1,0 +1,192 @@
+"""Sentences about what a network is fed and how sure it is, and what they do to the other sentences."""
+
+import re
+
+import pytest
+
+from clearance.records import ExhibitRecord, Record, Report
+from clearance.report.actions import actions
+from clearance.report.findings import Findings
+from clearance.report.page import render_page
+from clearance.report.summaries import with_summaries
+from clearance.vocabulary import Exhibit, Measurement
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+WAYS = Exhibit(
+    "preprocessing",
+    "ways",
+    "histogram",
+    {
+        "way": ["mean 0.5 and std 0.5", "no normalisation", "as it is fed now"],
+        "share right": [0.9, 0.4, 0.4],
+        "remedy": ["Give --mean 0.5 --std 0.5.", "Leave out --mean and --std.", ""],
+    },
+    "Ways.",
+)
+PAIRS = Exhibit(
+    "class_pairs",
+    "pairs",
+    "histogram",
+    {"pair": ["cat and dog"], "errors": [40], "closeness": [3.0]},
+    "Pairs.",
+)
+
+
+def measured(audit, name, value, low, high, n=500, unit="fraction", **context):
+    return Measurement(
+        audit, name, value, unit, n, low=low, high=high, context={**context, "interval": "as invented"}
+    )
+
+
+def fed(value, low, high):
+    return measured("preprocessing", "gain", value, low, high)
+
+
+def refitted(value, low, high):
+    return measured("refit", "gain", value, low, high)
+
+
+def sure(value, low, high, state="as trained"):
+    return measured("calibration", "overconfidence", value, low, high, temperature=state)
+
+
+def cooled(temperature=74.0):
+    return Measurement("calibration", "temperature", temperature, "factor", 2, spread=3.0)
+
+
+def pairs(share=0.8, low=0.66, high=0.89, n=50, count=45):
+    return [
+        measured("class_pairs", "worst_share", share, low, high, n=n, split="test"),
+        Measurement("class_pairs", "worst_closeness", 3.0, "ratio", count, context={"split": "test"}),
+    ]
+
+
+def report_of(*found):
+    records = tuple(Record("animals", "mine", 0, m) for m in found)
+    return Report(
+        {}, {}, "", "", records, tuple(ExhibitRecord("animals", "mine", 0, e) for e in (WAYS, PAIRS))
+    )
+
+
+def told(*found):
+    listed = actions(Findings(with_summaries(report_of(*found)), "animals"))
+    return {action.title: action for action in listed}
+
+
+def text(action):
+    return re.sub(r"[\u202f\s]+", " ", action.said.striptags())
+
+
+class TestInput:
+    def test_a_clear_gain_is_an_alarm_with_its_remedy(self):
+        action = told(fed(0.5, 0.45, 0.55))["Input"]
+        assert text(action) == (
+            "Most likely this network is not fed what it was trained on, and every other number here is about that: "
+            "with mean 0.5 and std 0.5 it is right on 50.0 points (45.0 to 55.0 points) more of the images."
+        )
+        assert action.alarm
+        assert action.todo == "Give --mean 0.5 --std 0.5. Then audit again."
+
+    def test_a_small_gain_is_a_question(self):
+        action = told(fed(0.02, 0.005, 0.035))["Input"]
+        assert text(action).startswith(
+            "Perhaps this network is not fed what it was trained on: with mean 0.5"
+        )
+        assert not action.alarm
+
+    @pytest.mark.parametrize("gain", [(0.01, -0.005, 0.025), (0.0, 0.0, 0.0), (-0.3, -0.35, -0.25)])
+    def test_no_gain_that_could_be_told_is_not_mentioned(self, gain):
+        assert "Input" not in told(fed(*gain))
+
+    def test_a_last_layer_that_explains_more_is_blamed_instead(self):
+        """A broken head is a little better on strange images, and much better when it is made anew."""
+        found = told(fed(0.1, 0.05, 0.15), refitted(0.5, 0.45, 0.55))
+        assert "Input" not in found
+        assert found["Free refit"].alarm
+
+    def test_before_the_input_is_right_nothing_else_is_worth_doing(self):
+        found = told(fed(0.5, 0.45, 0.55), refitted(0.48, 0.43, 0.53), sure(0.3, 0.2, 0.4), *pairs())
+        assert next(iter(found)) == "Input"
+        assert [title for title, action in found.items() if action.todo] == ["Input"]
+        assert not found["Free refit"].alarm
+
+    def test_in_doubt_a_refit_waits(self):
+        found = told(fed(0.02, 0.005, 0.035), refitted(0.03, 0.025, 0.035))
+        assert found["Free refit"].todo == "Mend the input first: that may be all of it."
+        assert not found["Free refit"].alarm
+
+
+class TestSureness:
+    def test_too_sure(self):
+        action = told(sure(0.04, 0.025, 0.06), cooled(), sure(0.001, -0.02, 0.02, "calibrated"))["Sureness"]
+        assert text(action) == (
+            "It is too sure: it claims to be right on 4.0 points (2.5 to 6.0 points) more of the images than it is. "
+            "Dividing its outputs by 74.0 before they become probabilities changes no answer and leaves 0.1 points "
+            "(−2.0 to 2.0 points)."
+        )
+        assert action.alarm
+        assert action.todo == "Do not read its probabilities as chances of being right."
+
+    def test_a_little_too_sure_is_no_alarm(self):
+        action = told(sure(0.02, 0.01, 0.03))["Sureness"]
+        assert not action.alarm
+        assert text(action).endswith("more of the images than it is.")
+
+    def test_not_sure_enough(self):
+        action = told(sure(-0.04, -0.06, -0.02))["Sureness"]
+        assert text(action) == (
+            "It is less sure than it could be: what it claims to be right on, less what it is, comes to −4.0 points "
+            "(−6.0 to −2.0 points) of the images."
+        )
+
+    def test_what_the_images_cannot_tell(self):
+        action = told(sure(0.01, -0.005, 0.03))["Sureness"]
+        assert text(action).startswith("It is as sure as it is right, as far as these images tell: ")
+        assert (action.alarm, action.todo) == (False, "")
+
+
+class TestAlarms:
+    def test_a_last_layer_that_is_outdone_is_no_measure_for_label_costs(self):
+        gap = Measurement(
+            "co_adaptation",
+            "gap",
+            -0.4,
+            "fraction",
+            50,
+            spread=0.03,
+            context={"head": "linear", "samples": 10},
+        )
+        damaged, sound = (
+            told(gap, refitted(0.5, 0.45, 0.55), *pairs()),
+            told(gap, refitted(0.0, -0.1, 0.1), *pairs()),
+        )
+        assert text(damaged["Label cost"]).endswith("which is worse than it need be: see the alarm.")
+        assert "see the alarm" not in text(sound["Label cost"])
+        assert (damaged["Worst pair"].todo, damaged["Worst pair"].alarm) == ("", False)
+        assert "the layer was damaged, or not trained to the end" in text(damaged["Free refit"])
+
+    @pytest.mark.parametrize(
+        ("share", "alarm"),
+        [({}, True), ({"share": 0.6, "low": 0.45, "high": 0.72}, False), ({"count": 3}, False)],
+    )
+    def test_a_pair_with_most_of_the_wrong_answers_is_an_alarm(self, share, alarm):
+        action = told(*pairs(**share))["Worst pair"]
+        assert action.alarm == alarm
+        assert action.todo.startswith("Look at the labels and images of cat and dog first")
+
+    def test_alarms_come_after_the_accuracy_and_before_the_rest(self):
+        error = measured("accuracy", "error", 0.1, 0.08, 0.12, split="test")
+        found = told(error, refitted(0.0, -0.1, 0.1), *pairs(), sure(0.04, 0.025, 0.06))
+        assert list(found) == ["Accuracy", "Worst pair", "Sureness", "Free refit"]
+
+
+def test_every_number_is_one_of_the_reports_and_all_stand_on_the_page():
+    found = [fed(0.5, 0.45, 0.55), sure(0.04, 0.025, 0.06), cooled(), sure(0.001, -0.02, 0.02, "calibrated")]
+    report = with_summaries(report_of(*found, *pairs()))
+    known = {value for row in report.summary for value in (row.value, row.low, row.high) if value is not None}
+    page = render_page(report)
+    for action in actions(Findings(report, "animals")):
+        for number in re.findall(r'<data value="([^"]+)"', action.said):
+            assert float(number) in known
+        assert str(action.said) in page
