@@ -1,7 +1,5 @@
 """A labelled set of images in memory: the one form in which data reaches training, audits and reports."""
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from os import PathLike
@@ -13,6 +11,7 @@ from torch.utils.data import Dataset
 
 from clearance._checks import check_count, check_fraction
 from clearance._rng import generator as named_generator
+from clearance.data._digest import digest_of
 from clearance.data._validity import (
     check_classes,
     check_every_class_present,
@@ -228,10 +227,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         >>> data.digest() == data.augmented(Augmentation(flip=True)).digest()
         True
         """
-        found = hashlib.sha256(json.dumps([list(self.images.shape), self.classes]).encode())
-        found.update(self.images.cpu().contiguous().numpy().astype("<f4", copy=False).data)
-        found.update(self.labels.cpu().contiguous().numpy().astype("<i8", copy=False).data)
-        return found.hexdigest()
+        return digest_of([self.images], self.labels, self.shape, self.classes)
 
     @staticmethod
     def from_folder(path: str | PathLike[str], size: int | None = None) -> "ImageSet":

@@ -1,13 +1,12 @@
 """A labelled set whose images stay on disk: everything an ImageSet does, a batch at a time."""
 
-import hashlib
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from clearance.data._digest import digest_of
 from clearance.data._validity import check_classes, check_every_class_present, check_indices
 from clearance.data.image_set import UNLABELLED, ImageSet
 from clearance.data.pixel_store import PixelStore
@@ -148,12 +147,10 @@ class StoredImageSet(ImageSet):
         """SHA-256 of images, labels and class names: that of the same images in memory; computed once."""
         if self.known_digest is not None:
             return self.known_digest
-        found = hashlib.sha256(json.dumps([[len(self), *self.shape], self.classes]).encode())
-        for images, _ in self.batches(max(1, _CHUNK // self._bytes(1))):
-            found.update(images.cpu().numpy().astype("<f4", copy=False).data)
-        found.update(self.labels.cpu().contiguous().numpy().astype("<i8", copy=False).data)
-        self._set(known_digest=found.hexdigest())
-        return found.hexdigest()
+        parts = (images for images, _ in self.batches(max(1, _CHUNK // self._bytes(1))))
+        found = digest_of(parts, self.labels, self.shape, self.classes)
+        self._set(known_digest=found)
+        return found
 
     def _derived(self, **changes: Any) -> ImageSet:
         made = object.__new__(StoredImageSet)
