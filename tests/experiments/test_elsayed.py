@@ -152,13 +152,13 @@ class TestCauses:
                 for n, r in plain(*given).items()
             }
 
-        monkeypatch.setattr(causes, "small_data_recipes", recipes)
-        causes.run(StudyRequest(tmp_path, seeds=2))
+        monkeypatch.setattr(protocol, "small_data_recipes", recipes)
+        causes.run_small_data(StudyRequest(tmp_path, seeds=2))
         settings = {p.method: p.recipe.methods[p.method].objective_settings for p in quick}
         assert list(settings) == [
             "cross-entropy",
             "margin-l2",
-            *(f"margin-l2, {name}" for name in causes.CHANGES),
+            *(f"margin-l2, {name}" for name in causes.RIVALS),
         ]
         own = settings["margin-l2"]
         assert settings["margin-l2, all rivals"] == {**own, "top_k": None}
@@ -183,6 +183,27 @@ class TestCauses:
             _, low, high = interval(gaps)
             assert f"[{verdict(low, high)}]" in shown[label]["margin-l2, all rivals"]
             assert [method for method, cell in shown[label].items() if "[" not in cell] == ["cross-entropy"]
+
+    def test_under_noise_the_rate_is_that_of_the_input_and_the_longer_run_changes_nothing_else(
+        self, quick, tmp_path
+    ):
+        causes.run_noise(StudyRequest(tmp_path, seeds=2))
+        ran = {(p.recipe.epochs, p.method): p for p in quick}
+        own = ["cross-entropy", "margin-l2", "margin-l2-input"]
+        other = "margin-l2, learning rate of margin-l2-input"
+        assert list(ran) == [*((1, name) for name in (*own, other)), *((2, name) for name in own)]
+        assert {p.recipe.label_noise for p in quick} == {max(RATES)}
+        margin, steep = ran[1, "margin-l2"].settings, ran[1, other].settings
+        assert steep == dataclasses.replace(margin, lr=ran[1, "margin-l2-input"].settings.lr) != margin
+        assert all(ran[2, name].settings == ran[1, name].settings for name in own)
+
+        shown, rows = cells(tmp_path), ledger_rows(tmp_path)
+        for epochs in (1, 2):
+            label = f"{epochs} epochs"
+            unjudged = [m for m, cell in shown[label].items() if "[" not in cell]
+            assert unjudged == (["margin-l2-input"] if epochs == 1 else ["margin-l2-input", other])
+            assert set(rows[label, "margin-l2"]["against"]) == {"margin-l2-input"}
+        assert shown["2 epochs"][other] == "–"
 
 
 class TestAttacked:

@@ -144,8 +144,8 @@ class TestFlipSize:
     def test_size_and_noise_beside(self):
         text = said(report_of(*flips()))["Flip size"]
         assert text == (
-            "Half of the images it is right on can be flipped by changing every pixel by at most 0.00350 "
-            "of the range from black to white; random noise of that size flips 0.1 %."
+            "Half of the images it is right on can be flipped by changing every pixel by at most "
+            "0.89/255 (0.77/255 to 1.02/255) of the range from black to white; random noise of that size flips 0.1 %."
         )
 
     @pytest.mark.parametrize(("signs", "words"), [

@@ -67,9 +67,14 @@ STUDIES = {
             "few training images, the same number of steps; takes --dataset and --root",
             **_ELSAYED_ON,
         ),
-        "causes": Study(
-            f"{_ELSAYED}.causes:run",
-            "why margins on few images err no less: two causes; takes --dataset and --root",
+        "small-data-causes": Study(
+            f"{_ELSAYED}.causes:run_small_data",
+            "why margins on few images err no less (4): two changes; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
+        "noise-causes": Study(
+            f"{_ELSAYED}.causes:run_noise",
+            "why the l2 margin is not the best of all (2a): two changes; takes --dataset and --root",
             **_ELSAYED_ON,
         ),
         "white-box": Study(

@@ -14,7 +14,7 @@ from clearance.records.row import SummaryRow
 from clearance.report.action import ALARM, CLOSE, Action, points_with_ends, with_ends
 from clearance.report.findings import FEW, Findings
 from clearance.report.input_action import INPUT, input_action, input_in_doubt
-from clearance.report.numbers import data, points
+from clearance.report.numbers import data, half_width, levels, points
 from clearance.report.sureness_action import sureness_action
 from clearance.report.unknowns_action import unknowns_action
 
@@ -149,7 +149,7 @@ def _flip_size(findings: Findings) -> Action | None:
     said = Markup(
         "Half of the images it is right on can be flipped by changing every pixel by at most {} of the range from "
         "black to white; random noise of that size flips {}."
-    ).format(data(size.value, "ratio"), data(noise.value, noise.unit))
+    ).format(_size_with_ends(size), data(noise.value, noise.unit))
     doubts = [
         words.format(data(row.value, row.unit))
         for name, words in DOUBTS.items()
@@ -159,6 +159,14 @@ def _flip_size(findings: Findings) -> Action | None:
         said += Markup(" ALARM: ") + Markup("; ").join(doubts) + Markup(". The true size is smaller.")
         return Action("Flip size", said, "Do not call this network robust.", alarm=True)
     return Action("Flip size", said, "Do not rely on it where somebody gains from a wrong answer.")
+
+
+def _size_with_ends(size: SummaryRow) -> Markup:
+    half = half_width(size.low, size.high)
+    if size.low is None or size.high is None or half is None:
+        return levels(size.value)
+    ends = Markup("{} to {}").format(levels(size.low, half), levels(size.high, half))
+    return Markup("{} ({})").format(levels(size.value, half), ends)
 
 
 DAMAGED = Markup(

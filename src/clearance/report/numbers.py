@@ -62,10 +62,12 @@ def points(value: float, half: float | None = None) -> Markup:
     >>> points(0.204)
     Markup('<data value="0.204">20.4\u202fpoints</data>')
     >>> points(-0.0004, half=0.007).striptags()
-    '−0.0 points'
+    '0.0 points'
     """
     decimals = 2 if half is not None and half < 1e-3 else 1
-    return _element(value, f"{_minus(f'{100 * value:.{decimals}f}')}{THIN}points")
+    # a zero has no sign, whatever it was before rounding
+    shown = f"{round(100 * value, decimals) + 0.0:.{decimals}f}"
+    return _element(value, f"{_minus(shown)}{THIN}points")
 
 
 def points_interval(low: float, high: float, half: float | None = None) -> Markup:
@@ -77,6 +79,15 @@ def points_interval(low: float, high: float, half: float | None = None) -> Marku
     end = points(high, half)
     decimals = 2 if half is not None and half < 1e-3 else 1
     return Markup("{} to {}").format(_element(low, _minus(f"{100 * low:.{decimals}f}")), end)
+
+
+def levels(value: float, half: float | None = None) -> Markup:
+    r"""A change of a pixel, of the range from black to white, in levels of 255.
+
+    >>> levels(0.0986, half=0.011).striptags(), levels(0.5 / 255).striptags()
+    ('25.1/255', '0.500/255')
+    """
+    return _element(value, f"{_digits(255 * value, 3, None if half is None else 255 * half)}/255")
 
 
 def half_width(low: float | None, high: float | None) -> float | None:
