@@ -30,6 +30,7 @@ from clearance.experiments.reproductions.tanay_2018.study_ledger import (
     Quantity,
     report_of_study,
     table,
+    unfinished,
     written,
 )
 from clearance.models.features import predictions
@@ -105,7 +106,8 @@ def study(
     records = _records(settings, dataset, found, chosen, count)
     told = {"dataset": dataset, "seeds": count, **vars(settings)}
     report = report_of_study(told, records, reproduce_command(PAPER, dataset, seeds, only=STUDY))
-    return written(report, [STUDY], dataset, _text(settings, records, chosen), out)
+    text = [*_text(settings, records, chosen), unfinished(found)]
+    return written(report, [STUDY], dataset, text, out)
 
 
 def _task(settings: DepthSettings, dataset: str, layers: int, decay: float, seed: int) -> Tree:
@@ -181,7 +183,7 @@ def _records(
             "plain_distance": (plain["distance"], "pixel units", "higher"),
             "decayed_distance": (high["distance"], "pixel units", "higher"),
         }
-        if plain["distance"] > 0:
+        if plain["distance"] > 0 and high["distance"] > 0:
             numbers["distance_ratio"] = (high["distance"] / plain["distance"], "ratio", "higher")
         for name, (value, unit, better) in numbers.items():
             one = Measurement(

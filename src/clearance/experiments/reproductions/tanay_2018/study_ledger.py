@@ -18,6 +18,7 @@ from clearance.report.numbers import THIN, printed
 from clearance.vocabulary import Better, Scalar
 
 PAPER = "tanay-2018"
+SAID_ONCE = ("pixel units",)  # units that stand with the row's name
 Column = tuple[str, Mapping[str, Scalar]]
 
 
@@ -59,8 +60,21 @@ def table(records: Sequence[Record], rows: Sequence[Quantity], columns: Mapping[
         found = {title: row.of(records, column) for title, column in columns.items()}
         if any(found.values()):
             unit = next(r.measurement.unit for r in records if r.measurement.name == row.name)
-            lines.append([row.label, *(_cell(values, unit) for values in found.values()), row.article])
+            label, unit = (f"{row.label}, {unit}", "") if unit in SAID_ONCE else (row.label, unit)
+            lines.append([label, *(_cell(values, unit) for values in found.values()), row.article])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def unfinished(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Which networks did not train to the end, and what became of them; nothing where all did.
+
+    >>> unfinished({"a": {"status": "finished at step 9"}, "b": {"status": "diverged at step 2"}})
+    'Did not finish: b: diverged at step 2.'
+    """
+    bad = [
+        f"{name}: {one['status']}" for name, one in found.items() if not one["status"].startswith("finished")
+    ]
+    return f"Did not finish: {'; '.join(bad)}." if bad else ""
 
 
 def factor_in_words(
