@@ -237,6 +237,11 @@ class TestDepth:
         assert claims["D1"]["verdict"] == "not run"  # no network of eight layers here
         assert "layers" in claims["D1"]["reason"] or "measured" in claims["D1"]["reason"]
 
+    def test_a_perceptron_whose_numbers_overflow_is_told_and_stops_nothing(self, tmp_path):
+        settings = dataclasses.replace(self.SETTINGS, layers=(2,), decays=(0.0,), lr=1e12)
+        path = depth.study(settings, "digits", None, 1, 1, tmp_path)
+        assert "Did not finish: 2-decay0-0: collapsed at step 2" in path.read_text("utf-8")
+
     def test_decays_are_chosen_on_images_that_no_network_was_trained_on(self):
         train, _ = networks.images_of("digits", None, 20)
         kept = depth.held_out_images("digits", None, 20, 10)
@@ -279,8 +284,3 @@ class TestTables:
         assert factor_in_words(self.records(), norm, high, low).startswith("2.0×")
         assert factor_in_words(self.records(), norm, high, ("none", {})) == "no ratio"
         assert "norm |" not in table(self.records(), [Quantity("norm", "b", "norm")], {"low": low})
-
-    def test_a_diverged_perceptron_is_told_and_stops_nothing(self, tmp_path):
-        settings = dataclasses.replace(self.SETTINGS, layers=(2,), decays=(0.0,), lr=1e12)
-        path = depth.study(settings, "digits", None, 1, 1, tmp_path)
-        assert "Did not finish: 2-decay0-0: diverged" in path.read_text("utf-8")
