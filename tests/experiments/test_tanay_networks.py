@@ -8,11 +8,14 @@ import math
 import pytest
 import torch
 
+from clearance._rng import derived_seed
+from clearance.audits._fixed_images import fixed_images
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.reproduce import reproduce
 from clearance.experiments.reproductions.judged_study import JudgedStudy
 from clearance.experiments.reproductions.tanay_2018 import depth, lenet, networks
 from clearance.experiments.reproductions.tanay_2018.lenet_numbers import attacked_network
+from clearance.experiments.reproductions.tanay_2018.lenet_pictures import error_curves
 from clearance.experiments.reproductions.tanay_2018.seed_tables import Quantity, factor_in_words, table
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record
@@ -110,6 +113,24 @@ class TestAttacked:
         assert change.flatten(1).norm(dim=1).tolist() == pytest.approx(sheet["norm"], abs=0.02)
         assert {row["context"]["init"] for row in found["records"]} == {"he"}
 
+    def test_what_is_not_reached_has_no_length_and_is_as_sure_as_it_is(self, root, tmp_path):
+        """One short step: the sheet has the target's probability, not that of the class that leads."""
+        task = {**TASK, "images": 10, "grey_levels": 0.01, "ascent": 1, "search": 4}
+        found = attacked_network(task, root, str(tmp_path))
+        numbers = {row["name"]: row["value"] for row in found["records"]}
+        assert numbers["reached"] < 1
+        assert ("norm_at_confidence" in numbers) == (numbers["reached"] > 0)
+        result, _, test = networks.trained(TASK, root, str(tmp_path))
+        some = fixed_images(test, 10, derived_seed(0, "tanay-2018"))
+        with torch.no_grad():
+            sure = (result.model(some.images) / numbers["temperature"]).softmax(1)
+        rows = [int((some.labels == k).nonzero()[0]) for k in range(10)]
+        own = [float(sure[row, k]) for k, row in enumerate(rows)]
+        target = [float(sure[row, (k + 1) % 10]) for k, row in enumerate(rows)]
+        assert found["sheet"]["sure"] == pytest.approx(own, abs=1e-3)
+        assert found["sheet"]["sure_of_target"] == pytest.approx(target, abs=0.05)
+        assert min(target) < 0.5
+
     def test_a_diverged_network_is_told_and_stops_nothing(self, root, tmp_path):
         """A step size at which the loss overflows at once."""
         out = tmp_path / "lenet-mnist"
@@ -146,6 +167,21 @@ class TestLeNetStudy:
         assert "## Adversarial images" in again.read_text("utf-8")
         assert (other / "adversarial-high-decay-he.png").stat().st_size > 1000
         self.check_measured(other, ("A1", "A2"))
+
+    def test_error_curves_hold_every_network_s_last_error(self):
+        def highest(*errors):
+            rows = [{"epoch": k, "test_error": e, "train_error": 0.0} for k, e in enumerate(errors)]
+            return error_curves({("high-decay", "he"): [{"history": rows}]}).axes[0].get_ylim()[1]
+
+        assert highest(0.9, 0.01) == 6
+        assert highest(0.9, 0.5) == pytest.approx(55)
+
+    def test_a_unit_in_words_stands_once_in_a_row(self):
+        one = Measurement("targeted", "norm", 1.5, "pixel units", n=3)
+        told = table(
+            [Record("digits", "a", 0, one)], [Quantity("length", "targeted", "norm")], {"A": ("a", {})}
+        )
+        assert told.splitlines()[-1] == "| length, pixel units | 1.50 |  |"
 
     def check_measured(self, out, claims):
         """A seed is too few for a verdict, but what it would rest on was measured."""
@@ -199,11 +235,17 @@ class TestDepth:
             assert ratio == pytest.approx(high / plain)
         text = path.read_text("utf-8")
         assert "| ratio | " in text
+        assert "Did not finish" not in text
         claims = {
             row["id"]: row for row in json.loads((tmp_path / "ledger.json").read_text("utf-8"))["claims"]
         }
         assert claims["D1"]["verdict"] == "not run"  # no network of eight layers here
         assert "layers" in claims["D1"]["reason"] or "measured" in claims["D1"]["reason"]
+
+    def test_a_perceptron_whose_numbers_overflow_is_told_and_stops_nothing(self, tmp_path):
+        settings = dataclasses.replace(self.SETTINGS, layers=(2,), decays=(0.0,), lr=1e12)
+        path = depth.study(settings, StudyRequest(tmp_path, seeds=1))
+        assert "Did not finish: 2-decay0-0: collapsed at step 2" in path.read_text("utf-8")
 
     def test_decays_are_chosen_on_images_that_no_network_was_trained_on(self):
         train, _ = networks.images_of("digits", None, 20)

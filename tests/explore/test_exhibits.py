@@ -97,3 +97,14 @@ def test_a_report_draws_them(pair):
     assert "penalty 100" in section
     assert "Tilting angle" in page  # the glossary
     assert "<script" not in page
+
+
+def test_machines_are_not_called_methods(pair):
+    """Nothing was trained here: no cost, no last layers, and what is compared has its own name."""
+    scene, machines = pair
+    page = render_page(explored_report(scene, machines, "clearance explore"))
+    tables = page[: page.index("All numbers")]
+    assert tables.count('<th scope="col">Machine</th>') == 2
+    assert 'aria-label="Machines"' in tables
+    for words in ("Method", "per method", "own last layers", "Training time"):
+        assert words not in tables, words

@@ -116,7 +116,8 @@ def explored_report(scene: Scene, machines: Machines, command: str) -> Report:
         command: What made it.
     """
     records, exhibits = pair_records(scene, machines), pair_exhibits(scene, machines)
-    settings = {"dataset": scene.name, "per_class": len(scene.classes[machines.first].train)}
+    size = len(scene.classes[machines.first].train)
+    settings = {"dataset": scene.name, "per_class": size, "compared": "machine"}
     return report_with(settings, [RunFindings(None, tuple(records), tuple(exhibits))], command)
 
 

@@ -72,6 +72,8 @@ def render_explorer(
     return _template().render(
         title=_title(scene),
         heading=scene.name,
+        first=scene.classes[found[0].first].name,  # until the scripts have unpacked the pair that is shown
+        second=scene.classes[found[0].second].name,
         told=_told(scene),
         units=scene.unit,
         pictures=scene.shape is not None,

@@ -26,13 +26,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """A table: words above it, columns' names, lines, words below it, and the files of what is not a mean."""
+    """A table: words above it, columns' names, lines, words below it, the files of what is no mean, what a line is."""
 
     title: str | Markup
     columns: Sequence[str | Markup]
     lines: Sequence[Line]
     foot: str | Markup = ""
     files: Sequence[str] = ()
+    head: str = "Method"
 
 
 def number(value: float | None, unit: str, low: float | None = None, high: float | None = None) -> Markup:
@@ -85,7 +86,7 @@ def by_method(
         if any(cells.get(method, NONE) != NONE for cells in filled.values())
     ]
     names = [*filled, *([cost_title(overview(findings))] if costs else [])]
-    return Compact(title, names, lines, foot, files) if lines else None
+    return Compact(title, names, lines, foot, files, findings.thing.capitalize()) if lines else None
 
 
 def cost_title(lines: Sequence[Overviewed]) -> str:

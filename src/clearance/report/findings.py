@@ -55,6 +55,11 @@ class Findings:
         return tuple(method for method in self.report.methods if method not in only_pixels)
 
     @property
+    def thing(self) -> str:
+        """What a line of a table is: a method, unless the report calls it something else (setting ``compared``)."""
+        return str(self.report.recipe.get("compared", "method"))
+
+    @property
     def baseline(self) -> str:
         """The method that the others are held against."""
         return self.methods[0]

@@ -195,7 +195,7 @@ def _paragraph(findings: Findings, few: bool) -> Markup:
     text = did + Markup(" Measured on {} test images").format(data(findings.images, "count"))
     if findings.seeds == 1:
         once = Markup(", with a single training run (one seed) per method.")
-        return text + (once if several else Markup("."))
+        return text + (once if several and findings.thing == "method" else Markup("."))
     seeds = data(findings.seeds, "count")
     text += Markup(", with {} training runs (seeds) {}").format(seeds, "per method" if several else "of it")
     return text + Markup("; the small numbers are 95 % intervals over the runs.")

@@ -56,10 +56,10 @@ function bottomAxis(parent, scale, ticks, name) {
   });
   for (const tick of ticks) {
     drawn(parent, "path", { class: "axis", d: `M${scale.x(tick).toFixed(1)} ${y}v4` });
-    drawn(parent, "text", { x: scale.x(tick), y: y + 19, class: "tick" }, plain(tick));
+    drawn(parent, "text", { x: scale.x(tick), y: y + 8, class: "tick below" }, plain(tick));
   }
   const middle = (scale.margin.left + scale.width - scale.margin.right) / 2;
-  drawn(parent, "text", { x: middle, y: y + 42, class: "title" }, name);
+  drawn(parent, "text", { x: middle, y: y + 32, class: "title below" }, name);
 }
 
 /** About `count` round numbers within [low, high]. */

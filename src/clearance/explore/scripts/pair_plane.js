@@ -12,7 +12,7 @@ function planeReach(pair, some) {
     const shown = measured(pair, Math.round(share * last));
     trainingGroups(shown).forEach((group, k) => {
       const [mz, mn] = mirrorPlace(shown, group, some[k]);
-      reach = Math.max(reach, largest(group.z), 1.55 * largest(group.n), 1.05 * Math.abs(mz), 1.65 * Math.abs(mn));
+      reach = Math.max(reach, largest(group.z), 1.55 * largest(group.n), 1.05 * Math.abs(mz), 1.8 * Math.abs(mn));
     });
   }
   return 1.04 * reach;
@@ -42,7 +42,7 @@ function pairPlane(pair, reach, onPick) {
   ];
   for (const [z, side, name] of centroids) {
     drawn(parts.over, "circle", { cx: scale.x(z), cy: scale.y(0), r: 6, class: `centroid ${side}` });
-    drawn(parts.over, "text", { x: scale.x(z), y: scale.y(0) - 12, class: "halo" }, `mean ${name}`);
+    drawn(parts.over, "text", { x: scale.x(z), y: scale.y(0) + 12, class: "halo below" }, `mean ${name}`);
   }
   const marks = ["x", "y"].map((name) => mirrorMarks(parts.over, name));
   svg.onclick = (event) => {
@@ -117,12 +117,18 @@ function mirrorMarks(parent, name) {
   };
 }
 
+/** Above a mark, or below it where there is no room above. */
+function namePlace(scale, n) {
+  const y = scale.y(n);
+  return y < 44 ? y + 28 : y - 10;
+}
+
 function drawMirror(marks, scale, shown, group, at) {
   const [z, n] = [group.z[at], group.n[at]];
   const [mz, mn] = mirrorPlace(shown, group, at);
   changed(marks.link, { d: path(scale, [[z, n], [mz, mn]]) });
   changed(marks.from, { cx: scale.x(z), cy: scale.y(n) });
   changed(marks.to, { cx: scale.x(mz), cy: scale.y(mn) });
-  changed(marks.name, { x: scale.x(z), y: scale.y(n) - 10 });
-  changed(marks.mirror, { x: scale.x(mz), y: scale.y(mn) - 10 });
+  changed(marks.name, { x: scale.x(z), y: namePlace(scale, n) });
+  changed(marks.mirror, { x: scale.x(mz), y: namePlace(scale, mn) });
 }

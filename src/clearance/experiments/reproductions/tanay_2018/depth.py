@@ -25,7 +25,7 @@ from clearance.experiments.datasets import load_dataset
 from clearance.experiments.reproductions.judged_study import JudgedStudy
 from clearance.experiments.reproductions.tanay_2018.networks import PAPER, check_data, trained
 from clearance.experiments.reproductions.tanay_2018.parallel import each
-from clearance.experiments.reproductions.tanay_2018.seed_tables import Quantity, table
+from clearance.experiments.reproductions.tanay_2018.seed_tables import Quantity, table, unfinished
 from clearance.experiments.run import RunFindings
 from clearance.experiments.study_request import StudyRequest
 from clearance.models.features import predictions
@@ -95,7 +95,8 @@ def study(settings: DepthSettings, request: StudyRequest) -> Path:
     findings = [RunFindings(None, tuple(records), ())]
     report = report_with(told, findings, judged.command(request.seeds))
     report.save(out)
-    return judged.write_ledger(report, _text(settings, records, chosen), out)
+    text = [*_text(settings, records, chosen), unfinished(found)]
+    return judged.write_ledger(report, text, out)
 
 
 def _task(settings: DepthSettings, dataset: str, layers: int, decay: float, seed: int) -> Tree:
@@ -171,7 +172,7 @@ def _records(
             "plain_distance": (plain["distance"], "pixel units", "higher"),
             "decayed_distance": (high["distance"], "pixel units", "higher"),
         }
-        if plain["distance"] > 0:
+        if plain["distance"] > 0 and high["distance"] > 0:
             numbers["distance_ratio"] = (high["distance"] / plain["distance"], "ratio", "higher")
         for name, (value, unit, better) in numbers.items():
             one = Measurement(

@@ -18,6 +18,7 @@ from clearance.experiments.reproductions.tanay_2018.seed_tables import (
     Quantity,
     factor_in_words,
     table,
+    unfinished,
 )
 from clearance.records import Record
 from clearance.report.svg import as_svg
@@ -109,17 +110,12 @@ def network_part(
         out / "errors.svg", str(as_svg(error_curves(networks), "errors", "Errors epoch by epoch.")).encode()
     )
     write_bytes(out / "filters.png", as_png(filters(networks)))
-    bad = [
-        f"{name}: {tree['status']}"
-        for name, tree in found.items()
-        if not tree["status"].startswith("finished")
-    ]
     return [
         "## Errors and weights",
         table(records, NETWORK_ROWS, _columns()),
         "![Errors after every epoch, test (solid) and training (dashed).](errors.svg)",
         "![Filters of the first convolution, first seed.](filters.png)",
-        f"Did not finish: {'; '.join(bad)}." if bad else "",
+        unfinished(found),
     ]
 
 
@@ -140,8 +136,8 @@ def attack_part(
             f"![Images, what became of them, and the change: {method}, init {init}, first seed.]({file})"
         )
     ratios = [
-        f"Init {init}: with high decay the ascent goes {factor_in_words(records, NORM, *_sides(init))} as far, the "
-        f"nearest mistake is {factor_in_words(records, NEAREST, *_sides(init))} as far."
+        f"Init {init}, high decay over low: the ascent's length {factor_in_words(records, NORM, *_sides(init))}, the "
+        f"nearest mistake's distance {factor_in_words(records, NEAREST, *_sides(init))}."
         for init in INITS
     ]
     return [

@@ -1,6 +1,6 @@
 """What is measured of one trained LeNet: errors, sizes of weights, and images that it takes for another class."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -76,20 +76,18 @@ def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
     near = MinimumNorm(norm=2.0, steps=task["search"])(model, some.images, some.labels)
     right = near.success & (near.distance > 0)
     numbers = [
-        _number("norm_at_confidence", hit.distance[hit.success], len(some), "pixel units"),
-        _number("reached", hit.success, len(some), "fraction"),
-        _number("minimum_norm", near.distance[right], len(some), "pixel units"),
+        *_number("norm_at_confidence", hit.distance[hit.success], "pixel units"),
+        *_number("reached", hit.success, "fraction"),
+        *_number("minimum_norm", near.distance[right], "pixel units"),
         Measurement(AUDIT, "temperature", temperature, "", len(test), better="neither"),
     ]
     return {**_records(numbers, task), "sheet": _sheet(some, hit.images, hit.distance, model, temperature)}
 
 
-def _number(name: str, values: Tensor, n: int, unit: str) -> Measurement:
-    """The mean of what there is; 0 of nothing, and `n` says how many it was of."""
-    value = float(values.double().mean()) if len(values) else 0.0
-    return Measurement(
-        AUDIT, name, value, unit, n if unit == "fraction" else max(len(values), 1), better="higher"
-    )
+def _number(name: str, values: Tensor, unit: str) -> Iterator[Measurement]:
+    """The mean of what there is; of nothing there is none, because a length of 0 would be the nearest of all."""
+    if len(values):
+        yield Measurement(AUDIT, name, float(values.double().mean()), unit, len(values), better="higher")
 
 
 def _records(measurements: Iterable[Measurement], task: Tree) -> Tree:
@@ -106,20 +104,23 @@ def _logits(model: Classifier, data: ImageSet) -> Tensor:
 
 
 def _sheet(some: ImageSet, moved: Tensor, distance: Tensor, model: Classifier, temperature: float) -> Tree:
-    """The first image of each class, what it became, and how far that is; in three digits."""
+    """The first image of each class, what it became, how sure of which class, and how far that is; in three digits."""
     first = [
         int((some.labels == k).nonzero()[0])
         for k in range(some.class_count)
         if bool((some.labels == k).any())
     ]
     rows = torch.tensor(first)
+    own = some.labels[rows]
+    target = (own + 1) % some.class_count
     with evaluating(model):
         sure = [
-            (model(images[rows]) / temperature).softmax(dim=1).amax(dim=1) for images in (some.images, moved)
+            (model(images[rows]) / temperature).softmax(dim=1).gather(1, of.unsqueeze(1)).squeeze(1)
+            for images, of in ((some.images, own), (moved, target))
         ]
     return {
-        "classes": [some.classes[int(k)] for k in some.labels[rows]],
-        "targets": [some.classes[(int(k) + 1) % some.class_count] for k in some.labels[rows]],
+        "classes": [some.classes[int(k)] for k in own],
+        "targets": [some.classes[int(k)] for k in target],
         "images": _rounded(some.images[rows].mean(dim=1)),
         "adversarial": _rounded(moved[rows].mean(dim=1)),
         "norm": _rounded(distance[rows]),

@@ -13,6 +13,7 @@ from clearance.report.svg import GRID, INK, series
 
 PAGE_INK = "#222222"
 GAP = 2  # pixels between images
+ERRORS = ("test_error", "train_error")
 Tree = Mapping[str, Any]
 
 
@@ -27,17 +28,29 @@ def error_curves(networks: Mapping[tuple[str, str], Sequence[Tree]]) -> Figure:
         for place, one in enumerate(found):
             label = f"{method}, init {init}" if place == 0 else "_"
             epochs = [row["epoch"] for row in one["history"]]
-            for column, dashed in (("test_error", False), ("train_error", True)):
+            for column, dashed in zip(ERRORS, (False, True), strict=True):
                 axes.plot(
                     epochs, [100 * row[column] for row in one["history"]], color=series(index), alpha=0.85,
                     linewidth=1.1, linestyle="--" if dashed else "-", label="_" if dashed else label,
                 )  # fmt: skip
-    axes.set_ylim(0, 6)
+    axes.set_ylim(0, _highest(networks))
     axes.set_xlabel("epoch", color=INK)
     axes.set_ylabel("wrong, %; dashed on training images", color=INK)
     axes.grid(axis="y", color=GRID, linewidth=0.7)
     legend(axes)
     return figure
+
+
+def _highest(networks: Mapping[tuple[str, str], Sequence[Tree]]) -> float:
+    """6 % as in the article, or what holds the last error of every network."""
+    last = [
+        row[name]
+        for found in networks.values()
+        for one in found
+        for row in one["history"][-1:]
+        for name in ERRORS
+    ]
+    return max(6.0, 110 * max(last, default=0.0))
 
 
 def filters(networks: Mapping[tuple[str, str], Sequence[Tree]]) -> Figure:
@@ -54,7 +67,7 @@ def filters(networks: Mapping[tuple[str, str], Sequence[Tree]]) -> Figure:
 
 
 def contact_sheet(sheet: Tree, title: str) -> Figure:
-    """Three rows: images, what the network is 95 % sure is the next class, and the change, with its norm.
+    """Three rows: images and how sure their class is, what they became and how sure the next is, the change, its norm.
 
     Args:
         sheet: Of one network, as `attacked_network` gives it.

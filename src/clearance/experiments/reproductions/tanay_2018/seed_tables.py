@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from clearance.experiments.reproduction_ledger import seeds_in_words
 from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
@@ -11,6 +12,7 @@ from clearance.records.summary import compare, summarise
 from clearance.report.numbers import printed
 from clearance.vocabulary import Better, Scalar
 
+SAID_ONCE = ("pixel units",)  # units that stand with the row's name
 Column = tuple[str, Mapping[str, Scalar]]
 
 
@@ -37,8 +39,21 @@ def table(records: Sequence[Record], rows: Sequence[Quantity], columns: Mapping[
         found = {title: row.of(records, column) for title, column in columns.items()}
         if any(found.values()):
             unit = next(r.measurement.unit for r in records if r.measurement.name == row.name)
-            lines.append([row.label, *(_cell(values, unit) for values in found.values()), row.article])
+            label, unit = (f"{row.label}, {unit}", "") if unit in SAID_ONCE else (row.label, unit)
+            lines.append([label, *(_cell(values, unit) for values in found.values()), row.article])
     return markdown_table(lines)
+
+
+def unfinished(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Which networks did not train to the end, and what became of them; nothing where all did.
+
+    >>> unfinished({"a": {"status": "finished at step 9"}, "b": {"status": "diverged at step 2"}})
+    'Did not finish: b: diverged at step 2.'
+    """
+    bad = [
+        f"{name}: {one['status']}" for name, one in found.items() if not one["status"].startswith("finished")
+    ]
+    return f"Did not finish: {'; '.join(bad)}." if bad else ""
 
 
 def factor_in_words(
