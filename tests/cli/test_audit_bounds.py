@@ -212,7 +212,7 @@ def test_interrupted_before_anything_is_done_writes_nothing(work, tmp_path, monk
     assert not (tmp_path / "report.json").exists()
 
 
-SHEETS = ("--audits", "accuracy,boundary_distance", "--images", "6", "--unknown", "folder:things")
+SHEETS = ("--audits", "accuracy,boundary_distance,unknowns", "--images", "6")
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +225,10 @@ def written(work, tmp_path_factory):
         patch.setenv("LOGNAME", USER)
         for name, options in (("without", ()), ("with", ("--include-images",))):
             folders[name] = tmp_path_factory.mktemp(name)
-            status, _, complaint = audit(work, folders[name], *SHEETS, *options)
+            # a folder that is called like its owner
+            status, _, complaint = audit(
+                work, folders[name], *SHEETS, "--unknown", f"folder:{work.parent}", *options
+            )
             assert (status, complaint) == (0, "")
     return folders
 

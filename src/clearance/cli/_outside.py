@@ -21,12 +21,14 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
         more: Audits to do in place of those that were asked for, then without a budget and into another folder; None
             repeats the command.
     """
+    from clearance.experiments.owner import without_owner
+
     words = ["clearance", "audit", model]
     for name in _IMAGES:
         given = getattr(options, name)
         if given is not None:
             kind, colon, path = given.partition(":")
-            words += [f"--{name}", f"{kind}:{Path(path).name}" if colon else kind]
+            words += [f"--{name}", f"{kind}:{without_owner(Path(path).name)}" if colon else kind]
     if options.weights is not None:
         words += ["--weights", options.weights.name]
     for name in _PLAIN:

@@ -22,6 +22,7 @@ from clearance.experiments.blame import check_accuracy
 from clearance.experiments.build import RunData
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.limits import Limits
+from clearance.experiments.owner import without_owner
 from clearance.models import Classifier, build_module, load_weights
 from clearance.models._observe import evaluating
 from clearance.models.features import batch_size_for
@@ -115,7 +116,7 @@ def audit_outside(
     cache = default_cache() if outside.cache is None else outside.cache
     with _warnings_said(say):
         train, test = (open_images(each, how, cache=cache) for each in (outside.train, outside.test))
-        data = RunData(train, test)
+        data = RunData(train, _named(test))
         unknown = _unknown(outside, data, how, cache)
     model = _classifier(outside, module, how, data.test, say)
     chosen = with_unknown(chosen_audits(names, _limits(data, names, say)), unknown)
@@ -150,7 +151,12 @@ def _check_unknown(outside: OutsideModel) -> None:
 def _unknown(outside: OutsideModel, data: RunData, how: Preprocessing, cache: Path) -> ImageSet | None:
     if outside.unknown is None:
         return None
-    return unknown_images(outside.unknown, data.test, how, cache=cache, root=outside.root)
+    return _named(unknown_images(outside.unknown, data.test, how, cache=cache, root=outside.root))
+
+
+def _named(images: ImageSet) -> ImageSet:
+    """With a name that the report may show: a set is called like its folder, which may be a person's."""
+    return open_images(images, name=without_owner(images.name))
 
 
 def _of_unknown(unknown: ImageSet | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from clearance.audits import Audit, Subject
 from clearance.audits.co_adaptation import head_training
+from clearance.audits.geodesic import fisher_rows
 from clearance.data import ImageSet
 
 _TURNS = 60  # passes that the search for the nearest wrong image makes beside its steps
@@ -128,8 +129,12 @@ def _churn(audit: Any, sizes: Sizes) -> Work:
 def _geodesic(audit: Any, sizes: Sizes) -> Work:
     ends = _heads(sizes, sizes.train, 1, audit.hidden)
     few = _heads(sizes, sizes.classes, audit.repetitions, audit.hidden)
-    walk = Work(sums=20.0 * audit.segments * audit.repetitions * sizes.test * sizes.width)
-    return _times(len(audit.readings), ends + few + walk)
+    widths = (sizes.width, *audit.hidden, sizes.classes)
+    weights = sum(first * second for first, second in itertools.pairwise(widths))
+    seen = len(fisher_rows(sizes.train, 0)) * audit.segments * audit.repetitions
+    return _times(len(audit.readings), ends + few) + Work(
+        sums=4.0 * (len(audit.readings) + 1) * seen * weights
+    )
 
 
 def _unknowns(audit: Any, sizes: Sizes) -> Work:

@@ -91,7 +91,7 @@ def _about(seconds: float | None) -> Markup:
 
 def _time(seconds: float) -> Markup:
     """With as many digits as an estimate has."""
-    return data(seconds, "seconds", half=seconds / 4)
+    return data(seconds, "seconds", half=seconds)
 
 
 def _inside(audit: str) -> str:
