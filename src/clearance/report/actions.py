@@ -137,8 +137,8 @@ def _worst_pair(findings: Findings) -> Action | None:
     if outdone(findings):  # whatever the last layer mixes up, its inputs may not
         return Action("Worst pair", said)
     todo = f"Look at the labels and images of {pair} first: mixed-up labels do this, and classes that look alike."
-    assert share.low is not None
-    return Action("Worst pair", said, todo, alarm=share.low > MOST and pairs > FEW_PAIRS)
+    most = share.low is not None and share.low > MOST
+    return Action("Worst pair", said, todo, alarm=most and pairs > FEW_PAIRS)
 
 
 def _flip_size(findings: Findings) -> Action | None:
