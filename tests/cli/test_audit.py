@@ -46,6 +46,14 @@ def test_audit_of_the_folder_above_names_the_runs(compared, home):
     assert saved_run(home).name in complaint
 
 
+def test_unknown_images_need_enough_test_images(compared, home, tmp_path):
+    """A run takes them, too; its 15 test images are too few to choose a threshold on."""
+    status, _, complaint = run("audit", str(saved_run(home)), "--unknown", "digits", "--out", str(tmp_path))
+    assert status == 2
+    assert "`test` must have at least 38 images" in complaint
+    assert complaint.count("\n") == 1
+
+
 def test_train_keeps_a_model_that_python_loads(home, tmp_path):
     recipe = ["--recipe", str(home / "mine.yaml"), "--epochs", "1"]
     status, shown, _ = run("train", "--method", "foca", "--seed", "3", *recipe, "--out", str(tmp_path))

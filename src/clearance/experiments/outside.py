@@ -23,9 +23,9 @@ from clearance.experiments.build import RunData
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.limits import Limits
 from clearance.experiments.owner import without_owner
+from clearance.experiments.plan_line import plan_line
 from clearance.models import Classifier, build_module, load_weights
 from clearance.models._observe import evaluating
-from clearance.models.features import batch_size_for
 from clearance.models.wrap import wrapped
 from clearance.regimes._inputs import check_logits
 from clearance.report import Card
@@ -120,7 +120,7 @@ def audit_outside(
         unknown = _unknown(outside, data, how, cache)
     model = _classifier(outside, module, how, data.test, say)
     chosen = with_unknown(chosen_audits(names, _limits(data, names, say)), unknown)
-    say(_plan(model, data, unknown, names))
+    say(plan_line(model, data, unknown, names))
     if outside.expect_accuracy is not None:
         say(check_accuracy(model, data.test, outside.expect_accuracy))
     told = {**_settings(outside, how), **_of_unknown(unknown)}
@@ -222,26 +222,6 @@ def _limits(data: RunData, audits: Sequence[str], say: Say) -> dict[str, dict[st
         return {}
     say(f"{_PIXEL_HEADS}: without heads on raw pixels, which would need all of them in memory")
     return {_PIXEL_HEADS: {"pixel_limit": 0}}
-
-
-def _plan(model: Classifier, data: RunData, unknown: ImageSet | None, audits: Sequence[str]) -> str:
-    """Device, memory and what will be computed."""
-    device = next(model.parameters()).device
-    count = len(data.train) + len(data.test)
-    with torch.no_grad():
-        width = model.features(data.test.batch(torch.tensor([0]))[0].to(device)).shape[1]
-    held = sum(some.images.nbytes for some in (data.train, data.test) if not isinstance(some, StoredImageSet))
-    where = f"images {_size(held)} in memory" if held else "images stay on disk"
-    further = "" if unknown is None else f"and {len(unknown)} unknown "
-    return (
-        f"device {device}; {len(data.train)} training and {len(data.test)} held-out {further}images of "
-        f"{'x'.join(map(str, data.test.shape))}; {where}, features {_size(4 * count * width)}, batches of "
-        f"{batch_size_for(data.test)}; computing {', '.join(audits)}"
-    )
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
 
 
 def _settings(outside: OutsideModel, how: Preprocessing) -> dict[str, Any]:
