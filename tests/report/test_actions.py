@@ -1,10 +1,15 @@
 """What the page says first of one network: no more than the numbers carry."""
 
+import io
 import re
 
 import pytest
+from rich.console import Console
 
+from clearance.cli._tables import print_sentences
 from clearance.records import ExhibitRecord, Record, Report
+from clearance.report import Card
+from clearance.report.action_lines import action_lines
 from clearance.report.actions import actions
 from clearance.report.findings import Findings
 from clearance.report.page import render_page
@@ -182,3 +187,28 @@ def test_every_number_is_one_of_the_reports_and_all_stand_on_the_page():
         for number in re.findall(r'<data value="([^"]+)"', action.said):
             assert float(number) in known
         assert str(action.said) in page
+
+
+class TestInATerminal:
+    def test_the_same_sentences_with_what_to_do_and_alarms(self):
+        report = with_summaries(report_of(*gaps(n10=0.16, n120=0.01), *PAIRS, *flips(missed=0.1)))
+        lines = action_lines(report)
+        on_the_page = actions(Findings(report, "animals"))
+        assert [line.title for line in lines] == [one.title for one in on_the_page]
+        assert [line.alarm for line in lines] == [one.alarm for one in on_the_page]
+        assert {line.title: line.text for line in lines if line.alarm}["Flip size"].endswith(
+            "The true size is smaller. Do not call this network robust."
+        )
+        assert "<" not in "".join(line.text for line in lines)
+
+    def test_they_are_printed_in_place_of_the_table(self):
+        console = Console(file=io.StringIO(), width=100)
+        print_sentences(console, Card(with_summaries(report_of(*flips()))))
+        shown = " ".join(console.file.getvalue().split())
+        assert shown.startswith("Flip size Half of the images it is right on")
+        assert shown.endswith("Do not rely on it where somebody gains from a wrong answer.")
+
+    def test_a_comparison_keeps_its_table(self):
+        console = Console(file=io.StringIO(), width=100)
+        print_sentences(console, Card(with_summaries(report_of(*flips(), methods=("one", "other")))))
+        assert "method" in console.file.getvalue()

@@ -2,8 +2,10 @@
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from clearance.report import Card, comparison_table
+from clearance.report.action_lines import action_lines
 
 
 def print_table(console: Console, card: Card) -> None:
@@ -20,3 +22,19 @@ def print_table(console: Console, card: Card) -> None:
     console.print(found.title, style="bold", highlight=False, markup=False)
     if found.foot:
         console.print(found.foot, highlight=False, markup=False)
+
+
+def print_sentences(console: Console, card: Card) -> None:
+    """What the page of one network says first, alarms in bold; the table where it says nothing."""
+    lines = action_lines(card.report)
+    if not lines:
+        print_table(console, card)
+        return
+    grid = Table(box=None, pad_edge=False, show_header=False)
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for line in lines:
+        grid.add_row(line.title, Text(line.text, style="bold" if line.alarm else ""))
+    console.print()
+    console.print(grid, highlight=False)
+    console.print()

@@ -88,7 +88,7 @@ class AuditCommand:
         """Audit, write, and say what was found."""
         from rich.console import Console
 
-        from clearance.cli._tables import print_table
+        from clearance.cli._tables import print_sentences
         from clearance.report.left_out import interrupted, left_out_lines
 
         console = Console(stderr=self.json, quiet=self.quiet)
@@ -99,7 +99,7 @@ class AuditCommand:
 
             sys.stdout.write(card.to_json())
         else:
-            print_table(console, card)
+            print_sentences(console, card)
         for line in left_out_lines(card.report.recipe):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
         if not self.json:
