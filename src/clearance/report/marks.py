@@ -42,7 +42,8 @@ def plain(value: float) -> str:
 def legend(axes: Axes) -> None:
     """The names of what has one; a dollar sign in a name is a dollar sign."""
     if axes.get_legend_handles_labels()[0]:
-        _literal(axes.legend(frameon=False, fontsize=9.5, labelcolor=INK))
+        # said in words, because matplotlib warns of "best" as a default where a busy machine takes a second for it
+        _literal(axes.legend(loc="best", frameon=False, fontsize=9.5, labelcolor=INK))
 
 
 def legend_below(axes: Axes) -> None:
