@@ -77,13 +77,16 @@ class TestUnknownImages:
         """Without a word about audits, unknown images are looked at; and their names are in the report."""
         train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
         model = cl.Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
-        card = cl.audit(
-            model, train=train, test=test, unknown=torch.rand(30, 8, 8), audits=["accuracy", "unknowns"]
-        )
+        other = torch.rand(30, 8, 8)
+        card = cl.audit(model, train=train, test=test, unknown=other, audits=["accuracy", "unknowns"])
         rows = {m.name: m for m in card.measurements if m.audit == "unknowns"}
         assert rows["rejected"].n == 30
         with pytest.raises(ValueError, match=r"give them with --unknown \(in Python: unknown=...\)"):
             cl.audit(model, train=train, test=test, audits=["unknowns"])
+        with pytest.raises(
+            ValueError, match=r"none of the audits \['accuracy'\] looks at them; add unknowns"
+        ):
+            cl.audit(model, train=train, test=test, unknown=other, audits=["accuracy"])
 
     def test_limits_from_python(self):
         train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)

@@ -10,6 +10,7 @@ from torch import nn
 import clearance as cl
 from clearance.audits import CoAdaptation
 from clearance.experiments import auditing, run
+from clearance.experiments.auditing import MODEL_AUDITS
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.recipe import tuned_recipe
 from clearance.heads import MLP
@@ -229,9 +230,9 @@ class TestAudit:
         assert "<iframe" in card._repr_html_()
         assert "mine" in repr(card)
 
-    def test_the_default_audits_are_those_of_a_comparison(self, model, data):
+    def test_the_default_audits_are_those_of_the_first_screen(self, model, data):
         card = cl.audit(model, train=data.train, test=data.test)
-        assert {m.audit for m in card.measurements} == {"accuracy", "co_adaptation", "class_scatter"}
+        assert {m.audit for m in card.measurements} == {*MODEL_AUDITS} - {"unknowns"}
 
     def test_the_seed_decides(self, model, data):
         def found(seed):

@@ -53,7 +53,7 @@ class AuditCommand:
         audits: Names separated by commas, or all (default: those of the run; else what the first screen needs).
         images: Test images that attacks look at, at most, equally many of each class (default: as each audit says).
         budget: A time such as 90s, 5m or 2h: audits that are not expected to fit are left out, and named on the page.
-        include_images: Show the images themselves where an audit has pictures of them (default: they are left out).
+        include_images: Show the images themselves where an audit has pictures of them.
         seed: Decides partial sets and first weights of fresh heads (default: the seed of the run, else 0).
         out: Where the page and its records are written.
         quiet: Print nothing but errors.

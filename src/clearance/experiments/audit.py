@@ -11,13 +11,12 @@ from clearance.audits import Audit
 from clearance.data import ImageSet, open_images
 from clearance.experiments.audit_datasets import OTHER, unknown_images, with_unknown
 from clearance.experiments.audit_sources import SETTING
-from clearance.experiments.auditing import NEEDS_UNKNOWN, asked_audits, chosen_audits, subject_of
+from clearance.experiments.auditing import asked_audits, chosen_audits, subject_of
 from clearance.experiments.bounded import Done, bounded_audits
 from clearance.experiments.build import RunData
 from clearance.experiments.compare import report_with
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.limits import Budget, Limits, seconds_of, told_of_images, with_images
-from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings
 from clearance.models import Classifier
 from clearance.models._observe import evaluating
@@ -55,8 +54,8 @@ def audit(
         unknown: Images of things that the model never saw, of the size of `test`, without labels or with: a folder of
             pictures, a tensor, the name of a dataset or whatever `test` may be; see
             :func:`clearance.data.open_unlabelled`. The audits `unknowns` and `likelihood` look at them.
-        audits: Names of audits; by default accuracy, co_adaptation and class_scatter, and unknowns where there are
-            `unknown` images. ``["all"]`` is every one.
+        audits: Names of audits; by default those that the first screen of one network needs, as on the command line.
+            ``["all"]`` is every one.
         images: Held-out images that attacks and the like look at, at most, equally many of each class; by default
             each audit's own number.
         budget: How long all of it may take, ``"90s"``, ``"5m"``, ``"2h"`` or seconds: audits that are not expected to
@@ -85,9 +84,7 @@ def audit(
     data = RunData(open_images(train), open_images(test))
     check_logits(_first_logits(model, data.test), data.test)
     others = None if unknown is None else unknown_images(unknown, data.test)
-    default = Recipe().audits if others is None else (*Recipe().audits, NEEDS_UNKNOWN)
-    names = asked_audits(default if audits is None else audits, unknown=others is not None)
-    chosen = with_unknown(chosen_audits(names), others)
+    chosen = with_unknown(chosen_audits(asked_audits(audits, unknown=others is not None)), others)
     return audited(model, data, chosen, seed, name, _call, limits=limits)
 
 

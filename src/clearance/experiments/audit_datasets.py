@@ -80,6 +80,9 @@ def unknown_images(
 def with_unknown(audits: Sequence[Audit], unknown: ImageSet | None) -> list[Audit]:
     """The audits, those that can look at another dataset and have none with these images.
 
+    Raises:
+        ValueError: If there are such images, and no audit that looks at them.
+
     >>> from clearance.audits import Accuracy, Likelihood
     >>> from clearance.data import gaussian_images
     >>> [getattr(each, "other", None) for each in with_unknown([Accuracy(), Likelihood()], gaussian_images())]
@@ -87,6 +90,11 @@ def with_unknown(audits: Sequence[Audit], unknown: ImageSet | None) -> list[Audi
     """
     if unknown is None:
         return list(audits)
+    if not any(hasattr(audit, OTHER) for audit in audits):
+        raise ValueError(
+            f"images of unknown things were given, and none of the audits {[audit.name for audit in audits]} looks at "
+            "them; add unknowns or likelihood, or leave these images out."
+        )
     given: Any = {OTHER: unknown}
     return [
         dataclasses.replace(audit, **given)  # type: ignore[type-var]  # every audit is a dataclass
