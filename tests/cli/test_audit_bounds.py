@@ -151,9 +151,9 @@ class TestBudget:
         assert status == 0
         told = report(tmp_path)
         assert {row["audit"] for row in told["measurements"]} == {"accuracy", "class_scatter"}
-        (left,) = told["recipe"]["left_out"]
+        (left,) = told["recipe"]["audits_left_out"]
         assert (left["audit"], left["why"]) == ("class_pairs", "budget")
-        assert told["recipe"]["left_out_command"] == (
+        assert told["recipe"]["audits_left_out_command"] == (
             "clearance audit colours:Colours --train folder:train --test folder:val --image-size 8 "
             f"--audits class_pairs --out {tmp_path.name}-more"
         )

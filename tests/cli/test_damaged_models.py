@@ -177,7 +177,9 @@ def test_loud_answers_change_one_sentence_alone(audits):
     assert 25 < divisor < 150
     sound, others = ({action.title: action for action in audits.said[name]} for name in ("sound", "loud"))
     assert sound.keys() == others.keys()
-    assert {title for title in sound if sound[title].said != others[title].said} == {"Sureness"}
+    # as printed: the last bits of a distance may differ
+    differ = {title for title in sound if sound[title].said.striptags() != others[title].said.striptags()}
+    assert differ == {"Sureness"}
 
 
 ACCURACY, DISTANCE, SURENESS = "accuracy drops 1pt", "flip_distance drops 10%", "overconfidence rises 2pt"

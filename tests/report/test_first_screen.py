@@ -86,11 +86,11 @@ def test_what_the_owner_says_stands_beside_the_error():
 
 LEFT: dict[str, Any] = {
     "budget": {"seconds": 90.0, "spent": 61.0},
-    "left_out": [
+    "audits_left_out": [
         {"audit": "refit", "why": "budget", "seconds": 70.0},
         {"audit": "flip_size", "why": "interrupted", "seconds": None},
     ],
-    "left_out_command": "clearance audit net:Net --audits refit,flip_size",
+    "audits_left_out_command": "clearance audit net:Net --audits refit,flip_size",
     "looked_at": {"images": 497, "audits": {"flip_size": 100, "robustness": 100, "likelihood": 50}},
 }
 
@@ -104,8 +104,9 @@ class TestLeftOut:
             "To measure this: clearance audit net:Net --audits refit,flip_size",
         ]
         assert interrupted(LEFT)
-        assert not interrupted({"left_out": LEFT["left_out"][:1]})
+        assert not interrupted({"audits_left_out": LEFT["audits_left_out"][:1]})
         assert left_out({}) == left_out_lines({}) == []
+        assert left_out({"left_out": (1, 2)}) == []  # classes kept from training, a setting of recipes
 
     def test_audits_by_the_number_of_images(self):
         assert [plain(line.striptags()) for line in looked_at(LEFT)] == [
@@ -124,7 +125,7 @@ class TestLeftOut:
         assert set(Reading(page).values) <= stored(with_summaries(told).to_json()) | numbers_in(LEFT)
 
     def test_names_of_files_cannot_break_the_page(self, single):
-        bad = {**LEFT, "left_out_command": "clearance audit '<script>'"}
+        bad = {**LEFT, "audits_left_out_command": "clearance audit '<script>'"}
         assert "<script>" not in render_page(replace(single, recipe={**single.recipe, **bad}))
 
 

@@ -166,8 +166,8 @@ def _left(done: Done, limits: Limits, again: Again, test: ImageSet, pictures: in
         told["budget"] = {"seconds": limits.budget.seconds, "spent": round(limits.budget.spent, 1)}
     told |= told_of_images(done.audits, test)
     if done.left_out:
-        told["left_out"] = [dataclasses.asdict(each) for each in done.left_out]
-        told["left_out_command"] = again([each.audit for each in done.left_out])
+        told["audits_left_out"] = [dataclasses.asdict(each) for each in done.left_out]
+        told["audits_left_out_command"] = again([each.audit for each in done.left_out])
     if pictures:
         told["pictures_left_out"] = pictures
     return told

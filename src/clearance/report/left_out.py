@@ -17,18 +17,18 @@ def left_out(recipe: Recipe) -> list[Markup]:
     r"""Sentences about audits that were asked for and not done, and the command that does them.
 
     Args:
-        recipe: The settings of a report; ``left_out`` names the audits, why each was left out, and what it was expected
-            to take.
+        recipe: The settings of a report; ``audits_left_out`` names the audits, why each was left out, and what it was
+            expected to take.
 
     >>> left_out({})
     []
-    >>> told = {"left_out": [{"audit": "refit", "why": "budget", "seconds": 70.0}], "left_out_command": "again",
-    ...         "budget": {"seconds": 90.0, "spent": 60.0}}
+    >>> cut = {"audit": "refit", "why": "budget", "seconds": 70.0}
+    >>> told = {"audits_left_out": [cut], "audits_left_out_command": "again", "budget": {"seconds": 90.0, "spent": 60.0}}
     >>> print(left_out(told)[0].striptags().replace("\u202f", " "))
     Cut by the budget of 90 s, of which 60 s are spent: with a new last layer from all training images (refit; about
     70 s).
     """
-    entries = recipe.get("left_out", [])
+    entries = recipe.get("audits_left_out", [])
     cut = [entry for entry in entries if entry["why"] != INTERRUPTED]
     stopped = [entry for entry in entries if entry["why"] == INTERRUPTED]
     found = []
@@ -41,7 +41,7 @@ def left_out(recipe: Recipe) -> list[Markup]:
             Markup("Cut by the budget of {}, of which {} are spent: {}.").format(limit, spent, _named(cut))
         )
     if entries:
-        found.append(Markup("To measure this: <code>{}</code>").format(recipe["left_out_command"]))
+        found.append(Markup("To measure this: <code>{}</code>").format(recipe["audits_left_out_command"]))
     return found
 
 
@@ -52,7 +52,7 @@ def left_out_lines(recipe: Recipe) -> list[str]:
 
 def interrupted(recipe: Recipe) -> bool:
     """Whether somebody stopped the audit before its end."""
-    return any(entry["why"] == INTERRUPTED for entry in recipe.get("left_out", []))
+    return any(entry["why"] == INTERRUPTED for entry in recipe.get("audits_left_out", []))
 
 
 def looked_at(recipe: Recipe) -> list[Markup]:
