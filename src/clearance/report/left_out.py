@@ -23,7 +23,8 @@ def left_out(recipe: Recipe) -> list[Markup]:
     >>> left_out({})
     []
     >>> cut = {"audit": "refit", "why": "budget", "seconds": 70.0}
-    >>> told = {"audits_left_out": [cut], "audits_left_out_command": "again", "budget": {"seconds": 90.0, "spent": 60.0}}
+    >>> told = {"audits_left_out": [cut], "audits_left_out_command": "again",
+    ...         "budget": {"seconds": 90.0, "spent": 60.0}}
     >>> print(left_out(told)[0].striptags().replace("\u202f", " "))
     Cut by the budget of 90 s, of which 60 s are spent: with a new last layer from all training images (refit; about
     70 s).
