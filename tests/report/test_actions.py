@@ -202,13 +202,14 @@ class TestInATerminal:
         assert "<" not in "".join(line.text for line in lines)
 
     def test_they_are_printed_in_place_of_the_table(self):
-        console = Console(file=io.StringIO(), width=100)
-        print_sentences(console, Card(with_summaries(report_of(*flips()))))
-        shown = " ".join(console.file.getvalue().split())
+        file = io.StringIO()
+        print_sentences(Console(file=file, width=100), Card(with_summaries(report_of(*flips()))))
+        shown = " ".join(file.getvalue().split())
         assert shown.startswith("Flip size Half of the images it is right on")
         assert shown.endswith("Do not rely on it where somebody gains from a wrong answer.")
 
     def test_a_comparison_keeps_its_table(self):
-        console = Console(file=io.StringIO(), width=100)
-        print_sentences(console, Card(with_summaries(report_of(*flips(), methods=("one", "other")))))
-        assert "method" in console.file.getvalue()
+        file = io.StringIO()
+        card = Card(with_summaries(report_of(*flips(), methods=("one", "other"))))
+        print_sentences(Console(file=file, width=100), card)
+        assert "method" in file.getvalue()
