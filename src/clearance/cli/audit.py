@@ -1,5 +1,6 @@
 """``clearance audit``: audit a saved run, or a model that was trained elsewhere."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -56,6 +57,7 @@ class AuditCommand:
         include_images: Show the images themselves where an audit has pictures of them.
         seed: Decides partial sets and first weights of fresh heads (default: the seed of the run, else 0).
         out: Where the page and its records are written.
+        open: Open the page in a browser, as the demonstration does in a terminal of a desktop.
         quiet: Print nothing but errors.
         json: Print report.json, and what is done to the error stream.
     """
@@ -81,6 +83,7 @@ class AuditCommand:
     include_images: bool = False
     seed: OptionalCount = None
     out: Path = Path("clearance-audit")
+    open: bool = False
     quiet: bool = False
     json: bool = False
 
@@ -88,6 +91,7 @@ class AuditCommand:
         """Audit, write, and say what was found."""
         from rich.console import Console
 
+        from clearance.cli._browser import open_page
         from clearance.cli._tables import print_sentences
         from clearance.report.left_out import interrupted, left_out_lines
 
@@ -95,8 +99,6 @@ class AuditCommand:
         card = self._card(console)
         page = card.save_folder(self.out)
         if self.json:
-            import sys
-
             sys.stdout.write(card.to_json())
         else:
             print_sentences(console, card)
@@ -104,13 +106,18 @@ class AuditCommand:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
         if not self.json:
             console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+        if self.open or (self._is_demo() and not (self.quiet or self.json) and sys.stdout.isatty()):
+            open_page(page)
         if interrupted(card.report.recipe):
             raise SystemExit(INTERRUPTED)
 
     def _card(self, console: "Console") -> "Card":
-        if self.model == DEMO and not Path(DEMO).exists():
+        if self._is_demo():
             return self._demo(console)
         return self._of_a_run(console) if self._is_run() else self._from_elsewhere(console)
+
+    def _is_demo(self) -> bool:
+        return self.model == DEMO and not Path(DEMO).exists()
 
     def _demo(self, console: "Console") -> "Card":
         from clearance.experiments.demo import demo

@@ -169,7 +169,7 @@ def _partial_data_axes(axes: Axes, samples: Sequence[float], drawn: Sequence[flo
     legend_below(axes)
 
 
-def readable_ticks(samples: Sequence[float], apart: float = 0.09) -> list[float]:
+def readable_ticks(samples: Sequence[float], apart: float = 0.12) -> list[float]:
     """Where a logarithmic axis is labelled: the ends, and between them what leaves room for its number.
 
     Args:
