@@ -17,10 +17,10 @@ from audit_cases import (  # type: ignore[import-not-found]  # on pytest's path,
     train_set,
 )
 from audit_cases import test_set as held_out_set
-from clearance.audits import Audit, accuracy, co_adaptation
+from clearance.audits import Audit
 from clearance.audits.co_adaptation import PIXEL_HEADS
 from clearance.experiments import catalogue
-from clearance.models.features import extract_features, predictions, predictions_from
+from clearance.models.features import extract_features, predictions_from
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.vocabulary import Measurement
 
@@ -140,8 +140,7 @@ def test_the_unit_of_features_does_not_matter(case, findings, factor):
 
 def test_batch_size_does_not_matter(case, findings, monkeypatch):
     monkeypatch.setattr(clearance.audits._audit, "extract_features", partial(extract_features, batch_size=7))
-    monkeypatch.setattr(co_adaptation, "predictions", partial(predictions, batch_size=7))
-    monkeypatch.setattr(accuracy, "predictions_from", partial(predictions_from, batch_size=7))
+    monkeypatch.setattr(clearance.audits._audit, "predictions_from", partial(predictions_from, batch_size=7))
     found = values(case(classifier(), train_set(), held_out_set()))
     assert found == pytest.approx(values(findings[case.audit.name]), rel=1e-5)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clearance.data import ImageSet, as_image_set
 from clearance.models.classifier import Classifier
-from clearance.models.features import extract_features
+from clearance.models.features import extract_features, predictions_from
 from clearance.vocabulary import Exhibit, Measurement
 
 
@@ -91,6 +91,16 @@ class Subject:
     def test_features(self) -> Tensor:
         """Features of the held-out images, shape (N, D)."""
         return self.features(self.test)
+
+    @cached_property
+    def train_predictions(self) -> Tensor:
+        """The class that the model's own head names for each training image, (N,), from the features."""
+        return predictions_from(self.model, self.train_features, self.train)
+
+    @cached_property
+    def test_predictions(self) -> Tensor:
+        """The same for the held-out images."""
+        return predictions_from(self.model, self.test_features, self.test)
 
     def features(self, data: ImageSet) -> Tensor:
         """Features of any images, shape (N, D); those of `train` and `test` are kept."""

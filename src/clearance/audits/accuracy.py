@@ -8,7 +8,6 @@ from torch import Tensor
 
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.data import ImageSet
-from clearance.models.features import predictions_from
 from clearance.vocabulary import Exhibit, Measurement
 
 Z_95 = 1.959963984540054  # the standard normal's 97.5 % point
@@ -58,14 +57,9 @@ class Accuracy(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Errors on both sets."""
-        wrong = _wrong(subject, subject.test_features, subject.test)
-        told = _error(wrong, "test"), _error(_wrong(subject, subject.train_features, subject.train), "train")
+        wrong = subject.test_predictions != subject.test.labels
+        told = _error(wrong, "test"), _error(subject.train_predictions != subject.train.labels, "train")
         return Findings(told, (_image_by_image(wrong, subject.test),))
-
-
-def _wrong(subject: Subject, features: Tensor, data: ImageSet) -> Tensor:
-    """Whether each image is wrong; from features, which other audits need too, so that no image is read twice."""
-    return predictions_from(subject.model, features, data) != data.labels
 
 
 def _error(wrong: Tensor, split: str) -> Measurement:

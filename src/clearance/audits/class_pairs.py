@@ -13,7 +13,6 @@ from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._fresh_heads import are_a_cloud
 from clearance.audits.accuracy import wilson_interval
 from clearance.geometry.scatter import class_distance_normalised_variances, class_scatter
-from clearance.models.features import predictions
 from clearance.vocabulary import Exhibit, Measurement
 
 
@@ -57,9 +56,7 @@ class ClassPairs(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Count errors by pair, measure separations, and name the worst."""
-        errors, total = pair_errors(
-            predictions(subject.model, subject.test), subject.test.labels, subject.classes
-        )
+        errors, total = pair_errors(subject.test_predictions, subject.test.labels, subject.classes)
         closeness = self._closeness(subject)
         # ties, and a model without errors: the nearer pair first
         order = sorted(range(len(errors)), key=lambda k: (-int(errors[k]), -float(closeness[k])))

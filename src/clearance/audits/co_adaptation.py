@@ -20,7 +20,6 @@ from clearance.audits._untrained_heads import (
     pixels_of,
 )
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
-from clearance.models.features import predictions
 from clearance.vocabulary import Measurement, Scalar
 
 PIXEL_HEADS = ("nearest pixel", "class mean, pixels")  # those that no model has a part in
@@ -114,7 +113,7 @@ class CoAdaptation(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Every head on every partial set."""
-        wrong = predictions(subject.model, subject.test) != subject.test.labels
+        wrong = subject.test_predictions != subject.test.labels
         own_error = float(wrong.double().mean())
         return Findings(tuple(m for errors in self.errors(subject) for m in _measurements(errors, own_error)))
 

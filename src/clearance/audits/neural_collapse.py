@@ -16,7 +16,6 @@ from clearance.geometry.neural_collapse import nc2_equiangle, nc2_equinorm, nc2_
 from clearance.geometry.scatter import ClassScatter, class_scatter, nc1
 from clearance.geometry.spectrum import covariance_spectrum, effective_rank
 from clearance.heads import HeadStack, train_heads
-from clearance.models.features import predictions
 from clearance.vocabulary import Measurement, Scalar
 
 FARTHEST = 2.0  # the largest value of NC3
@@ -116,7 +115,7 @@ def _of_split(subject: Subject, split: str, *, whole: bool) -> list[Measurement]
     context = {"split": split}
     if whole:
         values = _values(subject, features, data.labels)
-        predicted = predictions(subject.model, data)
+        predicted = subject.test_predictions if split == "test" else subject.train_predictions
         means = class_scatter(subject.train_features, subject.train.labels, subject.classes).means
         values["nc4"] = nc4(predicted, features, means)
     else:

@@ -13,7 +13,6 @@ from clearance.audits._fresh_heads import are_a_cloud, scaled_features
 from clearance.audits._paired import paired_interval
 from clearance.audits.co_adaptation import head_training
 from clearance.heads import HeadStack, train_heads
-from clearance.models.features import predictions
 from clearance.vocabulary import Measurement, Scalar
 
 
@@ -63,7 +62,7 @@ class Refit(Audit):
     def examine(self, subject: Subject) -> Findings:
         """Train the layers, and compare image by image."""
         wrong, diverged = self._wrong(subject)
-        own = (predictions(subject.model, subject.test) != subject.test.labels).double()
+        own = (subject.test_predictions != subject.test.labels).double()
         gained = own - wrong.mean(dim=0)
         gain, low, high = paired_interval(gained)
         context: dict[str, Scalar] = {"head": "linear", "samples": len(subject.train)}

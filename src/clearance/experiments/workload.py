@@ -93,7 +93,7 @@ def _partial(audit: Any, sizes: Sizes, repetitions: tuple[int, ...], hidden: tup
 
 
 def _co_adaptation(audit: Any, sizes: Sizes) -> Work:
-    total = Work(passes=sizes.test)
+    total = Work()
     for hidden in (audit.hidden, ()):
         total += _partial(audit, sizes, audit.repetitions, hidden)
         if audit.all_images:
@@ -113,7 +113,7 @@ def _deeper_cut(audit: Any, sizes: Sizes) -> Work:
 
 
 def _refit(audit: Any, sizes: Sizes) -> Work:
-    return _heads(sizes, sizes.train, audit.heads, ()) + Work(passes=sizes.test)
+    return _heads(sizes, sizes.train, audit.heads, ())
 
 
 def _neural_collapse(audit: Any, sizes: Sizes) -> Work:
@@ -189,7 +189,6 @@ WORK: Mapping[str, Callable[[Any, Sizes], Work]] = {
     "deeper_cut": _deeper_cut,
     "preprocessing": lambda audit, sizes: Work(passes=_INPUT_WAYS * min(audit.images, sizes.test)),
     "refit": _refit,
-    "class_pairs": lambda _, sizes: Work(passes=sizes.test),
     "neural_collapse": _neural_collapse,
     "low_dimension": lambda _, sizes: Work(sums=_square(sizes) + 10.0 * sizes.width**3),
     "goodness_of_fit": lambda _, sizes: Work(sums=_square(sizes)),
