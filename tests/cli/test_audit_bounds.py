@@ -136,36 +136,36 @@ class TestUnknown:
 
 class TestBudget:
     @pytest.fixture
-    def slow_pairs(self, monkeypatch):
-        """A machine on which every image takes a second: what looks at images again does not fit into 50 s."""
+    def slow_images(self, monkeypatch):
+        """A machine on which every image takes a second: what looks at images again does not fit into 40 s."""
         monkeypatch.setattr(
             bounded, "try_pace", lambda _: Pace(passes=1.0, gradients=1.0, steps=0.0, sums=0.0)
         )
 
-    def test_what_does_not_fit_is_named_with_the_command_to_get_it(self, work, tmp_path, slow_pairs):
-        """Features are kept from before, so that accuracy needs no pass, and the pairs 45 of them."""
+    def test_what_does_not_fit_is_named_with_the_command_to_get_it(self, work, tmp_path, slow_images):
+        """Features are kept from before, so that accuracy needs no pass; every way of preparing images needs 45."""
         assert audit(work, tmp_path / "before", "--audits", "accuracy")[0] == 0
         status, shown, _ = audit(
-            work, tmp_path, "--audits", "class_scatter,class_pairs,accuracy", "--budget", "40s"
+            work, tmp_path, "--audits", "class_scatter,preprocessing,accuracy", "--budget", "40s"
         )
         assert status == 0
         told = report(tmp_path)
         assert {row["audit"] for row in told["measurements"]} == {"accuracy", "class_scatter"}
         (left,) = told["recipe"]["audits_left_out"]
-        assert (left["audit"], left["why"]) == ("class_pairs", "budget")
+        assert (left["audit"], left["why"]) == ("preprocessing", "budget")
         assert told["recipe"]["audits_left_out_command"] == (
             "clearance audit colours:Colours --train folder:train --test folder:val --image-size 8 "
-            f"--audits class_pairs --out {tmp_path.name}-more"
+            f"--audits preprocessing --out {tmp_path.name}-more"
         )
         for where in (shown, text(tmp_path)):
             assert re.search(
-                r"Cut by the budget of 40 s, .*: classes taken for each other \(class_pairs; about",
+                r"Cut by the budget of 40 s, .*: with images prepared in another way \(preprocessing; about",
                 where.replace("\u202f", " "),
             )
-            assert "--audits class_pairs" in where
+            assert "--audits preprocessing" in where
 
-    def test_where_nothing_fits_it_says_so(self, work, tmp_path, slow_pairs):
-        status, _, complaint = audit(work, tmp_path, "--audits", "class_pairs", "--budget", "40s")
+    def test_where_nothing_fits_it_says_so(self, work, tmp_path, slow_images):
+        status, _, complaint = audit(work, tmp_path, "--audits", "preprocessing", "--budget", "40s")
         assert status == 2
         assert "`budget` must be enough for one audit; got 40 s" in complaint
         assert not (tmp_path / "report.json").exists()
