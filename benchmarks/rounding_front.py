@@ -28,20 +28,24 @@ TARGET = 0.01
 
 
 class Rounded(nn.Module):
-    """Pixels rounded to one of nine levels before an extractor."""
+    """Pixels in [0, 1] rounded to one of nine levels, before a network normalises them."""
 
-    def __init__(self, extractor: nn.Module) -> None:
+    def __init__(self, network: Classifier) -> None:
         super().__init__()
-        self.extractor = extractor
+        self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
         """Features of rounded images."""
-        return self.extractor(torch.round(LEVELS * images) / LEVELS)
+        return self.network.features(torch.round(LEVELS * images) / LEVELS)
+
+
+def accuracy(network: Classifier, images: Tensor, data: ImageSet) -> float:
+    return float((logits_of(network, images).argmax(dim=1) == data.labels).double().mean())
 
 
 def transfer_accuracy(network: Classifier, hidden: Classifier, data: ImageSet, epsilon: float) -> float:
     made = PGD(epsilon, loss="cross_entropy").perturbed(network, data.images, data.labels)
-    return float((logits_of(hidden, made).argmax(dim=1) == data.labels).double().mean())
+    return accuracy(hidden, made, data)
 
 
 def main() -> None:
@@ -57,13 +61,15 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     network = load_model(given.run).eval()
-    hidden = Classifier(Rounded(network.extractor), network.head).eval()
+    hidden = Classifier(Rounded(network), network.head).eval()
     data = fixed_images(load_dataset(given.dataset, "test", given.root), given.images, seed=0)
     sources = {"no source": None, "the network within": network}
     if given.source is not None:
         sources["another network"] = load_model(given.source).eval()
     transfer = {epsilon: transfer_accuracy(network, hidden, data, epsilon) for epsilon in given.epsilons}
     print(f"{len(data)} images of {given.dataset}, pixels rounded to multiples of 1/{LEVELS}, norm inf")
+    rounded, plain = (accuracy(each, data.images, data) for each in (hidden, network))
+    print(f"right on {rounded:.1%} of them, {plain:.1%} without rounding")
     print(f"{'source':<20} {'epsilon':>8} {'plain attacks':>14} {'verdict':>8} {'transfer':>9}  target")
     for name, source in sources.items():
         began = time.process_time()
