@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.distributions import Normal
 
-from clearance.audits import Likelihood, Subject
+from clearance.audits import Likelihood, Subject, rejection_threshold
 from clearance.audits._abnormal import attacked, sign_noise
-from clearance.audits._detection import detection, threshold
+from clearance.audits._detection import detection
 from clearance.audits._halves import first_half
 from clearance.audits._likelihood_pictures import _histogram
 from clearance.audits._pixel_scores import pixel_steps
@@ -107,7 +107,7 @@ def test_numbers_under_attack_are_those_of_the_images_that_they_name():
     counted = {m.context["attack"]: m.n for m in found.measurements if m.name == "fooled"}
     assert counted["FGSM"] == int(right.sum())
     assert values(found, "fooled")["FGSM", 0.03] == int(hit.sum()) / int(right.sum())
-    limit = threshold(pixel_steps(TEST.images[~rows]))
+    limit = rejection_threshold(pixel_steps(TEST.images[~rows]))
     caught = float((pixel_steps(made[hit]) < limit).double().mean())
     assert values(found, "caught")["FGSM", 0.03, "pixel steps"] == pytest.approx(caught)
 
@@ -198,7 +198,9 @@ def test_how_loud_logits_are_does_not_matter():
 def test_pictures_hold_what_was_measured():
     found = audited(epsilons=(0.05, 0.1))
     names = [(e.name, e.context["epsilon"]) for e in found.exhibits[2:]]
-    assert names == [(n, e) for e in (0.05, 0.1) for n in ("likelihood", "probability", "sheet")]
+    assert names == [
+        (n, e) for e in (0.05, 0.1) for n in ("likelihood", "class mean", "probability", "sheet")
+    ]
     for shown in found.exhibits[2:]:
         assert shown.context["attack"] == "FGSM"
         if shown.kind == "histogram":
