@@ -206,6 +206,15 @@ def test_pictures_hold_what_was_measured():
         if shown.kind == "histogram":
             assert sum(shown.columns["before"]) == pytest.approx(1.0)
             assert sum(shown.columns["after"]) == pytest.approx(1.0)
+    distance = next(e for e in found.exhibits if e.name == "class mean").columns
+    assert distance != next(e for e in found.exhibits if e.name == "likelihood").columns
+    rows = ~first_half(TEST.labels, 0)
+    features = TEST.images[rows].flatten(1).double()
+    means = torch.stack([TRAIN.images[TRAIN.labels == k].flatten(1).double().mean(dim=0) for k in range(3)])
+    named = pixels()(TEST.images[rows]).argmax(dim=1)
+    halves = -0.5 * (features - means[named]).square().sum(dim=1)
+    second = distance["from"][1]
+    assert distance["before"][0] == pytest.approx(float((halves < second).double().mean()), abs=1e-6)
     sheet = found.exhibits[-1].columns
     assert len(sheet["image"]) <= 16
     assert all(p <= 0.05 for p, caught in zip(sheet["p"], sheet["caught"], strict=True) if caught)

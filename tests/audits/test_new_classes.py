@@ -49,6 +49,13 @@ def test_without_new_classes_nothing_is_measured(halves):
     assert NewClasses()(pixels(), *halves[0]).measurements == ()
 
 
+def test_one_new_class_alone_is_nothing_to_tell_apart():
+    known, new = zip(*(split_classes(WORLD.images(per_class=9, seed=s), (4,)) for s in (0, 1)), strict=True)
+    assert (
+        NewClasses()(Classifier(nn.Flatten(), nn.Linear(16, 5)), *known, new_classes=new).measurements == ()
+    )
+
+
 def test_new_classes_of_another_kind_are_refused(halves):
     (known, _), (new, _) = halves
     with pytest.raises(ValueError, match="same classes"):
