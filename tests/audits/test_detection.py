@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from clearance.audits._detection import detection, p_values, threshold
+from clearance.audits._detection import detection
+from clearance.audits.rejection import p_values, rejection_threshold
 
 
 def drawn(seed=0, normal=37, abnormal=23):
@@ -57,14 +58,15 @@ def test_a_threshold_rejects_at_most_one_in_twenty_of_what_is_drawn_alike(count)
     """Leave each of n + 1 exchangeable scores out in turn: the rest's threshold rejects it in at most 5 % of cases."""
     scores = torch.randn(count + 1, generator=torch.Generator().manual_seed(count))
     rejected = [
-        float(scores[i]) < threshold(torch.cat([scores[:i], scores[i + 1 :]])) for i in range(count + 1)
+        float(scores[i]) < rejection_threshold(torch.cat([scores[:i], scores[i + 1 :]]))
+        for i in range(count + 1)
     ]
     assert sum(rejected) == math.floor(0.05 * (count + 1) + 1e-9)
 
 
 def test_with_ties_it_rejects_fewer():
-    assert threshold(torch.zeros(100)) == 0.0
-    assert not (torch.zeros(5) < threshold(torch.zeros(100))).any()
+    assert rejection_threshold(torch.zeros(100)) == 0.0
+    assert not (torch.zeros(5) < rejection_threshold(torch.zeros(100))).any()
 
 
 def test_p_values_are_counted_and_agree_with_the_threshold():
@@ -72,4 +74,23 @@ def test_p_values_are_counted_and_agree_with_the_threshold():
     found = p_values(held_out, scores)
     slow_values = [(1 + sum(h <= s for h in held_out.tolist())) / 80 for s in scores.tolist()]
     assert found.tolist() == pytest.approx(slow_values)
-    assert torch.equal(found <= 0.05, scores < threshold(held_out))
+    assert torch.equal(found <= 0.05, scores < rejection_threshold(held_out))
+
+
+def test_another_share_may_be_lost():
+    scores = torch.arange(99.0)
+    assert [rejection_threshold(scores, share) for share in (0.01, 0.1, 0.5)] == [0.0, 9.0, 49.0]
+    assert rejection_threshold(scores[:8], 0.1) == -math.inf
+    assert rejection_threshold(torch.tensor([math.nan, 3.0, 4.0]), 0.5) == 3.0
+    assert rejection_threshold(torch.tensor([2.0]), 1 - 1e-12) == 2.0
+
+
+def test_what_gives_no_threshold_is_refused():
+    for scores in (torch.zeros(0), torch.zeros(4, 3)):
+        with pytest.raises(
+            ValueError, match=r"`held_out` must be the scores of at least one image, \(n,\); got"
+        ):
+            rejection_threshold(scores)
+    for share in (0.0, 1.0, math.nan):
+        with pytest.raises(ValueError, match=r"`rejected` must lie in \(0, 1\)"):
+            rejection_threshold(torch.zeros(4), share)

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.distributions import Normal
 
-from clearance.audits import Likelihood, Subject
+from clearance.audits import Likelihood, Subject, rejection_threshold
 from clearance.audits._abnormal import attacked, sign_noise
-from clearance.audits._detection import detection, threshold
+from clearance.audits._detection import detection
 from clearance.audits._halves import first_half
 from clearance.audits._likelihood_pictures import _histogram
 from clearance.audits._pixel_scores import pixel_steps
@@ -107,7 +107,7 @@ def test_numbers_under_attack_are_those_of_the_images_that_they_name():
     counted = {m.context["attack"]: m.n for m in found.measurements if m.name == "fooled"}
     assert counted["FGSM"] == int(right.sum())
     assert values(found, "fooled")["FGSM", 0.03] == int(hit.sum()) / int(right.sum())
-    limit = threshold(pixel_steps(TEST.images[~rows]))
+    limit = rejection_threshold(pixel_steps(TEST.images[~rows]))
     caught = float((pixel_steps(made[hit]) < limit).double().mean())
     assert values(found, "caught")["FGSM", 0.03, "pixel steps"] == pytest.approx(caught)
 
@@ -198,12 +198,23 @@ def test_how_loud_logits_are_does_not_matter():
 def test_pictures_hold_what_was_measured():
     found = audited(epsilons=(0.05, 0.1))
     names = [(e.name, e.context["epsilon"]) for e in found.exhibits[2:]]
-    assert names == [(n, e) for e in (0.05, 0.1) for n in ("likelihood", "probability", "sheet")]
+    assert names == [
+        (n, e) for e in (0.05, 0.1) for n in ("likelihood", "class mean", "probability", "sheet")
+    ]
     for shown in found.exhibits[2:]:
         assert shown.context["attack"] == "FGSM"
         if shown.kind == "histogram":
             assert sum(shown.columns["before"]) == pytest.approx(1.0)
             assert sum(shown.columns["after"]) == pytest.approx(1.0)
+    distance = next(e for e in found.exhibits if e.name == "class mean").columns
+    assert distance != next(e for e in found.exhibits if e.name == "likelihood").columns
+    rows = ~first_half(TEST.labels, 0)
+    features = TEST.images[rows].flatten(1).double()
+    means = torch.stack([TRAIN.images[TRAIN.labels == k].flatten(1).double().mean(dim=0) for k in range(3)])
+    named = pixels()(TEST.images[rows]).argmax(dim=1)
+    halves = -0.5 * (features - means[named]).square().sum(dim=1)
+    second = distance["from"][1]
+    assert distance["before"][0] == pytest.approx(float((halves < second).double().mean()), abs=1e-6)
     sheet = found.exhibits[-1].columns
     assert len(sheet["image"]) <= 16
     assert all(p <= 0.05 for p, caught in zip(sheet["p"], sheet["caught"], strict=True) if caught)

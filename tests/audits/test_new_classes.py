@@ -49,6 +49,12 @@ def test_without_new_classes_nothing_is_measured(halves):
     assert NewClasses()(pixels(), *halves[0]).measurements == ()
 
 
+def test_one_new_class_alone_is_nothing_to_tell_apart():
+    known, new = split_classes(WORLD.images(per_class=9, seed=0), (4,))
+    model = Classifier(nn.Flatten(), nn.Linear(16, 5))
+    assert NewClasses()(model, known, known, new_classes=(new, new)).measurements == ()
+
+
 def test_new_classes_of_another_kind_are_refused(halves):
     (known, _), (new, _) = halves
     with pytest.raises(ValueError, match="same classes"):

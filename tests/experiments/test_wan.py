@@ -30,6 +30,7 @@ SHEET = [f"C{k}" for k in range(1, 13)] + [
     "A3",
     "V1",
     "V2",
+    "V3",
     "Q1",
 ]
 PRINTED = {  # CIFAR-100 plainly, and with crop and mirror
@@ -65,7 +66,7 @@ class TestClaims:
     def test_studies_of_claims_are_there(self):
         named = {claim.study for claim in CLAIMS.claims if claim.study}
         assert named == {"accuracy", "fgsm", "verification", "fig1"}
-        assert named | {"search", "combinations"} == set(STUDIES["wan-2018"])
+        assert named | {"search", "combinations", "left-out-class"} == set(STUDIES["wan-2018"])
 
 
 class TestRecipes:
@@ -155,3 +156,36 @@ def test_a_table_shows_mean_spread_verdict_and_the_papers_number():
     text = study.method_table(report, [study.Column("0.1", quantity, flipped=True)], "mnist")
     assert "| softmax | 75.0 % ± 5.0 % (paper: 24.1 %) |" in text.replace(THIN, " ")
     assert "| lgm | 85.0 % ± 5.0 % [worse] (paper: 23.6 %) |" in text.replace(THIN, " ")
+
+
+def errors_of(softmax, lgm):
+    records = tuple(
+        Record(
+            "digits",
+            method,
+            seed,
+            Measurement("accuracy", "error", value, "fraction", 1000,
+                        context={"split": "test", "augmented": False}),
+        )
+        for method, values in (("softmax", softmax), ("lgm", lgm))
+        for seed, value in enumerate(values)
+    )  # fmt: skip
+    return Report({"methods": {"softmax": {}, "lgm": {}}}, {}, "", "", records=records)
+
+
+@pytest.mark.parametrize(
+    ("lgm", "words"),
+    [
+        ([0.011, 0.012, 0.012, 0.011, 0.011], "+0.12 (+0.06 to +0.18); **no**."),
+        ([0.011, 0.012, 0.011, 0.012, 0.011], "+0.12 (+0.02 to +0.22); **cannot tell**."),
+        ([0.008, 0.007, 0.008, 0.007, 0.008], "-0.26 (-0.33 to -0.19); **no**."),
+        ([0.020, 0.019, 0.020, 0.021, 0.020], "**yes**."),
+        ([0.012, 0.013, 0.009, 0.014, 0.010], "**cannot tell**."),
+        ([0.008, 0.007, 0.008, 0.007], "**cannot tell**."),
+        ([0.008], "-0.20; **cannot tell**."),
+    ],
+)
+def test_two_tenths_of_a_point_are_allowed_for_the_whole_interval(lgm, words):
+    softmax = [0.010, 0.010, 0.011, 0.010, 0.010][: len(lgm)]
+    column = study.Column("test error", accuracy.error_quantity(False))
+    assert accuracy.no_worse(errors_of(softmax, lgm), "lgm", column).endswith(words)

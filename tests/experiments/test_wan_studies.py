@@ -19,6 +19,7 @@ from clearance.experiments.reproductions.wan_2018 import (
     accuracy,
     fgsm,
     fgsm_attacks,
+    probabilities,
     protocol,
     verification,
 )
@@ -98,6 +99,7 @@ def rows_below(text, title):
 class TestAccuracy:
     def test_a_table_of_errors_and_a_ledger_with_every_claim(self, quick, tmp_path):
         path = accuracy.run(StudyRequest(tmp_path, seeds=2))
+        assert all(set(probabilities.AUDITS) < set(p.recipe.audits) for p in quick)
         assert [(p.method, p.seed) for p in quick] == [(m, s) for s in (0, 1) for m in METHODS]
         text = path.read_text("utf-8")
         assert list(verdicts(tmp_path)) == SHEET
@@ -114,6 +116,16 @@ class TestAccuracy:
             assert len(errors) == 2
             assert rows[method][0].startswith(f"{50 * sum(errors):.1f} % ± ")
             assert ("[" in rows[method][0]) == (method != "softmax")
+        assert verdicts(tmp_path)["V3"]["reason"].startswith("2 seeds")
+        probable = rows_below(text, "## Whether probabilities are right")
+        assert tuple(probable) == METHODS
+        assert "[" in probable["lgm"][0]
+        for title in ("## The same as expected calibration error", "## Whether classes are Gaussian"):
+            shown = rows_below(text, title)
+            assert tuple(shown) == METHODS
+            assert not any("[" in cell for cells in shown.values() for cell in cells)
+        assert shown["softmax"][3:] == ["–"] * 3  # no mixture, no statistics of its own
+        assert "–" not in shown["lgm"]
 
     def test_only_cifar100_is_run_with_and_without_crop_and_mirror(self):
         recipes = protocol.accuracy_recipes("cifar100")
@@ -212,6 +224,19 @@ class TestVerification:
             }
             area = measured(tmp_path, "likelihood", "auroc", **context)[method]
             assert rows[method][0] == f"{100 * area:.1f} %"
+        told = path.read_text("utf-8")
+        for title, attack, counted in (
+            ("## The same by Mahalanobis distances, fitted", "FGSM", "all"),
+            ("## The same by Mahalanobis distances, which", "adaptive", "successful"),
+        ):
+            where = {"attack": attack, "counted": counted, "negatives": "originals", "score": "mahalanobis"}
+            areas = measured(tmp_path, "likelihood", "auroc", epsilon=0.3, **where)
+            assert areas
+            shown = rows_below(told, title)
+            for method, area in areas.items():
+                assert shown[method][1] == f"{100 * area:.1f} %"
+        known = rows_below(told, "## How well the likelihood tells the images of that attack")
+        assert tuple(known) == METHODS
         claim = verdicts(tmp_path)["V1"]
         # the fixture's radii are not all of the claim's, so that one is missing
         assert (claim["verdict"], claim["reason"]) == (
@@ -239,6 +264,8 @@ class TestVerification:
         )
         report = Report({"methods": {name: {} for name in values}}, {}, "", "", records=records)
         text = "\n\n".join(verification.sections(report, "digits"))
+        assert "were not looked at" not in text
+        assert "Images of cifar10 were not looked at" in "".join(verification.sections(report, "cifar100"))
         assert "|  | likelihood | energy |" in text[text.index("images of fashion-mnist, never learned") :]
         rows = rows_below(text, "## Every score: images of fashion-mnist")
         assert [cell.replace(THIN, " ") for cell in rows["lgm"]] == ["80.0 %", "80.0 %"]

@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.data import read_digits
+from clearance.data import gaussian_images, read_digits
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 from clearance.objectives import GaussianMixtureLoss
 from clearance.regimes import EndToEnd, fit
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    COVARIANCES,
     mixture,
     outputs_of,
     samples,
@@ -130,3 +131,42 @@ def test_a_variance_on_its_floor_is_told_once():
         objective.after_step(outputs_of(head, features), labels)
     objective.after_step(outputs_of(head, features), labels)  # a warning would be an error here
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_one_class_and_one_feature_are_enough_to_train(covariance):
+    head = GaussianMixture(1, 1, covariance, priors="learned")
+    features = torch.tensor([[0.5], [1.5], [4.0]], requires_grad=True)
+    labels = torch.zeros(3, dtype=torch.long)
+    found = GaussianMixtureLoss(0.3)(outputs_of(head, features), labels)
+    assert found.terms["classification"].item() == 0.0
+    found.total.backward()
+    slopes = [features.grad, *(value.grad for value in head.parameters() if value.requires_grad)]
+    assert all(slope is not None and bool(slope.isfinite().all()) for slope in slopes)
+    head.fit_statistics(features.detach(), labels)
+    assert head.means.item() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_at_a_million_loss_and_gradient_are_finite_in_float32(covariance):
+    head = mixture(covariance, dtype=torch.float32)
+    features, labels = samples(dtype=torch.float32)
+    leaf = (1e6 * features).requires_grad_()
+    loss = GaussianMixtureLoss()(outputs_of(head, leaf), labels).total
+    loss.backward()
+    assert loss.isfinite()
+    assert leaf.grad is not None
+    assert leaf.grad.isfinite().all()
+    exact = GaussianMixtureLoss()(outputs_of(head.double(), leaf.detach().double()), labels).total
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-4)
+
+
+def test_features_that_are_no_numbers_stop_a_run_and_the_term_is_named():
+    class Broken(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * math.nan
+
+    train = gaussian_images(per_class=8)
+    model = Classifier(nn.Sequential(nn.Flatten(), Broken(64, 4)), GaussianMixture(4, 3, "diagonal"))
+    status = fit(model, EndToEnd(GaussianMixtureLoss()), train, epochs=1, batch_size=8).status
+    assert (status.good, status.step, status.reason) == (False, 1, "term classification is not finite")

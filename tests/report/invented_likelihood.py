@@ -79,6 +79,7 @@ class InventedLikelihood(Invented):
             context: dict[str, Scalar] = {"attack": "FGSM", "epsilon": epsilon}
             bars = {"from": [0.0, 0.5], "before": [0.1, 0.9], "after": [0.7, 0.3]}
             yield Exhibit("likelihood", "likelihood", "histogram", bars, "Likelihood.", context)
+            yield Exhibit("likelihood", "class mean", "histogram", bars, "Distance.", context)
             yield Exhibit("likelihood", "probability", "histogram", bars, "Probability.", context)
             columns: dict[str, Any] = {"image": [[[[0.0, 1.0], [0.5, 0.2]]]] * 3, "caught": [True, True, False],
                        "class": ["7", "1", "<a>"], "taken for": ["3", "2", "$4$"], "p": [0.01, 0.02, 0.5]}  # fmt: skip

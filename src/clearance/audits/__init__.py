@@ -61,6 +61,7 @@ from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
 from clearance.audits.preprocessing import PreprocessingAudit as PreprocessingAudit
 from clearance.audits.refit import Refit as Refit
+from clearance.audits.rejection import rejection_threshold as rejection_threshold
 from clearance.audits.robustness import Robustness as Robustness
 from clearance.audits.unknowns import Unknowns as Unknowns
 from clearance.audits.weight_scale import WeightScale as WeightScale
@@ -92,5 +93,6 @@ __all__ = [
     "WeightScale",
     "check_comparable",
     "decayed_parameters",
+    "rejection_threshold",
     "wilson_interval",
 ]

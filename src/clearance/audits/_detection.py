@@ -1,4 +1,4 @@
-"""How well a score tells abnormal images from normal ones, and a threshold that rejects few normal ones.
+"""How well a score tells abnormal images from normal ones.
 
 Everywhere a higher score means more normal. Only the order of scores counts: no number changes when a score is
 measured in another unit.
@@ -45,34 +45,3 @@ def lowest_for_nan(scores: Tensor) -> Tensor:
     tensor([-inf, 1.])
     """
     return torch.where(scores.isnan(), -torch.inf, scores)
-
-
-def threshold(held_out: Tensor) -> float:
-    """Below this a score is rejected: with the k-th smallest of n held-out ones, k = floor(0.05 (n + 1)).
-
-    A new normal image then falls below it with a probability of at most 5 %, whatever the scores' distribution, as
-    long as it is drawn like the held-out ones (a conformal p-value). With fewer than 19 there is no such threshold,
-    and nothing is rejected.
-
-    Source: Vovk, Gammerman, Shafer, *Algorithmic Learning in a Random World* (2005), chapter 2.
-
-    >>> threshold(torch.arange(39.0)), threshold(torch.arange(18.0))
-    (1.0, -inf)
-    """
-    number = int(REJECTED * (len(held_out) + 1) + 1e-9)
-    if number == 0:
-        return -torch.inf
-    return float(lowest_for_nan(held_out).sort().values[number - 1])
-
-
-def p_values(held_out: Tensor, scores: Tensor) -> Tensor:
-    """The share of held-out images that score no higher, the image itself among them; (m,), float64.
-
-    At most 0.05 exactly where the score is below :func:`threshold`.
-
-    >>> p_values(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 2.5]))
-    tensor([0.2500, 0.7500], dtype=torch.float64)
-    """
-    order = lowest_for_nan(held_out).sort().values
-    below = torch.searchsorted(order, lowest_for_nan(scores).to(order.dtype), right=True)
-    return (1 + below.double()) / (1 + len(order))

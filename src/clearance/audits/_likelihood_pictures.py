@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from clearance.audits._detection import p_values
 from clearance.audits._likelihood_findings import AUDIT
-from clearance.audits._likelihood_scores import LIKELIHOOD, named_class
+from clearance.audits._likelihood_scores import CLASS_MEAN, LIKELIHOOD, named_class
 from clearance.audits._likelihood_sets import NormalImages, Seen
+from clearance.audits.rejection import p_values
 from clearance.vocabulary import Exhibit, Scalar
 
 BARS, TAIL = 40, 0.01  # of a histogram; share of the scores beyond either end, which the last bars hold
@@ -14,19 +14,22 @@ SHEET = 8  # images caught, and as many missed
 
 
 def histograms(normal: NormalImages, seen: Seen) -> list[Exhibit]:
-    """The likelihood and the largest probability, of images before and after an attack.
+    """The likelihood, the distance to the class mean and the largest probability, before and after an attack.
 
-    Fig. 4 and 3 of the paper. Empty where no score is finite.
+    Fig. 4 and 3 of the paper, whose likelihood of a network trained with center loss is that distance. Empty where no
+    score is finite.
     """
     before, before_logits = normal.seen
     changed, after, after_logits = seen.changed, seen.scores, seen.logits
     context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon}
     pairs = {
-        "likelihood": (before[LIKELIHOOD], after[LIKELIHOOD]),
+        LIKELIHOOD: (before[LIKELIHOOD], after[LIKELIHOOD]),
+        CLASS_MEAN: (before[CLASS_MEAN], after[CLASS_MEAN]),
         "probability": tuple(_sureness(each) for each in (before_logits, after_logits)),
     }
     captions = {
-        "likelihood": "Likelihood at the predicted class, in this model's own unit",
+        LIKELIHOOD: "Likelihood at the predicted class, in this model's own unit",
+        CLASS_MEAN: "Minus half the squared distance to the predicted class's mean, in this model's own unit",
         "probability": "Largest probability",
     }
     found = []

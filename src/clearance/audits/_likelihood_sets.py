@@ -9,9 +9,9 @@ from torch import Tensor
 
 from clearance.attacks.attacked import broken
 from clearance.audits._abnormal import Changed
-from clearance.audits._detection import threshold
 from clearance.audits._likelihood_scores import Scorer
 from clearance.audits._pixel_scores import pixel_scores
+from clearance.audits.rejection import rejection_threshold
 from clearance.data import ImageSet
 
 Scores = Mapping[str, Tensor]
@@ -71,7 +71,7 @@ class NormalImages:
 
     def thresholds(self, epsilon: float) -> dict[str, float]:
         """For every score, what a normal image falls below with a probability of at most 5 %."""
-        return {name: threshold(values) for name, values in self.held_out_scores(epsilon).items()}
+        return {name: rejection_threshold(values) for name, values in self.held_out_scores(epsilon).items()}
 
     def after(self, changed: Changed) -> Seen:
         """What the classifier makes of them after an attack."""

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from clearance.audits._detection import lowest_for_nan, p_values
+from clearance.audits._detection import lowest_for_nan
 from clearance.audits._likelihood_findings import AUDIT
 from clearance.audits._likelihood_scores import DENSITY, LIKELIHOOD, named_class
 from clearance.audits._likelihood_sets import NormalImages
+from clearance.audits.rejection import p_values
 from clearance.vocabulary import Exhibit
 
 

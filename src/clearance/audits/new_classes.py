@@ -27,7 +27,8 @@ class NewClasses(Audit):
         hidden: Hidden widths of the retrained head.
         lr: Step size of fresh heads.
 
-    A model whose new classes nobody named (see :class:`Subject`) gets no measurement.
+    A model whose new classes nobody named (see :class:`Subject`) gets no measurement, nor where there is one alone,
+    because nothing is to be told apart then.
 
     Misleads when the classes left out resemble those that were kept: compare several draws of classes, and
     the nearest pixel.
@@ -54,7 +55,7 @@ class NewClasses(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Every head on every number of images."""
-        if subject.new_classes is None:
+        if subject.new_classes is None or subject.new_classes.classes < 2:
             return Findings(())
         classes = subject.new_classes.classes
         found = self._fresh_heads().errors(subject.new_classes)

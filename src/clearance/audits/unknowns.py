@@ -8,11 +8,12 @@ from torch import Tensor
 
 from clearance._checks import check_count
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._detection import KEPT, detection, lowest_for_nan, threshold
+from clearance.audits._detection import KEPT, detection, lowest_for_nan
 from clearance.audits._fixed_images import fixed_images, fixed_rows
 from clearance.audits._halves import first_half
 from clearance.audits._neighbour_score import neighbour_score, unit_length
 from clearance.audits.accuracy import wilson_interval
+from clearance.audits.rejection import rejection_threshold
 from clearance.data import ImageSet, as_image_set
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
@@ -33,7 +34,7 @@ class Unknowns(Audit):
     which has other scores beside it. The threshold is chosen on one half of the test images.
 
     Source: Sun et al., *Out-of-Distribution Detection with Deep Nearest Neighbors* (2022), for the score; Vovk et al.
-    (2005) for the threshold, see ``_detection.threshold``.
+    (2005) for the threshold, see :func:`clearance.audits.rejection_threshold`.
 
     Measurements: ``rejected``, of the unknown images, and ``kept``, of the other half of the test images, each with
     its 95 % Wilson interval for this threshold; ``auroc``, the chance that an unknown image scores below a test image
@@ -83,7 +84,7 @@ class Unknowns(Audit):
         known = self._known(subject)
         seen = self._scores(subject.test_features, known)
         unknown = self._scores(subject.features(other), known)
-        limit, rest = threshold(seen[half]), seen[~half]
+        limit, rest = rejection_threshold(seen[half]), seen[~half]
         context: dict[str, Scalar] = {NAMED: other.name}
         return Findings(
             (

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clearance._checks import check_count
 from clearance._rng import generator
+from clearance.data._validity import check_every_class_present
 from clearance.data.image_set import ImageSet
 
 
@@ -14,14 +15,14 @@ def draw_classes(class_count: int, left_out: int, seed: int) -> tuple[int, ...]:
     """Which classes to leave out, drawn without replacement, ascending; equal seeds give equal classes.
 
     Args:
-        class_count: C, at least 4.
-        left_out: How many, at least 2 and at most C - 2: either side must be a classification.
+        class_count: C, at least 3.
+        left_out: How many, at least 1 and at most C - 2: what is kept must be a classification.
         seed: Decides the draw.
 
     >>> len(draw_classes(10, 3, seed=0))
     3
     """
-    check_count("left_out", left_out, minimum=2)
+    check_count("left_out", left_out)
     if left_out > class_count - 2:
         raise ValueError(
             f"`left_out` must leave at least 2 of the {class_count} classes; got {left_out}. Leave out fewer."
@@ -35,10 +36,11 @@ def split_classes(data: ImageSet, left_out: Sequence[int]) -> tuple[ImageSet, Im
 
     Args:
         data: Every class occurs in it.
-        left_out: Class numbers, each once; at least 2, and at least 2 must remain.
+        left_out: Class numbers, each once; at least 1, and at least 2 must remain. A single class is nothing to
+            classify, but something to be told from the others.
 
     Raises:
-        ValueError: If a number is no class, occurs twice, or a side has fewer than 2 classes.
+        ValueError: If a number is no class, occurs twice, none is named, or fewer than 2 classes remain.
 
     >>> from clearance.data import gaussian_images
     >>> known, new = split_classes(gaussian_images(class_count=5, per_class=4), (1, 3))
@@ -54,10 +56,10 @@ def split_classes(data: ImageSet, left_out: Sequence[int]) -> tuple[ImageSet, Im
             f"`left_out` must name classes from 0 to {data.class_count - 1}, each once; got {list(left_out)}."
         )
     kept = [k for k in range(data.class_count) if k not in out]
-    if min(len(out), len(kept)) < 2:
+    if len(kept) < 2 or not out:
         raise ValueError(
-            f"both sides need at least 2 classes; got {len(kept)} kept and {len(out)} left out of "
-            f"{data.class_count}."
+            f"`left_out` must name at least 1 class and leave at least 2; got {len(kept)} kept and {len(out)} left "
+            f"out of {data.class_count}."
         )
     return _of_classes(data, kept), _of_classes(data, out)
 
@@ -67,10 +69,8 @@ def _of_classes(data: ImageSet, chosen: list[int]) -> ImageSet:
     numbers[chosen] = torch.arange(len(chosen), device=data.labels.device)
     renumbered: Tensor = numbers[data.labels]
     rows = renumbered >= 0
-    return ImageSet(
-        data.images[rows],
-        renumbered[rows],
-        tuple(data.classes[k] for k in chosen),
-        data.name,
-        data.augmentation,
-    )
+    classes, labels = tuple(data.classes[k] for k in chosen), renumbered[rows]
+    if len(chosen) == 1:  # the constructor wants a classification
+        check_every_class_present(labels, classes)
+        return data._derived(images=data.images[rows], labels=labels, classes=classes)
+    return ImageSet(data.images[rows], labels, classes, data.name, data.augmentation)

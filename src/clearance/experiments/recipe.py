@@ -31,7 +31,7 @@ class Recipe:
         batch_size: Images a step, at least 1.
         schedule: ``"cosine"`` lets the step size fall to 0 over the run; ``"tenths"`` takes a tenth of it after half,
             and again after three quarters of the run; ``"constant"`` leaves it.
-        left_out: Numbers of classes that are kept from training; the audit `new_classes` looks at them.
+        left_out: Numbers of classes that are kept from training; `new_classes` and `likelihood` look at them.
         label_noise: Share of training labels replaced by another class, in [0, 1); drawn once for each seed. The
             labels of images that choices are made on are as noisy; those of the test set never are.
         samples: Training images to draw for each seed, alike for all methods; None is all of them.

@@ -129,7 +129,9 @@ STUDIES = {
             datasets=("digits", "mnist"),
         ),
         "accuracy": Study(
-            f"{_WAN}.accuracy:run", "errors of every loss; takes --dataset and --root", **_WAN_ON
+            f"{_WAN}.accuracy:run",
+            "errors of every loss, and how good its probabilities are; takes --dataset and --root",
+            **_WAN_ON,
         ),
         "fgsm": Study(
             f"{_WAN}.fgsm:run",
@@ -139,6 +141,11 @@ STUDIES = {
         "verification": Study(
             f"{_WAN}.verification:run",
             "Fig. 4: whether likelihoods tell attacked images; takes --dataset and --root",
+            **_WAN_ON,
+        ),
+        "left-out-class": Study(
+            f"{_WAN}.left_out_class:run",
+            "whether likelihoods tell images of a class left out of training; takes --dataset and --root",
             **_WAN_ON,
         ),
         "search": Study(

@@ -1,9 +1,29 @@
-"""Shares of classes, as an argument."""
+"""Shares of classes, as an argument and as a parameter of a head."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from clearance._checks import check_choice
+
+Priors = Literal["uniform", "learned"] | Sequence[float] | Tensor
+
+
+def log_prior_parameter(priors: Priors, classes: int) -> nn.Parameter:
+    """Log-priors of a new head, (K,), with a gradient where they are learned.
+
+    A parameter and not a buffer where they stay fixed, too: K of these heads can then be stacked.
+
+    Raises:
+        ValueError: Unless it is one of the two words, or K probabilities above 0 that sum to one.
+    """
+    if isinstance(priors, str):
+        check_choice("priors", priors, ("uniform", "learned"))
+        return nn.Parameter(torch.zeros(classes), requires_grad=priors == "learned")
+    fixed = checked_priors(priors, classes).log().to(torch.get_default_dtype())
+    return nn.Parameter(fixed, requires_grad=False)
 
 
 def checked_priors(priors: Sequence[float] | Tensor, classes: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +18,9 @@ from clearance.heads._mixture_floor import (
     root_of_covariance,
     warn_at_floor,
 )
-from clearance.heads._priors import checked_priors
+from clearance.heads._priors import Priors, checked_priors, log_prior_parameter
 from clearance.heads.mahalanobis import half_distances, row_half_distance, rows_of
 from clearance.heads.mixture_statistics import Covariance, mixture_statistics
-
-Priors = Literal["uniform", "learned"] | Sequence[float] | Tensor
 
 
 class GaussianMixture(nn.Module):
@@ -41,7 +39,8 @@ class GaussianMixture(nn.Module):
         covariance: ``"identity"`` (fixed; what is published for CIFAR-100), ``"scalar"`` (one variance),
             ``"class_scalar"``, ``"diagonal"`` (one of each dimension, for all classes), ``"class_diagonal"``,
             ``"full"`` (one matrix for all classes). Learned ones start at 1.
-        priors: ``"uniform"``, ``"learned"``, or K probabilities, which stay fixed; ``set_priors`` replaces them.
+        priors: ``"uniform"``, ``"learned"``, or K probabilities, which stay fixed: empirical ones are the classes'
+            shares in the training labels. ``set_priors`` replaces them.
         initial_spread: c, above 0: means start as N(0, c / D), so that their squared distances are about 2 c at
             every width. 2, as the authors' CIFAR-100 file (their MNIST file has 1).
         floor: The least variance (eigenvalue, where full), above 0. 1e-4 as the authors'; here the variance is
@@ -85,8 +84,7 @@ class GaussianMixture(nn.Module):
         check_positive("floor", floor)
         self.in_features, self.classes, self.covariance, self.floor = in_features, classes, covariance, floor
         self.means = nn.Parameter(torch.randn(classes, in_features) * math.sqrt(initial_spread / in_features))
-        # Parameters, not buffers: K of these heads can then be stacked.
-        self.log_priors = nn.Parameter(torch.zeros(classes), requires_grad=False)
+        self.log_priors = log_prior_parameter(priors, classes)
         self.raw_log_variance = self.covariance_root = None
         if covariance == "full":
             self.covariance_root = nn.Parameter(math.sqrt(max(1 - floor, floor)) * torch.eye(in_features))
@@ -94,11 +92,6 @@ class GaussianMixture(nn.Module):
             rows = classes if covariance.startswith("class_") else 1
             columns = 1 if covariance.endswith("scalar") else in_features
             self.raw_log_variance = nn.Parameter(torch.full((rows, columns), log_of_one(floor)))
-        if not isinstance(priors, str):
-            self.set_priors(priors)
-        else:
-            check_choice("priors", priors, ("uniform", "learned"))
-            self.log_priors.requires_grad_(priors == "learned")
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits: log pi_k - 1/2 log|Sigma_k| - d_k(x), without labels and without margin, (B, K)."""
@@ -173,9 +166,8 @@ class GaussianMixture(nn.Module):
         Raises:
             ValueError: If they are not.
         """
-        given = checked_priors(priors, self.classes)
         with torch.no_grad():
-            self.log_priors.copy_(given.log())
+            self.log_priors.copy_(checked_priors(priors, self.classes).log())
         return self
 
     @torch.no_grad()

@@ -34,6 +34,7 @@ DRAWN = frozenset(
         ("calibration", "reliability"),
         ("goodness_of_fit", "quantiles"),
         ("likelihood", "likelihood"),
+        ("likelihood", "class mean"),
         ("likelihood", "probability"),
         ("likelihood", "sheet"),
         ("likelihood", "scores"),

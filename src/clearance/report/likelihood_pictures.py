@@ -18,6 +18,12 @@ SIZE = (5.9, 3.9)
 PAPER = "Wan et al. (2018)"
 QUANTITIES = (
     ("likelihood", "Likelihood", "likelihood, in this network's own unit", "Fig. 4"),
+    (
+        "class mean",
+        "Distance to the class mean",
+        "minus half its square, in this network's own unit",
+        "Fig. 4",
+    ),
     ("probability", "Largest probability", "largest probability", "Fig. 3"),
 )
 

@@ -22,11 +22,13 @@ class Column:
         head: What stands above it.
         quantity: What is shown, mean ± sd over seeds, with the paired verdict against softmax.
         flipped: Whether a share of what is right is shown as a share of what is wrong.
+        judged: Whether the verdict against softmax stands beside it: not where no direction is better.
     """
 
     head: str
     quantity: Quantity
     flipped: bool = False
+    judged: bool = True
 
 
 def judged_study(name: str, dataset: str) -> JudgedStudy:
@@ -83,7 +85,11 @@ def _cell(report: Report, column: Column, method: str, dataset: str, baseline: s
     if own:
         over = summarise(own)
         parts.append(mean_and_spread(_turned(over.mean, column), over.spread, column.quantity.unit))
-        one = None if method == baseline else column.quantity.compared(report, method, baseline)
+        one = (
+            None
+            if method == baseline or not column.judged
+            else column.quantity.compared(report, method, baseline)
+        )
         if one is not None and one.low is not None:
             parts.append(f"[{one.verdict}]")
     paper = papers_number(column.quantity, method, dataset)

@@ -6,6 +6,7 @@ pixels alone.
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,14 @@ from clearance.vocabulary import Scalar
 AUDIT, CURVE = "likelihood", "auroc"
 OWN = {"center": "class mean"}  # every other method's own score is called likelihood
 ATTACKED: dict[str, Scalar] = {"attack": "FGSM", "counted": "all", "negatives": "originals"}
+KNOWN: dict[str, Scalar] = {"attack": "adaptive", "counted": "successful", "negatives": "originals"}
 KINDS: dict[str, dict[str, Scalar]] = {
     "FGSM, successful attacks against their own originals": {**ATTACKED, "counted": "successful"},
     "FGSM, successful attacks against sign noise as large": {**ATTACKED, "counted": "successful", "negatives": "noise"},
     "iterated FGSM, successful attacks against their own originals": {
         **ATTACKED, "attack": "IFGSM", "counted": "successful"
     },
-    "images of an attack that knows the score, against their own originals": {
-        **ATTACKED, "attack": "adaptive", "counted": "successful"
-    },
+    "images of an attack that knows the score, against their own originals": KNOWN,
 }  # fmt: skip
 SCORES = (
     "likelihood", "density", "class mean", "mahalanobis", "max softmax", "energy", "neighbours", "small pixels",
@@ -117,27 +117,56 @@ def own_score(method: str) -> str:
 def sections(report: Report, dataset: str) -> list[str]:
     """The paper's comparison, how it fares against an attack that knows the score, and every score beside it."""
     radii = PROTOCOLS[dataset].epsilons
-    own = [Column(f"epsilon {r:g}", OwnScore("", AUDIT, CURVE, context={**ATTACKED, "epsilon": r}, better="higher"))
-           for r in radii]  # fmt: skip
     evaded = [Column(f"epsilon {r:g}", OwnScore("", AUDIT, "evasion", context={"epsilon": r})) for r in radii]
     text = [
         "## How well each loss's own likelihood tells FGSM images from ordinary ones",
         "Area under the ROC curve (50 % is chance, 100 % apart), all attacked test images. Each likelihood is in a "
         f"unit of its own: areas can be compared, log-densities cannot. {seeds_told(report)}",
-        method_table(report, own, dataset),
+        method_table(report, _areas(OwnScore, ATTACKED, radii), dataset),
+        "## The same by Mahalanobis distances, fitted to every network afterwards",
+        method_table(report, _areas(_mahalanobis, ATTACKED, radii), dataset),
         "## Share of right images for which an attack that knows the likelihood finds a wrong one that passes",
         "Above the threshold that rejects 5 % of ordinary images. It is a lower bound: another attack may find more.",
         method_table(report, evaded, dataset),
+        "## How well the likelihood tells the images of that attack from their own originals",
+        "Area under the ROC curve, of the images that it found; below 50 % they look more ordinary than what they were "
+        "made from.",
+        method_table(report, _areas(OwnScore, KNOWN, radii), dataset),
+        "## The same by Mahalanobis distances, which the attack then knows",
+        method_table(report, _areas(_mahalanobis, KNOWN, radii), dataset),
     ]
     middle = radii[len(radii) // 2]
     kinds = {f"{kind}, epsilon {middle:g}": {**context, "epsilon": middle} for kind, context in KINDS.items()}
     kinds |= {f"images of {name}, never learned": {"unseen": name} for name in _unseen(report)}
     for kind, context in kinds.items():
-        text += [f"## Every score: {kind}", _every_score(report, context, dataset)]
+        text += [f"## Every score: {kind}", every_score(report, context, dataset)]
+    if (missed := UNSEEN.get(dataset)) is not None and missed not in _unseen(report):
+        text.append(
+            f"Images of {missed} were not looked at: their files were not below the folder of --root."
+        )
     return text
 
 
-def _every_score(report: Report, context: dict[str, Scalar], dataset: str) -> str:
+def _areas(
+    quantity: Callable[..., Quantity], context: dict[str, Scalar], radii: Sequence[float]
+) -> list[Column]:
+    """The area under the ROC curve at every radius, by a score that `quantity` picks."""
+    return [
+        Column(
+            f"epsilon {r:g}", quantity("", AUDIT, CURVE, context={**context, "epsilon": r}, better="higher")
+        )
+        for r in radii
+    ]
+
+
+def _mahalanobis(
+    label: str, audit: str, name: str, *, context: Mapping[str, Scalar], better: Any
+) -> Quantity:
+    return Quantity(label, audit, name, context={**context, "score": "mahalanobis"}, better=better)
+
+
+def every_score(report: Report, context: dict[str, Scalar], dataset: str) -> str:
+    """A table of AUROC with a column for each score that was measured."""
     columns = [
         Column(score, Quantity("", AUDIT, CURVE, context={**context, "score": score}, better="higher"))
         for score in SCORES

@@ -1,0 +1,58 @@
+"""A threshold that rejects few normal images, chosen on images that nothing was fitted to."""
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_fraction
+from clearance.audits._detection import REJECTED, lowest_for_nan
+
+
+def rejection_threshold(held_out: Tensor, rejected: float = REJECTED) -> float:
+    """Below this a score is rejected: with the k-th smallest of n held-out ones, k = floor(rejected (n + 1)).
+
+    A new normal image then falls below it with a probability of at most `rejected`, whatever the scores' distribution,
+    as long as it is drawn like the held-out ones (a conformal p-value).
+
+    Source: Vovk, Gammerman, Shafer, *Algorithmic Learning in a Random World* (2005), chapter 2.
+
+    Args:
+        held_out: Scores of normal images, higher being more normal, (n,), n at least 1; of images that neither the
+            network nor the score was fitted to. What is not a number counts as the lowest score there is.
+        rejected: Share of normal images that may be lost, in (0, 1); 0.05 is the share of every audit here.
+
+    Returns:
+        A number in the unit of the scores; minus infinity, so that nothing is rejected, where n is too small for the
+        share (below 19 for 0.05).
+
+    Raises:
+        ValueError: If scores are not (n,), there are none, or the share is out of range.
+
+    Misleads about what is rejected: it promises how many normal images are kept, and nothing of how many others are
+    found out, or of images that somebody made to pass.
+
+    >>> rejection_threshold(torch.arange(39.0)), rejection_threshold(torch.arange(18.0))
+    (1.0, -inf)
+    """
+    check_fraction("rejected", rejected, open_below=True, open_above=True)
+    if held_out.ndim != 1 or not len(held_out):
+        raise ValueError(
+            f"`held_out` must be the scores of at least one image, (n,); got {tuple(held_out.shape)}. Take one number "
+            "for each image, such as head.log_density(features)."
+        )
+    number = min(int(rejected * (len(held_out) + 1) + 1e-9), len(held_out))
+    if number == 0:
+        return -torch.inf
+    return float(lowest_for_nan(held_out).sort().values[number - 1])
+
+
+def p_values(held_out: Tensor, scores: Tensor) -> Tensor:
+    """The share of held-out images that score no higher, the image itself among them; (m,), float64.
+
+    At most 0.05 exactly where the score is below :func:`rejection_threshold`.
+
+    >>> p_values(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 2.5]))
+    tensor([0.2500, 0.7500], dtype=torch.float64)
+    """
+    order = lowest_for_nan(held_out).sort().values
+    below = torch.searchsorted(order, lowest_for_nan(scores).to(order.dtype), right=True)
+    return (1 + below.double()) / (1 + len(order))
