@@ -31,6 +31,7 @@ DRAWN = frozenset(
         ("robustness", "under_attack"),
         ("robustness", "alarms"),
         ("boundary_distance", "distances"),
+        ("sure_mistakes", "contact_sheet"),
         ("calibration", "reliability"),
         ("goodness_of_fit", "quantiles"),
         ("likelihood", "likelihood"),
