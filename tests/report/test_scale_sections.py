@@ -1,7 +1,9 @@
 """What a page says of the sizes of weights, of distances on average, and of a setting that was swept."""
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from clearance.records.record import ExhibitRecord, Record
@@ -176,7 +178,7 @@ class TestSureMistakes:
     @staticmethod
     def sheet(method, seed, channels=1):
         black, white = ([[[value] * 4] * 3] * channels for value in (0.0, 1.0))
-        columns = {
+        columns: dict[str, list[Any]] = {
             "image": [black, white], "adversarial": [white, white], "label": ["night", "a $very$ long word"],
             "target": ["day", "night"], "sure": [0.875, 0.5], "sure_of_target": [0.9375, 0.25],
             "norm": [3.5, 0.0], "arrived": [True, False],
@@ -206,7 +208,7 @@ class TestSureMistakes:
     @pytest.mark.parametrize("channels", [1, 3])
     def test_a_change_is_grey_where_there_is_none(self, channels):
         drawn = contact_sheet(self.sheet("plain", 0, channels).exhibit.columns)
-        change = [image.get_array() for image in drawn.axes[2].images]
+        change = [np.asarray(image.get_array()) for image in drawn.axes[2].images]
         assert [float(one.mean()) for one in change] == [1.0, 0.5]
         assert change[0].shape == ((3, 4) if channels == 1 else (3, 4, 3))
 
