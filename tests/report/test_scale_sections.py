@@ -92,6 +92,30 @@ def test_sizes_stand_in_their_tables_layer_by_layer():
     assert found["training images still learnt from", "plain training"].startswith("40")
 
 
+def test_which_parameters_decay_is_what_the_optimiser_did():
+    def told(method, decays):
+        rows = [("weight", 90, *decays[0]), ("weight", 10, *decays[1]), ("bias or gain", 5, *decays[2])]
+        role, numbers, factor, how = (list(column) for column in zip(*rows, strict=True))
+        columns = {"role": role, "numbers": numbers, "weight_decay": factor, "how": how}
+        return ExhibitRecord(
+            "digits", method, 0, Exhibit("weight_scale", "decay", "curve", columns, "Decay.")
+        )
+
+    none = (0.0, "none")
+    exhibits = (
+        told("plain", [(0.1, "coupled")] * 3),
+        told("mine", [(0.01, "decoupled"), none, none]),
+    )
+    shown = replace(report(weights), exhibits=exhibits)
+    (section,) = sections(Findings(shown, "digits"))
+    found = {(column, line): text for (_, column, line), text in cells(section).items()}
+    assert found["weights", "plain training"] == "0.1, coupled"
+    assert found["biases and gains", "plain training"] == "0.1, coupled"
+    assert found["weights", "mine"] == "0.01, decoupled (90 %); not at all (10 %)"
+    assert found["biases and gains", "mine"] == "not at all"
+    assert "Which parameters decay" in render_page(shown)
+
+
 def test_the_linear_case_s_numbers_stand_beside_the_search():
     (section,) = sections(Findings(report(boundary), "digits"))
     found = {(column, line): text for (_, column, line), text in cells(section).items()}

@@ -32,6 +32,7 @@ DRAWN = frozenset(
         ("robustness", "alarms"),
         ("boundary_distance", "distances"),
         ("sure_mistakes", "contact_sheet"),
+        ("weight_scale", "decay"),
         ("calibration", "reliability"),
         ("goodness_of_fit", "quantiles"),
         ("likelihood", "likelihood"),
