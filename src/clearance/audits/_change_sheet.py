@@ -37,8 +37,8 @@ def change_sheet(
     ]
     change = (moved - some.images).flatten(1).norm(dim=1)
     columns: dict[str, Any] = {
-        "image": _pixels(some.images[rows]),
-        "adversarial": _pixels(moved[rows]),
+        "image": picture_pixels(some.images[rows]),
+        "adversarial": picture_pixels(moved[rows]),
         "label": [some.classes[k] for k in own.tolist()],
         "target": [some.classes[k] for k in target.tolist()],
         "sure": _rounded(sure[0]),
@@ -67,8 +67,8 @@ def _probability(model: Classifier, images: Tensor, of: Tensor, temperature: flo
     return logits.softmax(dim=1).gather(1, of.unsqueeze(1)).squeeze(1)
 
 
-def _pixels(images: Tensor) -> Any:
-    """(N, C, H, W), large ones averaged over squares."""
+def picture_pixels(images: Tensor) -> Any:
+    """Images (N, C, H, W) as lists of a few digits; large ones averaged over squares, in their own shape."""
     sides = images.shape[2:]
     if max(sides) > SIDE:
         height, width = (max(1, round(side * SIDE / max(sides))) for side in sides)
