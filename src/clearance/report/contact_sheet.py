@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from clearance.report.svg import INK
 
 GAP = 0.08  # between pictures, in pictures
-SMALL = 8  # points
+WORDS = 11  # points; a page shows two sheets side by side, at about half of their size
+LONGEST = 10  # letters of a name that fit above a picture
 Columns = Mapping[str, Sequence[Any]]
 
 
@@ -27,8 +28,8 @@ def contact_sheet(columns: Columns, ink: str = INK) -> Figure:
     >>> black, white = [[0.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]]
     >>> columns = {"image": [black], "adversarial": [white], "label": ["night"], "target": ["day"], "sure": [0.9],
     ...            "sure_of_target": [0.95], "norm": [2.0]}
-    >>> [text.get_text() for axes in contact_sheet(columns).axes for text in axes.texts]
-    ['night: 0.90', 'day: 0.95', 'norm 2.00']
+    >>> [text.get_text().split() for axes in contact_sheet(columns).axes for text in axes.texts]
+    [['night', '0.90'], ['day', '0.95'], ['norm', '2.00']]
     """
     before, after = (np.stack([_last(one) for one in columns[name]]) for name in ("image", "adversarial"))
     change = after - before
@@ -36,9 +37,9 @@ def contact_sheet(columns: Columns, ink: str = INK) -> Figure:
     rows = (
         (before, _sure(columns["label"], columns["sure"])),
         (after, _sure(columns["target"], columns["sure_of_target"])),
-        (0.5 + change / (2 * most), [f"norm {norm:.2f}" for norm in columns["norm"]]),
+        (0.5 + change / (2 * most), [f"norm\n{norm:.2f}" for norm in columns["norm"]]),
     )
-    figure = Figure(figsize=(1.0 * len(before), 3.9), layout="constrained")
+    figure = Figure(figsize=(1.0 * len(before), 4.9), layout="constrained")
     for axes, (images, words) in zip(figure.subplots(3, 1), rows, strict=True):
         _row(axes, images, words, ink)
     return figure
@@ -53,20 +54,20 @@ def _row(axes: Any, images: np.ndarray, words: Sequence[str], ink: str) -> None:
             image, cmap="gray", vmin=0, vmax=1, interpolation="nearest", extent=(left, left + 1, 0, tall)
         )
         axes.text(
-            left + 0.5, tall + 0.06, word, ha="center", va="bottom", fontsize=SMALL, color=ink,
+            left + 0.5, tall + 0.06, word, ha="center", va="bottom", fontsize=WORDS, color=ink,
             parse_math=False,
         )  # fmt: skip
     axes.set_xlim(0, len(images) * (1 + GAP) - GAP)
-    axes.set_ylim(0, tall + 0.3)
+    axes.set_ylim(0, tall + 0.56)
     axes.set_axis_off()
 
 
 def _sure(names: Sequence[str], values: Sequence[float]) -> list[str]:
-    return [f"{_short(str(name))}: {value:.2f}" for name, value in zip(names, values, strict=True)]
+    return [f"{_short(str(name))}\n{value:.2f}" for name, value in zip(names, values, strict=True)]
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 12 else f"{name[:11]}…"
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
 def _last(image: Any) -> np.ndarray:
