@@ -28,6 +28,7 @@ from clearance.audits import (
     PreprocessingAudit,
     Refit,
     Robustness,
+    SureMistakes,
     Unknowns,
     WeightScale,
 )
@@ -123,6 +124,11 @@ AUDITS = {
             "tilting_angle": math.pi,
         },
         neither=frozenset({"local_scale", "mirror_share", "mirror_stretch"}),
+    ),
+    "sure_mistakes": AuditCase(
+        SureMistakes(images=12, grey_levels=10.0, steps=60, search=5),
+        {"sure_distance": 0.0, "nearest_distance": 0.0},
+        neither=frozenset({"reached", "temperature"}),
     ),
     "weight_scale": AuditCase(
         WeightScale(),

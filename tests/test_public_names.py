@@ -25,8 +25,8 @@ ROOMS = {
     "audits": """
         Accuracy Audit BoundaryDistance Calibration Churn ClassPairs ClassScatterAudit CoAdaptation Decay
         DeeperCut Findings FlipSize Geodesic GoodnessOfFit Likelihood LowDimension NeuralCollapse NewClasses
-        PreprocessingAudit Refit Robustness Subject Unknowns WeightScale check_comparable decayed_parameters
-        rejection_threshold wilson_interval
+        PreprocessingAudit Refit Robustness Subject SureMistakes Unknowns WeightScale check_comparable
+        decayed_parameters rejection_threshold wilson_interval
     """,
     "data": """
         Augmentation GaussianClasses ImageSet Preprocessing StoredImageSet as_image_set cutout draw_classes

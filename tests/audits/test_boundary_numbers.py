@@ -9,7 +9,7 @@ from torch import nn
 from clearance import linear
 from clearance.audits import BoundaryDistance
 from clearance.audits._along_gradient import bisected_distances, first_crossing, mirror_images
-from clearance.audits._boundary_numbers import class_balanced_mean, unreliable
+from clearance.audits._boundary_numbers import class_balanced_mean, mirror_sheet, unreliable
 from clearance.audits._local_tilting import nearest_sample_ways, tilting_angles
 from clearance.audits._nearest_rival import NearestRival, nearest_rivals
 from clearance.data import ImageSet
@@ -94,6 +94,26 @@ def test_mirror_images_are_those_of_the_linear_theory(norm):
     expected = linear.mirrored(plane, test.images.flatten(1).double(), NORMS[norm])
     torch.testing.assert_close(mirrors.flatten(1), expected, rtol=0, atol=1e-10)
     torch.testing.assert_close(stretch, torch.ones_like(stretch), rtol=0, atol=1e-10)
+
+
+def test_the_sheet_has_images_and_mirror_images_in_one_range():
+    model, _, test = world(count=9)
+    rivals = nearest_rivals(model, test.images, test.labels, 2.0)
+    mirrors, _ = mirror_images(model, rivals, 2.0)
+    mirrors[1] = test.images[1]  # as where none was found
+    sheet = mirror_sheet(rivals, mirrors, test.classes, "2").columns
+    shown = torch.tensor(sheet["image"], dtype=torch.float64)
+    assert shown.shape == (12, 1, 3, 3)
+    assert (float(shown.min()), float(shown.max())) == (0.0, 1.0)
+    both = torch.cat([test.images[:6], mirrors[:6]])
+    scaled = (both - both.min()) / (both.max() - both.min())
+    torch.testing.assert_close(shown[::2], scaled[:6].double(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(shown[1::2], scaled[6:].double(), rtol=0, atol=1e-4)
+    own = [test.classes[k] for k in test.labels[:6].tolist()]
+    other = ["ab"[1 - k] for k in test.labels[:6].tolist()]
+    assert sheet["label"][::2] == own
+    assert sheet["label"][1] == f"{own[0]} as {other[0]}"
+    assert sheet["label"][3] == "none found"
 
 
 class Bent(nn.Module):

@@ -9,7 +9,8 @@ from clearance.experiments.grid import plans_of
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import run_method
-from clearance.experiments.sweep import Sweep, at_values, parse_sweep, swept_recipes, swept_report
+from clearance.experiments.sweep import at_values, swept_recipes, swept_report
+from clearance.experiments.sweep_words import Sweep, parse_sweep
 from clearance.report import Card, comparison_table
 from clearance.report.sweep import at_shown
 
@@ -34,9 +35,10 @@ class TestWords:
         [
             ("weight_decay", "FIELD=LOW:HIGH:COUNT"),
             ("weight_dekay=1,2", "Did you mean 'weight_decay'"),
-            ("norm=1,2", "a field of `sweep`"),
+            ("norm=1,2", "a field of `sweep`.*Give each of its values as a method"),
             ("hidden=1,2", "a field of `sweep`"),
             ("recalibrate=0,1", "a field of `sweep`"),
+            ("schedule=cosine,constant", "a field of `sweep`.*got 'schedule'"),
             ("lr=0:1:3", "0 < LOW < HIGH"),
             ("lr=0.1:1", "COUNT at least 2"),
             ("lr=0.1:1:1", "COUNT at least 2"),
@@ -65,6 +67,43 @@ class TestRecipes:
         recipes = swept_recipes(self.START, Sweep("lr", (0.01, 0.02)))
         folders = {plan.folder for recipe in recipes.values() for plan in plans_of(recipe)}
         assert len(folders) == 2 * 2 * 3
+
+    def test_a_setting_of_the_loss_is_changed_in_every_method(self):
+        margins = {
+            "a": Method(objective="hinge"),
+            "b": Method(objective="hinge", objective_settings={"form": "sum"}),
+        }
+        recipes = swept_recipes(Recipe(methods=margins), parse_sweep("objective_settings.margin=0.5:2:3"))
+        assert {v: dict(r.methods["b"].objective_settings) for v, r in recipes.items()} == {
+            v: {"form": "sum", "margin": v} for v in (0.5, 1.0, 2.0)
+        }
+        assert Sweep("objective_settings.margin", (0.5, 1.0)).setting == "loss_margin"
+        made = Method(objective="large-margin", objective_settings={"layers": ["input"]})
+        changed = swept_recipes(Recipe(methods={"m": made}), parse_sweep("objective_settings.top_k=1,2"))
+        assert [type(r.methods["m"].objective_settings["top_k"]) for r in changed.values()] == [int, int]
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("objective_settings.margin=1,2", "method 'plain' has the loss 'cross-entropy', which has none"),
+            ("train_fraction=0.5,1.5", "`train_fraction` must lie"),
+        ],
+    )
+    def test_what_not_every_method_has_is_refused(self, text, said):
+        with pytest.raises(ValueError, match=said):
+            swept_recipes(self.START, parse_sweep(text))
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("form=1,2", "needs a setting that is a number; got 'objective_settings.form'"),
+            ("marign=1,2", "only margin"),
+        ],
+    )
+    def test_what_the_loss_does_not_have_is_refused(self, text, said):
+        hinge = Recipe(methods={"a": Method(objective="hinge")})
+        with pytest.raises(ValueError, match=said):
+            swept_recipes(hinge, parse_sweep(f"objective_settings.{text}"))
 
     def test_an_impossible_value_is_refused_by_what_gets_it(self):
         with pytest.raises(ValueError, match="`momentum` must lie"):
@@ -98,6 +137,8 @@ def test_from_python_it_is_the_same_words():
     card = compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="momentum=0,0.9")
     assert {record.measurement.context["momentum"] for record in card.records} == {0.0, 0.9}
     assert "Over momentum" in card.to_html()
+    with pytest.raises(ValueError, match="changes the images, which are given here"):
+        compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="train_fraction=0.5,1")
     with pytest.raises(ValueError, match="a field of `sweep`"):
         compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="hidden=1,2")
 

@@ -56,6 +56,11 @@ def test_classes_with_one_mean_are_refused_by_name():
         machines_of(of(same), 0, 1)
 
 
+def test_samples_of_one_number_are_refused():
+    with pytest.raises(ValueError, match="at least 2 numbers"):
+        machines_of(of(np.array([[0.0], [0.2], [0.8], [1.0]])), 0, 1)
+
+
 def test_the_machines_are_those_of_svm_path():
     scene = explored_dataset("digits", per_class=20)
     x, y = scene.pair(0, 1)

@@ -215,6 +215,8 @@ def test_drawn_values_of_the_generic_kinds():
 def test_names_with_dollar_signs_are_not_mathematics():
     columns: dict[str, Any] = {"x": [0, 1], "y": [2, 3], "label": ["$\\frac$", "b"]}
     assert r"$\frac$" in as_svg(kinds.draw(Exhibit("a", "b", "scatter", columns, "")), "s", "t")
+    sheet: dict[str, Any] = {"image": [[[0.5]]], "label": ["$\\frac$"]}
+    assert r"$\frac$" in as_svg(kinds.draw(Exhibit("a", "b", "images", sheet, "")), "s", "t")
     axes = figures.training([("$\\frac$", {"step": [0], "loss": [1.0]})], "loss", ["$\\frac$"], SIZE)
     assert r"$\frac$" in as_svg(axes, "s", "t")
 

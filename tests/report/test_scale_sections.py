@@ -1,18 +1,21 @@
 """What a page says of the sizes of weights, of distances on average, and of a setting that was swept."""
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from clearance.records.record import Record
+from clearance.records.record import ExhibitRecord, Record
 from clearance.records.store import Report
+from clearance.report.contact_sheet import contact_sheet
 from clearance.report.findings import Findings
 from clearance.report.glossary import GLOSSARY
 from clearance.report.page import render_page
 from clearance.report.sections import sections
 from clearance.report.summaries import with_summaries
 from clearance.report.sweep import QUANTITIES, at_shown, over_setting
-from clearance.vocabulary import Measurement
+from clearance.vocabulary import Exhibit, Measurement
 
 WEIGHTS = {
     ("weight_rms", "1"): 0.04, ("weight_rms", "2"): 0.005, ("weight_rms", "all"): 0.02, ("spectral_norm", "1"): 1.5,
@@ -89,6 +92,30 @@ def test_sizes_stand_in_their_tables_layer_by_layer():
     assert found["training images still learnt from", "plain training"].startswith("40")
 
 
+def test_which_parameters_decay_is_what_the_optimiser_did():
+    def told(method, decays):
+        rows = [("weight", 90, *decays[0]), ("weight", 10, *decays[1]), ("bias or gain", 5, *decays[2])]
+        role, numbers, factor, how = (list(column) for column in zip(*rows, strict=True))
+        columns = {"role": role, "numbers": numbers, "weight_decay": factor, "how": how}
+        return ExhibitRecord(
+            "digits", method, 0, Exhibit("weight_scale", "decay", "curve", columns, "Decay.")
+        )
+
+    none = (0.0, "none")
+    exhibits = (
+        told("plain", [(0.1, "coupled")] * 3),
+        told("mine", [(0.01, "decoupled"), none, none]),
+    )
+    shown = replace(report(weights), exhibits=exhibits)
+    (section,) = sections(Findings(shown, "digits"))
+    found = {(column, line): text for (_, column, line), text in cells(section).items()}
+    assert found["weights", "plain training"] == "0.1, coupled"
+    assert found["biases and gains", "plain training"] == "0.1, coupled"
+    assert found["weights", "mine"] == "0.01, decoupled (90 %); not at all (10 %)"
+    assert found["biases and gains", "mine"] == "not at all"
+    assert "Which parameters decay" in render_page(shown)
+
+
 def test_the_linear_case_s_numbers_stand_beside_the_search():
     (section,) = sections(Findings(report(boundary), "digits"))
     found = {(column, line): text for (_, column, line), text in cells(section).items()}
@@ -158,3 +185,57 @@ class TestSweep:
         plain = report(weights)
         assert at_shown(plain) is plain
         assert "Over weight decay" not in render_page(plain)
+
+
+SURE = {"sure_distance": 2.5, "nearest_distance": 0.75, "reached": 0.875, "temperature": 3.25}
+
+
+class TestSureMistakes:
+    """A table over seeds, and a contact sheet of each method."""
+
+    @staticmethod
+    def numbers(method, seed):
+        for name, value in SURE.items():
+            unit = {"reached": "fraction", "temperature": ""}.get(name, "pixel units")
+            yield Record("digits", method, seed, Measurement("sure_mistakes", name, value, unit, 9))
+
+    @staticmethod
+    def sheet(method, seed, channels=1):
+        black, white = ([[[value] * 4] * 3] * channels for value in (0.0, 1.0))
+        columns: dict[str, list[Any]] = {
+            "image": [black, white], "adversarial": [white, white], "label": ["night", "a $very$ long word"],
+            "target": ["day", "night"], "sure": [0.875, 0.5], "sure_of_target": [0.9375, 0.25],
+            "norm": [3.5, 0.0], "arrived": [True, False],
+        }  # fmt: skip
+        return ExhibitRecord(
+            "digits", method, seed, Exhibit("sure_mistakes", "contact_sheet", "images", columns, "Sheet.")
+        )
+
+    @pytest.fixture
+    def told(self):
+        sheets = tuple(self.sheet(method, seed) for method in ("plain", "mine") for seed in (0, 1))
+        return replace(report(self.numbers), exhibits=sheets)
+
+    def test_the_numbers_and_one_sheet_for_each_method(self, told):
+        (section,) = sections(Findings(told, "digits"))
+        found = {(column, line): text for (_, column, line), text in cells(section).items()}
+        assert found["until it is sure of another class", "plain training"].startswith("2.5")
+        assert found["nearest mistake found", "mine"].startswith("0.75")
+        assert found["images that got there", "mine"].startswith("87.5")
+        assert found["temperature", "plain training"].startswith("3.25")
+        pictures = [picture for part in section.parts for picture in getattr(part, "pictures", ())]
+        assert len(pictures) == 2
+        assert all(picture.caption.endswith("seed 0") for picture in pictures)
+        for words in ("night", "day", "norm", "a $very$ …", "0.88", "0.94", "0.50", "0.25", "3.50", "0.00"):
+            assert f">{words}<" in pictures[0].svg
+
+    @pytest.mark.parametrize("channels", [1, 3])
+    def test_a_change_is_grey_where_there_is_none(self, channels):
+        drawn = contact_sheet(self.sheet("plain", 0, channels).exhibit.columns)
+        change = [np.asarray(image.get_array()) for image in drawn.axes[2].images]
+        assert [float(one.mean()) for one in change] == [1.0, 0.5]
+        assert change[0].shape == ((3, 4) if channels == 1 else (3, 4, 3))
+
+    def test_the_page_has_every_number_in_its_glossary(self, told):
+        assert {("sure_mistakes", name) for name in SURE} <= set(GLOSSARY)
+        assert "How far to a mistake that the network is sure of" in render_page(told)

@@ -21,6 +21,7 @@
 | Calibration | Is the classifier as sure as it is right? |
 | Likelihood | Does a low likelihood give away images that the classifier has not learned? |
 | GoodnessOfFit | Are the features of each class distributed as a Gaussian? |
+| SureMistakes | How far must an image change until the network is sure of another class? |
 | WeightScale | How large are the weights, and how loud the answers? |
 
 An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
@@ -63,6 +64,7 @@ from clearance.audits.preprocessing import PreprocessingAudit as PreprocessingAu
 from clearance.audits.refit import Refit as Refit
 from clearance.audits.rejection import rejection_threshold as rejection_threshold
 from clearance.audits.robustness import Robustness as Robustness
+from clearance.audits.sure_mistakes import SureMistakes as SureMistakes
 from clearance.audits.unknowns import Unknowns as Unknowns
 from clearance.audits.weight_scale import WeightScale as WeightScale
 
@@ -89,6 +91,7 @@ __all__ = [
     "Refit",
     "Robustness",
     "Subject",
+    "SureMistakes",
     "Unknowns",
     "WeightScale",
     "check_comparable",

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance.audits._along_gradient import bisected_distances, mirror_images
+from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._local_tilting import centroid_ways, nearest_sample_ways, tilting_angles
 from clearance.audits._nearest_rival import NearestRival
 from clearance.data import ImageSet
@@ -100,13 +101,23 @@ def mirror_sheet(rivals: NearestRival, mirrors: Tensor, classes: tuple[str, ...]
     pairs = pairs.nan_to_num(0.0, 0.0, 0.0)
     low, high = float(pairs.min()), float(pairs.max())
     shown = (pairs - low) / (high - low) if high > low else pairs - low
-    named = zip(rivals.labels[:SHOWN].tolist(), rivals.rival[:SHOWN].tolist(), strict=True)
-    label = [text for own, other in named for text in (classes[own], f"{classes[own]} as {classes[other]}")]
+    found = (mirrors[:SHOWN] != rivals.images[:SHOWN]).flatten(1).any(dim=1).tolist()
+    named = zip(rivals.labels[:SHOWN].tolist(), rivals.rival[:SHOWN].tolist(), found, strict=True)
+    label = [
+        text
+        for own, other, there in named
+        for text in (classes[own], f"{classes[own]} as {classes[other]}" if there else "none found")
+    ]
     caption = (
         f"Images and, right of each, the mirror image that is as sure of the rival, norm {norm}; not clipped."
     )
     return Exhibit(
-        AUDIT, "mirror_images", "images", {"image": shown.tolist(), "label": label}, caption, {"norm": norm}
+        AUDIT,
+        "mirror_images",
+        "images",
+        {"image": picture_pixels(shown), "label": label},
+        caption,
+        {"norm": norm},
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from clearance.experiments.recipe import Recipe
-    from clearance.experiments.sweep import Sweep
+    from clearance.experiments.sweep_words import Sweep
     from clearance.report import Card
 
 FAILED = 1
@@ -42,7 +42,8 @@ class CompareCommand:
         small_data: Training images drawn for each seed, alike for all methods (default: all).
         audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter).
         sweep: One numeric setting at several values, FIELD=LOW:HIGH:COUNT (equal ratios) or FIELD=A,B,C; for
-            example weight_decay=1e-5:1e-1:9. The page draws everything over it.
+            example weight_decay=1e-5:1e-1:9, or of the methods' loss objective_settings.margin=0.5,1,2. The page draws
+            everything over it.
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
         out: Where the report and its runs are kept.
@@ -72,7 +73,8 @@ class CompareCommand:
 
         from clearance._checks import check_count
         from clearance.cli._options import default_jobs
-        from clearance.experiments.sweep import parse_sweep, swept_recipes
+        from clearance.experiments.sweep import swept_recipes
+        from clearance.experiments.sweep_words import parse_sweep
 
         console = Console()
         recipe = self._recipe()
@@ -102,14 +104,26 @@ class CompareCommand:
         from clearance.experiments.sweep import at_values, swept_recipes, swept_report
         from clearance.report import Card
 
-        recipes = {None: recipe} if sweep is None else swept_recipes(recipe, sweep)
-        planned = [(value, plan) for value, one in recipes.items() for plan in plans_of(one)]
-        plans = [plan for _, plan in planned]
-        findings = run_with_progress(console, plans, build_data(recipe), self.out / "runs", jobs)
+        runs = self.out / "runs"
         if sweep is None:
+            findings = run_with_progress(console, plans_of(recipe), build_data(recipe), runs, jobs)
             return Card(report_of(recipe, findings, _command(recipe)))
-        values = [value for value, _ in planned if value is not None]
-        findings = at_values(zip(values, findings, strict=True), sweep)
+        recipes = swept_recipes(recipe, sweep)
+        planned = [(value, plan) for value, one in recipes.items() for plan in plans_of(one)]
+        # where the images differ, the grid of each value looks for finished runs on its own
+        grids = (
+            [[pair for pair in planned if pair[0] == value] for value in recipes]
+            if sweep.of_data
+            else [planned]
+        )
+        findings = [
+            found
+            for grid in grids
+            for found in run_with_progress(
+                console, [plan for _, plan in grid], build_data(grid[0][1].recipe), runs, jobs
+            )
+        ]
+        findings = at_values(zip([value for value, _ in planned], findings, strict=True), sweep)
         return Card(swept_report(report_of(recipe, findings, _command(recipe)), sweep, recipe))
 
     def _recipe(self) -> "Recipe":

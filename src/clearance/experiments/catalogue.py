@@ -210,6 +210,10 @@ AUDITS = {
         "clearance.audits.goodness_of_fit:GoodnessOfFit",
         "Are the features of each class distributed as a Gaussian?",
     ),
+    "sure_mistakes": Entry(
+        "clearance.audits.sure_mistakes:SureMistakes",
+        "How far must an image change until the network is sure of another class?",
+    ),
     "weight_scale": Entry(
         "clearance.audits.weight_scale:WeightScale", "How large are the weights, and how loud the answers?"
     ),

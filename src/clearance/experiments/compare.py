@@ -19,7 +19,8 @@ from clearance.experiments.catalogue import named_audits
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
 from clearance.experiments.run import RunFindings, RunPlan, run_method
-from clearance.experiments.sweep import Sweep, at_values, parse_sweep, swept_recipes, swept_report
+from clearance.experiments.sweep import at_values, swept_recipes, swept_report
+from clearance.experiments.sweep_words import Sweep, parse_sweep
 from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.records import Report
@@ -103,6 +104,11 @@ def compare(
         methods={name: settings for name, (settings, _) in resolved.items()},
     )
     swept = None if sweep is None else parse_sweep(sweep)
+    if swept is not None and swept.of_data:
+        raise ValueError(
+            f"`sweep` of {swept.field!r} changes the images, which are given here; compare with each of them, or use "
+            "the command."
+        )
     recipes = {None: recipe} if swept is None else swept_recipes(recipe, swept)
     build = None if isinstance(model, str) else model
     found: list[tuple[float | None, RunFindings]] = []

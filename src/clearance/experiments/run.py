@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from clearance._rng import derived_seed
-from clearance.audits import Findings
+from clearance.audits import Findings, WeightScale
 from clearance.experiments.auditing import audit_model, chosen_audits, ready_audits
 from clearance.experiments.build import RunData, build_model, build_regime
+from clearance.experiments.decay_findings import decay_findings
 from clearance.experiments.draws import drawn_data, passes
 from clearance.experiments.epoch_findings import epoch_findings
 from clearance.experiments.optimizer import build_optimizer, build_schedule
@@ -69,15 +70,19 @@ def run_method(
     # what was begun before was measured by nobody
     memory = PeakMemory() if own_process and (folder is None or not folder.exists()) else None
     model = _fresh_model(plan, data)
+    # a copy: no seed may start from what the caller's objective learnt under the one before
+    regime = (
+        copy.deepcopy(plan.regime) if plan.regime is not None else build_regime(plan.settings, model=model)
+    )
+    stepper = build_optimizer(plan.settings, model)
     result = fit(
         model,
-        # a copy: no seed may start from what the caller's objective learnt under the one before
-        copy.deepcopy(plan.regime) if plan.regime is not None else build_regime(plan.settings, model=model),
+        regime,
         data.train,
         epochs=plan.recipe.epochs if plan.recipe.steps is None else None,
         steps=plan.recipe.steps,
         batch_size=plan.recipe.batch_size,
-        optimizer=build_optimizer(plan.settings, model),
+        optimizer=stepper,
         schedule=build_schedule(plan.recipe, passes(plan.recipe, len(data.train))),
         validation=data.validation,
         watched={"test": data.test} if plan.recipe.label_noise > 0 or data.validation is not None else None,
@@ -95,6 +100,8 @@ def run_method(
     training = training_findings(result, None if memory is None else memory.added())
     findings = audit_model(model, data, audits, plan.seed, on_audit)
     epochs = epoch_findings(result, len(data.test))
+    if WeightScale.name in plan.recipe.audits:
+        findings.append(decay_findings(result.model, regime, stepper))
     found = _as_records(plan, data, result, [training, epochs, *findings])
     if folder is not None:
         _keep(found, plan, data, folder)

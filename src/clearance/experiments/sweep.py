@@ -1,16 +1,15 @@
 """A sweep: the same comparison at several values of one setting, which then is an axis of everything measured."""
 
 import dataclasses
-import math
-import types
+import inspect
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from clearance._checks import check_choice
+from clearance.experiments.catalogue import OBJECTIVES, resolve
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
+from clearance.experiments.sweep_words import OF_LOSS, SHARED, Sweep, as_kind
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.vocabulary import Scalar
 
@@ -18,58 +17,6 @@ if typing.TYPE_CHECKING:
     from clearance.experiments.run import RunFindings  # needs torch, and a plan must answer without
 
 SETTING = "sweep"  # what a report's recipe calls it
-SHARED = ("epochs", "steps", "batch_size", "label_noise", "samples")  # fields of a recipe
-# in the context of a number "samples" are images that a fresh head learnt from
-CALLED = {"samples": "trained_on"}
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """One numeric setting and the values that it takes.
-
-    Args:
-        field: Of every method (``weight_decay``, ``lr``, ``momentum`` ...), or of the recipe they share: ``epochs``,
-            ``steps``, ``batch_size``, ``label_noise`` or ``samples``.
-        values: At least two, each once.
-    """
-
-    field: str
-    values: tuple[float, ...]
-
-    @property
-    def setting(self) -> str:
-        """What the context of a number calls it."""
-        return CALLED.get(self.field, self.field)
-
-
-def parse_sweep(text: str) -> Sweep:
-    """A sweep as it is written on the command line: ``FIELD=LOW:HIGH:COUNT`` or ``FIELD=A,B,C``.
-
-    Args:
-        text: With colons, COUNT values from LOW to HIGH with equal ratios; with commas, the values themselves.
-
-    Raises:
-        ValueError: If it reads otherwise, there is no such field, it is no number, or a value is there twice. Whether a
-            value is possible says the method or recipe that gets it.
-
-    >>> parse_sweep("weight_decay=1e-5:1e-1:5").values
-    (1e-05, 0.0001, 0.001, 0.01, 0.1)
-    >>> parse_sweep("epochs=2,4").values
-    (2, 4)
-    """
-    field, equals, told = text.partition("=")
-    if not equals or not told.strip():
-        raise ValueError(f"`sweep` must be FIELD=LOW:HIGH:COUNT or FIELD=A,B,C; got {text!r}.")
-    field = field.strip().replace("-", "_")
-    kinds = _numeric_fields()
-    check_choice("a field of `sweep`", field, kinds)
-    numbers = _range(told) if ":" in told else _numbers(told.split(","), text)
-    values = tuple(_as_kind(number, kinds[field], field) for number in numbers)
-    if len(set(values)) != len(values) or len(values) < 2:
-        raise ValueError(
-            f"`sweep` must have at least two values, each once; got {list(values)} from {text!r}."
-        )
-    return Sweep(field, values)
 
 
 def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:
@@ -86,11 +33,43 @@ def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:
     for value in sweep.values:
         change: dict[str, Any] = {sweep.field: value}
         if sweep.field not in SHARED:
-            change = {
-                "methods": {n: dataclasses.replace(m, **change) for n, m in recipe.methods.items()}
-            }  # fmt: skip
+            change = {"methods": {n: _changed(n, m, sweep.field, value) for n, m in recipe.methods.items()}}
         found[value] = dataclasses.replace(recipe, **change)
     return found
+
+
+def _changed(name: str, method: Method, field: str, value: float) -> Method:
+    """The method at one value of a field of its own, or of its loss."""
+    if not field.startswith(OF_LOSS):
+        change: dict[str, Any] = {field: value}
+        return dataclasses.replace(method, **change)
+    setting, known = field.removeprefix(OF_LOSS), loss_settings(method)
+    if setting not in known:
+        has = f"only {', '.join(known)}" if known else "none"
+        raise ValueError(
+            f"`sweep` of {field!r} needs methods whose loss has that setting; method {name!r} has the loss "
+            f"{method.objective!r}, which has {has}. Leave the method out."
+        )
+    if isinstance(known[setting], str | bool | tuple | Mapping):
+        raise ValueError(  # noqa: TRY004
+            f"`sweep` needs a setting that is a number; got {field!r}, which is {known[setting]!r}."
+        )
+    given = as_kind(value, int, field) if isinstance(known[setting], int) else value
+    return dataclasses.replace(method, objective_settings={**method.objective_settings, setting: given})
+
+
+def loss_settings(method: Method) -> dict[str, Any]:
+    """The settings of a method's loss, each with the value that the method gives it.
+
+    >>> loss_settings(Method(objective="hinge", objective_settings={"margin": 2.0}))["margin"]
+    2.0
+    """
+    loss = resolve("objective", method.objective, OBJECTIVES)
+    taken = inspect.signature(loss).parameters.values()
+    defaults = {
+        one.name: one.default for one in taken if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    }
+    return {**defaults, **method.objective_settings}
 
 
 def under(found: "RunFindings", settings: Mapping[str, Scalar]) -> "RunFindings":
@@ -126,7 +105,10 @@ def swept_report(report: Report, sweep: Sweep, recipe: Recipe) -> Report:
     That is the first method's own value where the sweep has it, and otherwise the one in the middle.
     """
     first = next(iter(recipe.methods.values()))
-    own = getattr(recipe if sweep.field in SHARED else first, sweep.field)
+    if sweep.field.startswith(OF_LOSS):
+        own = loss_settings(first).get(sweep.field.removeprefix(OF_LOSS))
+    else:
+        own = getattr(recipe if sweep.field in SHARED else first, sweep.field)
     shown = own if own in sweep.values else sorted(sweep.values)[len(sweep.values) // 2]
     told = {"field": sweep.setting, "values": list(sweep.values), "shown": shown}
     return dataclasses.replace(report, recipe={**report.recipe, SETTING: told})
@@ -134,47 +116,3 @@ def swept_report(report: Report, sweep: Sweep, recipe: Recipe) -> Report:
 
 def _with_context(thing: Any, settings: Mapping[str, Scalar]) -> Any:
     return dataclasses.replace(thing, context={**thing.context, **settings})
-
-
-def _numeric_fields() -> dict[str, type]:
-    """Every setting that is a number, and of which kind."""
-    found: dict[str, type] = {}
-    for owner, names in ((Method, None), (Recipe, SHARED)):
-        for name, hint in typing.get_type_hints(owner).items():
-            alternatives = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-            kinds = [kind for kind in alternatives if kind in (int, float)]
-            if kinds and (names is None or name in names):
-                found[name] = kinds[0]
-    return found
-
-
-def _range(told: str) -> list[float]:
-    parts = told.split(":")
-    if len(parts) != 3 or not parts[2].strip().isdecimal() or int(parts[2]) < 2:
-        raise ValueError(f"a range of `sweep` must be LOW:HIGH:COUNT with COUNT at least 2; got {told!r}.")
-    low, high = _numbers(parts[:2], told)
-    if not 0 < low < high < math.inf:
-        raise ValueError(
-            f"a range of `sweep` must have 0 < LOW < HIGH, as its values have equal ratios; got {told!r}. "
-            "Give the values themselves, separated by commas."
-        )
-    count = int(parts[2])
-    # twelve digits: 1e-4 rather than 0.00010000000000000002
-    return [float(f"{low * (high / low) ** (k / (count - 1)):.12g}") for k in range(count)]
-
-
-def _numbers(parts: Iterable[str], text: str) -> list[float]:
-    try:
-        return [float(part) for part in parts]
-    except ValueError:
-        raise ValueError(f"`sweep` must have numbers for values; got {text!r}.") from None
-
-
-def _as_kind(number: float, kind: type, field: str) -> float:
-    if kind is float:
-        return number
-    if not float(number).is_integer():
-        raise ValueError(
-            f"`{field}` takes whole numbers; got {number} in `sweep`. Give them, separated by commas."
-        )
-    return int(number)

@@ -167,6 +167,12 @@ def _boundary_distance(audit: Any, sizes: Sizes) -> Work:
     )
 
 
+def _sure_mistakes(audit: Any, sizes: Sizes) -> Work:
+    images = min(audit.images, sizes.test)
+    # most images arrive early
+    return Work(passes=1.0 * images * _TURNS, gradients=images * (audit.steps / 4 + audit.search))
+
+
 def _likelihood(audit: Any, sizes: Sizes) -> Work:
     images, few = min(audit.images, sizes.test // 2), min(audit.adaptive_images, sizes.test // 2)
     plain = images * (1 + audit.steps)
@@ -198,6 +204,7 @@ WORK: Mapping[str, Callable[[Any, Sizes], Work]] = {
     "flip_size": _flip_size,
     "robustness": _robustness,
     "boundary_distance": _boundary_distance,
+    "sure_mistakes": _sure_mistakes,
     "likelihood": _likelihood,
     "weight_scale": lambda audit, sizes: Work(
         passes=min(audit.images, sizes.test) + min(audit.images, sizes.train)

@@ -52,7 +52,8 @@ def machines_of(scene: Scene, first: int, second: int) -> Machines:
     """Fit a pair's machines to the scene's training samples.
 
     Raises:
-        ValueError: If the means of both classes coincide: then no direction lies between them, and no angle is defined.
+        ValueError: If the means of both classes coincide: then no direction lies between them, and no angle is defined;
+            or samples are single numbers.
 
     >>> from clearance.explore.scene import scene_of
     >>> scene = scene_of(([[0.0, 0.0], [1.0, 1.0]], [0, 1]), ([[0.0, 0.0]], [0]), ("a", "b"))
@@ -60,6 +61,10 @@ def machines_of(scene: Scene, first: int, second: int) -> Machines:
     >>> found.directions[0].tolist(), found.offsets[0].round(6).item()
     ([0.7071067690849304, 0.7071067690849304], -0.707107)
     """
+    if scene.width < 2:
+        raise ValueError(
+            "samples must have at least 2 numbers, because with one there is no direction to lean in; got 1."
+        )
     x, y = scene.pair(first, second)
     means = [x[y == side].mean(axis=0) for side in (-1, 1)]
     if np.linalg.norm(means[1] - means[0]) <= 1e-12 * (1 + np.abs(means).max()):

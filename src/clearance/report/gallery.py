@@ -31,6 +31,8 @@ DRAWN = frozenset(
         ("robustness", "under_attack"),
         ("robustness", "alarms"),
         ("boundary_distance", "distances"),
+        ("sure_mistakes", "contact_sheet"),
+        ("weight_scale", "decay"),
         ("calibration", "reliability"),
         ("goodness_of_fit", "quantiles"),
         ("likelihood", "likelihood"),

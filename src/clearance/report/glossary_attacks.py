@@ -54,6 +54,32 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "network has steps.",
         "A gradient that is there may still lead nowhere.",
     ),
+    ("sure_mistakes", "sure_distance"): Entry(
+        "Change until the network is sure of another class",
+        "How far an image moves, in the Euclidean norm, until the network is as sure of the next class as it is of its "
+        "answers in the median; the median over images.",
+        "Higher is better. Compare it between networks: each was made equally sure first.",
+        "It is no shortest way: see the nearest mistake found beside it.",
+    ),
+    ("sure_mistakes", "nearest_distance"): Entry(
+        "Nearest mistake found, of the same images",
+        "How far the nearest wrong image is that a search found, in the Euclidean norm; the median over images, and "
+        "zero for those that are wrong already.",
+        "Higher is better.",
+        "A nearer wrong image may exist, and the network may be unsure of the one that was found.",
+    ),
+    ("sure_mistakes", "reached"): Entry(
+        "Images that arrived at a sure mistake",
+        "The share of images of which the network became that sure of another class, within the steps allowed.",
+        "Neither direction is better. Where it is below a half, the distance beside it is infinite.",
+        "Images that did not arrive might, with more steps.",
+    ),
+    ("sure_mistakes", "temperature"): Entry(
+        "Temperature that makes networks equally sure",
+        "What answers are divided by, so that the median image is as sure as was asked for, 95 % by default.",
+        "Neither direction is better. Above one the network's answers are louder than that.",
+        "It makes networks comparable, and not right as often as they say.",
+    ),
     ("boundary_distance", "minimum_distance"): Entry(
         "Distance to the nearest mistake found",
         "A search looks for the nearest image that the network gets wrong; the median over images of how far it is. "

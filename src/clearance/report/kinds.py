@@ -24,7 +24,7 @@ def draw(exhibit: Exhibit) -> Figure:
     A curve's first column of numbers is its x, every other a line. A histogram's first column is where bars
     stand and its second how high they are. A scatter has ``x``, ``y`` and perhaps ``label``. A heat map is a
     matrix, a column of the exhibit per column of the picture. An image sheet has ``image``, nested lists in
-    [0, 1].
+    [0, 1], and perhaps ``label``, which is written above each.
 
     >>> draw(Exhibit("a", "b", "curve", {"x": [0, 1], "y": [1, 0]}, "A line.")).axes[0].get_xlabel()
     'x'
@@ -113,14 +113,16 @@ def _heatmap(columns: Columns) -> Figure:
 
 def _images(columns: Columns) -> Figure:
     images = list(columns["image"])[:40]
-    figure = Figure(figsize=(SIZE[0], 0.8 * -(-len(images) // 8) + 0.2), layout="constrained")
-    for axes, image in zip(
-        figure.subplots(-(-len(images) // 8), 8, squeeze=False).flat, images, strict=False
-    ):
+    labels = [str(label)[:14] for label in columns.get("label", [""] * len(images))]
+    tall = 0.95 if any(labels) else 0.8
+    figure = Figure(figsize=(SIZE[0], tall * -(-len(images) // 8) + 0.2), layout="constrained")
+    cells = figure.subplots(-(-len(images) // 8), 8, squeeze=False).flat
+    for axes, image, label in zip(cells, images, labels, strict=False):
         pixels = np.asarray(image, dtype=float)
         channels_first = pixels.ndim == 3 and pixels.shape[0] in (1, 3)
         pixels = np.moveaxis(pixels, 0, -1) if channels_first else pixels
         axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axes.set_title(label, fontsize=7, pad=2, color=INK, parse_math=False)
     for axes in figure.axes:
         axes.set_axis_off()
     return figure

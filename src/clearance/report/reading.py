@@ -18,6 +18,7 @@ TITLES = {
     "robustness": "Under the worst of all attacks",
     "attacked": "Under the attacks of the paper",
     "boundary_distance": "How far images are from a mistake",
+    "sure_mistakes": "How far to a mistake that the network is sure of",
     "weight_scale": "How large weights and answers are",
     "likelihood": "Whether a low likelihood gives images away",
     "calibration": "As sure as it is right",
@@ -78,6 +79,10 @@ READING = {
     "boundary_distance": (
         "Longer is better; where the first-order distance and the one that was searched differ much, believe "
         "the search."
+    ),
+    "sure_mistakes": (
+        "Longer is better, and every network was made as sure as the others first; the path is one that somebody "
+        "takes, and not the shortest."
     ),
     "weight_scale": (
         "Nothing here is better or worse: loud answers and large weights explain why other numbers cannot be "

@@ -15,6 +15,7 @@ from clearance.report.likelihood_section import likelihood_section
 from clearance.report.new_classes_section import new_classes_section
 from clearance.report.robustness_section import robustness_section
 from clearance.report.section import Section
+from clearance.report.sure_section import sure_section
 from clearance.report.tilting_section import tilting_section
 from clearance.report.weight_section import weight_section
 
@@ -29,6 +30,7 @@ MAKERS = (
     robustness_section,
     attacked_section,
     boundary_section,
+    sure_section,
     weight_section,
     likelihood_section,
     calibration_section,

@@ -3,6 +3,7 @@
 from markupsafe import Markup
 
 from clearance.report.compact import Compact, by_method, mean
+from clearance.report.decay_table import decay_table
 from clearance.report.findings import Findings
 from clearance.report.numbers import exact
 from clearance.report.section import Section
@@ -15,8 +16,7 @@ WHAT = (
 )
 NOT_MEANT = (
     "No direction is better. Where normalisation follows a layer, the size of its weights does not reach the answers; "
-    "read the answers' own size. In methods of this library every trained parameter decays, biases and gains too, "
-    "and decay is part of the gradient (coupled)."
+    "read the answers' own size."
 )
 ANSWERS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("size of the answers", "logit_scale", {}),
@@ -40,6 +40,7 @@ def weight_section(findings: Findings) -> Section | None:
     }
     tables = [
         by_method(findings, "How loud the answers are", columns),
+        decay_table(findings),
         _layers(findings, "weight_rms", "Typical size of a weight (root mean square)"),
         _layers(findings, "spectral_norm", "Most that a layer can stretch its input (spectral norm)"),
     ]

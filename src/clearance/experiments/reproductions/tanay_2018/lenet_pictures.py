@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from clearance.report.contact_sheet import contact_sheet as drawn_sheet
 from clearance.report.figures import empty
 from clearance.report.marks import legend
 from clearance.report.svg import GRID, INK, series
@@ -73,27 +74,11 @@ def contact_sheet(sheet: Tree, title: str) -> Figure:
         sheet: Of one network, as `attacked_network` gives it.
         title: Whose it is.
     """
-    images, moved = np.array(sheet["images"]), np.array(sheet["adversarial"])
-    count, side = len(images), images.shape[-1] + GAP
-    change = moved - images
-    most = np.abs(change).max() or 1.0
-    figure = Figure(figsize=(1.0 * count, 3.9), layout="constrained")
-    told = (
-        (images, (0.0, 1.0), [f"{k}: {p:.2f}" for k, p in zip(sheet["classes"], sheet["sure"], strict=True)]),
-        (
-            moved,
-            (0.0, 1.0),
-            [f"{k}: {p:.2f}" for k, p in zip(sheet["targets"], sheet["sure_of_target"], strict=True)],
-        ),
-        (change, (-most, most), [f"norm {norm:.2f}" for norm in sheet["norm"]]),
+    names = {"image": "images", "label": "classes", "target": "targets"}  # the others are called alike
+    same = ("adversarial", "sure", "sure_of_target", "norm")
+    figure = drawn_sheet(
+        {**{own: sheet[name] for own, name in names.items()}, **{k: sheet[k] for k in same}}, PAGE_INK
     )
-    for axes, (row, (low, high), words) in zip(figure.subplots(3, 1), told, strict=True):
-        axes.imshow(_side_by_side(row, np.nan), cmap="gray", vmin=low, vmax=high, interpolation="nearest")
-        for k, word in enumerate(words):
-            axes.text(
-                k * side + side / 2, -2, word, ha="center", fontsize=8, color=PAGE_INK, parse_math=False
-            )
-        axes.set_axis_off()
     figure.suptitle(title, fontsize=10, color=PAGE_INK)
     return figure
 
