@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from clearance.experiments.limits import Limits
-    from clearance.experiments.outside import OutsideModel
+    from clearance.experiments.outside_model import OutsideModel
     from clearance.report import Card
 
 DEMO = "demo"
@@ -91,10 +91,12 @@ class AuditCommand:
         """Audit, write, and say what was found."""
         from rich.console import Console
 
+        from clearance._files import check_folder
         from clearance.cli._browser import open_page
         from clearance.cli._tables import print_sentences
         from clearance.report.left_out import interrupted, left_out_lines
 
+        check_folder("out", self.out)
         console = Console(stderr=self.json, quiet=self.quiet)
         card = self._card(console)
         page = card.save_folder(self.out)
@@ -203,7 +205,7 @@ class AuditCommand:
             yield lambda name: status.update(f"auditing: {name}")
 
     def _outside(self) -> "OutsideModel":
-        from clearance.experiments.outside import OutsideModel
+        from clearance.experiments.outside_model import OutsideModel
 
         if self.train is None or self.test is None:
             raise ValueError(
