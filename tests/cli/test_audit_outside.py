@@ -171,7 +171,11 @@ WRONG = {
     ),
     "run with weights": (
         ("audit", "train", "--weights", "best.pt"),
-        "--weights are for a model given as MODULE",
+        "--weights is for a model given as MODULE",
+    ),
+    "weights in place of a model": (
+        ("audit", "best.pt", *SETS),
+        "got the file 'best.pt'. If it holds weights: clearance audit MODULE:NAME --weights best.pt",
     ),
     "no place": (("audit", "bobs_nett:Net", *SETS), "no module 'bobs_nett'"),
     "root": ((*SIZED, "--root", "."), "--root is for the dataset of a run"),

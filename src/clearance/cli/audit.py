@@ -168,10 +168,17 @@ class AuditCommand:
 
     def _refuse(self, options: Sequence[str], taken_as: str) -> None:
         given = [f"--{name.replace('_', '-')}" for name in options if getattr(self, name) is not None]
-        if given:
+        if not given:
+            return
+        if Path(self.model).is_file():
             raise ValueError(
-                f"{', '.join(given)} are for a model given as MODULE:NAME; got {self.model!r}, taken as {taken_as}."
+                f"a model must be given as MODULE:NAME, what builds the network; got the file {self.model!r}. If it "
+                f"holds weights: clearance audit MODULE:NAME --weights {self.model} ..."
             )
+        verb = "is" if len(given) == 1 else "are"
+        raise ValueError(
+            f"{', '.join(given)} {verb} for a model given as MODULE:NAME; got {self.model!r}, taken as {taken_as}."
+        )
 
     def _from_elsewhere(self, console: "Console") -> "Card":
         from clearance.experiments.outside import audit_outside

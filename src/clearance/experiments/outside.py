@@ -17,7 +17,7 @@ from clearance.data.preprocessing import short_side_of
 from clearance.experiments.audit import NO_LIMITS, Again, audited
 from clearance.experiments.audit_datasets import unknown_images, with_unknown
 from clearance.experiments.auditing import asked_audits, chosen_audits
-from clearance.experiments.blame import check_accuracy
+from clearance.experiments.blame import check_accuracy, check_expected
 from clearance.experiments.build import RunData
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.limits import Limits
@@ -61,6 +61,8 @@ def audit_outside(
         ValueError: If anything does not fit; the message says what and what to do.
         AccuracyMissedError: A ValueError, if the accuracy misses `expect_accuracy`: before any other number.
     """
+    if outside.expect_accuracy is not None:
+        check_expected(outside.expect_accuracy)
     names = asked_audits(audits, unknown=outside.unknown is not None)
     _check_unknown(outside)
     module = _module(outside, say)
