@@ -160,6 +160,14 @@ def test_quiet(work, tmp_path):
     assert audit(work, tmp_path, *OPTIONS, "--quiet") == (0, "", "")
 
 
+def test_an_audit_that_such_a_network_has_nothing_for_is_named(work, tmp_path):
+    status, shown, _ = audit(work, tmp_path, *OPTIONS, audits="deeper_cut,neural_collapse")
+    assert status == 0
+    assert "Other things were measured than errors on test images." in shown
+    assert "(deeper_cut)." in shown
+    assert "neural_collapse)" not in shown
+
+
 SETS = ("--train", "folder:train", "--test", "folder:val")
 SIZED = ("audit", "bobs_net:Net", *SETS, "--image-size", "12")
 WRONG = {

@@ -200,3 +200,15 @@ def test_files_for_others_tell_all_of_it():
     assert table.startswith("### clearance check: fail\n")
     assert "| accuracy drops 1pt | fail | 95 % -> 90 % | -6." in table
     assert "| flip_distance drops 10% | could not measure |" in table
+
+
+def test_a_pass_that_proves_little_says_so_in_the_table_too():
+    (found,) = rule(
+        of_images(wrong(52, start=10)), of_images(wrong(50)), [Tolerance.parse("accuracy drops 1pt")]
+    )
+    assert found.outcome is Outcome.PASS
+    assert (
+        markdown([found])
+        .rstrip()
+        .endswith("| paired over 1000 images; too few to exclude more than is tolerated |")
+    )

@@ -109,6 +109,11 @@ LEFT: dict[str, Any] = {
 
 
 class TestLeftOut:
+    def test_an_audit_that_finds_nothing_to_measure_is_named(self):
+        (line,) = left_out_lines({"audits_without_numbers": ["deeper_cut"]})
+        assert line.startswith("Asked for, and without a number for such a network or recipe: ")
+        assert line.endswith("(deeper_cut).")
+
     def test_what_was_cut_and_what_was_interrupted_and_how_to_get_it(self):
         assert [plain(line) for line in left_out_lines(LEFT)] == [
             "Interrupted before the end; not measured: the smallest change that changes the answer (flip_size).",

@@ -70,12 +70,16 @@ class Ruling:
         said = f"{self.outcome}: {self.tolerance.text}"
         if self.outcome is Outcome.UNMEASURED:
             return f"{said} ({self.reason})"
-        said += f"; {self.numbers}, change {self.changed} (95 %, {self.over})"
-        assert self.low is not None
-        assert self.high is not None
-        if self.outcome is Outcome.PASS and self.tolerance.reached_by(self.low, self.high):
-            said += "; too few to exclude more than is tolerated"
-        return said
+        doubt = f"; {self.doubt}" if self.doubt else ""
+        return f"{said}; {self.numbers}, change {self.changed} (95 %, {self.over}){doubt}"
+
+    @property
+    def doubt(self) -> str:
+        """What a pass leaves open."""
+        if self.outcome is not Outcome.PASS or self.low is None or self.high is None:
+            return ""
+        reached = self.tolerance.reached_by(self.low, self.high)
+        return "too few to exclude more than is tolerated" if reached else ""
 
 
 def rule(
