@@ -108,7 +108,7 @@ def _items(data: Any) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...]]:
 
 
 def _unbatched(images: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
-    count = len(labels) if isinstance(labels, Sized) and getattr(labels, "shape", (1,)) else None
+    count = len(labels) if isinstance(labels, Sized) and getattr(labels, "shape", None) != () else None
     if not hasattr(images, "shape") or len(images.shape) != 4 or len(images) != count:
         shape = tuple(getattr(images, "shape", ()))
         with_labels = "one label" if count is None else f"{count} labels"

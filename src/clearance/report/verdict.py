@@ -96,7 +96,9 @@ def _own_sentence(findings: Findings) -> Markup:
     found = {method: row for method, row in errors.items() if row and math.isfinite(row.value)}
     if not found:
         report = findings.report
-        some = any(row.dataset == findings.dataset for row in (*report.records, *report.exhibits))
+        some = findings.dataset in {row.dataset for row in report.records} | {
+            shown.dataset for shown in report.exhibits
+        }
         return Markup("Other things were measured than errors on test images.") if some else NOTHING
     parts = [
         Markup("{} is wrong on {}").format(strong(method), data(row.value, "fraction"))
