@@ -35,6 +35,18 @@ def write_bytes(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
+def check_folder(name: str, path: Path) -> None:
+    """Raise ValueError unless a folder is at `path`, or can be made there: before work that ends in it.
+
+    >>> check_folder("out", Path("."))
+    """
+    there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise ValueError(f"`{name}` must be a folder that can be written; {there.name} is a file.")
+    if not os.access(there, os.W_OK):
+        raise ValueError(f"`{name}` must be a folder that can be written; {there} is closed to this user.")
+
+
 def write_synced(path: Path, data: bytes) -> None:
     """Write `data` and wait until the disk has it; not atomic."""
     with path.open("wb") as file:

@@ -78,7 +78,8 @@ def test_one_that_is_fed_rightly_gains_nothing(prepared, mean, std):
 
 def test_a_network_that_ignores_its_images_gains_nothing():
     gain, _ = found(lambda x: 0 * x)
-    assert (gain.value, gain.low, gain.high) == (0.0, 0.0, 0.0)
+    assert gain.value == 0.0
+    assert gain.low == -gain.high < 0
 
 
 def test_what_chooses_is_not_what_measures():

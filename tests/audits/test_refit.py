@@ -74,7 +74,7 @@ def test_the_interval_is_that_of_paired_images():
         m.name: m
         for m in Refit(heads=1)(model, train, ImageSet(test.images, flipped, test.classes)).measurements
     }
-    # own layer and new one are wrong on the same relabelled images: nothing is gained, nothing is uncertain
+    # own layer and new one are wrong on the same relabelled images: nothing is gained
     assert numbers["gain"].value == pytest.approx(0.0, abs=0.02)
     damaged = linear(torch.zeros(3, 16), torch.tensor([1.0, 0.0, 0.0]))  # calls everything the first class
     gain = {m.name: m for m in Refit(heads=1)(damaged, train, test).measurements}["gain"]

@@ -160,21 +160,61 @@ def test_quiet(work, tmp_path):
     assert audit(work, tmp_path, *OPTIONS, "--quiet") == (0, "", "")
 
 
+def test_an_audit_that_such_a_network_has_nothing_for_is_named(work, tmp_path):
+    status, shown, _ = audit(work, tmp_path, *OPTIONS, audits="deeper_cut,neural_collapse")
+    assert status == 0
+    assert "Other things were measured than errors on test images." in shown
+    assert "(deeper_cut)." in shown
+    assert "neural_collapse)" not in shown
+
+
 SETS = ("--train", "folder:train", "--test", "folder:val")
 SIZED = ("audit", "bobs_net:Net", *SETS, "--image-size", "12")
 WRONG = {
     "no images": (("audit", "bobs_net:Net"), "needs images: --train and --test"),
     "no run": (("audit", "nothing"), "must be the directory of a finished run"),
+    "weights alone": (
+        ("audit", "best.pt"),
+        "name what builds the network, too: MODULE:NAME --weights best.pt",
+    ),
     "run with weights": (
         ("audit", "train", "--weights", "best.pt"),
-        "--weights are for a model given as MODULE",
+        "--weights is for a model given as MODULE",
+    ),
+    "weights in place of a model": (
+        ("audit", "best.pt", *SETS),
+        "got the file 'best.pt'. If it holds weights: clearance audit MODULE:NAME --weights best.pt",
     ),
     "no place": (("audit", "bobs_nett:Net", *SETS), "no module 'bobs_nett'"),
     "root": ((*SIZED, "--root", "."), "--root is for the dataset of a run"),
     "mean": ((*SIZED, "--mean", "a,b"), "--mean takes numbers separated by commas; got 'a,b'"),
     "sizes": (("audit", "bobs_net:Net", *SETS), "give `image_size`"),
+    "nothing held out": (
+        (
+            "audit",
+            "bobs_net:Net",
+            "--train",
+            "folder:val",
+            "--test",
+            "folder:../{}/val",
+            "--image-size",
+            "12",
+        ),
+        "`test` must be images that the model was not trained on; got the 45 images of `train`",
+    ),
+    "unknown is a path": ((*SIZED, "--unknown", "val"), "a path alone. Write folder:val."),
     "crop alone": (("audit", "bobs_net:Net", *SETS, "--crop", "0.9"), "`crop` needs `image_size`"),
-    "device": ((*SIZED, "--device", "tpu"), "`device` must be one of"),
+    "device": ((*SIZED, "--device", "tpu"), "`device` must be 'auto' or a device of torch's"),
+    "no such device": ((*SIZED, "--device", "cuda:99"), "`device` 'cuda:99' is not there"),
+    "no side": (("audit", "bobs_net:Net", *SETS, "--image-size", "0"), "`image_size` must be a whole number"),
+    "mean of bytes": (
+        (*SIZED, "--mean", "127.5"),
+        "`mean` must be that of images in [0, 1]; got 127.5. Divide",
+    ),
+    "out is a file": (
+        (*SIZED, "--out", "best.pt/page"),
+        "`out` must be a folder that can be written; best.pt is a file",
+    ),
     "per cent": ((*SIZED, "--expect-accuracy", "91.5"), "Write 0.915 for 91.5 %"),
     "channels": ((*SIZED, "--mean", "0.1,0.2"), "`mean` must be one value or one a channel"),
     "head": ((*SIZED, "--head", "fcc"), "got 'fcc'. Did you mean 'fc'?"),
@@ -184,7 +224,7 @@ WRONG = {
 @pytest.mark.parametrize(("words", "fragment"), WRONG.values(), ids=WRONG.keys())
 def test_a_mistake_is_one_line(work, words, fragment):
     cache = ("--cache", "cache") if ":" in words[1] else ()
-    status, _, complaint = run(*words, *cache)
+    status, _, complaint = run(*(word.format(work.name) for word in words), *cache)
     assert status == 2
     assert fragment in complaint
     assert complaint.startswith("clearance: ")

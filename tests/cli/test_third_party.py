@@ -103,7 +103,7 @@ class TestPlainDigits:
             in shown
         )
         assert "Input" not in screen(page)
-        assert "of 497 test images get a wrong answer" in screen(page)
+        assert "of 497 test images get the right answer" in screen(page)
         assert str(work) not in page + json.dumps(report)
         assert str(ROOT) not in page + json.dumps(report)
 
@@ -164,7 +164,7 @@ def test_photographs(photographs, work, tmp_path):
     assert "wrap: head 'fc' (Linear 64 -> 10), 64 features" in shown
     assert "120 training and 30 held-out images of 3x64x64" in shown
     assert error(report) == pytest.approx(1 - right, abs=1e-6)
-    assert "of 30 test images get a wrong answer" in screen(page)
+    assert "of 30 test images get the right answer" in screen(page)
     assert str(photographs) not in page + json.dumps(report)
 
 

@@ -175,3 +175,19 @@ def test_missing_files(tmp_path):
     for kind in ("folder", "npz"):
         with pytest.raises(FileNotFoundError):
             open_images(f"{kind}:{tmp_path}/nothing")
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(zip(PIXELS, LABELS, strict=True))
+
+
+@pytest.mark.parametrize("labels", [LABELS, torch.tensor(LABELS)])
+def test_single_images_where_batches_are_expected_are_refused_with_the_remedy(labels):
+    single = [(image, label) for image, label in zip(PIXELS, labels, strict=True)]
+    for data in (Stream(), (pair for pair in single)):
+        with pytest.raises(
+            ValueError, match=r"with one label\. Of single images make batches: .*DataLoader\(data, 256\)"
+        ):
+            open_images(data)
+    assert len(open_images(DataLoader(Stream(), 4))) == 6

@@ -104,6 +104,14 @@ def test_without_images_it_is_over_seeds():
     assert "keep no numbers of single images for it, and have 1 seed in common" in lonely.reason
 
 
+def test_points_are_of_fractions_alone():
+    kept = report(distance(1.0), distances([1.0] * 50))
+    with pytest.raises(
+        ValueError, match=r"points are of fractions, and flip_size.median_flip is in pixel units; got"
+    ):
+        ruled(kept, kept, "flip_distance drops 1pt")
+
+
 def test_medians_of_distances():
     values = np.random.default_rng(0).lognormal(size=200)
     last = report(distance(float(np.median(values))), distances(values))
@@ -130,6 +138,20 @@ def test_only_images_that_have_a_number_in_both_are_paired():
     assert (found.low, found.high) == (pytest.approx(-0.3), pytest.approx(-0.3))
     none = report(distance(0.0), distances([None] * 200))
     assert ruled(none, last, "flip_distance drops 10%").reason == "no image has a number in both reports"
+
+
+@pytest.mark.parametrize(
+    ("images", "outcome"), [(1, Outcome.UNMEASURED), (5, Outcome.UNMEASURED), (6, Outcome.FAIL)]
+)
+def test_a_handful_of_images_has_no_interval(images, outcome):
+    """All of five images are nearer by chance one time in sixteen: no interval of 95 % says that they are."""
+    values = np.linspace(1.0, 2.0, images)
+    last, now = (report(distance(1.0), distances(factor * values)) for factor in (1.0, 0.5))
+    found = ruled(now, last, "flip_distance drops 10%")
+    assert found.outcome is outcome
+    assert found.reason == (
+        "" if images == 6 else f"paired over {images} images: an interval needs 6 at least"
+    )
 
 
 def test_numbers_that_were_searched_for_otherwise_are_not_paired():
@@ -178,3 +200,15 @@ def test_files_for_others_tell_all_of_it():
     assert table.startswith("### clearance check: fail\n")
     assert "| accuracy drops 1pt | fail | 95 % -> 90 % | -6." in table
     assert "| flip_distance drops 10% | could not measure |" in table
+
+
+def test_a_pass_that_proves_little_says_so_in_the_table_too():
+    (found,) = rule(
+        of_images(wrong(52, start=10)), of_images(wrong(50)), [Tolerance.parse("accuracy drops 1pt")]
+    )
+    assert found.outcome is Outcome.PASS
+    assert (
+        markdown([found])
+        .rstrip()
+        .endswith("| paired over 1000 images; too few to exclude more than is tolerated |")
+    )

@@ -98,3 +98,10 @@ def test_every_mistake_is_one_error(home, place, fragment):
 def test_no_file(home):
     with pytest.raises(FileNotFoundError, match=r"no file .*nett.py; correct the path of the model's code"):
         build_module("scripts/nett.py:build")
+
+
+def test_what_a_misspelt_name_may_be_is_what_builds_something(home):
+    with pytest.raises(
+        ValueError, match=r"must be one of 'Net', 'build', .*'empty', 'Zoo'; got 'bild'. Did you mean 'build'"
+    ):
+        build_module("mypkg.net:bild")

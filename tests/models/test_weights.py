@@ -82,7 +82,9 @@ def test_safetensors(tmp_path):
     assert same(module, trained())
 
 
-@pytest.mark.parametrize("entry", ["state_dict", "model", "ema_state_dict", "model_ema", "state_dict_ema"])
+@pytest.mark.parametrize(
+    "entry", ["state_dict", "model", "ema_state_dict", "model_ema", "state_dict_ema", "ema", "net", "params"]
+)
 def test_the_entry_is_found_beside_everything_else(tmp_path, entry):
     rest = {
         "epoch": 3,
@@ -105,6 +107,11 @@ def test_averaged_weights_come_first_and_others_are_told_and_can_be_chosen(tmp_p
     )
     load_weights(module, file, entry="model")
     assert not same(module, trained())
+
+
+def test_entries_of_any_name_are_told_beside_the_one_that_is_taken(tmp_path):
+    file = saved(tmp_path, {"teacher": named(trained()), "model": named(net()), "epoch": 3})
+    assert load_weights(net(), file).others == ("teacher",)
 
 
 def test_an_averaged_model_as_torch_keeps_it(tmp_path):
@@ -149,8 +156,8 @@ def without(name):
 
 
 WRONG = {
-    "missing parameter": (without("3.bias"), "1 are missing: '3.bias'"),
-    "missing statistics": (without("1.running_mean"), "1 are missing: '1.running_mean'"),
+    "missing parameter": (without("3.bias"), "missing: '3.bias'"),
+    "missing statistics": (without("1.running_mean"), "missing: '1.running_mean'"),
     "shapes": (
         named(net(classes=9)),
         r"'3.weight' is \(9, 4\) in the checkpoint and \(3, 4\) in the module; '3.bias' is \(9,\)",
@@ -161,8 +168,8 @@ WRONG = {
     "empty": ({}, "got an empty one"),
     "list": ([torch.zeros(2)], "must hold a dictionary of tensors; got list"),
     "unknown entry": (
-        {"network": named(trained()), "epoch": 1},
-        "Name the entry that holds the weights: 'network'",
+        {"student": named(trained()), "epoch": 1},
+        "Name the entry that holds the weights: 'student'",
     ),
 }
 
@@ -195,7 +202,8 @@ def test_a_chosen_entry_may_have_any_name(tmp_path):
 def test_a_whole_module_is_not_unpickled(tmp_path):
     file = saved(tmp_path, trained())
     with pytest.raises(
-        ValueError, match=r"would run code from the file .*GLOBAL.*safetensors.torch.save_file"
+        ValueError,
+        match=r"run code from the file \(it needs torch.nn.modules[.\w]+\)\. .*safetensors.torch.save_file",
     ):
         read_checkpoint(file)
 
@@ -209,7 +217,12 @@ def test_a_file_that_would_run_code_does_not(tmp_path):
 
 
 def test_files_that_are_none(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no file .*w.pt; correct the path"):
+    with pytest.raises(FileNotFoundError, match=r"got no file .*w.pt. Correct the path"):
+        read_checkpoint(tmp_path / "w.pt")
+    with pytest.raises(FileNotFoundError, match="got a folder"):
+        read_checkpoint(tmp_path)
+    (tmp_path / "w.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n")
+    with pytest.raises(ValueError, match="the pointer that Git LFS leaves in its place"):
         read_checkpoint(tmp_path / "w.pt")
     (tmp_path / "w.pt").write_text("hello")
     with pytest.raises(ValueError, match=r"w.pt must be what torch.save wrote; got a file of another kind"):

@@ -77,7 +77,9 @@ def flips(noise=0.001, missed=0.0, blind=0.0):
 
 def test_accuracy_with_its_interval():
     row = measured("accuracy", "error", 0.058, low=0.04, high=0.08, split="test")
-    assert said(report_of(row))["Accuracy"] == "5.8 % (4.0 to 8.0 %) of 500 test images get a wrong answer."
+    assert said(report_of(row))["Accuracy"] == (
+        "94.2 % (92.0 to 96.0 %) of 500 test images get the right answer."
+    )
 
 
 class TestLabelCost:
@@ -130,6 +132,12 @@ class TestWorstPair:
         assert text == (
             "cat and dog make up 38 % (26 to 52 %) of the wrong answers, and lie 3.0× nearer than the median "
             "pair."
+        )
+
+    def test_a_pair_that_lies_as_far_apart_as_others_is_not_called_near(self):
+        far = measured("class_pairs", "worst_closeness", 1.02, n=45, unit="ratio", split="test")
+        assert said(report_of(PAIRS[0], far))["Worst pair"].endswith(
+            "and lie no nearer than the median pair."
         )
 
     def test_the_largest_of_many_small_shares_is_not(self):
@@ -213,3 +221,11 @@ class TestInATerminal:
         card = Card(with_summaries(report_of(*flips(), methods=("one", "other"))))
         print_sentences(Console(file=file, width=100), card)
         assert "method" in file.getvalue()
+
+
+def test_so_few_test_images_that_one_is_more_than_two_points_tell_no_label_cost():
+    own = measured("accuracy", "error", 0.0, low=0.0, high=0.1, n=30, split="test")
+    assert (
+        said(report_of(own, *gaps(n10=0.0, n1000=0.0)))["Label cost"]
+        == "30 test images are too few to tell: each is more than two points."
+    )

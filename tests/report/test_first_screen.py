@@ -63,7 +63,7 @@ class TestUnknowns:
         assert actions(Findings(Report({}, {}, "", ""), "animals")) == []
 
 
-def test_what_the_owner_says_stands_beside_the_error():
+def test_what_the_owner_says_stands_beside_the_accuracy():
     error = Measurement(
         "accuracy",
         "error",
@@ -78,10 +78,23 @@ def test_what_the_owner_says_stands_beside_the_error():
     )
     report = Report({"expected_accuracy": 0.915}, {}, "", "", (Record("animals", "mine", 0, error),))
     assert plain(only(report).said.striptags()) == (
-        "10.0 % (8.0 to 13.0 %) of 500 test images get a wrong answer; its owner says that 91.5 % get a right one."
+        "90.0 % (87.0 to 92.0 %) of 500 test images get the right answer; its owner says 91.5 %."
     )
     page = render_page(report)
     assert set(Reading(page).values) <= stored(report.to_json()) | {0.915}
+
+
+def test_outputs_that_no_class_belongs_to_are_said():
+    context = {"split": "test", "interval": "w"}
+    error = Measurement("accuracy", "error", 0.98, "fraction", 50, None, 0.9, 1.0, "lower", context)
+    counts = {"of the model": 1000, "classes": 10}
+    (found,) = actions(
+        Findings(Report({"outputs": counts}, {}, "", "", (Record("animals", "mine", 0, error),)), "animals")
+    )
+    assert (
+        "It has 1,000 outputs: the first 10 are taken for the classes in the order of their names"
+        in plain(found.said.striptags())
+    )
 
 
 LEFT: dict[str, Any] = {
@@ -96,6 +109,11 @@ LEFT: dict[str, Any] = {
 
 
 class TestLeftOut:
+    def test_an_audit_that_finds_nothing_to_measure_is_named(self):
+        (line,) = left_out_lines({"audits_without_numbers": ["deeper_cut"]})
+        assert line.startswith("Asked for, and without a number for such a network or recipe: ")
+        assert line.endswith("(deeper_cut).")
+
     def test_what_was_cut_and_what_was_interrupted_and_how_to_get_it(self):
         assert [plain(line) for line in left_out_lines(LEFT)] == [
             "Interrupted before the end; not measured: the smallest change that changes the answer (flip_size).",

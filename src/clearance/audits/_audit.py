@@ -1,6 +1,7 @@
 """The contract of an audit, and what several audits of one classifier share."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -28,20 +29,26 @@ class Findings:
 
 def check_comparable(train: ImageSet, test: ImageSet) -> None:
     """Raise ValueError unless both sets have the same classes and images of one shape."""
-    if train.class_count == test.class_count and train.classes != test.classes:
+    if train.shape != test.shape:
         raise ValueError(
-            f"`train` and `test` must have the same classes in the same order; got {_short(train.classes)} and "
-            f"{_short(test.classes)}."
+            f"`train` and `test` must have the same image shape; got {train.shape} and {test.shape}."
         )
-    if train.class_count != test.class_count or train.shape != test.shape:
+    if train.classes != test.classes:
+        alone = [
+            f"only `{which}` has {_short([name for name in these if name not in others])}"
+            for which, these, others in (
+                ("train", train.classes, test.classes), ("test", test.classes, train.classes),
+            )
+            if set(these) - set(others)
+        ] or [f"{_short(train.classes)} and {_short(test.classes)}"]  # fmt: skip
         raise ValueError(
-            f"`train` and `test` must have the same classes and image shape; got {train.class_count} classes "
-            f"of {train.shape} and {test.class_count} of {test.shape}."
+            f"`train` and `test` must have the same classes in the same order; got {train.class_count} and "
+            f"{test.class_count}: {'; '.join(alone)}."
         )
 
 
-def _short(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+def _short(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 class Subject:

@@ -12,7 +12,7 @@ from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._fixed_images import fixed_images
 from clearance.audits._halves import first_half
 from clearance.audits._input_ways import InputWay, input_ways, right_when
-from clearance.audits._paired import paired_interval
+from clearance.audits._paired import PAIRED, paired_interval
 from clearance.vocabulary import Exhibit, Measurement
 
 
@@ -29,8 +29,8 @@ class PreprocessingAudit(Audit):
     Clearly above 0, the model is most likely fed with something else than it was trained on, and no other number
     says anything about it. At or below 0 none of these ways is better, which proves nothing about others.
 
-    Measurement ``gain``, with a normal 95 % interval of paired differences. The exhibit names the ways with the share
-    of right images, the best first, then the others in the order tried, the present one last.
+    Measurement ``gain``, with the adjusted Wald 95 % interval of paired differences. The exhibit names the ways with
+    the share of right images, the best first, then the others in the order tried, the present one last.
 
     Args:
         images: At most; a class-balanced choice by the seed where there are more.
@@ -69,7 +69,7 @@ class PreprocessingAudit(Audit):
         gain, low, high = paired_interval(gained)
         told = Measurement(
             self.name, "gain", gain, "fraction", len(data), low=low, high=high, better="lower",
-            context={"interval": "paired over images, normal 95 %"},
+            context={"interval": PAIRED},
         )  # fmt: skip
         return Findings((told,), (self._named(ways, right.mean(dim=1)),))
 

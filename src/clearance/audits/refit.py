@@ -10,7 +10,7 @@ from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._fresh_heads import are_a_cloud, scaled_features
-from clearance.audits._paired import paired_interval
+from clearance.audits._paired import PAIRED, paired_interval
 from clearance.audits.co_adaptation import head_training
 from clearance.heads import HeadStack, train_heads
 from clearance.vocabulary import Measurement, Scalar
@@ -24,7 +24,7 @@ class Refit(Audit):
 
     on the same held-out images, so that the interval is one of paired differences:
 
-    gain +- 1.96 s / sqrt(N),   s = standard deviation over images of (own head wrong - share of fresh ones wrong)
+    the adjusted Wald interval over images of (own head wrong - share of fresh ones wrong), which always has a width
 
     Above 0 the model's last layer leaves accuracy unused: it was damaged, trained too short, or on other data.
     About 0 there is nothing to gain. Below 0 the own head is better than a linear layer, which is ordinary where
@@ -38,9 +38,9 @@ class Refit(Audit):
         heads: Fresh linear layers, at least 1; they differ in first weights and in the order of minibatches.
         lr: Step size, above 0; trained as in :class:`clearance.audits.CoAdaptation`.
 
-    Misleads: it says what a linear layer gains, not what training the whole network further would. With few
-    held-out images the interval is a normal one all the same: below some ten images on which the two differ, read
-    it as a hint.
+    Source of the interval: Bonett and Price, J. Educ. Behav. Stat. 37 (2012).
+
+    Misleads: it says what a linear layer gains, not what training the whole network further would.
 
     >>> from clearance.data import gaussian_images
     >>> from clearance.models import Classifier
@@ -75,7 +75,7 @@ class Refit(Audit):
                 ),
                 Measurement(
                     self.name, "gain", gain, "fraction", len(gained), low=low, high=high, better="lower",
-                    context={**context, "interval": "paired over images, normal 95 %"},
+                    context={**context, "interval": PAIRED},
                 ),
                 Measurement(
                     self.name, "diverged_heads", diverged, "count", self.heads, better="lower", context=context

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from clearance.experiments.limits import Limits
-    from clearance.experiments.outside import OutsideModel
+    from clearance.experiments.outside_model import OutsideModel
     from clearance.report import Card
 
 DEMO = "demo"
@@ -91,10 +91,12 @@ class AuditCommand:
         """Audit, write, and say what was found."""
         from rich.console import Console
 
+        from clearance._files import check_folder
         from clearance.cli._browser import open_page
         from clearance.cli._tables import print_sentences
         from clearance.report.left_out import interrupted, left_out_lines
 
+        check_folder("out", self.out)
         console = Console(stderr=self.json, quiet=self.quiet)
         card = self._card(console)
         page = card.save_folder(self.out)
@@ -166,10 +168,17 @@ class AuditCommand:
 
     def _refuse(self, options: Sequence[str], taken_as: str) -> None:
         given = [f"--{name.replace('_', '-')}" for name in options if getattr(self, name) is not None]
-        if given:
+        if not given:
+            return
+        if Path(self.model).is_file():
             raise ValueError(
-                f"{', '.join(given)} are for a model given as MODULE:NAME; got {self.model!r}, taken as {taken_as}."
+                f"a model must be given as MODULE:NAME, what builds the network; got the file {self.model!r}. If it "
+                f"holds weights: clearance audit MODULE:NAME --weights {self.model} ..."
             )
+        verb = "is" if len(given) == 1 else "are"
+        raise ValueError(
+            f"{', '.join(given)} {verb} for a model given as MODULE:NAME; got {self.model!r}, taken as {taken_as}."
+        )
 
     def _from_elsewhere(self, console: "Console") -> "Card":
         from clearance.experiments.outside import audit_outside
@@ -203,7 +212,7 @@ class AuditCommand:
             yield lambda name: status.update(f"auditing: {name}")
 
     def _outside(self) -> "OutsideModel":
-        from clearance.experiments.outside import OutsideModel
+        from clearance.experiments.outside_model import OutsideModel
 
         if self.train is None or self.test is None:
             raise ValueError(

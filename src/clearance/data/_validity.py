@@ -7,6 +7,14 @@ import torch
 from torch import Tensor
 
 
+def check_labelled_images(images: Tensor, labels: Tensor, classes: tuple[str, ...]) -> None:
+    """Raise ValueError unless these are images, names of classes, and a class for each image that leaves none empty."""
+    check_images(images)
+    check_classes(classes)
+    check_labels(labels, images, classes)
+    check_every_class_present(labels, classes)
+
+
 def check_images(images: Tensor) -> None:
     """Raise ValueError unless `images` is (N, C, H, W), float32, finite and within [0, 1]."""
     if not isinstance(images, Tensor) or images.dtype != torch.float32:

@@ -12,14 +12,7 @@ from torch.utils.data import Dataset
 from clearance._checks import check_count, check_fraction
 from clearance._rng import generator as named_generator
 from clearance.data._digest import digest_of
-from clearance.data._validity import (
-    check_classes,
-    check_every_class_present,
-    check_images,
-    check_indices,
-    check_labels,
-    check_no_class_lost,
-)
+from clearance.data._validity import check_indices, check_labelled_images, check_no_class_lost
 from clearance.data.augmentation import Augmentation
 from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.stratified import draw_per_class, draw_stratified
@@ -64,10 +57,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
     augmentation: Augmentation | None = None
 
     def __post_init__(self) -> None:
-        check_images(self.images)
-        check_classes(self.classes)
-        check_labels(self.labels, self.images, self.classes)
-        check_every_class_present(self.labels, self.classes)
+        check_labelled_images(self.images, self.labels, self.classes)
 
     def __repr__(self) -> str:
         return (

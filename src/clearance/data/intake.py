@@ -108,11 +108,13 @@ def _items(data: Any) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...]]:
 
 
 def _unbatched(images: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
-    if not hasattr(images, "shape") or len(images.shape) != 4 or len(images) != len(labels):
+    count = len(labels) if isinstance(labels, Sized) and getattr(labels, "shape", None) != () else None
+    if not hasattr(images, "shape") or len(images.shape) != 4 or len(images) != count:
         shape = tuple(getattr(images, "shape", ()))
+        with_labels = "one label" if count is None else f"{count} labels"
         raise ValueError(
             f"a loader must give batches (images, labels), images (B, C, H, W); got {type(images).__name__} of "
-            f"shape {shape} with {len(labels)} labels."
+            f"shape {shape} with {with_labels}. Of single images make batches: torch.utils.data.DataLoader(data, 256)."
         )
     return zip(images, labels, strict=True)
 

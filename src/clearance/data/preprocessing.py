@@ -39,8 +39,10 @@ class Preprocessing:
 
     def __str__(self) -> str:
         size = "as they are" if self.image_size is None else f"{self.short_side} -> {self.image_size} px"
-        norm = "" if self.mean is None else f", mean {_short(self.mean)}, std {_short(self.std)}"
-        return f"images {size}{norm}"
+        given = {"mean": self.mean, "std": self.std}
+        return f"images {size}" + "".join(
+            f", {name} {_short(of)}" for name, of in given.items() if of is not None
+        )
 
 
 def preprocessing_of(source: Any) -> Preprocessing:

@@ -168,6 +168,13 @@ def _left(done: Done, limits: Limits, again: Again, test: ImageSet, pictures: in
     if done.left_out:
         told["audits_left_out"] = [dataclasses.asdict(each) for each in done.left_out]
         told["audits_left_out_command"] = again([each.audit for each in done.left_out])
+    empty = [
+        audit.name
+        for audit, found in zip(done.audits, done.findings, strict=True)
+        if not (found.measurements or found.exhibits)
+    ]
+    if empty:
+        told["audits_without_numbers"] = empty
     if pictures:
         told["pictures_left_out"] = pictures
     return told

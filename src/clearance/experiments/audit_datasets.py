@@ -73,6 +73,11 @@ def unknown_images(
     """
     check_enough(int(first_half(test.labels, seed=0).sum()))
     if isinstance(given, str) and ":" not in given:
+        if Path(given).exists():
+            raise ValueError(
+                f"`unknown` must be folder:PATH, npz:PATH or the name of a dataset; got {given!r}, a path alone. Write "
+                f"{'folder' if Path(given).is_dir() else 'npz'}:{given}."
+            )
         given = load_dataset(given, "test", root)
     return open_unlabelled(given, test, preprocessing, cache=cache)
 

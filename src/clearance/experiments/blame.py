@@ -34,8 +34,7 @@ def check_accuracy(model: Classifier, test: ImageSet, expected: float, slack: fl
         ValueError: If `expected` is not in (0, 1].
         AccuracyMissedError: If the measured accuracy misses it.
     """
-    if not 0 < expected <= 1:
-        raise ValueError(f"`expect_accuracy` must lie in (0, 1]; got {expected}. Write 0.915 for 91.5 %.")
+    check_expected(expected)
     named = predictions(model, test)
     right = int((named == test.labels.to(named.device)).sum())
     accuracy = right / len(test)
@@ -44,6 +43,12 @@ def check_accuracy(model: Classifier, test: ImageSet, expected: float, slack: fl
     if high >= expected or accuracy >= expected - slack:
         return told
     raise AccuracyMissedError(f"{told}. Nothing else is measured. {_blame(model, test, named, accuracy)}")
+
+
+def check_expected(expected: float) -> None:
+    """Raise ValueError unless it is a share of images, above 0."""
+    if not 0 < expected <= 1:
+        raise ValueError(f"`expect_accuracy` must lie in (0, 1]; got {expected}. Write 0.915 for 91.5 %.")
 
 
 def _blame(model: Classifier, test: ImageSet, named: Tensor, accuracy: float) -> str:

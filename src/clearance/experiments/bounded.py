@@ -104,7 +104,7 @@ def _nothing_fits(done: Done, budget: Budget) -> str:
     needed = min(each.seconds or 0.0 for each in done.left_out)
     return (
         f"`budget` must be enough for one audit; got {budget.seconds:.0f} s, of which {budget.spent:.0f} s went into "
-        f"reading, and the cheapest audit would take about {needed:.0f} s. Give more, or fewer images."
+        f"reading, and the cheapest audit would take about {needed:.2g} s. Give more, or fewer images."
     )
 
 

@@ -4,83 +4,36 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from clearance._checks import check_choice
+from clearance._checks import check_count
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images, preprocessing_of
 from clearance.data.picture_folder import default_cache
 from clearance.data.preprocessing import short_side_of
 from clearance.experiments.audit import NO_LIMITS, Again, audited
 from clearance.experiments.audit_datasets import unknown_images, with_unknown
 from clearance.experiments.auditing import asked_audits, chosen_audits
-from clearance.experiments.blame import check_accuracy
+from clearance.experiments.blame import check_accuracy, check_expected
 from clearance.experiments.build import RunData
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.limits import Limits
+from clearance.experiments.outside_model import OutsideModel
 from clearance.experiments.owner import without_owner
 from clearance.experiments.plan_line import plan_line
 from clearance.models import Classifier, build_module, load_weights
 from clearance.models._observe import evaluating
 from clearance.models.wrap import wrapped
+from clearance.regimes._fit_arguments import device_named
 from clearance.regimes._inputs import check_logits
 from clearance.report import Card
 
 Say = Callable[[str], object]
 _EXAMPLES = 4
 _PIXEL_HEADS = "co_adaptation"  # the audit that also trains heads on raw pixels, all of them at once
-
-
-@dataclass(frozen=True)
-class OutsideModel:
-    """What there is to say about a model that was trained elsewhere.
-
-    Args:
-        place: ``package.module:name`` or ``path/to/file.py:name``; see :func:`clearance.models.build_module`.
-        train: Images that it was trained on: ``"folder:PATH"`` or ``"npz:PATH"``.
-        test: Held-out images of the same classes.
-        weights: A checkpoint; None leaves what the place gives.
-        entry: The entry of the checkpoint; see :func:`clearance.models.load_weights`.
-        head: Name of the submodule that is the head; None takes the last linear layer.
-        mean: What the module does not do itself: subtracted from images in [0, 1], one value or one a channel.
-        std: Divides them after that.
-        image_size: Side of the square that the model takes, in pixels.
-        crop: The share of the short side that is kept, in (0, 1].
-        expect_accuracy: What its owner says, in (0, 1]: less than that stops everything.
-        unknown: Images of things that the model never saw: ``"folder:PATH"``, flat or not, ``"npz:PATH"``, or the name
-            of a dataset.
-        root: The folder that holds the files of a named dataset.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"`` ...
-        cache: Folder for decoded pictures and features.
-
-    What is not given of mean, std, sizes and crop is taken from the model's `pretrained_cfg`, where it has one.
-    """
-
-    place: str
-    train: str
-    test: str
-    weights: Path | None = None
-    entry: str | None = None
-    head: str | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    image_size: int | None = None
-    crop: float | None = None
-    expect_accuracy: float | None = None
-    unknown: str | None = None
-    root: str | None = None
-    device: str = "auto"
-    cache: Path | None = None
-
-    @property
-    def name(self) -> str:
-        """The place without folders of this machine."""
-        where, _, name = self.place.rpartition(":")
-        return f"{Path(where).name if where.endswith('.py') else where}:{name}"
 
 
 def audit_outside(
@@ -108,6 +61,8 @@ def audit_outside(
         ValueError: If anything does not fit; the message says what and what to do.
         AccuracyMissedError: A ValueError, if the accuracy misses `expect_accuracy`: before any other number.
     """
+    if outside.expect_accuracy is not None:
+        check_expected(outside.expect_accuracy)
     names = asked_audits(audits, unknown=outside.unknown is not None)
     _check_unknown(outside)
     module = _module(outside, say)
@@ -117,13 +72,14 @@ def audit_outside(
     with _warnings_said(say):
         train, test = (open_images(each, how, cache=cache) for each in (outside.train, outside.test))
         data = RunData(train, _named(test))
+        _check_held_out(data)
         unknown = _unknown(outside, data, how, cache)
-    model = _classifier(outside, module, how, data.test, say)
+    model, outputs = _classifier(outside, module, how, data.test, say)
     chosen = with_unknown(chosen_audits(names, _limits(data, names, say)), unknown)
     say(plan_line(model, data, unknown, names))
     if outside.expect_accuracy is not None:
         say(check_accuracy(model, data.test, outside.expect_accuracy))
-    told = {**_settings(outside, how), **_of_unknown(unknown)}
+    told = {**outside.settings(how), **outputs, **_of_unknown(unknown)}
     kept = FeatureCache(cache)
     return audited(
         model,
@@ -148,6 +104,14 @@ def _check_unknown(outside: OutsideModel) -> None:
             )
 
 
+def _check_held_out(data: RunData) -> None:
+    if data.train.digest() == data.test.digest():
+        raise ValueError(
+            f"`test` must be images that the model was not trained on; got the {len(data.test)} images of `train`. "
+            "Give others: what is measured on these says nothing of new ones."
+        )
+
+
 def _unknown(outside: OutsideModel, data: RunData, how: Preprocessing, cache: Path) -> ImageSet | None:
     if outside.unknown is None:
         return None
@@ -169,14 +133,7 @@ def _module(outside: OutsideModel, say: Say) -> nn.Module:
         say("weights: those that the module comes with (no --weights)")
     else:
         say(str(load_weights(module, outside.weights, outside.entry)))
-    return module.eval().to(_device(outside.device))
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    check_choice("device", name.partition(":")[0], ("auto", "cpu", "cuda", "mps"))
-    return torch.device(name)
+    return module.eval().to(device_named(outside.device))
 
 
 def _preprocessing(outside: OutsideModel, module: nn.Module) -> Preprocessing:
@@ -186,6 +143,13 @@ def _preprocessing(outside: OutsideModel, module: nn.Module) -> Preprocessing:
     except ValueError:
         found = Preprocessing()
     given = {name: getattr(outside, name) for name in ("mean", "std") if getattr(outside, name) is not None}
+    if max(outside.mean or (0.0,)) > 1:
+        raise ValueError(
+            f"`mean` must be that of images in [0, 1]; got {', '.join(f'{value:g}' for value in outside.mean or ())}. "
+            "Divide `mean` and `std` by 255 where they are those of images up to 255."
+        )
+    if outside.image_size is not None:
+        check_count("image_size", outside.image_size)
     if outside.crop is not None and outside.image_size is None and found.image_size is None:
         raise ValueError(
             f"`crop` needs `image_size`, the side of what is kept; got crop {outside.crop} alone."
@@ -200,7 +164,8 @@ def _preprocessing(outside: OutsideModel, module: nn.Module) -> Preprocessing:
 
 def _classifier(
     outside: OutsideModel, module: nn.Module, how: Preprocessing, test: ImageSet, say: Say
-) -> Classifier:
+) -> tuple[Classifier, dict[str, Any]]:
+    """The model, and what the report must say of outputs that no class belongs to."""
     device = next((value.device for value in module.parameters()), torch.device("cpu"))
     example = test.batch(torch.linspace(0, len(test) - 1, min(_EXAMPLES, len(test))).long())[0].to(device)
     with _warnings_said(say):
@@ -209,10 +174,11 @@ def _classifier(
     with evaluating(model):
         logits = model(example)
     check_logits(logits, test)
-    if logits.shape[1] > test.class_count:
-        outputs = f"the model has {logits.shape[1]} outputs"
-        say(f"note: {outputs} and the images {test.class_count} classes, taken as the first of them")
-    return model.eval()
+    count, classes = logits.shape[1], test.class_count
+    if count == classes:
+        return model.eval(), {}
+    say(f"note: the model has {count} outputs and the images {classes} classes, taken as the first of them")
+    return model.eval(), {"outputs": {"of the model": count, "classes": classes}}
 
 
 def _limits(data: RunData, audits: Sequence[str], say: Say) -> dict[str, dict[str, Any]]:
@@ -222,19 +188,6 @@ def _limits(data: RunData, audits: Sequence[str], say: Say) -> dict[str, dict[st
         return {}
     say(f"{_PIXEL_HEADS}: without heads on raw pixels, which would need all of them in memory")
     return {_PIXEL_HEADS: {"pixel_limit": 0}}
-
-
-def _settings(outside: OutsideModel, how: Preprocessing) -> dict[str, Any]:
-    """What the report keeps of all this: no folder of this machine."""
-    told: dict[str, Any] = {
-        "model": outside.name,
-        "weights": None if outside.weights is None else outside.weights.name,
-        "head": outside.head,
-        "preprocessing": dataclasses.asdict(how),
-    }
-    if outside.expect_accuracy is not None:
-        told["expected_accuracy"] = outside.expect_accuracy
-    return told
 
 
 @contextmanager

@@ -40,7 +40,9 @@ def load_run(run_dir: str | Path) -> SavedRun:
     if not (folder / FACTS).exists():
         near = [path.parent.name for path in sorted(folder.glob(f"*/{FACTS}"))]
         hint = f" It holds the runs {', '.join(near)}; name one of them." if near else ""
-        got = f"one without {FACTS}" if folder.is_dir() else "no folder"
+        got = f"one without {FACTS}" if folder.is_dir() else "a file" if folder.is_file() else "no folder"
+        if folder.is_file():
+            hint = f" If it holds weights, name what builds the network, too: MODULE:NAME --weights {folder.name}."
         raise FileNotFoundError(f"{folder} must be the directory of a finished run; got {got}.{hint}")
     facts = json.loads((folder / FACTS).read_text("utf-8"))
     settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts["method"].items()}

@@ -29,7 +29,7 @@ def markdown(rulings: Sequence[Ruling]) -> str:
             ruling.outcome,
             ruling.numbers,
             ruling.changed,
-            ruling.over or ruling.reason,
+            "; ".join(part for part in (ruling.over or ruling.reason, ruling.doubt) if part),
         )
         lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.gate.intervals import STATISTICS, bootstrapped, over_seeds, paired_fractions
-from clearance.gate.readings import Reading, reading
+from clearance.gate.readings import Reading, UnclearError, reading
 from clearance.gate.tolerance import Tolerance
 from clearance.records.store import Report
+
+FEWEST = 6  # images that may all have changed to one side by chance less often than one time in twenty
 
 
 class Outcome(StrEnum):
@@ -68,12 +70,16 @@ class Ruling:
         said = f"{self.outcome}: {self.tolerance.text}"
         if self.outcome is Outcome.UNMEASURED:
             return f"{said} ({self.reason})"
-        said += f"; {self.numbers}, change {self.changed} (95 %, {self.over})"
-        assert self.low is not None
-        assert self.high is not None
-        if self.outcome is Outcome.PASS and self.tolerance.reached_by(self.low, self.high):
-            said += "; too few to exclude more than is tolerated"
-        return said
+        doubt = f"; {self.doubt}" if self.doubt else ""
+        return f"{said}; {self.numbers}, change {self.changed} (95 %, {self.over}){doubt}"
+
+    @property
+    def doubt(self) -> str:
+        """What a pass leaves open."""
+        if self.outcome is not Outcome.PASS or self.low is None or self.high is None:
+            return ""
+        reached = self.tolerance.reached_by(self.low, self.high)
+        return "too few to exclude more than is tolerated" if reached else ""
 
 
 def rule(
@@ -108,6 +114,12 @@ def _ruled(tolerance: Tolerance, last: Reading, now: Reading) -> Ruling:
             quantity = tolerance.quantity
             said = f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}"
             return Ruling(tolerance, Outcome.UNMEASURED, reason=said)
+    if tolerance.in_points and last.unit != "fraction":
+        what = f"{tolerance.quantity.audit}.{tolerance.quantity.name} is in {last.unit or 'plain numbers'}"
+        raise UnclearError(
+            f"points are of fractions, and {what}; got {tolerance.text!r}. Give a share of it (10%), or an amount "
+            "without pt."
+        )
     paired = _same_images(last, now)
     if paired is not None:
         return _over_images(tolerance, *paired, last)
@@ -152,6 +164,9 @@ def _over_images(tolerance: Tolerance, last: NDArray, now: NDArray, told: Readin
     yes_or_no = np.isin(np.concatenate([last, now]), (0.0, 1.0)).all()
     if yes_or_no and told.statistic == "mean" and not tolerance.relative:
         ends = paired_fractions(last, now)
+    elif len(last) < FEWEST:
+        said = f"{over}: an interval needs {FEWEST} at least"
+        return Ruling(tolerance, Outcome.UNMEASURED, numbers[0], numbers[1], reason=said, unit=told.unit)
     else:
         ends = bootstrapped(last, now, told.statistic, relative=tolerance.relative)
     if any(math.isnan(end) for end in ends):

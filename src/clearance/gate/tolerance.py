@@ -62,6 +62,7 @@ class Tolerance:
         amount: What is tolerated, in the quantity's unit, or as a share of the older number.
         relative: Whether it is such a share.
         text: The sentence.
+        in_points: Whether it is in points of a percentage, which only fractions have.
     """
 
     quantity: Quantity
@@ -69,6 +70,7 @@ class Tolerance:
     amount: float
     relative: bool
     text: str = ""
+    in_points: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "Tolerance":
@@ -90,7 +92,14 @@ class Tolerance:
         check_choice("direction", found["how"], DIRECTIONS)
         direction: Direction = found["how"]  # type: ignore[assignment]  # one of DIRECTIONS
         amount = _amount(found["much"] or "0", text) * {"pt": _POINT, "%": 0.01}.get(found["unit"] or "", 1.0)
-        return cls(_quantity(found["what"]), direction, amount, found["unit"] == "%", text.strip())
+        return cls(
+            _quantity(found["what"]),
+            direction,
+            amount,
+            found["unit"] == "%",
+            text.strip(),
+            found["unit"] == "pt",
+        )
 
     def broken_by(self, low: float, high: float) -> bool:
         """Whether an interval of the change lies beyond what is tolerated, entirely.

@@ -53,7 +53,7 @@ def check_output(output: Any, entries: dict[str, Tensor], head: str | None) -> N
         shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in entries.items())
         raise ValueError(
             f"`module` must return one tensor of logits; got {len(entries)} ({shapes}). Name the head whose logits "
-            "count: wrap(module, head=...)."
+            "count: wrap(module, head=...), --head of the command."
         )
     if any(value.is_floating_point() and not bool(value.isfinite().all()) for value in entries.values()):
         raise ValueError("`module` must return finite logits; it returns NaN or infinity on the example.")

@@ -1,5 +1,6 @@
 """A user's checkpoint as a plain dictionary of tensors: the only place that opens one, and nothing is unpickled."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -15,9 +16,13 @@ from clearance._checks import check_choice
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".tar")
 # Averaged weights first: where a script keeps them, they are those that it reports.
-ENTRIES = ("ema_state_dict", "state_dict_ema", "model_ema", "state_dict", "model", "model_state_dict")
-_ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
+ENTRIES = (
+    "ema_state_dict", "state_dict_ema", "model_ema", "ema", "params_ema",
+    "state_dict", "model", "model_state_dict", "net", "network", "params", "weights",
+)  # fmt: skip
+_ZIP, _PICKLE, _POINTER = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
 _SHOWN = 6
+_GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,8 @@ def read_checkpoint(path: str | PathLike[str], entry: str | None = None) -> Chec
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}; correct the path of the weights.")
+        found = "a folder" if path.is_dir() else "no file"
+        raise FileNotFoundError(f"weights must be a file; got {found} {path}. Correct the path.")
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(
             f"weights must be a file that ends in {', '.join(SUFFIXES)}; got {path.name}. Rename it if it is one."
@@ -85,8 +91,13 @@ def _safe(path: Path) -> dict[str, Tensor]:
 
 def _saved_by_torch(path: Path) -> Any:
     with path.open("rb") as file:
-        start = file.read(4)
-    if start != _ZIP and not start.startswith(_PICKLE):
+        start = file.read(len(_POINTER))
+    if start == _POINTER:
+        raise ValueError(
+            f"{path.name} must be what torch.save wrote; got the pointer that Git LFS leaves in its place. Fetch the "
+            "file itself: git lfs pull."
+        )
+    if not start.startswith(_ZIP) and not start.startswith(_PICKLE):
         raise ValueError(
             f"{path.name} must be what torch.save wrote; got a file of another kind. Save it again, or give it "
             "its right suffix."
@@ -107,6 +118,9 @@ def _saved_by_torch(path: Path) -> Any:
 def _first_line(error: Exception) -> str:
     """The part of torch's long explanations that says what was met."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    met = _GLOBAL.search(str(error))
+    if met is not None:  # not what torch says next, which is how to let it run
+        return f"it needs {met[1]}"
     telling = [line for line in lines if "GLOBAL" in line or "Unsupported" in line]
     return (telling or lines or [type(error).__name__])[0].removeprefix("WeightsUnpickler error: ")[:160]
 
@@ -124,7 +138,8 @@ def _found(content: Any, file: str, entry: str | None) -> Checkpoint:
         return Checkpoint(_tensors(content), file)
     known = [name for name in ENTRIES if name in places]
     if known:
-        return Checkpoint(_tensors(content[known[0]]), file, known[0], tuple(known[1:]))
+        others = tuple(name for name in places if name != known[0])
+        return Checkpoint(_tensors(content[known[0]]), file, known[0], others)
     raise ValueError(
         f"{file} must be a dictionary of tensors or hold one as {', '.join(map(repr, ENTRIES))}; got "
         f"{_keys(content)}. {_remedy(places)}"

@@ -94,10 +94,15 @@ def _from_file(path: Path) -> ModuleType:
 def _attribute(found: Any, name: str, place: str) -> Any:
     for part in name.split("."):
         if not hasattr(found, part):
-            known = [each for each in vars(found) if not each.startswith("_")]
+            known = [each for each, value in vars(found).items() if _may_build(each, value)]
             check_choice(f"name in {place.rpartition(':')[0]}", part, known)
         found = getattr(found, part)
     return found
+
+
+def _may_build(name: str, value: Any) -> bool:
+    """Whether this is worth naming to somebody who misspelt it: no private name, and no module such as `nn`."""
+    return not name.startswith("_") and not isinstance(value, ModuleType) and callable(value)
 
 
 def _called(found: Any, place: str) -> Any:

@@ -129,7 +129,7 @@ def _check_some(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], given: Map
 def _check_missing(checkpoint: Checkpoint, names: list[str]) -> None:
     if names:
         raise ValueError(
-            f"{checkpoint} must hold every parameter and buffer of the module; {len(names)} are missing: "
+            f"{checkpoint} must hold every parameter and buffer of the module; missing: "
             f"{_listed(names)}. Build the module that it was saved from."
         )
 

@@ -59,4 +59,10 @@ def device_named(name: str) -> torch.device:
         ) from error
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"`device` {name!r} is not there: torch sees no CUDA; take 'auto' or 'cpu'.")
+    try:
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:  # what a build of torch that lacks it says
+        raise ValueError(
+            f"`device` {name!r} is not there: {str(error).splitlines()[0]}; take 'auto' or 'cpu'."
+        ) from error
     return place

@@ -14,13 +14,14 @@ from clearance.records.row import SummaryRow
 from clearance.report.action import ALARM, CLOSE, Action, points_with_ends, with_ends
 from clearance.report.findings import FEW, Findings
 from clearance.report.input_action import INPUT, input_action, input_in_doubt
-from clearance.report.numbers import data, half_width, levels, points
+from clearance.report.numbers import data, half_width, levels, points, rest, rest_interval
 from clearance.report.sureness_action import sureness_action
 from clearance.report.unknowns_action import unknowns_action
 
 LEVEL = 0.05
 MOST = 0.5  # share of the wrong answers from which on a pair of classes is an alarm ...
 FEW_PAIRS = 3  # ... where there are more pairs than this
+NEARER = 1.05  # times: less is told as no nearer
 ACCURACY = "Accuracy"
 LAST_LAYER = "linear"
 NEIGHBOUR = "nearest neighbour"
@@ -48,17 +49,43 @@ def _accuracy(findings: Findings) -> Action | None:
     row = findings.own_error(findings.methods[0])
     if row is None:
         return None
-    said = Markup("{} of {} test images get a wrong answer").format(with_ends(row), data(row.n, "count"))
+    said = Markup("{} of {} test images get the right answer").format(_right(row), data(row.n, "count"))
     expected = findings.report.recipe.get("expected_accuracy")
     if expected is not None:
-        said += Markup("; its owner says that {} get a right one").format(data(expected, "fraction"))
-    return Action(ACCURACY, said + ".")
+        said += Markup("; its owner says {}").format(data(expected, "fraction"))
+    return Action(ACCURACY, said + "." + _further_outputs(findings))
+
+
+def _further_outputs(findings: Findings) -> Markup:
+    """What was taken for granted of a network that has more outputs than there are classes."""
+    outputs = findings.report.recipe.get("outputs")
+    if outputs is None:
+        return Markup("")
+    return Markup(
+        " It has {} outputs: the first {} are taken for the classes in the order of their names, and any other answer "
+        "is wrong. Where that is not their order, no number here is about this network."
+    ).format(data(outputs["of the model"], "count"), data(outputs["classes"], "count"))
+
+
+def _right(error: SummaryRow) -> Markup:
+    """The share of right answers with its interval, as its owner says it, too."""
+    if error.low is None or error.high is None:
+        return rest(error.value)
+    shown = rest(error.value, half_width(error.low, error.high))
+    return Markup("{} ({})").format(shown, rest_interval(error.low, error.high))
 
 
 def _label_cost(findings: Findings) -> Action | None:
     gaps = {int(row.context["samples"]): row for row in findings.rows("mean", FEW, "gap", head=LAST_LAYER)}
     if not gaps:
         return None
+    if findings.images is not None and findings.images * CLOSE < 1:
+        return Action(
+            "Label cost",
+            Markup("{} test images are too few to tell: each is more than two points.").format(
+                data(findings.images, "count")
+            ),
+        )
     fewest = min(gaps)
     enough = next((n for n in sorted(gaps) if gaps[n].value <= CLOSE), None)
     lost = Markup("with {} it loses {}{}").format(
@@ -128,11 +155,16 @@ def _worst_pair(findings: Findings) -> Action | None:
         return None
     columns = named[0].exhibit.columns
     errors, pair, pairs = int(columns["errors"][0]), str(columns["pair"][0]), int(closeness.n or 1)
+    if errors == 0:
+        return Action(
+            "Worst pair", Markup("No two classes are taken for each other: no test image is wrong.")
+        )
     # picked out of all pairs: it stands out where that many errors are unlikely for any of them
-    if errors == 0 or min(1.0, pairs * float(binom.sf(errors - 1, share.n, 1 / pairs))) > LEVEL:
+    if min(1.0, pairs * float(binom.sf(errors - 1, share.n, 1 / pairs))) > LEVEL:
         return Action("Worst pair", Markup("No two classes stand out among the wrong answers."))
-    said = Markup("{} make up {} of the wrong answers, and lie {} nearer than the median pair.").format(
-        pair, with_ends(share), data(closeness.value, "factor")
+    near = Markup("{} nearer than").format(data(closeness.value, "factor"))
+    said = Markup("{} make up {} of the wrong answers, and lie {} the median pair.").format(
+        pair, with_ends(share), near if closeness.value >= NEARER else "no nearer than"
     )
     if outdone(findings):  # whatever the last layer mixes up, its inputs may not
         return Action("Worst pair", said)

@@ -18,7 +18,7 @@ def left_out(recipe: Recipe) -> list[Markup]:
 
     Args:
         recipe: The settings of a report; ``audits_left_out`` names the audits, why each was left out, and what it was
-            expected to take.
+            expected to take; ``audits_without_numbers`` those that found nothing to measure.
 
     >>> left_out({})
     []
@@ -30,9 +30,15 @@ def left_out(recipe: Recipe) -> list[Markup]:
     70 s).
     """
     entries = recipe.get("audits_left_out", [])
+    without = recipe.get("audits_without_numbers", [])
     cut = [entry for entry in entries if entry["why"] != INTERRUPTED]
     stopped = [entry for entry in entries if entry["why"] == INTERRUPTED]
     found = []
+    if without:
+        asked = Markup("; ").join(Markup("{} ({})").format(_inside(name), name) for name in without)
+        found.append(
+            Markup("Asked for, and without a number for such a network or recipe: {}.").format(asked)
+        )
     if stopped:
         found.append(Markup("Interrupted before the end; not measured: {}.").format(_named(stopped)))
     if cut:

@@ -90,6 +90,26 @@ def levels(value: float, half: float | None = None) -> Markup:
     return _element(value, f"{_digits(255 * value, 3, None if half is None else 255 * half)}/255")
 
 
+def rest(value: float, half: float | None = None) -> Markup:
+    r"""What a fraction leaves of the whole (of wrong answers, the right ones), over the fraction itself.
+
+    >>> rest(0.058, half=0.02)
+    Markup('<data value="0.058">94.2\u202f%</data>')
+    """
+    return _element(value, printed(1 - value, "fraction", half))
+
+
+def rest_interval(low: float, high: float) -> Markup:
+    r"""Both ends of the interval of `rest`, the lower one first; the unit stands once.
+
+    >>> rest_interval(0.04, 0.08).striptags()
+    '92.0 to 96.0 %'
+    """
+    half = half_width(low, high)
+    first = printed(1 - high, "fraction", half).removesuffix(f"{THIN}%")
+    return Markup("{} to {}").format(_element(high, first), rest(low, half))
+
+
 def half_width(low: float | None, high: float | None) -> float | None:
     """Half the width of an interval; None where there is none, or none that is finite.
 

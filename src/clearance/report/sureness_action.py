@@ -2,6 +2,7 @@
 
 from markupsafe import Markup
 
+from clearance.records.row import SummaryRow
 from clearance.report.action import CLOSE, Action, points_with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
@@ -22,7 +23,7 @@ def sureness_action(findings: Findings) -> Action | None:
         return None
     if row.low > 0:
         said = Markup("It is too sure: it claims to be right on {} more of the images than it is.{}").format(
-            points_with_ends(row), _mended(findings)
+            points_with_ends(row), _mended(findings, row)
         )
         todo = "Do not read its probabilities as chances of being right."
         return Action(TITLE, said, todo, alarm=row.low > CLOSE)
@@ -30,18 +31,20 @@ def sureness_action(findings: Findings) -> Action | None:
         said = Markup(
             "It is less sure than it could be: what it claims to be right on, less what it is, comes to {} of the "
             "images.{}"
-        ).format(points_with_ends(row), _mended(findings))
+        ).format(points_with_ends(row), _mended(findings, row))
         return Action(TITLE, said)
     said = Markup("It is as sure as it is right, as far as these images tell: the difference is {}.")
     return Action(TITLE, said.format(points_with_ends(row)))
 
 
-def _mended(findings: Findings) -> Markup:
+def _mended(findings: Findings, before: SummaryRow) -> Markup:
     """What one temperature does about it, where that was measured."""
     temperature = findings.row("mean", AUDIT, "temperature")
     after = findings.row("mean", AUDIT, "overconfidence", temperature="calibrated")
     if temperature is None or after is None or after.low is None or after.high is None:
         return Markup("")
+    if abs(after.value) >= abs(before.value):
+        return Markup(" Dividing its outputs by one number does not mend that.")
     return Markup(
         " Dividing its outputs by {} before they become probabilities changes no answer and leaves {}."
     ).format(data(temperature.value, "ratio", temperature.within), points_with_ends(after))

@@ -29,6 +29,7 @@ NOT_SAID = (
     "What this does not say: that a network is better in use (there it keeps its own last layers; see the "
     "table), or that it can learn classes it has never seen."
 )
+NOTHING = Markup("Nothing was measured.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,11 @@ def _own_sentence(findings: Findings) -> Markup:
     errors = {method: findings.own_error(method) for method in findings.methods}
     found = {method: row for method, row in errors.items() if row and math.isfinite(row.value)}
     if not found:
-        return Markup("Nothing was measured.")
+        report = findings.report
+        some = findings.dataset in {row.dataset for row in report.records} | {
+            shown.dataset for shown in report.exhibits
+        }
+        return Markup("Other things were measured than errors on test images.") if some else NOTHING
     parts = [
         Markup("{} is wrong on {}").format(strong(method), data(row.value, "fraction"))
         for method, row in found.items()
