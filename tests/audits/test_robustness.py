@@ -126,13 +126,17 @@ def test_at_most_half_a_point_above_foolbox_with_restarts_on_scaled_logits(whole
     assert verdict <= float(alive.double().mean()) + 0.005
 
 
-@pytest.mark.parametrize("with_source", [True, False])
-def test_a_rounding_front_is_never_called_robust(with_source):
+@pytest.mark.parametrize(
+    ("norm", "epsilon", "with_source"),
+    [(math.inf, EPSILON, True), (math.inf, EPSILON, False), (2.0, 0.5, True), (1.0, 2.0, False)],
+)
+def test_a_rounding_front_is_never_called_robust(norm, epsilon, with_source):
     _, test = digits()
     some = test.per_class(3, seed=0)
     hidden = Classifier(RoundingFront(network().extractor), network().head)
-    found = audited(hidden, some, source=network() if with_source else None)
-    made = PGD(EPSILON, loss="cross_entropy").perturbed(network(), some.images, some.labels)
+    asked = {"inf": (), {math.inf: "inf", 2.0: "two", 1.0: "one"}[norm]: (epsilon,)}
+    found = audited(hidden, some, source=network() if with_source else None, **asked)
+    made = PGD(epsilon, norm, loss="cross_entropy").perturbed(network(), some.images, some.labels)
     hidden.eval()
     transfer = float((hidden(made).argmax(1) == some.labels).double().mean())
     plain = values(found, "cross_entropy_attack_accuracy")[0]
