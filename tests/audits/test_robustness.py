@@ -131,7 +131,7 @@ def test_at_most_half_a_point_above_foolbox_with_restarts_on_scaled_logits(whole
 
 def test_nor_is_it_of_a_network_trained_for_a_margin():
     some = digits()[1].per_class(12, seed=0)
-    model = margin_network()
+    model = headed(50.0, margin_network())
     verdict = values(audited(model, some))[0]
     assert verdict <= left_by_foolbox(model, some) + 0.005
     assert verdict > values(audited(network(), some, steps=5))[0] + 0.05  # the margin did something
