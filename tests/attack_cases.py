@@ -83,7 +83,10 @@ ATTACKS = {
     "targeted ascent": AttackCase(
         lambda: TargetedAscent(confidence=0.9, step=0.1, steps=12), 2.0, scale_free=False, own_goal=True
     ),
-    **{f"square, norm {n:g}": ball(SquareSearch, e, n, True, queries=20) for n, e in (INF, (2.0, 1.2))},
+    **{
+        f"square, norm {n:g}": ball(SquareSearch, e, n, True, queries=20)
+        for n, e in (INF, (2.0, 1.2), (1.0, 4.0))
+    },
     "DeepFool": AttackCase(lambda: DeepFool(steps=6), 2.0),
     "minimum norm": AttackCase(lambda: MinimumNorm(steps=8), 2.0),
 }

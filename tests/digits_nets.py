@@ -1,6 +1,7 @@
 """Small networks on the digits for tests of attacks, trained once a session."""
 
 import functools
+import math
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from clearance.data import ImageSet
 from clearance.data.digits import read_digits
 from clearance.models import Classifier
+from clearance.objectives import CrossEntropyLoss, LargeMarginLoss, Objective
 
 
 @functools.cache
@@ -22,8 +24,21 @@ def network(seed: int = 0) -> Classifier:
     return trained(digits()[0], seed)
 
 
-def trained(train: ImageSet, seed: int = 0, mean: float = 0.0, std: float = 1.0) -> Classifier:
-    """The same on these images and labels, fed with this normalisation."""
+@functools.cache
+def margin_network() -> Classifier:
+    """The same, trained for a margin of a tenth of every pixel."""
+    return trained(digits()[0], objective=LargeMarginLoss(("input",), math.inf, 0.1, layer_weights=10.0))
+
+
+def trained(
+    train: ImageSet,
+    seed: int = 0,
+    mean: float = 0.0,
+    std: float = 1.0,
+    objective: Objective | None = None,
+) -> Classifier:
+    """The same on these images and labels, fed with this normalisation; by cross-entropy if nothing is said."""
+    loss = CrossEntropyLoss() if objective is None else objective
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         extractor = nn.Sequential(nn.Flatten(), nn.Linear(64, 48), nn.ReLU())
@@ -31,7 +46,7 @@ def trained(train: ImageSet, seed: int = 0, mean: float = 0.0, std: float = 1.0)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         for _ in range(150):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(train.images), train.labels).backward()
+            loss(model.outputs(train.images, loss.layers), train.labels).total.backward()
             optimizer.step()
     model.zero_grad()
     return model.eval()

@@ -10,7 +10,7 @@ from clearance.attacks._patches import Window, patches, pyramid, split_pyramid
 from clearance.attacks.attacked import broken
 from clearance.attacks.fgsm import FGSM
 from clearance.attacks.iterative import PGD
-from clearance.attacks.square import SquareSearch
+from clearance.attacks.square import SquareSearch, _one_put_back
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,
     Times,
@@ -19,7 +19,7 @@ from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path,
 )
 
 COUNT, QUERIES = 40, 200
-RADIUS = {math.inf: 0.12, 2.0: 0.6}
+RADIUS = {math.inf: 0.12, 2.0: 0.6, 1.0: 2.5}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_finds_most_of_what_gradients_find_and_stays_in_the_ball(right, norm):
     gradient = PGD(RADIUS[norm], norm)(network(), images, labels)
     assert ours.distance.max() <= RADIUS[norm] * (1 + 1e-6)
     assert gradient.success_rate > 0.5
-    assert ours.success_rate >= {math.inf: 0.75, 2.0: 0.4}[norm] * gradient.success_rate
+    assert ours.success_rate >= {math.inf: 0.75, 2.0: 0.4, 1.0: 0.4}[norm] * gradient.success_rate
     # and far more than noise of the same size
     noise = SquareSearch(RADIUS[norm], norm, queries=1)(network(), images, labels)
     assert noise.success_rate < 0.5 * ours.success_rate
@@ -80,6 +80,27 @@ def test_more_queries_only_add_successes_of_one_schedule(right):
     final = seen[-1]
     assert final == pytest.approx(max(tried), abs=1e-5)
     assert final > tried[0]
+
+
+def test_in_norm_1_few_pixels_go_far_and_all_of_epsilon_is_spent(right):
+    images, labels = right
+    hit = SquareSearch(1.5, 1.0, queries=QUERIES)(network(), images, labels)
+    moved = (hit.images - images).abs().flatten(1)
+    held = hit.success & (hit.distance > 0)
+    assert held.sum() > 5
+    assert ((moved[held] > 1e-6).sum(dim=1) <= 8).all()  # of 64 pixels
+    assert moved.max() > 0.9
+    assert hit.distance[held].median() > 0.9 * 1.5
+
+
+def test_one_put_back_is_drawn_by_size():
+    delta = torch.tensor([0.5, 0.0, -1.5, 0.0]).expand(1000, 4).view(1000, 1, 2, 2)
+    share = (torch.arange(1000) + 0.5) / 1000
+    left = _one_put_back(delta, share).flatten(1)
+    assert torch.equal(left[:250], torch.tensor([0.0, 0.0, -1.5, 0.0]).expand(250, 4))
+    assert torch.equal(left[250:], torch.tensor([0.5, 0.0, 0.0, 0.0]).expand(750, 4))
+    nothing = torch.zeros(2, 1, 2, 2)
+    assert torch.equal(_one_put_back(nothing, torch.tensor([0.0, 0.999])), nothing)
 
 
 def test_it_takes_as_many_queries_as_it_may():
@@ -126,8 +147,8 @@ def test_bumps_have_the_heights_of_the_paper():
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(ValueError, match="`norm` must be inf or 2 for a square search; got 1"):
-        SquareSearch(0.1, 1)
+    with pytest.raises(ValueError, match="`norm` must be one of inf, 2, 1; got 3"):
+        SquareSearch(0.1, 3)
     with pytest.raises(ValueError, match="`queries` must be a whole number of at least 1; got 0"):
         SquareSearch(0.1, queries=0)
     with pytest.raises(ValueError, match=r"`share` must lie in \(0, 1\]; got 0"):

@@ -18,6 +18,7 @@ from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path,
     RoundingFront,
     Times,
     digits,
+    margin_network,
     network,
 )
 
@@ -107,32 +108,46 @@ def test_the_verdict_is_the_worst_case_and_below_the_others(quiet):
     assert dict(verdict.context) == {"norm": "inf", "epsilon": EPSILON, "interval": "wilson 95 %"}
 
 
-@pytest.mark.parametrize("scale", [1.0, 50.0])
-def test_at_most_half_a_point_above_foolbox_with_restarts_on_scaled_logits(whole, scale):
-    _, test = digits()
-    model = network()
+def left_by_foolbox(model, test):
+    """Share of images that 40 steps of its PGD with restarts leave, logits in units of their median top-two gap."""
     with torch.no_grad():
         top = model(test.images).topk(2, dim=1).values
-    wrapped = foolbox.PyTorchModel(
-        Times(model, 1 / float((top[:, 0] - top[:, 1]).median())), bounds=(0, 1), device="cpu"
-    )
+    unit = float((top[:, 0] - top[:, 1]).median())
+    wrapped = foolbox.PyTorchModel(Times(model, 1 / unit), bounds=(0, 1), device="cpu")
     alive = torch.ones(len(test), dtype=torch.bool)
     torch.manual_seed(0)
     for random_start in (False, True, True):
         attack = foolbox.attacks.LinfPGD(steps=40, rel_stepsize=2.5 / 40, random_start=random_start)
         _, _, success = attack(wrapped, test.images, test.labels, epsilons=EPSILON)
         alive &= ~success
+    return float(alive.double().mean())
+
+
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+def test_at_most_half_a_point_above_foolbox_with_restarts_on_scaled_logits(whole, scale):
     verdict = values(whole[scale])[0]
-    assert verdict <= float(alive.double().mean()) + 0.005
+    assert verdict <= left_by_foolbox(network(), digits()[1]) + 0.005
 
 
-@pytest.mark.parametrize("with_source", [True, False])
-def test_a_rounding_front_is_never_called_robust(with_source):
+def test_nor_is_it_of_a_network_trained_for_a_margin():
+    some = digits()[1].per_class(12, seed=0)
+    model = headed(50.0, margin_network())
+    verdict = values(audited(model, some))[0]
+    assert verdict <= left_by_foolbox(model, some) + 0.005
+    assert verdict > values(audited(network(), some, steps=5))[0] + 0.05  # the margin did something
+
+
+@pytest.mark.parametrize(
+    ("norm", "epsilon", "with_source"),
+    [(math.inf, EPSILON, True), (math.inf, EPSILON, False), (2.0, 0.5, True), (1.0, 2.0, False)],
+)
+def test_a_rounding_front_is_never_called_robust(norm, epsilon, with_source):
     _, test = digits()
     some = test.per_class(3, seed=0)
     hidden = Classifier(RoundingFront(network().extractor), network().head)
-    found = audited(hidden, some, source=network() if with_source else None)
-    made = PGD(EPSILON, loss="cross_entropy").perturbed(network(), some.images, some.labels)
+    asked = {"inf": (), {math.inf: "inf", 2.0: "two", 1.0: "one"}[norm]: (epsilon,)}
+    found = audited(hidden, some, source=network() if with_source else None, **asked)
+    made = PGD(epsilon, norm, loss="cross_entropy").perturbed(network(), some.images, some.labels)
     hidden.eval()
     transfer = float((hidden(made).argmax(1) == some.labels).double().mean())
     plain = values(found, "cross_entropy_attack_accuracy")[0]

@@ -10,11 +10,12 @@ import torch
 import clearance as cl
 from clearance.cli.compare import CompareCommand
 from clearance.data import gaussian_images
+from clearance.data.samples import draw_samples
 from clearance.experiments import build, run
 from clearance.experiments.build import RunData
 from clearance.experiments.draws import drawn_data, passes
 from clearance.experiments.grid import plans_of
-from clearance.experiments.recipe import Recipe
+from clearance.experiments.recipe import Recipe, tuned_recipe
 from clearance.experiments.run import RunPlan, kept_findings, run_method
 from clearance.experiments.saved import load_run
 
@@ -157,6 +158,20 @@ class TestCompare:
         assert all(len(train) == 12 for train, _ in given.values())
         settings = card.report.recipe
         assert (settings["label_noise"], settings["samples"], settings["steps"]) == (0.25, 12, 4)
+
+    @pytest.mark.parametrize("name", tuned_recipe("digits").methods)
+    def test_every_method_of_the_catalogue_trains_on_few_images_with_wrong_labels(self, name, data, given):
+        card = cl.compare([name], data.train, data.test, seeds=1, steps=3, audits=["accuracy"],
+                          noisy_labels=0.25, small_data=12)  # fmt: skip
+        ((train, _),) = given.values()
+        clean = draw_samples(data.train, 12, 0)
+        assert torch.equal(train.images, clean.images)
+        assert int(wrong(train, clean).sum()) == 3
+        errors = [r.measurement.value for r in card.records if r.measurement.name == "error"]
+        assert errors
+        assert all(math.isfinite(error) for error in errors)
+        (steps,) = [r.measurement.value for r in card.records if r.measurement.name == "steps"]
+        assert steps == 3
 
     def test_out_of_range_is_said_in_the_callers_words(self, data):
         for wrong_option, message in (

@@ -1,6 +1,8 @@
 """Recipes as files: what they may say, what they take from elsewhere, and what is refused."""
 
+import csv
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +49,22 @@ def test_methods_of_the_tuned_recipes_are_what_the_catalogue_says():
         assert methods["batchnorm"].norm == "batch"
         plain = methods["plain"]
         assert (plain.regime, plain.head_noise, plain.dropout, plain.norm) == ("end_to_end", 0, 0, "none")
+
+
+SEARCHED = ("plain", "dropout", "batchnorm", "foca", "noisy", "hinge", "large-margin")
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_what_the_recipe_of_the_digits_has_is_what_came_out_best_of_the_committed_trials(name):
+    path = Path(__file__).parents[2] / "reproductions" / "one-image-heads" / "digits-search.csv"
+    with path.open(newline="") as file:
+        trials = [row for row in csv.DictReader(file) if row["method"] == name]
+    assert len(trials) >= 5
+    best = min(trials, key=lambda row: float(row["one_image_error"]))
+    used = tuned_recipe("digits").methods[name]
+    assert used.lr == float(best["lr"])
+    if name == "foca":
+        assert used.per_class == int(best["per_class"])
 
 
 def test_a_file_changes_only_what_it_says(written):

@@ -21,7 +21,7 @@ its ball, and scored by asking the model again.
 | TargetedAscent | an image that the model is sure of being something else | inf, 2, 1 |
 | DeepFool | the first boundary on the way of linear steps | inf, 2, 1 |
 | MinimumNorm | the nearest image that the model gets wrong | inf, 2, 1 |
-| SquareSearch | what random patches find, without gradients | inf, 2 |
+| SquareSearch | what random patches find, without gradients | inf, 2, 1 |
 | transferred | what another attack finds on another model | its own |
 | as_attack | what any callable returns | inf, 2, 1 |
 

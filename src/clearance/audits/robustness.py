@@ -133,7 +133,7 @@ class Robustness(Audit):
                 target.blind("cross_entropy"),
                 transfer,
             )
-            if signs.doubts() and norm != 1:
+            if signs.doubts():
                 alive = target.left(
                     [SquareSearch(epsilon, norm, queries=self.queries, seed=target.seed)], alive
                 )
