@@ -20,7 +20,8 @@ PUBLIC = {
 ROOMS = {
     "attacks": """
         AnyAttack Attack Attacked BIM DeepFool DistanceAttack FGSM IFGSM LOSSES MinimumNorm PGD
-        SCALE_FREE SquareSearch TargetedAscent TransferMatrix as_attack transfer_matrix transferred
+        SCALE_FREE SquareSearch TargetedAscent TransferMatrix as_attack straight_through
+        transfer_matrix transferred
     """,
     "audits": """
         Accuracy Audit BoundaryDistance Calibration Churn ClassPairs ClassScatterAudit CoAdaptation Decay

@@ -139,7 +139,13 @@ def test_nor_is_it_of_a_network_trained_for_a_margin():
 
 @pytest.mark.parametrize(
     ("norm", "epsilon", "with_source"),
-    [(math.inf, EPSILON, True), (math.inf, EPSILON, False), (2.0, 0.5, True), (1.0, 2.0, False)],
+    [
+        (math.inf, EPSILON, True),
+        (math.inf, EPSILON, False),
+        (2.0, 0.5, True),
+        (2.0, 0.5, False),
+        (1.0, 2.0, False),
+    ],
 )
 def test_a_rounding_front_is_never_called_robust(norm, epsilon, with_source):
     _, test = digits()

@@ -24,4 +24,4 @@ def quick_heads(monkeypatch):
 
     monkeypatch.setattr(co_adaptation, "partial_sets", one_draw)
     few = partial(HeadTraining, steps=5, batch_size=128)
-    monkeypatch.setattr(co_adaptation, "head_training", lambda samples, lr, *_: few(lr=lr))
+    monkeypatch.setattr(co_adaptation, "head_training", lambda samples, lr, *_, **__: few(lr=lr))

@@ -23,6 +23,7 @@ its ball, and scored by asking the model again.
 | MinimumNorm | the nearest image that the model gets wrong | inf, 2, 1 |
 | SquareSearch | what random patches find, without gradients | inf, 2, 1 |
 | transferred | what another attack finds on another model | its own |
+| straight_through | nothing itself: the model with a gradient where it rounds | |
 | as_attack | what any callable returns | inf, 2, 1 |
 
 Losses are named (:data:`LOSSES`); only those in :data:`SCALE_FREE` give a verdict that the scale of logits cannot move.
@@ -43,6 +44,7 @@ from clearance.attacks.losses import LOSSES as LOSSES
 from clearance.attacks.losses import SCALE_FREE as SCALE_FREE
 from clearance.attacks.minimum_norm import MinimumNorm as MinimumNorm
 from clearance.attacks.square import SquareSearch as SquareSearch
+from clearance.attacks.straight_through import straight_through as straight_through
 from clearance.attacks.transfer import TransferMatrix as TransferMatrix
 from clearance.attacks.transfer import transfer_matrix as transfer_matrix
 from clearance.attacks.transfer import transferred as transferred
@@ -64,6 +66,7 @@ __all__ = [
     "TargetedAscent",
     "TransferMatrix",
     "as_attack",
+    "straight_through",
     "transfer_matrix",
     "transferred",
 ]

@@ -1,6 +1,7 @@
 """A network under attack, with the images that it is attacked on."""
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from torch import Tensor
 
@@ -8,6 +9,7 @@ from clearance.attacks.attack import AnyAttack
 from clearance.attacks.attacked import broken
 from clearance.attacks.queries import Model, logits_of
 from clearance.attacks.starts import random_starts
+from clearance.attacks.straight_through import has_steps
 from clearance.audits._alarm import blind_share
 from clearance.audits._verdict import survivors
 from clearance.vocabulary import Bounds
@@ -45,6 +47,11 @@ class Target:
         """The images that stay right at one point of the ball that is drawn for each."""
         noise = random_starts(self.images, epsilon, norm, BOUNDS, seed=self.seed, stream=0)
         return self.right & ~broken(logits_of(self.model, self.images + noise), self.labels)
+
+    @cached_property
+    def steps(self) -> bool:
+        """Whether the model rounds on the way, so that its gradient stops there."""
+        return has_steps(self.model, self.images[:1])
 
     def blind(self, loss: str) -> float:
         """Share of right images where a loss has no gradient."""

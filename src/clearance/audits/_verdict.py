@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from clearance.attacks.attack import AnyAttack
+from clearance.attacks.attack import AnyAttack, Attack
 from clearance.attacks.fgsm import FGSM
 from clearance.attacks.iterative import PGD
 from clearance.attacks.queries import Model
@@ -16,7 +16,7 @@ RIVALS = 3
 NORM_NAMES = {math.inf: "inf", 2.0: "2", 1.0: "1"}
 
 
-def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, seed: int) -> list[AnyAttack]:
+def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, seed: int) -> list[Attack]:
     """White-box attacks whose loss ignores the scale of logits, cheap ones first.
 
     The same direction of attack is tried under three losses, because each has networks that it is stuck on:
@@ -24,7 +24,7 @@ def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, se
     scaled cross-entropy sees every class.
     """
     both = ("logit_margin", "scaled_cross_entropy")
-    attacks: list[AnyAttack] = [FGSM(epsilon, norm, loss=loss) for loss in both]
+    attacks: list[Attack] = [FGSM(epsilon, norm, loss=loss) for loss in both]
     attacks += [PGD(epsilon, norm, loss=loss, steps=steps, restarts=STARTS, seed=seed) for loss in both]
     if classes > 2:  # the ratio needs a third logit; with two classes there is one rival, and no choice of it
         attacks.append(PGD(epsilon, norm, loss="dlr", steps=steps, seed=seed))
@@ -32,7 +32,7 @@ def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, se
     return attacks
 
 
-def cross_entropy_attacks(norm: float, epsilon: float, steps: int) -> list[AnyAttack]:
+def cross_entropy_attacks(norm: float, epsilon: float, steps: int) -> list[Attack]:
     """The attacks of most papers, which the scale of logits can mislead."""
     return [FGSM(epsilon, norm), PGD(epsilon, norm, loss="cross_entropy", steps=steps)]
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from clearance._checks import check_choice, check_count
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.square import SquareSearch
+from clearance.attacks.straight_through import straight_through
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._fixed_images import fixed_images
 from clearance.audits._target import Target
@@ -79,7 +80,7 @@ class FlipSize(Audit):
             if not right:
                 found = self._size(torch.zeros(1)), *self._shares(NOTHING_RIGHT, 1)
                 return Findings(found, (self._image_by_image(data, target.right, torch.zeros(0)),))
-            distances = self._distances(subject, data, target.right)
+            distances = self._distances(target)
             size = self._size(distances)
             flipped, missed = self._at(size.value, target, distances)
             blind = round(target.blind("logit_margin") * right)
@@ -87,9 +88,12 @@ class FlipSize(Audit):
         shown = self._image_by_image(data, target.right, distances)
         return Findings((size, *self._shares(counts, right)), (shown,))
 
-    def _distances(self, subject: Subject, data: ImageSet, right: Tensor) -> Tensor:
+    def _distances(self, target: Target) -> Tensor:
+        model = (
+            straight_through(target.model) if target.steps else target.model
+        )  # the same but for its gradient
         search = MinimumNorm(float(self.norm), steps=self.steps)
-        return search(subject.model, data.images[right], data.labels[right]).distance
+        return search(model, target.images[target.right], target.labels[target.right]).distance
 
     def _at(self, radius: float, target: Target, distances: Tensor) -> tuple[int, int]:
         """How many right images noise of this radius flips, and how many farther ones a search without gradients."""

@@ -8,8 +8,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from clearance._checks import check_count, check_positive
+from clearance.attacks.attack import AnyAttack
 from clearance.attacks.iterative import PGD
 from clearance.attacks.square import SquareSearch
+from clearance.attacks.straight_through import straight_through
 from clearance.attacks.transfer import transferred
 from clearance.audits._alarm import Signs, share
 from clearance.audits._audit import Audit, Findings, Subject
@@ -30,14 +32,15 @@ class Robustness(Audit):
     The attacks, cheap ones first, each on what the ones before left: FGSM; PGD of 40 steps from the image and
     4 random points, on the logit margin, on cross-entropy in units of the sample's own logits, and (from the
     image) on the difference-of-logits ratio; the same steered at each of the 3 nearest rivals; images made on
-    `source`, where one is given; and a square search of 1,000 queries where gradients are in doubt. An image
-    broken within a smaller radius is broken within a larger one.
+    `source`, where one is given. Where gradients are in doubt, all of these once more with gradients that pass
+    through rounding, if the network rounds, and a square search of 1,000 queries. An image broken within a smaller
+    radius is broken within a larger one.
 
     Logits times a constant are the same classifier, and get the same verdict. Plain cross-entropy attacks do
     not: their gradient vanishes where logits are large. What they leave is shown beside the verdict.
 
     Source: Croce and Hein (2020) for the worst case over several attacks; Carlini et al., *On Evaluating
-    Adversarial Robustness* (2019), for the signs of a weak one.
+    Adversarial Robustness* (2019), for the signs of a weak one; Athalye, Carlini and Wagner (2018) for rounding.
 
     Measurements, for each ``norm`` and ``epsilon``: ``robust_accuracy`` and ``cross_entropy_attack_accuracy``
     (FGSM and PGD from the image) with 95 % Wilson intervals, ``noise_accuracy`` (one uniform draw from the
@@ -134,10 +137,16 @@ class Robustness(Audit):
                 transfer,
             )
             if signs.doubts():
-                alive = target.left(
-                    [SquareSearch(epsilon, norm, queries=self.queries, seed=target.seed)], alive
-                )
+                alive = target.left(self._in_doubt(target, norm, epsilon), alive)
             yield Reading(norm, epsilon, len(target.labels), share(alive), signs)
+
+    def _in_doubt(self, target: Target, norm: float, epsilon: float) -> Iterator[AnyAttack]:
+        """Attacks for a network whose gradients may lead nowhere: past what rounds, then without any."""
+        if target.steps:
+            past = straight_through(target.model)
+            for attack in scale_free_attacks(norm, epsilon, target.classes, self.steps, target.seed):
+                yield transferred(past, attack)
+        yield SquareSearch(epsilon, norm, queries=self.queries, seed=target.seed)
 
 
 def _whole_radius(norm: float, images: Tensor) -> float:

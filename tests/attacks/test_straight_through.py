@@ -1,0 +1,80 @@
+"""Models that round, with a gradient: the same values bit for bit, and what lies behind found."""
+
+import pytest
+import torch
+from torch import nn
+
+from clearance.attacks import FGSM, straight_through, transferred
+from clearance.attacks.straight_through import has_steps
+
+STEPS = {
+    "round": lambda x: torch.round(8 * x) / 8,
+    "method": lambda x: (8 * x).round() / 8,
+    "digits of round": lambda x: torch.round(x, decimals=1),
+    "floor": lambda x: (8 * x).floor() / 8,
+    "ceil": lambda x: torch.ceil(8 * x) / 8,
+    "trunc": lambda x: (8 * x).trunc() / 8,
+    "fix": lambda x: torch.fix(8 * x) / 8,
+}
+
+
+def images(count=6):
+    return torch.rand(count, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+
+
+def slope(model, given):
+    leaf = given.clone().requires_grad_()
+    (found,) = torch.autograd.grad(model(leaf).sum(), leaf, materialize_grads=True)
+    return found
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
+def test_values_are_the_models_bit_for_bit_and_gradients_pass(step):
+    given = images()
+    past = straight_through(step)
+    assert torch.equal(past(given), step(given))
+    assert torch.equal(past(given.clone().requires_grad_()), step(given))
+    assert not slope(step, given).any()
+    torch.testing.assert_close(slope(past, given), torch.ones_like(given))
+    assert has_steps(step, given)
+
+
+def test_the_sign_counts_as_its_argument():
+    torch.testing.assert_close(
+        slope(straight_through(lambda x: (3 * x).sign()), images()), 3 * torch.ones_like(images())
+    )
+
+
+def test_behind_a_front_the_gradient_is_that_of_the_network_at_the_rounded_image():
+    network = nn.Sequential(nn.Flatten(), nn.Linear(9, 7), nn.Tanh(), nn.Linear(7, 3)).eval()
+    given = images()
+    hidden = straight_through(lambda x: network(STEPS["round"](x)))
+    torch.testing.assert_close(slope(hidden, given), slope(network, STEPS["round"](given)))
+
+
+def test_a_model_without_steps_stays_as_it_is():
+    network = nn.Sequential(nn.Flatten(), nn.Linear(9, 3)).eval()
+    assert not has_steps(network, images())
+    assert torch.equal(slope(straight_through(network), images()), slope(network, images()))
+
+
+def test_outside_the_call_nothing_is_changed():
+    straight_through(torch.round)(images().requires_grad_())
+    assert not slope(torch.round, images()).any()
+
+
+def test_has_steps_leaves_no_gradient_anywhere():
+    given = images().requires_grad_()
+    network = nn.Sequential(nn.Flatten(), nn.Linear(9, 3))
+    with torch.inference_mode():
+        assert has_steps(lambda x: network(x.round()), given)
+    assert given.grad is None
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_an_attack_that_is_blind_finds_its_way():
+    weight = torch.tensor([[1.0, -1.0]])
+    model = lambda x: torch.cat([t := STEPS["round"](x) @ weight.T, -t], dim=1)  # noqa: E731
+    given, labels = torch.tensor([[0.625, 0.375], [0.75, 0.5]]), torch.tensor([0, 0])
+    assert not FGSM(0.25)(model, given, labels).success.any()
+    assert transferred(straight_through(model), FGSM(0.25))(model, given, labels).success.all()
