@@ -87,9 +87,13 @@ class TestLabelCost:
         text = said(report_of(*PAIRS, *gaps(n10=0.16, n100=0.05, n1000=0.015, n5000=0.001)))["Label cost"]
         assert text == (
             "1,000 labelled images, equally many of each class, train a new last layer to within two points of the "
-            "network's own; with 10 it loses 16.0 points (± 3.0 points from draw to draw), "
+            "network's own (100 do not); with 10 it loses 16.0 points (± 3.0 points from draw to draw), "
             "a nearest neighbour 13.0 points (± 3.0 points from draw to draw)."
         )
+
+    def test_of_two_numbers_the_smaller_is_told_once(self):
+        text = said(report_of(*PAIRS, *gaps(n10=0.16, n100=0.01)))["Label cost"]
+        assert "network's own; with 10 it loses" in text
 
     def test_none_is_enough(self):
         text = said(report_of(*PAIRS, *gaps(n10=0.16, n1000=0.05)))["Label cost"]

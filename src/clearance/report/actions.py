@@ -102,6 +102,9 @@ def _label_cost(findings: Findings) -> Action | None:
         return Action(title, said + Markup(", which is worse than it need be: see the alarm."))
     if enough == fewest:
         return Action(title, said + ".")
+    below = max(n for n in gaps if n < enough)
+    if below != fewest:
+        said += Markup(" ({} do not)").format(data(below, "count"))
     return Action(title, said + Markup("; {}.").format(lost), "Plan that many labels for a new last layer.")
 
 
