@@ -1,21 +1,24 @@
 """Another dataset that a recipe names for an audit: read where the recipe's files are, and part of what is kept."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from PIL import Image
 
 import clearance as cl
-from clearance.audits import Likelihood, Unknowns
+from clearance.audits import Calibration, Likelihood, Unknowns
 from clearance.data import ImageSet, gaussian_images, open_pictures, stored
 from clearance.experiments.audit import described
-from clearance.experiments.audit_datasets import unknown_images, with_unknown
+from clearance.experiments.audit_datasets import unknown_images, with_unknown, with_validation
 from clearance.experiments.auditing import chosen_audits, ready_audits
+from clearance.experiments.build import RunData
 from clearance.experiments.compare import full_settings
 from clearance.experiments.method import Method
 from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
+from clearance.experiments.run import run_method
 
 
 def recipe(**settings):
@@ -48,6 +51,37 @@ def test_an_unknown_dataset_or_one_without_its_files_is_refused():
         ready_audits(RunPlan(recipe(other="digit"), "plain", 0), None)
     with pytest.raises(ValueError, match="dataset 'mnist' needs `root`"):
         ready_audits(RunPlan(recipe(other="mnist"), "plain", 0), None)
+
+
+class TestValidation:
+    """The images that a recipe keeps back set the temperature of its networks."""
+
+    def test_in_a_run_the_temperature_is_theirs(self):
+        data = RunData(gaussian_images(per_class=20, seed=0), gaussian_images(per_class=9, seed=1))
+        method = Method(lr=0.1)
+        asked = Recipe(
+            audits=("calibration",), validation=0.25, epochs=1, model="tiny-cnn", methods={"plain": method}
+        )
+        plan = RunPlan(asked, "plain", 0)
+        found = run_method(plan, data).records
+        (told,) = [r.measurement for r in found if r.measurement.name == "temperature"]
+        assert told.n == 1  # one set of images, not two halves of the test set
+        (own,) = [
+            r.measurement
+            for r in run_method(RunPlan(replace(asked, validation=0.0), "plain", 0), data).records
+            if r.measurement.name == "temperature"
+        ]
+        assert own.n == 2
+
+    def test_noisy_labels_set_none(self):
+        kept = gaussian_images(per_class=3)
+        assert with_validation([Calibration()], Recipe(label_noise=0.2), kept) == [Calibration()]
+
+    def test_one_that_was_given_stays(self):
+        own, kept = gaussian_images(per_class=4), gaussian_images(per_class=3)
+        (audit,) = with_validation([Calibration(validation=own)], Recipe(), kept)
+        assert isinstance(audit, Calibration)
+        assert audit.validation is own
 
 
 class TestUnknownImages:

@@ -46,7 +46,8 @@ class Calibration(Audit):
     Args:
         bins: Of confidence, at least 1.
         binning: ``"equal width"`` (as published) or ``"equal mass"``.
-        validation: Images for the temperature that the model was not trained on, with the same classes.
+        validation: Images for the temperature that the model was not trained on, with the same classes. In a
+            comparison they are those that the recipe's ``validation`` keeps back, where labels are not noisy.
 
     Misleads: probabilities are those of images like these; calibrated here is not calibrated elsewhere. A temperature
     changes no answer.

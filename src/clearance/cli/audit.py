@@ -134,7 +134,7 @@ class AuditCommand:
 
     def _of_a_run(self, console: "Console") -> "Card":
         from clearance.experiments.audit import audited
-        from clearance.experiments.audit_datasets import unknown_images, with_unknown
+        from clearance.experiments.audit_datasets import unknown_images, with_unknown, with_validation
         from clearance.experiments.audit_sources import named_sources
         from clearance.experiments.auditing import asked_of_run, ready_audits
         from clearance.experiments.plan import RunPlan
@@ -149,6 +149,7 @@ class AuditCommand:
         audits = ready_audits(plan, folder.resolve().parent)
         with self._progress(console) as on_audit:
             data, sources = run.data(self.root), named_sources(plan.recipe)
+            audits = with_validation(audits, run.recipe, data.validation)
             if self.unknown is not None:
                 root = self.root or run.recipe.root
                 audits = with_unknown(

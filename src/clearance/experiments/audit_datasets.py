@@ -11,8 +11,9 @@ from clearance.audits._halves import first_half
 from clearance.audits.unknowns import check_enough
 from clearance.data import ImageSet, Preprocessing, open_unlabelled
 from clearance.experiments.datasets import load_dataset
+from clearance.experiments.recipe import Recipe
 
-OTHER = "other"
+OTHER, VALIDATION = "other", "validation"
 
 
 def with_datasets(audits: Sequence[Audit], root: str | None, size: int | None = None) -> list[Audit]:
@@ -42,6 +43,32 @@ def with_datasets(audits: Sequence[Audit], root: str | None, size: int | None = 
             audit = dataclasses.replace(audit, **given)  # type: ignore[type-var]  # every audit is a dataclass
         ready.append(audit)
     return ready
+
+
+def with_validation(audits: Sequence[Audit], recipe: Recipe, kept: ImageSet | None) -> list[Audit]:
+    """The audits, each that takes images which the model was not trained on with those that the recipe kept back.
+
+    None is given where labels are noisy: those of the images kept back are, too.
+
+    Args:
+        audits: As the recipe has them.
+        recipe: Read for ``label_noise``.
+        kept: The images kept back, None where there are none.
+
+    >>> from clearance.audits import Calibration
+    >>> from clearance.data import gaussian_images
+    >>> with_validation([Calibration()], Recipe(validation=0.1), gaussian_images(per_class=3))[0].validation
+    ImageSet('gaussian', 9 images of shape (1, 8, 8), 3 classes)
+    """
+    if kept is None or recipe.label_noise > 0:
+        return list(audits)
+    given: Any = {VALIDATION: kept}
+    return [
+        dataclasses.replace(audit, **given)  # type: ignore[type-var]  # every audit is a dataclass
+        if getattr(audit, VALIDATION, kept) is None
+        else audit
+        for audit in audits
+    ]
 
 
 def unknown_images(

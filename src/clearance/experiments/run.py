@@ -12,6 +12,7 @@ import torch
 
 from clearance._rng import derived_seed
 from clearance.audits import Findings, WeightScale
+from clearance.experiments.audit_datasets import with_validation
 from clearance.experiments.auditing import audit_model, chosen_audits, ready_audits
 from clearance.experiments.build import RunData, build_model, build_regime
 from clearance.experiments.decay_findings import decay_findings
@@ -63,6 +64,7 @@ def run_method(
     """
     audits = ready_audits(plan, directory)  # a wrong name, a source that is not there: found at once
     data = drawn_data(plan.recipe, data, plan.seed)
+    audits = with_validation(audits, plan.recipe, data.validation)
     named = plan.regime is None and plan.model is None  # then the folder's name says everything
     if directory is not None and named and (kept := _kept(plan, data, directory)) is not None:
         return kept
