@@ -187,11 +187,15 @@ def test_fewer_images_for_attacks_and_the_page_says_so(work, tmp_path):
     )
 
 
-def test_an_interruption_keeps_what_is_done(work, tmp_path, monkeypatch):
+@pytest.fixture
+def interrupted_pairs(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ClassPairs, "examine", interrupted)
+
+
+def test_an_interruption_keeps_what_is_done(work, tmp_path, interrupted_pairs):
     status, shown, _ = audit(work, tmp_path, "--audits", "accuracy,class_pairs,class_scatter")
     assert status == 130
     assert f"Report: {tmp_path / 'index.html'}" in shown
@@ -201,11 +205,7 @@ def test_an_interruption_keeps_what_is_done(work, tmp_path, monkeypatch):
     assert said in shown
 
 
-def test_interrupted_before_anything_is_done_writes_nothing(work, tmp_path, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ClassPairs, "examine", interrupted)
+def test_interrupted_before_anything_is_done_writes_nothing(work, tmp_path, interrupted_pairs):
     status, _, complaint = audit(work, tmp_path, "--audits", "class_pairs")
     assert status == 130
     assert "interrupted" in complaint

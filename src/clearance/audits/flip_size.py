@@ -34,7 +34,8 @@ class FlipSize(Audit):
 
     The alarm: ``missed_flips`` is the share of right images farther than the median that a search without
     gradients flips within it, and ``no_gradient`` the share whose logit margin has no gradient at all. Either far
-    above 0 says that the median is too long: the classifier hides its gradients.
+    above 0 says that the median may be too long: the classifier hides its gradients. The search goes past rounding
+    (:func:`clearance.attacks.straight_through`), but not past everything that hides them.
 
     Without a right image ``median_flip`` is 0 and ``noise_flipped`` 1. ``median_flip`` is infinite where for half of
     the images none was found.

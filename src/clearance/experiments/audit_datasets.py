@@ -1,4 +1,4 @@
-"""Other datasets that an audit looks at: named in a recipe, read where the recipe's own files are."""
+"""Images that an audit looks at besides training and test images: other datasets, unknown things, those kept back."""
 
 import dataclasses
 from collections.abc import Sequence
