@@ -106,10 +106,10 @@ class TestAttacked:
         assert float(sure.double().quantile(0.5)) == pytest.approx(0.95, abs=1e-4)
         assert numbers["reached"] == 1.0
         sheet = found["sheet"]
-        assert sheet["classes"] == [str(k) for k in range(10)]
-        assert sheet["targets"] == [str((k + 1) % 10) for k in range(10)]
+        assert sheet["label"] == [str(k) for k in range(10)]
+        assert sheet["target"] == [str((k + 1) % 10) for k in range(10)]
         assert min(sheet["sure_of_target"]) >= 0.949
-        change = torch.tensor(sheet["adversarial"]) - torch.tensor(sheet["images"])
+        change = torch.tensor(sheet["adversarial"]) - torch.tensor(sheet["image"])
         assert change.flatten(1).norm(dim=1).tolist() == pytest.approx(sheet["norm"], abs=0.02)
         assert {row["context"]["init"] for row in found["records"]} == {"he"}
 

@@ -10,6 +10,7 @@ from clearance._rng import derived_seed
 from clearance.attacks.ascent import TargetedAscent
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.audits import Accuracy, WeightScale
+from clearance.audits._change_sheet import change_sheet
 from clearance.audits._fixed_images import fixed_images
 from clearance.data import ImageSet
 from clearance.experiments.reproductions.tanay_2018.networks import trained
@@ -81,7 +82,9 @@ def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
         *_number("minimum_norm", near.distance[right], "pixel units"),
         Measurement(AUDIT, "temperature", temperature, "", len(test), better="neither"),
     ]
-    return {**_records(numbers, task), "sheet": _sheet(some, hit.images, hit.distance, model, temperature)}
+    with evaluating(model):
+        sheet = change_sheet(AUDIT, model, some, hit.images, hit.distance, temperature)
+    return {**_records(numbers, task), "sheet": sheet.columns}
 
 
 def _number(name: str, values: Tensor, unit: str) -> Iterator[Measurement]:
@@ -101,33 +104,3 @@ def _records(measurements: Iterable[Measurement], task: Tree) -> Tree:
 def _logits(model: Classifier, data: ImageSet) -> Tensor:
     with evaluating(model):
         return torch.cat([model(part) for part in data.images.split(512)])
-
-
-def _sheet(some: ImageSet, moved: Tensor, distance: Tensor, model: Classifier, temperature: float) -> Tree:
-    """The first image of each class, what it became, how sure of which class, and how far that is; in three digits."""
-    first = [
-        int((some.labels == k).nonzero()[0])
-        for k in range(some.class_count)
-        if bool((some.labels == k).any())
-    ]
-    rows = torch.tensor(first)
-    own = some.labels[rows]
-    target = (own + 1) % some.class_count
-    with evaluating(model):
-        sure = [
-            (model(images[rows]) / temperature).softmax(dim=1).gather(1, of.unsqueeze(1)).squeeze(1)
-            for images, of in ((some.images, own), (moved, target))
-        ]
-    return {
-        "classes": [some.classes[int(k)] for k in own],
-        "targets": [some.classes[int(k)] for k in target],
-        "images": _rounded(some.images[rows].mean(dim=1)),
-        "adversarial": _rounded(moved[rows].mean(dim=1)),
-        "norm": _rounded(distance[rows]),
-        "sure": _rounded(sure[0]),
-        "sure_of_target": _rounded(sure[1]),
-    }
-
-
-def _rounded(values: Tensor) -> Any:
-    return torch.round(values.double(), decimals=3).tolist()

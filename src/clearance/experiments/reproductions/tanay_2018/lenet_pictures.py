@@ -74,11 +74,7 @@ def contact_sheet(sheet: Tree, title: str) -> Figure:
         sheet: Of one network, as `attacked_network` gives it.
         title: Whose it is.
     """
-    names = {"image": "images", "label": "classes", "target": "targets"}  # the others are called alike
-    same = ("adversarial", "sure", "sure_of_target", "norm")
-    figure = drawn_sheet(
-        {**{own: sheet[name] for own, name in names.items()}, **{k: sheet[k] for k in same}}, PAGE_INK
-    )
+    figure = drawn_sheet(sheet, PAGE_INK)
     figure.suptitle(title, fontsize=10, color=PAGE_INK)
     return figure
 
