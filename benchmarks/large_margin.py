@@ -8,7 +8,8 @@ Let F be a forward pass; gradients of activations and of weights cost about F ea
 backward sweep for each rival serves all layers: (3 + k)/3, 1.33 for k = 1 from the input on. The paper reports about
 1.6; ports sweep once for every layer and rival. Three measured parts of a plain step stand first, so that the bound on
 this machine is seen: where weight gradients are cheap, a sweep weighs more. A plain step need not go down to the
-images, as the parts do, so that it is a little cheaper than their sum.
+images, as the parts do, so that it is a little cheaper than their sum. The parts are autograd's; where images have one
+channel, sweeps go down to them by a shorter way, so that a step may be below the bound.
 
 A step is forward, loss, backward, update, as `EndToEnd` makes it. Ways take turns within a round and a ratio is one of
 medians over rounds, in CPU seconds of this process (on a GPU: clock seconds, synchronised). Images are noise.

@@ -5,12 +5,13 @@ work; and no gradient of a parameter is computed, because only activations are a
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from clearance.geometry.first_order import dual_norm
+from clearance.objectives._grey_images import FirstConvolution, first_convolution
 
 Sweeps = Literal["auto", "sequential", "batched"]
 
@@ -47,15 +48,15 @@ def swept_norms(
     size = torch.where(size > 0, size, torch.ones_like(size))
     starts = (gradients / size.unsqueeze(-1)).to(root.dtype)
     together = sweeps == "batched" or (sweeps == "auto" and root.is_cuda)
+    ends = _Ends(root, activations)
     if together and len(starts) > 1:
-        swept = _batched(root, list(activations.values()), starts, create_graph=create_graph)
+        swept = _batched(root, ends, starts, create_graph=create_graph)
         if swept is not None:
-            _check_reached(activations, swept)
-            norms = [dual_norm(g, norm, leading=2) for g in swept if g is not None]
+            norms = [dual_norm(gradient, norm, leading=2) for gradient in swept]
             return {name: n * size for name, n in zip(activations, norms, strict=True)}
     rows = []
     for start in starts:
-        found = one_sweep(root, activations, start, create_graph=create_graph)
+        found = _sweep(root, ends, start, create_graph=create_graph)
         rows.append([dual_norm(gradient, norm) for gradient in found])  # the gradients themselves can go
     stacked = [torch.stack(layer) * size for layer in zip(*rows, strict=True)]
     return dict(zip(activations, stacked, strict=True))
@@ -69,13 +70,40 @@ def one_sweep(
     Raises:
         ValueError: If an activation has no part in the root, or the graph refuses such a sweep.
     """
-    if not root.requires_grad:
-        _check_reached(activations, [None] * len(activations))
+    return _sweep(root, _Ends(root, activations), start, create_graph=create_graph)
+
+
+class _Ends:
+    """Where sweeps from the root end: at the activations, but for grey images at the convolution they enter by."""
+
+    def __init__(self, root: Tensor, activations: Mapping[str, Tensor]) -> None:
+        self.activations = activations
+        if not root.requires_grad:
+            _check_reached(activations, [None] * len(activations))
+        self._first: dict[str, FirstConvolution] = {}
+        for name, tensor in activations.items():
+            first = first_convolution(root, tensor)
+            if first is not None:
+                self._first[name] = first
+
+    @property
+    def asked(self) -> list[Any]:
+        """What autograd is asked for."""
+        return [self._first[n].output if n in self._first else t for n, t in self.activations.items()]
+
+    def finished(self, found: Sequence[Tensor | None], *, create_graph: bool) -> list[Tensor]:
+        """The gradients at the activations, from those at what was asked for."""
+        _check_reached(self.activations, found)
+        gradients = dict(zip(self.activations, (g for g in found if g is not None), strict=True))
+        ended = {n: f.at_images(gradients[n], create_graph=create_graph) for n, f in self._first.items()}
+        return list((gradients | ended).values())
+
+
+def _sweep(root: Tensor, ends: _Ends, start: Tensor, *, create_graph: bool) -> list[Tensor]:
     try:
         found = torch.autograd.grad(
-            root, list(activations.values()), start,
-            retain_graph=True, create_graph=create_graph, allow_unused=True,
-        )  # fmt: skip
+            root, ends.asked, start, retain_graph=True, create_graph=create_graph, allow_unused=True
+        )
     except RuntimeError as error:
         if "checkpoint" not in str(error).lower():
             raise
@@ -83,19 +111,17 @@ def one_sweep(
             "activations inside reentrant checkpointing have no gradient of their own; pass "
             "use_reentrant=False to torch.utils.checkpoint, which costs one more recomputation a sweep."
         ) from error
-    _check_reached(activations, found)
-    return [gradient for gradient in found if gradient is not None]
+    return ends.finished(found, create_graph=create_graph)
 
 
-def _batched(
-    root: Tensor, activations: list[Tensor], starts: Tensor, *, create_graph: bool
-) -> tuple[Tensor | None, ...] | None:
+def _batched(root: Tensor, ends: _Ends, starts: Tensor, *, create_graph: bool) -> list[Tensor] | None:
     """All sweeps at once, or None where an operation of the network does not allow that."""
     try:
-        return torch.autograd.grad(
-            root, activations, starts,
+        found = torch.autograd.grad(
+            root, ends.asked, starts,
             retain_graph=True, create_graph=create_graph, allow_unused=True, is_grads_batched=True,
         )  # fmt: skip
+        return ends.finished(found, create_graph=create_graph)
     except RuntimeError:  # one by one, the same error is said again if it is not about vectorising
         return None
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_non_negative
+from clearance.objectives._labels import check_labels
 from clearance.objectives._margin_layers import captured_layers, check_pairs, checked_layers
 from clearance.objectives._objective import Objective
 from clearance.objectives._sweeps import Sweeps
@@ -187,6 +188,7 @@ class LargeMarginLoss(Objective):
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``margin`` and, unless its weight is 0, ``cross_entropy``."""
         check_pairs(outputs.logits, None)
+        check_labels(outputs.logits, labels)
         due = self.every == 1 or int(self.steps) % self.every == 0
         terms = {"margin": self._margin(outputs, labels) if due else _nothing(outputs.logits)}
         if self.cross_entropy_weight > 0:

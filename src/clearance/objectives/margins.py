@@ -1,5 +1,6 @@
 """First-order distances of a batch's samples to their class boundaries, at any layers."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -112,7 +113,7 @@ def _analytic_norms(gradients: GapGradients, layers: Sequence[str], norm: float)
 
 def _unit_of(tensor: Tensor, ruler: Ruler) -> Tensor | float:
     """What a gradient's norm is multiplied by for distances in the ruler's unit."""
-    elements = tensor[0].numel()
+    elements = math.prod(tensor.shape[1:])
     if ruler.unit == "layer":
         return 1.0
     if ruler.unit == "element":
