@@ -1,6 +1,7 @@
 """Checks of arguments: what passes, what does not, and what the message says."""
 
 import math
+import re
 
 import pytest
 
@@ -75,3 +76,10 @@ def test_choice_offers_nothing_where_nothing_is_near(value):
     with pytest.raises(ValueError, match="got") as refusal:
         check_choice("norm", value, ("none", "batch"))
     assert str(refusal.value) == f"`norm` must be one of 'none', 'batch'; got {value!r}."
+
+
+@pytest.mark.parametrize("check", [check_positive, check_non_negative, check_fraction])
+@pytest.mark.parametrize("value", ["0.5", None, True, [0.5]])
+def test_what_is_no_number_is_refused_with_its_quotes(check, value):
+    with pytest.raises(ValueError, match=rf"^`gamma` must .*; got {re.escape(repr(value))}\.$"):
+        check("gamma", value)

@@ -7,22 +7,26 @@ from collections.abc import Iterable
 
 def check_positive(name: str, value: float) -> None:
     """Raise ValueError unless `value` is a finite number above zero."""
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"`{name}` must be a finite number above 0; got {value}.")
+    if not (_is_number(value) and math.isfinite(value) and value > 0):
+        raise ValueError(f"`{name}` must be a finite number above 0; got {_shown(value)}.")
 
 
 def check_non_negative(name: str, value: float) -> None:
     """Raise ValueError unless `value` is a finite number of at least zero."""
-    if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"`{name}` must be a finite number of at least 0; got {value}.")
+    if not (_is_number(value) and math.isfinite(value) and value >= 0):
+        raise ValueError(f"`{name}` must be a finite number of at least 0; got {_shown(value)}.")
 
 
 def check_fraction(name: str, value: float, *, open_below: bool = False, open_above: bool = False) -> None:
     """Raise ValueError unless `value` lies in [0, 1], without the ends that are open."""
-    inside = (value > 0 if open_below else value >= 0) and (value < 1 if open_above else value <= 1)
+    inside = (
+        _is_number(value)
+        and (value > 0 if open_below else value >= 0)
+        and (value < 1 if open_above else value <= 1)
+    )
     if not inside:
         interval = f"{'(' if open_below else '['}0, 1{')' if open_above else ']'}"
-        raise ValueError(f"`{name}` must lie in {interval}; got {value}.")
+        raise ValueError(f"`{name}` must lie in {interval}; got {_shown(value)}.")
 
 
 def check_count(name: str, value: int, *, minimum: int = 1) -> None:
@@ -38,3 +42,13 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
         near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, known))}; got {value!r}.{hint}")
+
+
+def _is_number(value: object) -> bool:
+    """Whether it can be compared with numbers; True and False are none."""
+    return hasattr(value, "__float__") and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    """Numbers as they are printed, everything else with its quotes."""
+    return str(value) if _is_number(value) else repr(value)

@@ -15,6 +15,7 @@ from cases import (  # type: ignore[import-not-found]  # on pytest's path, see p
     OwnObjective,
 )
 from clearance.objectives import Objective
+from clearance.objectives._labels import check_labels
 from clearance.tensors import Outputs
 
 BATCH = 7
@@ -56,6 +57,14 @@ def case(request):
 @pytest.fixture(params=[name for name, case in OBJECTIVES.items() if case.make().reads_logits_only])
 def logits_case(request):
     """Others are called once per head."""
+    return OBJECTIVES[request.param]
+
+
+@pytest.fixture(
+    params=[name for name, case in OBJECTIVES.items() if not isinstance(case.make(), OwnObjective)]
+)
+def library_case(request):
+    """An objective of somebody's own says itself what labels are."""
     return OBJECTIVES[request.param]
 
 
@@ -237,6 +246,38 @@ def test_an_objective_that_says_so_reads_logits_only(logits_case):
     outputs = World(logits_case).outputs(images(), ())
     bare = Outputs(torch.full_like(outputs.features, torch.nan), outputs.logits, nn.Identity())
     assert torch.equal(objective(bare, labels()).total, objective(outputs, labels()).total)
+
+
+WRONG_LABELS = {
+    "a class too many": (
+        torch.tensor([0, 1, 2, 3, 4, 0, 1]),
+        ValueError,
+        "0 .. 3, because there are 4 logits; got 0 .. 4",
+    ),
+    "below 0": (torch.tensor([0, 1, -100, 3, 3, 0, 1]), ValueError, "got -100 .. 3"),
+    "too few": (torch.tensor([0, 1, 2]), ValueError, r"shape \(7,\).*got \(3,\)"),
+    "one-hot": (torch.eye(CLASSES)[labels()].long(), ValueError, r"argmax\(1\)"),
+    "numbers": (labels().double(), TypeError, r"labels\.long\(\)"),
+    "bytes": (labels().to(torch.uint8), TypeError, "int64"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_LABELS)
+def test_labels_that_are_no_classes_are_refused(library_case, wrong):
+    objective, (found, error, message) = library_case.make(), WRONG_LABELS[wrong]
+    with pytest.raises(error, match=message):
+        objective(World(library_case).outputs(images(), objective.layers), found)
+
+
+def test_labels_without_numbers_are_not_looked_at():
+    """Where a step is only traced, nothing can be read from its tensors."""
+    check_labels(torch.zeros(2, 3, device="meta"), torch.zeros(2, dtype=torch.int64, device="meta"))
+
+
+def test_a_batch_of_none_is_refused(library_case):
+    objective, world = library_case.make(), World(library_case)
+    with pytest.raises(ValueError, match="at least 1 sample"):
+        objective(world.outputs(images()[:0], objective.layers), labels()[:0])
 
 
 def test_repr_names_the_objective_and_its_settings(case):

@@ -129,9 +129,9 @@ def test_a_sequence_of_one_linear_layer_will_do_and_no_other_head():
         loss_of(MLP((5, 3, 4)).double(), features, labels)
 
 
-@pytest.mark.parametrize("m", [0, 5, 1.5, True])
+@pytest.mark.parametrize("m", [0, 5, 1.5, 2.0, True, "2"])
 def test_multipliers_out_of_range_are_refused(m):
-    with pytest.raises(ValueError, match="`multiplier` must be 1, 2, 3 or 4; got"):
+    with pytest.raises(ValueError, match="`multiplier` must be a whole number, 1, 2, 3 or 4; got"):
         LargeMarginSoftmaxLoss(m)
 
 

@@ -1,5 +1,7 @@
 """Margins that grow and softmax that fades."""
 
+import math
+
 import pytest
 
 from clearance.objectives import GaussianMixtureLoss, InverseDecay, LargeMarginSoftmaxLoss, StepUp
@@ -46,6 +48,9 @@ def test_settings_may_be_named_as_in_a_recipe():
         (StepUp, (0.1, 0.5, 1, 1), "`factor` must be at least 1; got 0.5"),
         (StepUp, (0.1, 2, 0, 1), "`every` must be a whole number"),
         (StepUp, (0.1, 2, 1, 0.05), "`most` must be at least 0.1; got 0.05"),
+        (StepUp, (0.1, 2, 1, math.inf), "`most` must be a finite number above 0; got inf"),
+        (StepUp, (0.1, math.inf, 1, 1), "`factor` must be a finite number above 0; got inf"),
+        (StepUp, (0.1, math.nan, 1, 1), "`factor` must be a finite number above 0; got nan"),
         (InverseDecay, (-1, 0, 0, 0), "`start` must be"),
         (InverseDecay, (1, -1, 0, 0), "`rate` must be"),
         (InverseDecay, (1, 0, -1, 0), "`power` must be"),
@@ -55,6 +60,41 @@ def test_settings_may_be_named_as_in_a_recipe():
 def test_settings_out_of_range_are_refused(kind, settings, words):
     with pytest.raises(ValueError, match=words):
         kind(*settings)
+
+
+@pytest.mark.parametrize(
+    ("build", "given", "words"),
+    [
+        (
+            GaussianMixtureLoss,
+            InverseDecay(1, 0, 0),
+            r"`alpha` must be a number or a StepUp; got InverseDecay\(start=1",
+        ),
+        (
+            lambda given: LargeMarginSoftmaxLoss(2, given),
+            StepUp(0.1, 2, 1, 1),
+            r"`softmax_weight` must be a number or an InverseDecay; got StepUp\(start=0.1",
+        ),
+        (GaussianMixtureLoss, [0.1], r"`alpha` must be a number or a StepUp; got \[0.1\]"),
+        (GaussianMixtureLoss, "0.1", r"`alpha` must be a number or a StepUp; got '0.1'"),
+    ],
+)
+def test_another_kind_of_schedule_is_refused(build, given, words):
+    with pytest.raises(TypeError, match=words):
+        build(given)
+
+
+def test_settings_that_are_missing_are_named():
+    with pytest.raises(
+        ValueError, match="`alpha` must name start, factor, every, most; 'every' and 'most' are missing"
+    ):
+        GaussianMixtureLoss({"start": 0.1, "factor": 2})
+    with pytest.raises(
+        ValueError, match=r"`softmax_weight` must name start, rate, power; 'power' is missing\."
+    ):
+        LargeMarginSoftmaxLoss(2, {"start": 1.0, "rate": 0.1})
+    with pytest.raises(ValueError, match="'start', 'factor', 'every' and 'most' are missing"):
+        GaussianMixtureLoss({})
 
 
 def test_a_runs_fingerprint_tells_schedules_apart():

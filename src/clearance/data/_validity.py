@@ -106,7 +106,7 @@ def check_no_class_lost(labels: Tensor, kept: Tensor, classes: Sequence[str]) ->
     if lost:
         raise ValueError(
             "`fraction` must leave an image of every class on each side; got one that leaves none of "
-            f"{classes[lost[0]]!r} (it has {int(before[lost[0]])}); choose another fraction."
+            f"{classes[lost[0]]!r} (it has {int(before[lost[0]])}); choose another fraction, or add images of it."
         )
 
 

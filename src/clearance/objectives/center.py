@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
 from clearance.heads.mahalanobis import own_half_distance
+from clearance.objectives._labels import check_labels
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import cross_entropy
 from clearance.tensors import LossTerms, Outputs
@@ -103,6 +104,7 @@ class CenterLoss(Objective):
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``cross_entropy``, unless its weight is 0, and ``center``."""
+        check_labels(outputs.logits, labels)
         features = outputs.features
         if features.shape[1:] != (self.in_features,):
             raise ValueError(f"features must be (B, {self.in_features}); got {tuple(features.shape)}.")

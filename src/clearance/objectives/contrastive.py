@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearance._checks import check_non_negative, check_positive
+from clearance.objectives._labels import check_labels
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import cross_entropy
 from clearance.tensors import LossTerms, Outputs
@@ -74,6 +75,7 @@ class ContrastiveLoss(Objective):
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``cross_entropy``, unless its weight is 0, and ``contrastive``."""
+        check_labels(outputs.logits, labels)
         losses = contrastive(outputs.features, labels, self.margin)
         terms = {"contrastive": self.weight * (losses.sum() / max(len(losses), 1))}
         if self.cross_entropy_weight > 0:

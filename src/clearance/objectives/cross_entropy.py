@@ -3,6 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearance.objectives._labels import check_labels
 from clearance.objectives._objective import Objective
 from clearance.tensors import LossTerms, Outputs
 
@@ -43,4 +44,5 @@ class CrossEntropyLoss(Objective):
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """One term, ``cross_entropy``."""
+        check_labels(outputs.logits, labels)
         return LossTerms({"cross_entropy": cross_entropy(outputs.logits, labels).mean()})

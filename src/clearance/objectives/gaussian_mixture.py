@@ -10,6 +10,7 @@ from torch import Tensor
 from clearance._checks import check_non_negative
 from clearance.heads._mixture_floor import warn_at_floor
 from clearance.heads.gaussian_mixture import GaussianMixture
+from clearance.objectives._labels import check_labels
 from clearance.objectives._objective import Objective
 from clearance.objectives.schedules import StepUp, scheduled
 from clearance.tensors import LossTerms, Outputs
@@ -80,8 +81,8 @@ class GaussianMixtureLoss(Objective):
         them; labels (B,).
 
     Raises:
-        TypeError: In ``forward``, if the head is none.
-        ValueError: If a number is out of range.
+        TypeError: If `alpha` is another schedule or no number; in ``forward``, if the head is no GaussianMixture.
+        ValueError: If a number is out of range, or a setting of `alpha` is unknown or missing.
 
     The margin is of this loss alone: the head's logits never have one, in training or after. A schedule counts steps
     by ``after_step``, which a loop of your own must call as ``fit`` does; it also warns where variances lie on their
@@ -120,6 +121,7 @@ class GaussianMixtureLoss(Objective):
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``classification``, ``likelihood``, ``variance_prior``; those whose weight is 0 are left out."""
+        check_labels(outputs.logits, labels)
         head = mixture_of(outputs)
         distance, volume = head.own_terms(outputs.features, labels)
         own = head.log_prior()[labels].to(distance.dtype) - volume - distance

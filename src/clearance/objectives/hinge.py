@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_positive
+from clearance.objectives._labels import check_labels
 from clearance.objectives._objective import Objective
 from clearance.tensors import LossTerms, Outputs
 
@@ -78,6 +79,7 @@ class HingeLoss(Objective):
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """One term, ``hinge``."""
+        check_labels(outputs.logits, labels)
         return LossTerms({"hinge": self.sample_loss(outputs.logits, labels).mean()})
 
     def extra_repr(self) -> str:

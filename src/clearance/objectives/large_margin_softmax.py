@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearance.heads._relu_layers import linear_layers
+from clearance.objectives._labels import check_labels
 from clearance.objectives._objective import Objective
 from clearance.objectives.schedules import InverseDecay, scheduled
 from clearance.tensors import LossTerms, Outputs
@@ -55,8 +56,9 @@ class LargeMarginSoftmaxLoss(Objective):
         outputs.head one linear layer, outputs.features (B, D), outputs.logits (B, C); labels (B,).
 
     Raises:
-        TypeError: In ``forward``, if the head is not one linear layer.
-        ValueError: If a number is out of range.
+        TypeError: If `softmax_weight` is another schedule or no number; in ``forward``, if the head is not one linear
+            layer.
+        ValueError: If a number is out of range, or a setting of `softmax_weight` is unknown or missing.
 
     A schedule counts steps by ``after_step``, which a loop of your own must call as ``fit`` does.
 
@@ -76,8 +78,8 @@ class LargeMarginSoftmaxLoss(Objective):
         softmax_weight: float | InverseDecay | Mapping[str, float] = FADING,
     ) -> None:
         super().__init__()
-        if multiplier not in (1, 2, 3, 4) or isinstance(multiplier, bool):
-            raise ValueError(f"`multiplier` must be 1, 2, 3 or 4; got {multiplier!r}.")
+        if isinstance(multiplier, bool) or not isinstance(multiplier, int) or multiplier not in (1, 2, 3, 4):
+            raise ValueError(f"`multiplier` must be a whole number, 1, 2, 3 or 4; got {multiplier!r}.")
         self.multiplier = multiplier
         self.softmax_weight = scheduled("softmax_weight", softmax_weight, InverseDecay)
         if not isinstance(self.softmax_weight, float):
@@ -91,6 +93,7 @@ class LargeMarginSoftmaxLoss(Objective):
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """One term, ``large_margin_softmax``."""
+        check_labels(outputs.logits, labels)
         weight, logits = _weight_of(outputs.head), outputs.logits
         wide = torch.promote_types(torch.promote_types(logits.dtype, outputs.features.dtype), torch.float32)
         own, x = weight[labels].to(wide), outputs.features.to(wide)

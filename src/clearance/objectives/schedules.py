@@ -1,8 +1,8 @@
 """Numbers of a loss that change from step to step: margins that grow, softmax that fades."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, SupportsFloat
 
 from clearance._checks import check_choice, check_count, check_non_negative, check_positive
 
@@ -16,9 +16,9 @@ class StepUp:
 
     Args:
         start: At step 0, above 0.
-        factor: At least 1.
+        factor: At least 1, finite.
         every: Steps from one value to the next, at least 1.
-        most: The bound, at least `start`.
+        most: The bound, at least `start`, finite: a loss times infinity trains nothing.
 
     Raises:
         ValueError: If a number is out of range.
@@ -36,6 +36,7 @@ class StepUp:
         check_positive("start", self.start)
         check_count("every", self.every)
         for name, least in (("factor", 1.0), ("most", self.start)):
+            check_positive(name, getattr(self, name))
             if not getattr(self, name) >= least:
                 raise ValueError(f"`{name}` must be at least {least:g}; got {getattr(self, name)}.")
 
@@ -90,16 +91,32 @@ def scheduled(name: str, given: Any, kind: type[StepUp] | type[InverseDecay]) ->
     """A number of at least 0, a schedule, or the settings of one by name.
 
     Raises:
-        ValueError: If it is a number below 0, or a setting is unknown.
+        TypeError: If it is none of these: a schedule of the other kind, a list, text.
+        ValueError: If it is a number below 0, or a setting is unknown or missing.
 
     >>> scheduled("alpha", {"start": 0.1, "factor": 2, "every": 10, "most": 0.3}, StepUp)
     StepUp(start=0.1, factor=2, every=10, most=0.3)
     """
-    if isinstance(given, StepUp | InverseDecay):
+    if isinstance(given, kind):
         return given
     if isinstance(given, Mapping):
-        for setting in given:
-            check_choice(name, setting, kind.__dataclass_fields__)
+        _check_settings(name, given, kind)
         return kind(**given)
-    check_non_negative(name, given)
-    return float(given)
+    if not isinstance(given, SupportsFloat):  # numbers of every library; text is none
+        article = "an" if kind is InverseDecay else "a"
+        raise TypeError(f"`{name}` must be a number or {article} {kind.__name__}; got {given!r}.")
+    number = float(given)
+    check_non_negative(name, number)
+    return number
+
+
+def _check_settings(name: str, given: Mapping[str, Any], kind: type[StepUp] | type[InverseDecay]) -> None:
+    for setting in given:
+        check_choice(name, setting, kind.__dataclass_fields__)
+    needed = [field.name for field in fields(kind) if field.default is MISSING]
+    missing = [repr(setting) for setting in needed if setting not in given]
+    if missing:
+        named = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+        raise ValueError(
+            f"`{name}` must name {', '.join(needed)}; {named} {'is' if len(missing) == 1 else 'are'} missing."
+        )

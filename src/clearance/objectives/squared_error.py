@@ -3,6 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearance.objectives._labels import check_labels
 from clearance.objectives._objective import Objective
 from clearance.tensors import LossTerms, Outputs
 
@@ -43,4 +44,5 @@ class SquaredErrorLoss(Objective):
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """One term, ``squared_error``."""
+        check_labels(outputs.logits, labels)
         return LossTerms({"squared_error": squared_error(outputs.logits, labels).mean()})

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearance._checks import check_choice, check_non_negative, check_positive
+from clearance.objectives._labels import check_labels
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import cross_entropy
 from clearance.tensors import LossTerms, Outputs
@@ -102,6 +103,7 @@ class TripletLoss(Objective):
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``cross_entropy``, unless its weight is 0, and ``triplet``."""
+        check_labels(outputs.logits, labels)
         terms = {"triplet": self.weight * triplet(outputs.features, labels, self.margin, self.mining)}
         if self.cross_entropy_weight > 0:
             softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
