@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from clearance.attacks import FGSM, straight_through, transferred
+from clearance.attacks.queries import gradients_of
 from clearance.attacks.straight_through import has_steps
 
 STEPS = {
@@ -15,6 +16,16 @@ STEPS = {
     "ceil": lambda x: torch.ceil(8 * x) / 8,
     "trunc": lambda x: (8 * x).trunc() / 8,
     "fix": lambda x: torch.fix(8 * x) / 8,
+    "in place": lambda x: (8 * x).round_() / 8,
+    "a function in place": lambda x: torch.floor_(8 * x) / 8,
+    "digits of round in place": lambda x: (1.0 * x).round_(decimals=1),
+    "division": lambda x: torch.div(8 * x, 1, rounding_mode="floor") / 8,
+    "division by a method": lambda x: (8 * x).div(1, rounding_mode="trunc") / 8,
+    "whole division": lambda x: (8 * x) // 1 / 8,
+    "whole division by name": lambda x: torch.floor_divide(8 * x, 1) / 8,
+    "a whole number": lambda x: (8 * x).int() / 8,
+    "a whole number of a type": lambda x: (8 * x).to(torch.int64) / 8,
+    "there and back": lambda x: (8 * x).byte().float() / 8,
 }
 
 
@@ -34,9 +45,37 @@ def test_values_are_the_models_bit_for_bit_and_gradients_pass(step):
     past = straight_through(step)
     assert torch.equal(past(given), step(given))
     assert torch.equal(past(given.clone().requires_grad_()), step(given))
-    assert not slope(step, given).any()
+    assert not gradients_of(lambda x: step(x).flatten(1), given, lambda logits, _: logits.sum(1))[1].any()
     torch.testing.assert_close(slope(past, given), torch.ones_like(given))
     assert has_steps(step, given)
+
+
+def test_a_change_in_place_is_seen_by_all_who_hold_the_tensor():
+    def model(x):
+        scaled = 8 * x
+        other = scaled[:, :, 0]
+        scaled.round_()
+        return torch.cat([scaled.flatten(1), other.flatten(1)], dim=1)
+
+    given = images()
+    past = straight_through(model)
+    assert torch.equal(past(given.clone().requires_grad_()), model(given))
+    rows = torch.tensor([16.0, 8.0, 8.0])[:, None].expand(3, 3)
+    torch.testing.assert_close(slope(past, given), rows.expand_as(given))
+
+
+def test_whole_numbers_that_a_model_needs_as_such_stay():
+    table = torch.arange(9.0)
+    model = lambda x: table[(8 * x).long()] + x.round()  # noqa: E731
+    given = images()
+    past = straight_through(model)
+    assert torch.equal(past(given.clone().requires_grad_()), model(given))
+    torch.testing.assert_close(slope(past, given), torch.ones_like(given))
+
+
+def test_an_error_of_the_model_is_its_own():
+    with pytest.raises(RuntimeError, match="shape"):
+        straight_through(lambda x: x.round() @ torch.ones(2, 2))(images().requires_grad_())
 
 
 def test_the_sign_counts_as_its_argument():

@@ -1,4 +1,4 @@
-"""The blocks of docs/attacks.md that need a library which is no dependency of the tests."""
+"""The block of docs/attacks.md that needs ART, which is slow to import."""
 
 import re
 from pathlib import Path

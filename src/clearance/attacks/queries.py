@@ -92,5 +92,10 @@ def _answer(model: Model, images: Tensor) -> Tensor:
 def _gradient(value: Tensor, leaf: Tensor) -> Tensor:
     if not value.requires_grad:
         return torch.zeros_like(leaf)
-    (gradient,) = torch.autograd.grad(value, leaf, materialize_grads=True)
+    try:
+        (gradient,) = torch.autograd.grad(value, leaf, materialize_grads=True)
+    except RuntimeError as error:
+        if "derivative for" not in str(error):
+            raise
+        return torch.zeros_like(leaf)  # a step like `//`, as round() has a gradient of 0
     return gradient.detach()

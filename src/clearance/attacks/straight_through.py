@@ -12,7 +12,18 @@ from clearance.attacks.queries import Model
 NAMES = ("round", "floor", "ceil", "trunc", "fix", "sign")
 """Functions whose gradient is zero nearly everywhere, and which follow their argument from afar."""
 
-_STEPS = frozenset(getattr(room, name) for room in (torch, Tensor) for name in NAMES)
+
+def _of_both(names: Sequence[str]) -> frozenset[Any]:
+    """The functions of torch and of tensors by these names, where there are such."""
+    found = (getattr(room, name, None) for room in (torch, Tensor) for name in names)
+    return frozenset(function for function in found if function is not None)
+
+
+_STEPS = _of_both(NAMES)
+_IN_PLACE = _of_both([f"{name}_" for name in NAMES])
+_DIVISIONS = _of_both(("div", "divide"))
+_WHOLE_DIVISIONS = _of_both(("floor_divide", "__floordiv__"))
+_CASTS = _of_both(("int", "long", "short", "byte", "char", "to", "type"))
 
 
 class _Value(torch.autograd.Function):
@@ -28,20 +39,44 @@ class _Value(torch.autograd.Function):
 
 
 class _Passing(TorchFunctionMode):
-    """Within it, steps let gradients pass; it counts them."""
+    """Within it, steps let gradients pass; it counts them.
 
-    def __init__(self) -> None:
+    Args:
+        casts: Whether a cast to whole numbers stays floating point, so that a gradient can pass through it.
+    """
+
+    def __init__(self, *, casts: bool) -> None:
         super().__init__()
-        self.passed = 0
+        self.passed, self.casts = 0, casts
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        answer = func(*args, **(kwargs or {}))
-        if func not in _STEPS or not args or not args[0].requires_grad:
+        named = kwargs or {}
+        if not args or not isinstance(args[0], Tensor) or not args[0].requires_grad:
+            return func(*args, **named)
+        if func in _IN_PLACE:
+            return self._stepped_in_place(func, args, named)
+        answer, smooth = func(*args, **named), None
+        if func in _STEPS or (self.casts and func in _CASTS and _is_whole(answer)):
+            smooth = args[0]
+        elif func in _WHOLE_DIVISIONS or (func in _DIVISIONS and named.get("rounding_mode")):
+            smooth = args[0] / args[1]
+        if smooth is None:
             return answer
         self.passed += 1
-        return _Value.apply(args[0], answer)
+        return _Value.apply(smooth, answer.detach())  # `//` has no derivative to be asked for
+
+    def _stepped_in_place(self, func: Any, args: tuple[Any, ...], named: Any) -> Tensor:
+        self.passed += 1
+        stepped = func(args[0].detach().clone(), *args[1:], **named)
+        changed: Tensor = args[0].copy_(_Value.apply(args[0].clone(), stepped))
+        return changed
+
+
+def _is_whole(answer: Any) -> bool:
+    """Whether a cast gave whole numbers; yes and no are none."""
+    return isinstance(answer, Tensor) and not answer.is_floating_point() and answer.dtype != torch.bool
 
 
 def straight_through(model: Model) -> Model:
@@ -58,8 +93,9 @@ def straight_through(model: Model) -> Model:
     Args:
         model: Images to logits; any callable that works with torch's functions.
 
-    Misleads: ``round``, ``floor``, ``ceil``, ``trunc`` and ``sign`` are passed. Changes in place (``round_``),
-    comparisons, casts to whole numbers, scripted modules, other libraries' code and noise are not.
+    Misleads: ``round``, ``floor``, ``ceil``, ``trunc`` and ``sign`` are passed, in place as well (``round_``), and so
+    are divisions that round (``//``) and casts to whole numbers, unless the model needs whole numbers there (as
+    indices). Comparisons, lookups in tables, scripted modules, other libraries' code and noise are not.
 
     >>> rounded = lambda images: (4 * images).round() / 4
     >>> images = torch.tensor([[0.6, 0.4]], requires_grad=True)
@@ -72,8 +108,7 @@ def straight_through(model: Model) -> Model:
     """
 
     def passing(images: Tensor) -> Tensor:
-        with _Passing():
-            return model(images)
+        return _passed(model, images)[0]
 
     return passing
 
@@ -84,6 +119,15 @@ def has_steps(model: Model, images: Tensor) -> bool:
     >>> has_steps(torch.nn.Identity(), torch.rand(1, 2)), has_steps(torch.floor, torch.rand(1, 2))
     (False, True)
     """
-    with torch.inference_mode(False), torch.enable_grad(), _Passing() as mode:
-        model(images.detach().clone().requires_grad_())
-    return mode.passed > 0
+    with torch.inference_mode(False), torch.enable_grad():
+        return _passed(model, images.detach().clone().requires_grad_())[1] > 0
+
+
+def _passed(model: Model, images: Tensor) -> tuple[Tensor, int]:
+    """The model's answer with gradients past its steps, and how many steps there were."""
+    try:
+        with _Passing(casts=True) as mode:
+            return model(images), mode.passed
+    except (RuntimeError, TypeError, IndexError):  # whole numbers were needed, or the error comes again
+        with _Passing(casts=False) as mode:
+            return model(images), mode.passed
