@@ -151,6 +151,20 @@ def test_shapes_and_labels_that_do_not_fit_are_refused(features, labels, words):
         GaussianMixture(5, 3).fit_statistics(features, labels)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.uint8, torch.int32])
+def test_labels_that_are_not_int64_are_refused(dtype):
+    features, labels = cloud(classes=2)
+    with pytest.raises(
+        TypeError, match=rf"`labels` must be int64 class numbers; got {dtype}. Write labels.long\(\)"
+    ):
+        mixture_statistics(features, labels.to(dtype), 2, "diagonal")
+
+
+def test_empirical_priors_are_explained():
+    with pytest.raises(ValueError, match=r"got 'empirical'.*labels.bincount\(\) / len\(labels\)"):
+        GaussianMixture(3, 2, priors="empirical")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("priors", [[0.5, 0.4], [0.5, 0.5, 0.0], [1.2, -0.2], [0.5, 0.0], [math.nan, 1.0]])
 def test_priors_that_are_none_are_refused(priors):
     with pytest.raises(ValueError, match="must be 2 probabilities above 0 that sum to one; got"):
@@ -163,7 +177,8 @@ def test_priors_that_are_none_are_refused(priors):
         ({"in_features": 0}, "`in_features` must be a whole number of at least 1; got 0"),
         ({"classes": 0}, "`classes` must be"),
         ({"covariance": "diagnal"}, "Did you mean 'diagonal'"),
-        ({"priors": "empirical"}, "`priors` must be one of 'uniform', 'learned'"),
+        ({"priors": "empirical"}, "`priors` must be 'uniform', 'learned' or probabilities"),
+        ({"priors": "lerned"}, "Did you mean 'learned'"),
         ({"initial_spread": 0.0}, "`initial_spread` must be a finite number above 0"),
         ({"floor": 0.0}, "`floor` must be a finite number above 0"),
     ],

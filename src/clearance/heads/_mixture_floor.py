@@ -21,10 +21,28 @@ def floored_log_variance(raw: Tensor, floor: float) -> Tensor:
 
 
 def floored_factor(root: Tensor, floor: float) -> Tensor:
-    """The lower Cholesky factor of floor I + A A^T."""
-    wide = root.to(at_least_float32(root))
+    """The lower Cholesky factor of floor I + A A^T, by a QR of A^T over sqrt(floor) I.
+
+    In float64, and without that product: it squares the ratio of the largest variance to the floor, which rounding
+    then swallows where features do not fill their space.
+    """
+    exact = _in_float64(root)
     with torch.autocast(root.device.type, enabled=False):
-        return torch.linalg.cholesky(wide @ wide.T + floor * torch.eye(len(wide)).to(wide))
+        scaled = math.sqrt(floor) * torch.eye(len(exact)).to(exact)
+        upper = torch.linalg.qr(torch.cat([exact.T, scaled])).R
+        signs = torch.where(upper.diagonal() < 0, -1.0, 1.0).to(upper)
+        return (upper.T * signs).to(root.device, at_least_float32(root))
+
+
+def floored_eigenvalues(root: Tensor, floor: float) -> Tensor:
+    """The eigenvalues of floor I + A A^T, by the singular values of A, float64; NaN where A is not finite.
+
+    They show a direction that collapsed where no diagonal entry of the factor does.
+    """
+    exact = _in_float64(root)
+    if not bool(exact.isfinite().all()):
+        return exact.new_full((len(exact),), math.nan)
+    return torch.linalg.svdvals(exact).square() + floor
 
 
 def log_of_one(floor: float) -> float:
@@ -54,3 +72,7 @@ def warn_at_floor(share: float, floor: float) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def _in_float64(root: Tensor) -> Tensor:
+    return root.to("cpu" if root.device.type == "mps" else root.device, torch.float64)  # mps has no float64

@@ -20,6 +20,11 @@ def log_prior_parameter(priors: Priors, classes: int) -> nn.Parameter:
         ValueError: Unless it is one of the two words, or K probabilities above 0 that sum to one.
     """
     if isinstance(priors, str):
+        if str(priors) == "empirical":  # a method's word: it has labels to count
+            raise ValueError(
+                "`priors` must be 'uniform', 'learned' or probabilities, because a head has no labels to count; got "
+                f"{priors!r}. Pass the shares themselves, labels.bincount() / len(labels)."
+            )
         check_choice("priors", priors, ("uniform", "learned"))
         return nn.Parameter(torch.zeros(classes), requires_grad=priors == "learned")
     fixed = checked_priors(priors, classes).log().to(torch.get_default_dtype())

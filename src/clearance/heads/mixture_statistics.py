@@ -30,11 +30,12 @@ def mixture_statistics(
 
     Args:
         features: (N, D), finite.
-        labels: (N,), in 0 .. classes - 1, at least one of each.
+        labels: (N,), int64, in 0 .. classes - 1, at least one of each.
         classes: K.
         covariance: The form; that of ``"identity"`` is ones.
 
     Raises:
+        TypeError: If labels are not int64.
         ValueError: If shapes do not fit, features are not finite, or a class has no sample.
 
     Variances divide by n, not n - 1, so that the mean of 2 d over these samples is D exactly.
@@ -61,7 +62,14 @@ def mixture_statistics(
 
 
 def check_labelled(features: Tensor, labels: Tensor, classes: int) -> None:
-    """Raise ValueError unless features are (N, D), finite, with N labels in 0 .. classes - 1."""
+    """Refuse features that are not (N, D) and finite, and labels that are not N, int64, in 0 .. classes - 1.
+
+    Raises:
+        TypeError: If labels are not int64.
+        ValueError: If anything else does not fit.
+    """
+    if labels.dtype != torch.int64:
+        raise TypeError(f"`labels` must be int64 class numbers; got {labels.dtype}. Write labels.long().")
     if features.ndim != 2 or labels.shape != features.shape[:1] or len(labels) == 0:
         raise ValueError(
             f"`features` must be (N, D) and `labels` (N,), N at least 1; got {tuple(features.shape)} and "

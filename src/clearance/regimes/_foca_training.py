@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 class FOCATraining(Training):
     """FOCA at work; `diverged_heads` of the `drawn_heads` so far were left out."""
 
+    RUNAWAY = 100.0  # times the first features' unit; under GradientHeads digits grew up to 40 times
     REDRAWS = 3  # a batch of features can be unlucky; four unlucky ones in a row are a diverged extractor
 
     def __init__(
@@ -87,10 +89,14 @@ class FOCATraining(Training):
         """Train the head that the model keeps, on all training images and frozen features (Eq. 5).
 
         A Gaussian mixture needs no training: its likeliest means and variances are known.
+
+        Warns:
+            UserWarning: If features have run away.
         """
         if self.regime.recalibrate:
             recalibrate_batch_norm(self.model, self.data)
         features = extract_features(self.model, self.data)
+        self._warn_of_runaway(features)
         if isinstance(self.model.head, GaussianMixture):
             self.model.head.fit_statistics(features, self.data.labels)
             return
@@ -157,6 +163,19 @@ class FOCATraining(Training):
             if not bool(trained.diverged.all()):
                 return trained.intact()
         return None
+
+    def _warn_of_runaway(self, features: Tensor) -> None:
+        if self.first_unit is None:
+            return
+        growth = float(feature_unit(features) / self.first_unit)
+        if growth > self.RUNAWAY:
+            warnings.warn(
+                f"Features are {growth:.3g} times as large as when FOCA began: weak heads follow their scale and do "
+                "not hold it, so steps now change little and features may tell classes badly apart. Normalise "
+                "batches in the extractor (norm='batch'), lower the learning rate, or draw GradientHeads.",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _in_use(self, heads: HeadStack, place: int) -> HeadStack:
         """All heads of the refresh, or in turn the one whose step this is."""

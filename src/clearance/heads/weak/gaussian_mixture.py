@@ -42,7 +42,10 @@ class GaussianMixtureHeads:
 
     As other weak heads they follow the scale of the features, and are weakened by features below the least unit.
 
-    Misleads: they are right on their batch from the first step on, so the mean loss under them starts low.
+    Misleads: they are right on their batch from the first step on, so the mean loss under them starts low. And they
+    hold no scale: how sure they are is set here and not by the loss, so the loss keeps asking for larger features, and
+    extractors without normalisation grow without end and learn nothing (docs/foca.md). Normalise their batches, and
+    mind the warning at the end of a run.
 
     >>> features, labels = torch.eye(4)[:3].expand(2, 3, 4), torch.arange(3).expand(2, 3)
     >>> drawn = GaussianMixtureHeads().draw(nn.Linear(4, 3), features, labels, torch.Generator())

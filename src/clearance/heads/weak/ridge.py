@@ -58,6 +58,9 @@ class RidgeHeads:
     Raises:
         ValueError: If `penalty` is not above 0.
 
+    Misleads under cross-entropy: logits between 0 and 1 are never sure, so the loss asks for larger features for ever.
+    Let the extractor be moved by SquaredErrorLoss (one loss for both, Eq. 2 and 4), or normalise batches.
+
     Misleads, and warns, when a head has at least as many samples as features
     (:func:`ridge_is_too_strong`). Use it with `SquaredErrorLoss`: one loss serves heads and extractor.
 
