@@ -10,6 +10,8 @@ from torch.distributions import Normal
 from clearance.audits import Likelihood, Subject, rejection_threshold
 from clearance.audits._abnormal import attacked, sign_noise
 from clearance.audits._detection import detection
+from clearance.audits._evasion import Evasion
+from clearance.audits._fixed_images import fixed_images
 from clearance.audits._halves import first_half
 from clearance.audits._likelihood_pictures import _histogram
 from clearance.audits._pixel_scores import pixel_steps
@@ -54,7 +56,7 @@ def values(findings, name):
 
 def test_every_score_meets_every_attack():
     found = values(audited(), "auroc")
-    counted = (("all", "originals"), ("successful", "originals"), ("successful", "noise"))
+    counted = [(count, negatives) for count in ("all", "successful") for negatives in ("originals", "noise")]
     assert set(found) == {
         (attack, 0.05, *how, score)
         for attack in ("FGSM", "IFGSM")
@@ -96,6 +98,7 @@ def test_numbers_under_attack_are_those_of_the_images_that_they_name():
     hit = changed.fooled
     expected = {
         ("all", "originals"): detection(pixel_steps(images), pixel_steps(made)),
+        ("all", "noise"): detection(pixel_steps(noisy), pixel_steps(made)),
         ("successful", "originals"): detection(pixel_steps(images[hit]), pixel_steps(made[hit])),
         ("successful", "noise"): detection(pixel_steps(noisy[hit]), pixel_steps(made[hit])),
     }
@@ -103,7 +106,7 @@ def test_numbers_under_attack_are_those_of_the_images_that_they_name():
     for name in ("auroc", "aupr", "fpr95"):
         mine = [values(found, name)["FGSM", 0.03, *how, "pixel steps"] for how in expected]
         assert mine == [one[name] for one in expected.values()]
-        assert name == "fpr95" or len(set(mine)) == 3
+        assert name == "fpr95" or len(set(mine)) == 4
     counted = {m.context["attack"]: m.n for m in found.measurements if m.name == "fooled"}
     assert counted["FGSM"] == int(right.sum())
     assert values(found, "fooled")["FGSM", 0.03] == int(hit.sum()) / int(right.sum())
@@ -169,12 +172,42 @@ def test_v1_the_adaptive_attack_evades_what_finds_fgsm():
     naive = values(found, "caught")["IFGSM", 0.1, "density"]
     assert evasion[0.1, "density"] > 1 - naive
     told = values(found, "auroc")
-    assert told["adaptive", 0.1, "successful", "originals", "density"] < told[
+    assert told["adaptive", "density", 0.1, "successful", "originals", "density"] < told[
         "IFGSM", 0.1, "successful", "originals", "density"]  # fmt: skip
     (n,) = {m.n for m in found.measurements if m.name == "evasion"}
     assert n in range(18, 21)
     # a score that this head does not have is attacked nowhere
     assert not values(audited(adaptive=("density",)), "evasion")
+
+
+def test_every_score_is_asked_about_the_images_of_an_attack_that_knows_one():
+    """Also those that see no network, against the originals and noise as large."""
+    model, epsilon = mixture().eval(), 0.1
+    settings = {"adaptive_images": 15, "adaptive_steps": 5, "betas": (1.0,)}
+    found = audited(model, epsilons=(epsilon,), adaptive=("density", "energy"), **settings)
+    told = values(found, "auroc")
+    assert {key[1:] for key in told if key[0] == "adaptive"} == {
+        (attacked, epsilon, "successful", negatives, score)
+        for attacked in ("density", "energy")
+        for negatives in ("originals", "noise")
+        for score in (*SCORES, *PIXELS, "density")
+    }
+    # by hand: the same images, attacked and looked at again
+    normal = Likelihood(epsilons=(epsilon,), adaptive=())._normal(Subject(model, TRAIN, TEST))
+    data = fixed_images(normal.data.subset(normal.right.nonzero().flatten()), 15, 0)
+    attack = Evasion(normal.scorer, "density", normal.margin(), normal.spread("density"), (1.0,), 5)
+    evaded = attack(data.images, data.labels, epsilon, float(normal.seen[0]["density"].median()))
+    wrong = evaded.scores > -math.inf
+    assert bool(wrong.any())
+    noisy = sign_noise(data.images, epsilon, 0)
+    for negatives, images in (("originals", data.images), ("noise", noisy)):
+        expected = detection(pixel_steps(images[wrong]), pixel_steps(evaded.images[wrong]))["auroc"]
+        assert told["adaptive", "density", epsilon, "successful", negatives, "pixel steps"] == expected
+        before, after = (model(each[wrong]).double().logsumexp(dim=1) for each in (images, evaded.images))
+        expected = detection(before.detach(), after.detach())["auroc"]
+        assert told["adaptive", "density", epsilon, "successful", negatives, "energy"] == pytest.approx(
+            expected
+        )
 
 
 def test_how_loud_logits_are_does_not_matter():

@@ -169,6 +169,22 @@ def test_a_rounding_front_is_never_called_robust(norm, epsilon, with_source):
     assert set(told.columns["about"]) == {"verdict", "plain attacks"}
 
 
+class WholeDivision(torch.nn.Module):
+    def forward(self, images):
+        return (8 * images + 0.5) // 1 / 8
+
+
+def test_nor_is_one_that_torch_cannot_differentiate():
+    """``//`` has no derivative at all; other ways to write a rounding are in test_straight_through.py."""
+    some = digits()[1].per_class(3, seed=0)
+    hidden = Classifier(torch.nn.Sequential(WholeDivision(), network().extractor), network().head).eval()
+    made = PGD(EPSILON, loss="cross_entropy").perturbed(network(), some.images, some.labels)
+    transfer = float((hidden(made).argmax(1) == some.labels).double().mean())
+    found = audited(hidden, some)
+    assert values(found, "zero_gradients")[0] == 1
+    assert values(found)[0] <= transfer + 0.01
+
+
 def test_the_words_name_what_was_seen():
     calm = Signs(0.5, 0.5, 0.9, 0.0, 0.0, 0.0)
     assert calm.doubts() == calm.fooled(0.5) == []

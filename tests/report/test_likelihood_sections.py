@@ -60,6 +60,7 @@ def test_a_section_is_there_just_when_it_was_measured(part, undrawn):
     assert [section.title for section in sections(findings_of(alone))] == [TITLES[part]]
 
 
+IN_VIEW = {"attack": "adaptive", "epsilon": 0.3, "counted": "successful", "attacked": "likelihood"}
 SUCCESSFUL = {"epsilon": 0.2, "score": "mahalanobis", "counted": "successful"}
 
 
@@ -71,7 +72,9 @@ SUCCESSFUL = {"epsilon": 0.2, "score": "mahalanobis", "counted": "successful"}
         ("likelihood", "auroc", {**SUCCESSFUL, "attack": "IFGSM", "counted": "all"}),
         ("likelihood", "auroc", {"unseen": "classes left out", "score": "small pixels"}),
         ("likelihood", "fpr95", {"unseen": "clothes10", "score": "likelihood"}),
-        ("likelihood", "auroc", {"attack": "adaptive", "epsilon": 0.3}),
+        ("likelihood", "auroc", {**IN_VIEW, "negatives": "originals", "score": "likelihood"}),
+        ("likelihood", "auroc", {**IN_VIEW, "negatives": "originals", "score": "small pixels"}),
+        ("likelihood", "auroc", {**IN_VIEW, "negatives": "noise", "score": "small pixels"}),
         ("likelihood", "evasion", {"epsilon": 0.1}),
         ("likelihood", "rejected", {"score": "likelihood"}),
         ("calibration", "nll", {"temperature": "as trained"}),
@@ -100,8 +103,11 @@ def test_what_is_drawn_over_seeds_is_made_of_the_records(invented_likelihood):
 
 
 def test_a_line_for_each_method_and_radius_and_a_column_for_each_score(invented_likelihood, undrawn):
-    evasion, first, *_ = tables_of(said(invented_likelihood, "likelihood"))
+    evasion, known, other, first, *_ = tables_of(said(invented_likelihood, "likelihood"))
     assert "in view" in evasion.title
+    assert ["knows one score (its own" in table.title for table in (known, other)] == [True, False]
+    assert [len(table.lines) for table in (known, other)] == [2 * len(RADII)] * 2
+    assert len(known.columns) == len(SCORES)
     assert len(first.lines) == 2 * len(RADII)
     assert len(first.columns) == len(SCORES)
     assert "dim pixels, no network" in first.columns
@@ -110,6 +116,33 @@ def test_a_line_for_each_method_and_radius_and_a_column_for_each_score(invented_
     row = findings.row("mean", "likelihood", "auroc", method="lgm", score="likelihood", **wanted)
     assert row.value in values_in([first.lines[4].cells[0]])
     assert values_in([first.lines[4].name]) == {0.2}
+
+
+def test_evasion_stands_beside_the_attacked_score_also_in_reports_that_do_not_name_it(
+    invented_likelihood, undrawn
+):
+    """Before every score was asked about an attack's images, only the attacked one was, and nothing said so."""
+
+    def before(record):
+        context = dict(record.measurement.context)
+        context.pop("attacked", None)
+        return replace(record, measurement=replace(record.measurement, context=context))
+
+    kept = [
+        before(record)
+        for record in invented_likelihood.records
+        if (context := record.measurement.context).get("attack") != "adaptive"
+        or (context["attacked"], context["score"], context["negatives"])
+        == ("likelihood", "likelihood", "originals")
+    ]
+    old = replace(invented_likelihood, records=tuple(kept))
+    tables = [tables_of(said(one, "likelihood")) for one in (invented_likelihood, old)]
+    assert values_in(cells_of([said(invented_likelihood, "likelihood")])) != values_in(
+        cells_of([said(old, "likelihood")])
+    )
+    shown = [[cell for line in table[0].lines for cell in line.cells] for table in tables]
+    assert values_in(shown[0]) == values_in(shown[1])
+    assert "knows one score" not in tables[1][1].title
 
 
 def test_nobody_reads_it_as_a_defence_or_compares_densities(invented_likelihood, undrawn):

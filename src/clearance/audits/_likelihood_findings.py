@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from torch import Tensor
 
 from clearance.audits._detection import detection, lowest_for_nan
+from clearance.audits._evasion import Evaded
 from clearance.audits._likelihood_sets import NormalImages, Scores, Seen
 from clearance.audits._pixel_scores import pixel_scores
 from clearance.audits.accuracy import wilson_interval
@@ -13,6 +14,7 @@ from clearance.vocabulary import Better, Measurement, Scalar
 AUDIT = "likelihood"
 WILSON = "wilson 95 %"
 BETTER: Mapping[str, Better] = {"auroc": "higher", "aupr": "higher", "fpr95": "lower"}
+ADAPTIVE = "adaptive"
 ALL, SUCCESSFUL = "all", "successful"
 ORIGINALS, NOISE = "originals", "noise"
 
@@ -53,13 +55,40 @@ def under_attack(normal: NormalImages, seen: Seen, noisy: Tensor) -> Iterator[Me
     yield from share("fooled", changed.fooled[normal.right], context)
     originals = normal.scores(changed.epsilon)
     after = {**seen.scores, **pixel_scores(changed.images, changed.epsilon)}
-    yield from told_apart(originals, after, {**context, "counted": ALL, "negatives": ORIGINALS})
     hit = _rows(after, changed.fooled)
     for negatives, unchanged in ((ORIGINALS, originals), (NOISE, normal.of(noisy, changed.epsilon))):
+        yield from told_apart(unchanged, after, {**context, "counted": ALL, "negatives": negatives})
         counted: dict[str, Scalar] = {**context, "counted": SUCCESSFUL, "negatives": negatives}
         yield from told_apart(_rows(unchanged, changed.fooled), hit, counted)
     for score, limit in normal.thresholds(changed.epsilon).items():
         yield from share("caught", _rejected(hit[score], limit), {**context, "score": score}, "higher")
+
+
+def evaded(
+    normal: NormalImages, originals: Tensor, found: Evaded, score: str, epsilon: float, noisy: Tensor
+) -> Iterator[Measurement]:
+    """How often an attack that knows a score passes its threshold, and how well every score finds its images out.
+
+    Args:
+        normal: Gives scores and thresholds.
+        originals: The images that were attacked.
+        found: What was made of them.
+        score: The one that the attack knew.
+        epsilon: Its radius.
+        noisy: The originals under noise as large.
+    """
+    beyond = found.beyond(normal.thresholds(epsilon)[score])
+    yield from share("evasion", beyond, {"epsilon": epsilon, "score": score})
+    wrong = found.scores > -float("inf")
+    if not bool(wrong.any()):
+        return
+    # the attacked score as the attack read it, so that its evasion and its areas are about the same numbers
+    after = {**normal.of(found.images[wrong], epsilon), score: found.scores[wrong]}
+    for negatives, unchanged in ((ORIGINALS, originals), (NOISE, noisy)):
+        context: dict[str, Scalar] = {
+            "attack": ADAPTIVE, "attacked": score, "epsilon": epsilon, "counted": SUCCESSFUL, "negatives": negatives,
+        }  # fmt: skip
+        yield from told_apart(normal.of(unchanged[wrong], epsilon), after, context)
 
 
 def unseen(normal: NormalImages, images: Tensor, name: str, epsilon: float) -> Iterator[Measurement]:

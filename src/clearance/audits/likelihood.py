@@ -8,7 +8,7 @@ from clearance._checks import check_choice, check_count, check_fraction
 from clearance.audits import _likelihood_findings as told
 from clearance.audits._abnormal import MANY_STEPS, ONE_STEP, attacked, sign_noise
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._evasion import Evaded, Evasion
+from clearance.audits._evasion import Evasion
 from clearance.audits._fixed_images import fixed_images
 from clearance.audits._halves import first_half
 from clearance.audits._likelihood_pictures import contact_sheet, histograms
@@ -17,9 +17,9 @@ from clearance.audits._likelihood_sets import NormalImages
 from clearance.audits._likelihood_tables import tables
 from clearance.data import ImageSet, as_image_set
 from clearance.models._observe import evaluating
-from clearance.vocabulary import Exhibit, Measurement, Scalar
+from clearance.vocabulary import Exhibit, Measurement
 
-ADAPTIVE, LEFT_OUT = "adaptive", "classes left out"
+LEFT_OUT = "classes left out"
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,15 @@ class Likelihood(Audit):
     Framework* (2018), for ``mahalanobis`` and the three measures; Carlini and Wagner (2017) for attacking a detector.
 
     Measurements: ``auroc``, ``aupr`` and ``fpr95`` of each score for FGSM and I-FGSM at each ``epsilon``, ``counted``
-    over all images or the successful ones (right before, wrong after) against their own originals or these under sign
-    noise as large; for ``unseen`` images of another dataset, and of classes that were left out of training where the
-    subject has some. ``rejected``, ``caught``: shares of normal and abnormal images below the threshold that rejects
-    5 % of the normal ones; it is chosen on one half of the held-out images, and everything is measured on the other.
-    ``fooled``: share of right images that an attack breaks. ``evasion``: share of right images for which an attack that
-    knows the score finds a misclassified image above the threshold; its images are an ``attack`` of their own,
-    ``adaptive``. Log-densities of single images, and the thresholds, are exhibits. Where nothing was fooled, nothing
-    can be told apart, and there is no measurement.
+    over all images or the successful ones (right before, wrong after), against their own originals or these under
+    sign noise as large; for ``unseen`` images of another dataset, and of classes that were left out of training where
+    the subject has some. ``rejected``, ``caught``: shares of normal and abnormal images below the threshold that
+    rejects 5 % of the normal ones; it is chosen on one half of the held-out images, and everything is measured on the
+    other. ``fooled``: share of right images that an attack breaks. ``evasion``: share of right images for which an
+    attack that knows the score finds a misclassified image above the threshold; its images are an ``attack`` of their
+    own, ``adaptive``, about which every score is asked, with the one that it knew as ``attacked``. Log-densities of
+    single images, and the thresholds, are exhibits. Where nothing was fooled, nothing can be told apart, and there is
+    no measurement.
 
     Args:
         epsilons: Radii in norm inf, ascending, in pixel units; those of the paper by default.
@@ -170,7 +171,6 @@ class Likelihood(Audit):
         if not len(rows):
             return
         data = fixed_images(normal.data.subset(rows), self.adaptive_images, seed)
-        own = normal.scorer.scores(data.images)[0][score]
         attack = Evasion(
             normal.scorer,
             score,
@@ -183,15 +183,5 @@ class Likelihood(Audit):
         enough, evaded = float(normal.seen[0][score].median()), None
         for epsilon in self.epsilons:
             evaded = attack(data.images, data.labels, epsilon, enough, evaded)
-            yield from self._evasion(normal, score, epsilon, evaded)
-            wrong = evaded.scores > -float("inf")
-            context: dict[str, Scalar] = {
-                "attack": ADAPTIVE, "epsilon": epsilon, "counted": told.SUCCESSFUL, "negatives": told.ORIGINALS,
-            }  # fmt: skip
-            yield from told.told_apart({score: own[wrong]}, {score: evaded.scores[wrong]}, context)
-
-    def _evasion(
-        self, normal: NormalImages, score: str, epsilon: float, evaded: Evaded
-    ) -> Iterator[Measurement]:
-        beyond = evaded.beyond(normal.thresholds(epsilon)[score])
-        yield from told.share("evasion", beyond, {"epsilon": epsilon, "score": score})
+            noisy = sign_noise(data.images, epsilon, seed)
+            yield from told.evaded(normal, data.images, evaded, score, epsilon, noisy)

@@ -23,9 +23,9 @@ WHAT = (
     "largest answer otherwise. Two scores look at pixels and at no network: what does not beat them is no finding."
 )
 NOT_A_DEFENCE = (
-    "None of this is a defence. The first table is of an attack that knows the score: it looks for images that fool "
-    "the network and still look normal. What it finds is a lower bound. The attacks of the tables below it know of no "
-    "score."
+    "None of this is a defence. The first tables are of attacks that know a score: they look for images that fool "
+    "the network and still look normal. What they find is a lower bound. The attacks of the tables below them know of "
+    "no score."
 )
 UNITS = (
     "Likelihoods of two networks have two units and are compared nowhere on this page: what is compared is how well "
@@ -37,6 +37,11 @@ FOOT = (
     "same under noise as large, which fools nobody; and all attacked images against all normal ones."
 )
 
+FOOT_IN_VIEW = (
+    "Images that fool the network and look as normal as the attack could make them to that score, rejected or not, "
+    "against the very images that they were made from. In small print: against the same under noise as large."
+)
+
 
 def likelihood_section(findings: Findings) -> Section | None:
     """Evasion first, then a table for each attack, one for images never learned, one for thresholds, and pictures.
@@ -45,13 +50,31 @@ def likelihood_section(findings: Findings) -> Section | None:
     >>> likelihood_section(Findings(Report({}, {}, "", ""), "digits")) is None
     True
     """
-    tables = [_evasion(findings), *(_under_attack(findings, attack) for attack in ATTACKS)]
+    tables = [_evasion(findings), *_in_view(findings)]
+    tables += [_under_attack(findings, attack) for attack in ATTACKS]
     tables += [_unseen(findings), _rejected(findings)]
     shown = [table for table in tables if table is not None]
     if not shown:
         return None
     parts: list[Row | Compact] = [*shown, *pictures(findings)]
     return Section("Does a low likelihood give images away?", [WHAT, NOT_A_DEFENCE, UNITS], parts)
+
+
+def _in_view(findings: Findings) -> list[Compact | None]:
+    """A table for each score that an attack knew, a column for each score that was asked about its images."""
+    main = {"attack": "adaptive", "counted": "successful", "negatives": "originals"}
+    rows = findings.rows("mean", AUDIT, "auroc", **main)
+    return [
+        _by_score(
+            findings,
+            f"Images of an attack that knows one score ({score_name(score)}): told apart (AUROC)",
+            {**main, "attacked": score},
+            "epsilon",
+            _beside_attack,
+            FOOT_IN_VIEW,
+        )
+        for score in scores_of(row.context["attacked"] for row in rows if "attacked" in row.context)
+    ]
 
 
 def _under_attack(findings: Findings, attack: str) -> Compact | None:
@@ -108,7 +131,8 @@ def _line_name(method: str, key: str, place: Any) -> Markup:
 
 
 def _beside_attack(findings: Findings, row: SummaryRow) -> Markup:
-    same = {"method": row.method, **{key: row.context[key] for key in ("attack", "epsilon", "score")}}
+    keys = [key for key in ("attack", "attacked", "epsilon", "score") if key in row.context]
+    same = {"method": row.method, **{key: row.context[key] for key in keys}}
     noise = findings.row("mean", AUDIT, "auroc", **same, counted="successful", negatives="noise")
     every = findings.row("mean", AUDIT, "auroc", **same, counted="all", negatives="originals")
     return _small((("noise", noise), ("all", every)))
@@ -142,7 +166,9 @@ def _evasion(findings: Findings) -> Compact | None:
         score, epsilon = str(row.context["score"]), float(row.context["epsilon"])
         title = Markup("{}, radius {}").format(score_name(score), exact(epsilon))
         wanted = {"attack": "adaptive", "epsilon": epsilon, "score": score, "method": row.method}
-        told = findings.row("mean", AUDIT, "auroc", **wanted)
+        every = findings.rows("mean", AUDIT, "auroc", **wanted, negatives="originals")
+        # a report from before every score was asked does not say which one was attacked: it was this one
+        told = next((one for one in every if one.context.get("attacked", score) == score), None)
         columns.setdefault(title, {})[row.method] = mean(row) + _small((("told apart", told),))
     foot = (
         "Share of right images for which an attack that knows the score found an image that fools the network and is "

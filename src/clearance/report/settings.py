@@ -44,6 +44,7 @@ WORDS: Mapping[tuple[str, str], str] = {
     ("binning", "equal width"): "of equal width",
     ("binning", "equal mass"): "of equally many images",
     **{("score", score): words for score, words in SCORES.items()},
+    **{("attacked", score): f"attack on its {words.removeprefix('its ')}" for score, words in SCORES.items()},
     ("head", "own"): "its own last layer",
     ("head", "fresh linear"): "fresh single layers",
 }
