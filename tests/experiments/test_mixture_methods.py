@@ -122,7 +122,7 @@ def test_methods_without_a_mixture_keep_the_folders_they_had():
     for name in ("methods", "seeds", "audits", "audit_settings", "root"):
         del shared[name]
     settings = to_tree(method)
-    for name in ("mixture", "means_lr", "variances_lr", "means_decay", "features"):
+    for name in ("mixture", "priors", "means_lr", "variances_lr", "means_decay", "features"):
         del settings[name]
     told = {"recipe": shared, "name": "mine", "method": settings, "regime": describe(None)}
     plain = RunPlan(recipe, "mine", 0).folder
@@ -130,7 +130,7 @@ def test_methods_without_a_mixture_keep_the_folders_they_had():
     assert RunPlan(Recipe(methods={"mine": replace(method, mixture="identity")}), "mine", 0).folder != plain
 
 
-@pytest.mark.parametrize("change", [{"means_lr": 2.0}, {"features": 3}])
+@pytest.mark.parametrize("change", [{"means_lr": 2.0}, {"features": 3}, {"priors": "empirical"}])
 def test_a_setting_that_came_later_is_another_run_where_it_changes_something(change):
     method = Method(mixture="identity")
     folders = [
@@ -138,6 +138,44 @@ def test_a_setting_that_came_later_is_another_run_where_it_changes_something(cha
         for one in (method, replace(method, **change))
     ]
     assert folders[0] != folders[1]
+
+
+class TestPriors:
+    def test_they_are_uniform_unless_told(self):
+        head: Any = build_model("tiny-lenet-plus", Method(mixture="identity", hidden=()), images(), 0).head
+        assert not head.log_priors.requires_grad
+        torch.testing.assert_close(head.log_prior().exp(), torch.full((3,), 1 / 3))
+
+    def test_empirical_ones_are_the_shares_of_the_training_labels(self):
+        data = images()
+        order = data.labels.argsort(stable=True)
+        data = data.subset(order[:17])  # one image of the last class
+        method = Method(mixture="identity", hidden=(), priors="empirical")
+        head: Any = build_model("tiny-lenet-plus", method, data, 0).head
+        counts = [int((data.labels == name).sum()) for name in range(3)]
+        assert counts[2] == 1
+        assert not head.log_priors.requires_grad
+        torch.testing.assert_close(head.log_prior().exp(), torch.tensor(counts) / len(data))
+
+    def test_learned_ones_move_and_are_not_decayed(self):
+        method = Method(
+            mixture="identity", hidden=(), priors="learned", lr=0.1, momentum=0.0, weight_decay=0.5,
+            objective="gaussian-mixture",
+        )  # fmt: skip
+        data = images()
+        model = build_model("tiny-lenet-plus", method, data, 0)
+        head: Any = model.head
+        before = head.set_priors([0.5, 0.3, 0.2]).log_priors.detach().clone()
+        optimizer = build_optimizer(method, model)(model.parameters())
+        build_objective(method, model)(model.outputs(data.images), data.labels).total.backward()
+        slope = head.log_priors.grad.clone()
+        optimizer.step()
+        assert slope.abs().max() > 0
+        torch.testing.assert_close(head.log_priors.detach(), before - 0.1 * slope)
+
+    def test_without_a_mixture_there_are_none(self):
+        with pytest.raises(ValueError, match=r"`priors` must be uniform without a mixture.*got learned"):
+            Method(priors="learned")
 
 
 class TestStepSizes:
@@ -175,6 +213,14 @@ class TestStepSizes:
         model = build_model("tiny-lenet-plus", Method(mixture="identity", hidden=()), images(), 0)
         optimizer = build_optimizer(Method(mixture="identity"), model)(model.parameters())
         assert len(optimizer.param_groups) == 1
+
+    def test_a_run_is_told_no_more_than_the_numbers_of_its_optimiser(self):
+        """A setting of methods that comes later must not be another optimiser: runs could not be continued."""
+        model = build_model("tiny-lenet-plus", self.METHOD, images(), 0)
+        told = build_optimizer(self.METHOD, model).keywords  # type: ignore[attr-defined]
+        numbers = {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.5}
+        factors = {"means": 2.0, "variances": 0.25, "means_decay": 0.1}
+        assert told == {"head": model.head, **numbers, **factors}
 
     @pytest.mark.parametrize("name", ["means_lr", "variances_lr", "means_decay"])
     def test_without_a_mixture_they_are_refused(self, name):

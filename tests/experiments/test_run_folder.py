@@ -24,6 +24,7 @@ METHOD_CHANGES: dict[str, Any] = {
     "dropout": 0.1,
     "norm": "batch",
     "mixture": "identity",
+    "priors": "learned",
     "means_lr": 2.0,
     "variances_lr": 0.1,
     "means_decay": 0.0,
@@ -51,7 +52,7 @@ METHOD_CHANGES: dict[str, Any] = {
 
 # Settings that only make sense beside another one.
 BESIDE: dict[str, Any] = {
-    name: {"mixture": "diagonal"} for name in ("means_lr", "variances_lr", "means_decay")
+    name: {"mixture": "diagonal"} for name in ("priors", "means_lr", "variances_lr", "means_decay")
 }
 
 RECIPE_CHANGES: dict[str, Any] = {

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from clearance.data import draw_classes
 from clearance.experiments import study_request
 from clearance.experiments.plan import RunPlan
 from clearance.experiments.reproduce import NoDataError
@@ -42,7 +41,7 @@ def quick(monkeypatch):
 
 def test_one_class_a_draw_and_every_score_that_tells_it_apart(quick, tmp_path):
     path = left_out_class.run(StudyRequest(tmp_path, seeds=2))
-    draws = [draw_classes(10, 1, seed) for seed in (0, 1)]
+    draws = [left_out_class.left_out_recipe(draw).left_out for draw in (0, 1)]
     assert [p.recipe.left_out for p in quick] == [d for d in draws for _ in METHODS]
     assert [p.seed for p in quick] == [0] * 5 + [1] * 5
     text = path.read_text("utf-8")
@@ -64,6 +63,22 @@ def test_one_class_a_draw_and_every_score_that_tells_it_apart(quick, tmp_path):
     assert "density" in every
     assert "small pixels" in every
     assert all("%" in cell for cell in every.values())
+
+
+def test_every_draw_is_another_class():
+    drawn = [left_out_class.left_out_recipe(draw).left_out for draw in range(10)]
+    assert sorted(drawn) == [(k,) for k in range(10)]
+    assert drawn == [left_out_class.left_out_recipe(draw).left_out for draw in range(10)]
+    hundred = [left_out_class.left_out_recipe(draw, "cifar100").left_out for draw in range(100)]
+    assert sorted(hundred) == [(k,) for k in range(100)]
+
+
+def test_more_draws_than_classes_are_refused_before_anything_is_run(quick, tmp_path):
+    with pytest.raises(
+        ValueError, match="at most 10 draws, one for each class of digits; got draw number 11"
+    ):
+        left_out_class.run(StudyRequest(tmp_path, seeds=11))
+    assert not quick
 
 
 def test_without_files_it_says_so(tmp_path):

@@ -11,6 +11,7 @@ from torch import nn
 
 from clearance.data import ImageSet
 from clearance.experiments import study_request
+from clearance.experiments.papers import paper_claims
 from clearance.experiments.plan import RunPlan
 from clearance.experiments.reproduce import NoDataError
 from clearance.experiments.reproductions.wan_2018 import fig1, protocol
@@ -35,6 +36,7 @@ from clearance.experiments.study_request import StudyRequest
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 from clearance.objectives import margin_scores
+from clearance.records import Report
 from experiments.studies import grid_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 SHEET = {  # alpha: boundary and gap
@@ -234,6 +236,17 @@ class TestStudy:
             "likelihood that L-GM learned",
         ):
             assert title in drawn
+
+    @pytest.mark.parametrize("dataset", ["digits", "mnist"])
+    def test_what_differs_from_the_paper_is_said_of_these_networks(self, dataset, tmp_path):
+        recipe = protocol.plane_recipe(dataset)
+        report = Report({"methods": {"softmax": {}}}, {}, "", "")
+        text = fig1.write_ledger(report, dataset, tmp_path).read_text("utf-8")
+        assert f"{recipe.steps:,} steps" in text
+        assert "two features in place of 100" in text
+        assert not any(
+            told in text for told in ("30,316", "60 epochs", paper_claims("wan-2018").scaled[dataset])
+        )
 
     def test_without_files_it_says_so(self, tmp_path):
         with pytest.raises(NoDataError, match="need the files of mnist"):

@@ -29,10 +29,10 @@ from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 from clearance.objectives import CrossEntropyLoss, GaussianMixtureLoss
 from clearance.records import Record, Report
-from clearance.report.numbers import THIN
+from clearance.report.numbers import THIN, printed
 from clearance.runs import read_result
 from clearance.vocabulary import Measurement
-from experiments.studies import Unrendered, grid_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from experiments.studies import Unrendered, grid_here, interval, number, stored, verdict  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 SHEET = [claim.id for claim in paper_claims("wan-2018").claims]
 BRIEF = {"images": 40, "steps": 2, "adaptive_images": 4, "adaptive_steps": 2, "betas": [1.0], "reference": 50}
@@ -117,9 +117,24 @@ class TestAccuracy:
             assert rows[method][0].startswith(f"{50 * sum(errors):.1f} % ± ")
             assert ("[" in rows[method][0]) == (method != "softmax")
         assert verdicts(tmp_path)["V3"]["reason"].startswith("2 seeds")
+        paired = {
+            method: [
+                number(rows, "accuracy", "error", split="test")
+                for (name, _), rows in stored(tmp_path, quick).items()
+                if name == method
+            ]
+            for method in ("lgm", "gm")
+        }
+        low, high = interval([a - b for a, b in zip(paired["lgm"], paired["gm"], strict=True)])[1:]
+        margin = text[text.index("## Whether the margin adds anything: lgm against gm") :].split("##")[1]
+        assert f"- test error: **{verdict(low, high)}** (difference " in margin
+        assert "2 seeds" in margin
         probable = rows_below(text, "## Whether probabilities are right")
         assert tuple(probable) == METHODS
         assert "[" in probable["lgm"][0]
+        assert not any(p.recipe.validation for p in quick)  # why the ledger owns up to a departure
+        assert "A departure: " in text
+        assert "from one half of the test images, measured on the other" in text
         for title in ("## The same as expected calibration error", "## Whether classes are Gaussian"):
             shown = rows_below(text, title)
             assert tuple(shown) == METHODS
@@ -225,18 +240,60 @@ class TestVerification:
             area = measured(tmp_path, "likelihood", "auroc", **context)[method]
             assert rows[method][0] == f"{100 * area:.1f} %"
         told = path.read_text("utf-8")
-        for title, attack, counted in (
-            ("## The same by Mahalanobis distances, fitted", "FGSM", "all"),
-            ("## The same by Mahalanobis distances, which", "adaptive", "successful"),
+        for title, attack, counted, score in (
+            ("## The same by Mahalanobis distances, fitted", "FGSM", "all", "mahalanobis"),
+            ("## The same by the distance to the mean", "FGSM", "all", "class mean"),
+            ("## The same by Mahalanobis distances, which", "adaptive", "successful", "mahalanobis"),
         ):
-            where = {"attack": attack, "counted": counted, "negatives": "originals", "score": "mahalanobis"}
+            where = {"attack": attack, "counted": counted, "negatives": "originals", "score": score}
+            if attack == "adaptive":
+                where["attacked"] = score
             areas = measured(tmp_path, "likelihood", "auroc", epsilon=0.3, **where)
             assert areas
             shown = rows_below(told, title)
             for method, area in areas.items():
                 assert shown[method][1] == f"{100 * area:.1f} %"
+        margin = told[told.index("## Whether the margin adds anything") :].split("##")[1]
+        for epsilon in (0.1, 0.3):
+            with_it, without = (
+                measured(
+                    tmp_path,
+                    "likelihood",
+                    "auroc",
+                    **verification.ATTACKED,
+                    epsilon=epsilon,
+                    score="likelihood",
+                )[m]
+                for m in ("lgm", "gm")
+            )
+            shown = printed(with_it - without, "fraction").replace(THIN, " ")
+            assert f"- epsilon {epsilon}: no verdict from 1 seed (difference {shown})." in margin
         known = rows_below(told, "## How well the likelihood tells the images of that attack")
         assert tuple(known) == METHODS
+        # every score and both that see no network, of the attack on each method's own likelihood
+        known_attack: dict[str, Any] = {"attack": "adaptive", "counted": "successful", "epsilon": 0.3}
+        for negatives, words in (("originals", "their own originals"), ("noise", "sign noise as large")):
+            title = f"## Every score: images of an attack that knows the own likelihood, against {words}, epsilon 0.3"
+            every = rows_below(told, title)
+            for method in METHODS:
+                own = "class mean" if method == "center" else "likelihood"
+                for score, place in (
+                    ("likelihood", 0),
+                    ("class mean", 2),
+                    ("mahalanobis", 3),
+                    ("small pixels", -2),
+                ):
+                    areas = measured(
+                        tmp_path,
+                        "likelihood",
+                        "auroc",
+                        **known_attack,
+                        negatives=negatives,
+                        attacked=own,
+                        score=score,
+                    )
+                    shown = printed(areas[method], "fraction").replace(THIN, " ") if method in areas else "–"
+                    assert every[method][place] == shown, (method, score, negatives)
         claim = verdicts(tmp_path)["V1"]
         # the fixture's radii are not all of the claim's, so that one is missing
         assert (claim["verdict"], claim["reason"]) == (

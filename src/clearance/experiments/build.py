@@ -4,7 +4,7 @@ import copy
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -90,6 +90,9 @@ def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Class
     fresh = empty_model(model, method, train.shape, train.class_count, seed)
     fresh.mean.copy_(train.images.mean(dim=(0, 2, 3)).view_as(fresh.mean))
     fresh.std.copy_(train.images.std(dim=(0, 2, 3)).clamp(min=1e-3).view_as(fresh.std))
+    if method.priors == "empirical" and isinstance(fresh.head, GaussianMixture):
+        counts = train.labels.bincount(minlength=train.class_count).double()
+        fresh.head.set_priors(counts / counts.sum())
     return fresh
 
 
@@ -117,7 +120,8 @@ def empty_model(
                     extractor, MLP((features, *method.hidden), method.dropout, method.norm)
                 )
                 features = method.hidden[-1]
-            head = GaussianMixture(features, class_count, method.mixture)
+            priors: Literal["uniform", "learned"] = "learned" if method.priors == "learned" else "uniform"
+            head = GaussianMixture(features, class_count, method.mixture, priors=priors)
     return Classifier(extractor.train(), head, [0.0] * channels, [1.0] * channels)
 
 

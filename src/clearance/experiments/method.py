@@ -30,6 +30,8 @@ class Method:
         mixture: Covariance of the Gaussian mixture that the model ends in, as ``heads.GaussianMixture`` names it;
             ``"none"`` for ordinary linear layers. Layers of `hidden` widths then belong to the extractor, the last of
             them without ReLU.
+        priors: Of that mixture's classes: ``"uniform"``, ``"empirical"`` (their shares in the training labels, fixed),
+            or ``"learned"``.
         means_lr: Times `lr` is the step size of the mixture's means, above 0.
         variances_lr: Times `lr` is that of its variances and learned priors, above 0. They are never decayed.
         means_decay: Times `weight_decay` is that of the means, at least 0.
@@ -77,6 +79,7 @@ class Method:
     mixture: Literal["none", "identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"] = (
         "none"
     )
+    priors: Literal["uniform", "empirical", "learned"] = "uniform"
     means_lr: float = 1.0
     variances_lr: float = 1.0
     means_decay: float = 1.0
@@ -127,13 +130,14 @@ class Method:
 
     def _check_mixture(self) -> None:
         check_choice("mixture", self.mixture, get_args(get_type_hints(Method)["mixture"]))
+        check_choice("priors", self.priors, get_args(get_type_hints(Method)["priors"]))
         check_count("features", self.features, minimum=0)
         check_positive("means_lr", self.means_lr)
         check_positive("variances_lr", self.variances_lr)
         check_non_negative("means_decay", self.means_decay)
-        for name in ("means_lr", "variances_lr", "means_decay"):
-            if self.mixture == "none" and getattr(self, name) != 1:
+        for name, unset in (("priors", "uniform"), ("means_lr", 1), ("variances_lr", 1), ("means_decay", 1)):
+            if self.mixture == "none" and getattr(self, name) != unset:
                 raise ValueError(
-                    f"`{name}` must be 1 without a mixture, which has the means and variances; got "
+                    f"`{name}` must be {unset} without a mixture, which has priors, means and variances; got "
                     f"{getattr(self, name)}. Drop it, or set `mixture`."
                 )

@@ -15,31 +15,54 @@ from clearance.models import Classifier
 
 
 def build_optimizer(method: Method, model: Classifier | None = None) -> Callable[..., Optimizer]:
-    """SGD with momentum; means and variances of a mixture have step sizes and decay of their own."""
+    """SGD with momentum; means, variances and priors of a mixture have step sizes and decay of their own."""
     head = None if model is None else model.head
-    factors = (method.means_lr, method.variances_lr, method.means_decay)
-    if not isinstance(head, GaussianMixture) or (head.covariance == "identity" and set(factors) == {1.0}):
+    if not isinstance(head, GaussianMixture) or _needs_no_groups(head, method):
         return partial(
             torch.optim.SGD, lr=method.lr, momentum=method.momentum, weight_decay=method.weight_decay
         )
-    return partial(mixture_sgd, head=head, method=method)
+    # Numbers by name, not the method: what a run is told by must not change with settings that came later.
+    return partial(
+        mixture_sgd, head=head, lr=method.lr, momentum=method.momentum, weight_decay=method.weight_decay,
+        means=method.means_lr, variances=method.variances_lr, means_decay=method.means_decay,
+    )  # fmt: skip
+
+
+def _needs_no_groups(head: GaussianMixture, method: Method) -> bool:
+    """Whether the means alone are learned, as every other weight is."""
+    only_means = head.covariance == "identity" and not head.log_priors.requires_grad
+    return only_means and method.means_lr == method.variances_lr == method.means_decay == 1
 
 
 def mixture_sgd(
-    parameters: Iterable[nn.Parameter], *, head: GaussianMixture, method: Method
+    parameters: Iterable[nn.Parameter],
+    *,
+    head: GaussianMixture,
+    lr: float,
+    momentum: float,
+    weight_decay: float,
+    means: float,
+    variances: float,
+    means_decay: float,
 ) -> torch.optim.SGD:
-    """SGD over the groups of :func:`clearance.heads.mixture_groups`.
+    """SGD over the groups of :func:`clearance.heads.mixture_groups`, which says what the numbers are.
 
     >>> head = GaussianMixture(4, 3, "diagonal")
-    >>> stepper = mixture_sgd(head.parameters(), head=head, method=Method(mixture="diagonal", variances_lr=0.1))
+    >>> factors = {"means": 1.0, "variances": 0.1, "means_decay": 1.0}
+    >>> stepper = mixture_sgd(head.parameters(), head=head, lr=0.05, momentum=0.9, weight_decay=0.0, **factors)
     >>> [round(group["lr"], 4) for group in stepper.param_groups]
     [0.05, 0.005]
     """
     groups = mixture_groups(
-        parameters, head, method.lr, means=method.means_lr, variances=method.variances_lr,
-        weight_decay=method.weight_decay, means_decay=method.means_decay,
-    )  # fmt: skip
-    return torch.optim.SGD(groups, lr=method.lr, momentum=method.momentum)
+        parameters,
+        head,
+        lr,
+        means=means,
+        variances=variances,
+        weight_decay=weight_decay,
+        means_decay=means_decay,
+    )
+    return torch.optim.SGD(groups, lr=lr, momentum=momentum)
 
 
 def build_schedule(recipe: Recipe, epochs: int) -> Callable[[Optimizer], LRScheduler] | None:

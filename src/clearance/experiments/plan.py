@@ -13,7 +13,9 @@ from clearance.regimes import Regime
 from clearance.regimes.describe import describe
 
 # Settings of a method that came later, with the value that changes nothing.
-LATER = {"mixture": "none", "means_lr": 1.0, "variances_lr": 1.0, "means_decay": 1.0, "features": 0}
+LATER = {
+    "mixture": "none", "priors": "uniform", "means_lr": 1.0, "variances_lr": 1.0, "means_decay": 1.0, "features": 0
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

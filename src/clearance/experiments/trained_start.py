@@ -9,7 +9,14 @@ from clearance.models import Classifier
 
 START = "run:"
 FACTS = "model.json"
-FORM = ("hidden", "dropout", "norm", "mixture", "features")  # what of a method decides the network's form
+FORM = (
+    "hidden",
+    "dropout",
+    "norm",
+    "mixture",
+    "priors",
+    "features",
+)  # what of a method decides the network's form
 
 
 def started_from(model: str) -> Path | None:

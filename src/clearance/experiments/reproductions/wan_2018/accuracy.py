@@ -8,7 +8,13 @@ from clearance.experiments.reproductions.conditions import run_conditions
 from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018 import probabilities
 from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, accuracy_recipes
-from clearance.experiments.reproductions.wan_2018.study import Column, judged_study, method_table, seeds_told
+from clearance.experiments.reproductions.wan_2018.study import (
+    Column,
+    judged_study,
+    margin_told,
+    method_table,
+    seeds_told,
+)
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
 from clearance.records.judging import MINIMUM_SEEDS
@@ -63,6 +69,7 @@ def sections(report: Report, dataset: str) -> list[str]:
         f"Differences of the errors in points, with the 95 % t interval, paired over seeds; fewer than {MINIMUM_SEEDS} "
         "decide nothing.",
         "\n".join(lines),
+        *margin_told(report, columns),
         *(probabilities.sections(report, dataset) if len(shown) == 1 else ()),
     ]
 

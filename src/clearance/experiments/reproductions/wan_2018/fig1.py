@@ -11,7 +11,6 @@ from clearance._files import write_bytes
 from clearance.experiments.build import RunData
 from clearance.experiments.compare import report_of
 from clearance.experiments.grid import plans_of
-from clearance.experiments.papers import paper_claims
 from clearance.experiments.reproduce import NoDataError, data_if_there
 from clearance.experiments.reproduction_ledger import seeds_in_words
 from clearance.experiments.reproductions.study_ledger import Quantity, provenance, save, table
@@ -19,7 +18,12 @@ from clearance.experiments.reproductions.wan_2018.fig1_picture import embedding_
 from clearance.experiments.reproductions.wan_2018.margin_picture import margin_picture
 from clearance.experiments.reproductions.wan_2018.margin_regions import gap_table
 from clearance.experiments.reproductions.wan_2018.plane import AUDIT, likelihood_panel, panel, plane_numbers
-from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, PAPER, PROTOCOLS, plane_recipe
+from clearance.experiments.reproductions.wan_2018.protocol import (
+    BASELINE,
+    PROTOCOLS,
+    plane_recipe,
+    plane_scaled,
+)
 from clearance.experiments.reproductions.wan_2018.study import judged_study
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_model
@@ -75,7 +79,7 @@ def write_ledger(report: Report, dataset: str, out: Path) -> Path:
     lines = [
         f"# wan-2018: features in the plane (Fig. 1, claim {claim.claim.id}), on {dataset}",
         provenance(report),
-        f"{paper_claims(PAPER).scaled[dataset]} Every network ends in two features.",
+        plane_scaled(dataset),
         f"![{about}]({EMBEDDING})",
         f"Every panel is seed {SHOWN_SEED}. Digits stand at the mean of each class over all training images, rings at "
         "the means that a mixture learned. Points are a class-balanced part of the training images.",

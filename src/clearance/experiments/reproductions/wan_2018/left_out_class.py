@@ -1,15 +1,18 @@
 """Whether likelihoods tell images of a class that was left out of training: nearer to home than another dataset.
 
-Several draws of one class. In each every method is trained on the other classes alone, and every score is asked to tell
-test images of the class left out from those of the others. A draw takes the place of a seed: methods are paired by it.
+Several draws of one class, never the same one twice. In each every method is trained on the other classes alone, and
+every score is asked to tell test images of the class left out from those of the others. A draw takes the place of a
+seed: methods are paired by it.
 """
 
 import dataclasses
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from clearance._rng import generator
 from clearance.audits.likelihood import LEFT_OUT
-from clearance.data import draw_classes
 from clearance.experiments.compare import report_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import NoDataError, data_if_there
@@ -39,14 +42,32 @@ ROWS = [
 def left_out_recipe(draw: int, dataset: str = "digits", root: str | None = None) -> Recipe:
     """The paper's recipe without the class of a draw, audited for likelihoods and no attack that knows them.
 
+    Draws go through one permutation of the classes: the same class twice would be no new draw, and intervals over
+    draws would not know it.
+
+    Args:
+        draw: From 0 to one less than the number of classes.
+        dataset: What is run on.
+        root: The folder that holds its files.
+
+    Raises:
+        ValueError: If there are no classes left to draw.
+
     >>> [len(left_out_recipe(draw).left_out) for draw in (0, 1)]
     [1, 1]
     """
+    classes = CLASSES.get(dataset, 10)
+    if draw >= classes:
+        raise ValueError(
+            f"`seeds` must be at most {classes} draws, one for each class of {dataset}; got draw number {draw + 1}. "
+            "Ask for fewer seeds."
+        )
+    order = torch.randperm(classes, generator=generator(0, "data", "left_out"))
     start = base_recipe(dataset, root)
     settings: dict[str, Any] = {"epsilons": [PROTOCOLS[dataset].epsilons[0]], "adaptive": []}
     return dataclasses.replace(
         start,
-        left_out=draw_classes(CLASSES.get(dataset, 10), 1, draw),
+        left_out=(int(order[draw]),),
         audits=("accuracy", AUDIT),
         audit_settings={AUDIT: settings},
     )
@@ -56,9 +77,11 @@ def run(request: StudyRequest) -> Path:
     """Run the study and write its ledger.
 
     Args:
-        request: What was asked for. Seeds are draws of a class, each with a seed of its own, 5 by default.
+        request: What was asked for. Seeds are draws of a class, each with a seed of its own, 5 by default
+            and at most the number of classes.
 
     Raises:
+        ValueError: If more draws are asked for than there are classes.
         NoDataError: If the dataset's files are not there.
     """
     recipes = [

@@ -32,7 +32,9 @@ def sections(report: Report, dataset: str) -> list[str]:
     if "calibration" in measured:
         text += [
             "## Whether probabilities are right: negative log-likelihood and Brier score",
-            "On test images, as trained and after one temperature, which the other half of them chose.",
+            "On test images, as trained and after one temperature. A departure: no recipe keeps images back: it is "
+            "the temperature from one half of the test images, measured on the other, and the other way round. "
+            "No image is scored with a temperature that it helped to choose.",
             method_table(
                 report, [proper(name, state) for state in (AS_TRAINED, FITTED) for name in PROPER], dataset
             ),

@@ -7,11 +7,13 @@ from clearance.experiments.papers import paper_claims
 from clearance.experiments.reproduction_ledger import seeds_in_words
 from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
 from clearance.experiments.reproductions.judged_study import JudgedStudy
-from clearance.experiments.reproductions.study_ledger import Quantity
+from clearance.experiments.reproductions.study_ledger import Quantity, in_words
 from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, PAPER
 from clearance.records import Report
 from clearance.records.summary import summarise
 from clearance.report.numbers import printed
+
+MARGIN = ("lgm", "gm")  # the mixture with its margin, and without
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,22 @@ def method_table(report: Report, columns: Sequence[Column], dataset: str, baseli
         for method in report.methods
     ]
     return markdown_table(lines)
+
+
+def margin_told(report: Report, columns: Sequence[Column]) -> list[str]:
+    """What the margin alpha adds, a line for each column: the mixture with it against the same without, by pairs.
+
+    Args:
+        report: The records.
+        columns: What is compared; none of them flipped.
+
+    >>> margin_told(Report({}, {}, "", ""), [])
+    []
+    """
+    if not set(MARGIN) <= set(report.methods):
+        return []
+    lines = [f"- {column.head}: {in_words(report, column.quantity, *MARGIN)}." for column in columns]
+    return [f"## Whether the margin adds anything: {' against '.join(MARGIN)}", "\n".join(lines)]
 
 
 def papers_number(quantity: Quantity, method: str, dataset: str) -> float | None:

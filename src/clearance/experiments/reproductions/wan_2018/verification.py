@@ -18,13 +18,20 @@ from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
 from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018.protocol import PROTOCOLS, base_recipe
-from clearance.experiments.reproductions.wan_2018.study import Column, judged_study, method_table, seeds_told
+from clearance.experiments.reproductions.wan_2018.study import (
+    Column,
+    judged_study,
+    margin_told,
+    method_table,
+    seeds_told,
+)
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
 from clearance.vocabulary import Scalar
 
 AUDIT, CURVE = "likelihood", "auroc"
-OWN = {"center": "class mean"}  # every other method's own score is called likelihood
+CLASS_MEAN, MAHALANOBIS = "class mean", "mahalanobis"
+OWN = {"center": CLASS_MEAN}  # every other method's own score is called likelihood
 ATTACKED: dict[str, Scalar] = {"attack": "FGSM", "counted": "all", "negatives": "originals"}
 KNOWN: dict[str, Scalar] = {"attack": "adaptive", "counted": "successful", "negatives": "originals"}
 KINDS: dict[str, dict[str, Scalar]] = {
@@ -33,7 +40,8 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "iterated FGSM, successful attacks against their own originals": {
         **ATTACKED, "attack": "IFGSM", "counted": "successful"
     },
-    "images of an attack that knows the score, against their own originals": KNOWN,
+    "images of an attack that knows the own likelihood, against their own originals": KNOWN,
+    "images of an attack that knows the own likelihood, against sign noise as large": {**KNOWN, "negatives": "noise"},
 }  # fmt: skip
 SCORES = (
     "likelihood", "density", "class mean", "mahalanobis", "max softmax", "energy", "neighbours", "small pixels",
@@ -99,10 +107,26 @@ class OwnScore(Quantity):
 
     def of(self, report: Report, method: str) -> dict[int, float]:
         """The method's number under each seed, by its own score."""
-        own = Quantity(
-            self.label, self.audit, self.name, context={**self.context, "score": own_score(method)}
-        )
-        return own.of(report, method)
+        context = _of_method({**self.context, "score": own_score(method)}, method)
+        return Quantity(self.label, self.audit, self.name, context=context).of(report, method)
+
+
+@dataclasses.dataclass(frozen=True)
+class UnderOwnAttack(Quantity):
+    """A number of one score, the same for every method; an attack that knows a score knows the method's own."""
+
+    def of(self, report: Report, method: str) -> dict[int, float]:
+        """The method's number under each seed."""
+        context = _of_method(self.context, method)
+        return Quantity(self.label, self.audit, self.name, context=context).of(report, method)
+
+
+def _of_method(context: Mapping[str, Scalar], method: str) -> dict[str, Scalar]:
+    """Settings that say which score an attack knows, where it knows one."""
+    return {
+        **context,
+        **({"attacked": own_score(method)} if context.get("attack") == KNOWN["attack"] else {}),
+    }
 
 
 def own_score(method: str) -> str:
@@ -118,13 +142,17 @@ def sections(report: Report, dataset: str) -> list[str]:
     """The paper's comparison, how it fares against an attack that knows the score, and every score beside it."""
     radii = PROTOCOLS[dataset].epsilons
     evaded = [Column(f"epsilon {r:g}", OwnScore("", AUDIT, "evasion", context={"epsilon": r})) for r in radii]
+    areas = _areas(OwnScore, ATTACKED, radii)
     text = [
         "## How well each loss's own likelihood tells FGSM images from ordinary ones",
         "Area under the ROC curve (50 % is chance, 100 % apart), all attacked test images. Each likelihood is in a "
         f"unit of its own: areas can be compared, log-densities cannot. {seeds_told(report)}",
-        method_table(report, _areas(OwnScore, ATTACKED, radii), dataset),
+        method_table(report, areas, dataset),
+        *margin_told(report, areas),
+        "## The same by the distance to the mean of the predicted class's training features",
+        method_table(report, _areas(_by(CLASS_MEAN), ATTACKED, radii), dataset),
         "## The same by Mahalanobis distances, fitted to every network afterwards",
-        method_table(report, _areas(_mahalanobis, ATTACKED, radii), dataset),
+        method_table(report, _areas(_by(MAHALANOBIS), ATTACKED, radii), dataset),
         "## Share of right images for which an attack that knows the likelihood finds a wrong one that passes",
         "Above the threshold that rejects 5 % of ordinary images. It is a lower bound: another attack may find more.",
         method_table(report, evaded, dataset),
@@ -133,7 +161,7 @@ def sections(report: Report, dataset: str) -> list[str]:
         "made from.",
         method_table(report, _areas(OwnScore, KNOWN, radii), dataset),
         "## The same by Mahalanobis distances, which the attack then knows",
-        method_table(report, _areas(_mahalanobis, KNOWN, radii), dataset),
+        method_table(report, _areas(_by(MAHALANOBIS), {**KNOWN, "attacked": MAHALANOBIS}, radii), dataset),
     ]
     middle = radii[len(radii) // 2]
     kinds = {f"{kind}, epsilon {middle:g}": {**context, "epsilon": middle} for kind, context in KINDS.items()}
@@ -159,16 +187,21 @@ def _areas(
     ]
 
 
-def _mahalanobis(
-    label: str, audit: str, name: str, *, context: Mapping[str, Scalar], better: Any
-) -> Quantity:
-    return Quantity(label, audit, name, context={**context, "score": "mahalanobis"}, better=better)
+def _by(score: str) -> Callable[..., Quantity]:
+    """A quantity of one score, the same for every method."""
+
+    def quantity(
+        label: str, audit: str, name: str, *, context: Mapping[str, Scalar], better: Any
+    ) -> Quantity:
+        return Quantity(label, audit, name, context={**context, "score": score}, better=better)
+
+    return quantity
 
 
 def every_score(report: Report, context: dict[str, Scalar], dataset: str) -> str:
     """A table of AUROC with a column for each score that was measured."""
     columns = [
-        Column(score, Quantity("", AUDIT, CURVE, context={**context, "score": score}, better="higher"))
+        Column(score, UnderOwnAttack("", AUDIT, CURVE, context={**context, "score": score}, better="higher"))
         for score in SCORES
     ]
     shown = [c for c in columns if any(c.quantity.of(report, method) for method in report.methods)]
