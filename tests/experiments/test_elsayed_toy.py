@@ -1,5 +1,6 @@
 """The toy of Elsayed et al. (2018): the boundary is exact, and the ledger has what it says."""
 
+import json
 import math
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ import torch
 
 from clearance.experiments.reproductions.elsayed_2018 import toy
 from clearance.experiments.reproductions.elsayed_2018.boundary import boundary_points, distances_to
-from clearance.experiments.reproductions.elsayed_2018.toy_ledger import QUANTITIES
+from clearance.experiments.reproductions.elsayed_2018.toy_ledger import DISTANCES, ERRORS
 from clearance.experiments.reproductions.elsayed_2018.toy_picture import along_curve, picture
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import ExhibitRecord, Report
@@ -47,7 +48,7 @@ class TestToy:
     def test_both_losses_start_alike_and_are_measured_alike(self):
         both = {loss: toy.run_toy(loss, self.SETTINGS, 0) for loss in toy.LOSSES}
         names = [[r.measurement.name for r in one.records] for one in both.values()]
-        assert names[0] == names[1] == list(QUANTITIES)
+        assert names[0] == names[1] == [one.name for one in (*ERRORS, *DISTANCES)]
         values = [[r.measurement.value for r in one.records] for one in both.values()]
         assert values[0] != values[1]
         again = toy.run_toy("margin-l2", self.SETTINGS, 0)
@@ -78,6 +79,15 @@ class TestToy:
         assert len(list((tmp_path / "exhibits").glob("*boundary*"))) == 4
         assert "(toy.png)" in text
         assert (tmp_path / "toy.png").read_bytes()[1:4] == b"PNG"
+
+        told = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
+        errors = {(row["label"], row["method"]): row for row in told["rows"]}
+        assert len(errors) == 8
+        margin = errors["test error", "margin-l2"]
+        assert f"{100 * margin['over_seeds']['mean']:.1f} %" in text
+        own, other = margin["values"], errors["test error", "cross-entropy"]["values"]
+        gaps = [own[seed] - other[seed] for seed in ("0", "1")]
+        assert margin["against"]["cross-entropy"]["difference"] == pytest.approx(sum(gaps) / 2)
 
 
 class TestPicture:

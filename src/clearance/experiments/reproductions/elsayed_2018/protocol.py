@@ -12,7 +12,7 @@ from clearance.experiments.recipe import Method, Recipe
 
 PAPER = "elsayed-2018"
 BASELINE = "cross-entropy"
-Condition = Literal["clean", "noisy", "few"]
+Condition = Literal["clean", "noiseless", "noisy", "few"]
 BLOCKS = ("extractor.block1", "extractor.block2")
 
 
@@ -22,7 +22,8 @@ class Protocol:
 
     Args:
         noise: Shares of training labels switched to another class.
-        noise_epochs: Passes over the training images while their labels are noisy; None is the recipe's.
+        noise_epochs: Passes over the training images in the study of noise; None is the recipe's.
+        adversarial_epochs: Those where half of every batch is attacked; None is the recipe's.
         validation: Share of the training set kept back while labels are noisy, 5,000 of 60,000 in the paper [M].
         samples: Numbers of training images.
         steps: Updates whatever that number.
@@ -37,6 +38,7 @@ class Protocol:
 
     noise: tuple[float, ...]
     noise_epochs: int | None
+    adversarial_epochs: int | None
     validation: float
     samples: tuple[int, ...]
     steps: int
@@ -52,10 +54,24 @@ class Protocol:
 PIXELS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
 PROTOCOLS = {
-    "digits": Protocol(SHARES, None, 1 / 12, (20, 68, 300), 1000, 32, 10, PIXELS, (0.1, 0.2), 0.4, 2, None),
-    "mnist": Protocol((0.0, 0.8), 4, 1 / 12, (68, 550, 5500), 3000, 32, 10, PIXELS, (0.1, 0.2), 0.8, 1, 1),
+    "digits": Protocol(
+        SHARES, None, None, 1 / 12, (20, 68, 300), 1000, 32, 10, PIXELS, (0.1, 0.2), 0.4, 2, None
+    ),
+    "mnist": Protocol((0.0, 0.8), 4, 2, 1 / 12, (68, 550, 5500), 3000, 32, 10, PIXELS, (0.1, 0.2), 0.8, 1, 1),
     "cifar10": Protocol(
-        SHARES, None, 0.1, (500, 2500, 10000), 10000, 64, 5, (0.01, 0.03, 0.06, 0.1), (0.03, 0.1), 0.8, 1, 10
+        SHARES,
+        None,
+        None,
+        0.1,
+        (500, 2500, 10000),
+        10000,
+        64,
+        5,
+        (0.01, 0.03, 0.06, 0.1),
+        (0.03, 0.1),
+        0.8,
+        1,
+        10,
     ),
 }
 
@@ -89,7 +105,7 @@ def learning_rates(dataset: str, condition: Condition) -> Mapping[str, float]:
 
 
 def noise_recipes(dataset: str, root: str | None = None, seeds: int | None = None) -> Mapping[float, Recipe]:
-    """A recipe for each rate of noise; noisy ones differ in nothing else, clean labels have their own learning rates.
+    """A recipe for each rate of noise; noisy ones differ in nothing else, and noise 0 has its own learning rates.
 
     >>> noise_recipes("mnist")[0.8].label_noise
     0.8
@@ -109,7 +125,7 @@ def noise_recipe(dataset: str, rate: float, root: str | None = None, seeds: int 
     'sum'
     """
     varied = PROTOCOLS[dataset]
-    start = base_recipe(dataset, root, seeds, "noisy" if rate > 0 else "clean")
+    start = base_recipe(dataset, root, seeds, "noisy" if rate > 0 else "noiseless")
     return dataclasses.replace(
         start,
         label_noise=rate,
@@ -146,10 +162,10 @@ def adversarial_recipe(dataset: str, root: str | None = None, seeds: int | None 
     >>> adversarial_recipe("mnist").methods["hinge"].adversarial
     0.2
     """
-    start, radii = base_recipe(dataset, root, seeds), PROTOCOLS[dataset].epsilons
-    middle = radii[len(radii) // 2]
+    start, varied = base_recipe(dataset, root, seeds), PROTOCOLS[dataset]
+    middle = varied.epsilons[len(varied.epsilons) // 2]
     methods = {n: dataclasses.replace(m, adversarial=middle) for n, m in start.methods.items()}
-    return dataclasses.replace(start, methods=methods)
+    return dataclasses.replace(start, epochs=varied.adversarial_epochs or start.epochs, methods=methods)
 
 
 def full_protocol(root: str | None = None, seeds: int | None = None) -> Recipe:

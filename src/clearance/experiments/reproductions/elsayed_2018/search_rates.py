@@ -1,4 +1,4 @@
-"""The search for learning rates: for every method alike, under clean labels, noisy labels, and few images.
+"""The search for learning rates: for every method alike, with one rival and with all, under noise, from few images.
 
 A quarter of the training images is held out, and where training labels are noisy so are theirs; the test set is not
 read. What was chosen is committed in ``learning_rates.toml``, from which the recipes of the studies take it.
@@ -34,8 +34,9 @@ def searched_recipes(
     varied = PROTOCOLS[dataset]
     count = varied.search_seeds if seeds is None else seeds
     middle = varied.samples[len(varied.samples) // 2]
-    noisy = noise_recipe(dataset, varied.searched_noise, root, count)
+    noiseless, noisy = (noise_recipe(dataset, rate, root, count) for rate in (0.0, varied.searched_noise))
     return {
+        "noiseless": _shorter(dataclasses.replace(noiseless, validation=0.0), varied),
         "noisy": _shorter(dataclasses.replace(noisy, validation=0.0), varied),
         "few": small_data_recipes(dataset, root, count)[middle],
         "clean": _shorter(base_recipe(dataset, root, count), varied),

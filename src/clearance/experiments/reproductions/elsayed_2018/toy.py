@@ -19,7 +19,7 @@ from clearance._rng import derived_seed
 from clearance.data import ImageSet
 from clearance.experiments.compare import report_with
 from clearance.experiments.reproductions.elsayed_2018.boundary import boundary_points, distances_to
-from clearance.experiments.reproductions.elsayed_2018.toy_ledger import ledger
+from clearance.experiments.reproductions.elsayed_2018.toy_ledger import write_ledger
 from clearance.experiments.reproductions.elsayed_2018.toy_picture import picture
 from clearance.experiments.run import RunFindings
 from clearance.experiments.study_request import StudyRequest
@@ -152,9 +152,7 @@ def run(request: StudyRequest) -> Path:
     report = report_with({"dataset": NAME, "seeds": count, **dataclasses.asdict(settings)}, found, COMMAND)
     Card(report).save_folder(request.out)
     write_bytes(request.out / PICTURE, as_png(picture(report, LOSSES, CLASSES)))
-    path = request.out / "ledger.md"
-    write_bytes(path, ledger(report, LOSSES, PICTURE).encode())
-    return path
+    return write_ledger(report, LOSSES, PICTURE, request.out)
 
 
 def run_toy(loss: Loss, settings: ToySettings, seed: int) -> RunFindings:

@@ -1,0 +1,55 @@
+"""The search of Elsayed et al. (2018): every method's rates are chosen with the loss that its study trains with."""
+
+import dataclasses
+
+import pytest
+
+from clearance.experiments.reproductions.elsayed_2018.protocol import (
+    PROTOCOLS,
+    base_recipe,
+    learning_rates,
+    noise_recipe,
+    noise_recipes,
+    small_data_recipes,
+)
+from clearance.experiments.reproductions.elsayed_2018.search_rates import searched_recipes
+
+RUN_HERE = ("digits", "mnist")
+
+
+def losses(recipe):
+    return {name: dataclasses.replace(method, lr=1.0) for name, method in recipe.methods.items()}
+
+
+@pytest.mark.parametrize("dataset", RUN_HERE)
+class TestSearchedAsStudied:
+    def test_noise_0_counts_the_rivals_that_its_study_counts(self, dataset):
+        searched, studied = searched_recipes(dataset)["noiseless"], noise_recipes(dataset)[0.0]
+        assert losses(searched) == losses(studied)
+        assert searched.label_noise == studied.label_noise == 0
+        assert losses(searched) != losses(searched_recipes(dataset)["clean"])
+
+    def test_noise_is_searched_at_one_rate_for_all(self, dataset):
+        searched = searched_recipes(dataset)["noisy"]
+        assert searched.label_noise == PROTOCOLS[dataset].searched_noise > 0
+        for rate, studied in noise_recipes(dataset).items():
+            assert losses(searched) == losses(studied), rate
+
+    def test_the_others_too(self, dataset):
+        searched = searched_recipes(dataset)
+        assert losses(searched["clean"]) == losses(base_recipe(dataset, None))
+        for studied in small_data_recipes(dataset).values():
+            assert losses(searched["few"]) == losses(studied)
+
+
+@pytest.mark.parametrize("dataset", RUN_HERE)
+def test_a_study_takes_the_rates_of_its_own_condition(dataset):
+    def rates(recipe):
+        return {name: method.lr for name, method in recipe.methods.items()}
+
+    assert rates(noise_recipe(dataset, 0.0)) == learning_rates(dataset, "noiseless")
+    assert rates(noise_recipe(dataset, 0.8)) == learning_rates(dataset, "noisy")
+    assert rates(base_recipe(dataset, None)) == learning_rates(dataset, "clean")
+    assert {tuple(rates(r).items()) for r in small_data_recipes(dataset).values()} == {
+        tuple(learning_rates(dataset, "few").items())
+    }
