@@ -1,6 +1,7 @@
 """The audit of likelihood as a whole: which images meet which, halves, sets never seen, pictures, refusals."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from clearance.audits._detection import detection
 from clearance.audits._evasion import Evasion
 from clearance.audits._fixed_images import fixed_images
 from clearance.audits._halves import first_half
-from clearance.audits._likelihood_pictures import _histogram
+from clearance.audits._likelihood_pictures import _histogram, contact_sheets
 from clearance.audits._pixel_scores import pixel_steps
 from clearance.data import GaussianClasses, ImageSet, gaussian_images
 from clearance.heads import GaussianMixture
@@ -232,7 +233,7 @@ def test_pictures_hold_what_was_measured():
     found = audited(epsilons=(0.05, 0.1))
     names = [(e.name, e.context["epsilon"]) for e in found.exhibits[2:]]
     assert names == [
-        (n, e) for e in (0.05, 0.1) for n in ("likelihood", "class mean", "probability", "sheet")
+        (n, e) for e in (0.05, 0.1) for n in ("likelihood", "class mean", "probability", "sheet", "sheet")
     ]
     for shown in found.exhibits[2:]:
         assert shown.context["attack"] == "FGSM"
@@ -248,12 +249,36 @@ def test_pictures_hold_what_was_measured():
     halves = -0.5 * (features - means[named]).square().sum(dim=1)
     second = distance["from"][1]
     assert distance["before"][0] == pytest.approx(float((halves < second).double().mean()), abs=1e-6)
-    sheet = found.exhibits[-1].columns
-    assert len(sheet["image"]) <= 16
-    assert all(p <= 0.05 for p, caught in zip(sheet["p"], sheet["caught"], strict=True) if caught)
-    assert all(p > 0.05 for p, caught in zip(sheet["p"], sheet["caught"], strict=True) if not caught)
-    assert all(a != b for a, b in zip(sheet["class"], sheet["taken for"], strict=True))
-    assert torch.tensor(sheet["image"]).shape[1:] == TEST.shape
+
+
+def test_a_sheet_for_each_likelihood_shows_what_it_caught_and_what_it_missed():
+    found = audited(epsilons=(0.05,))
+    sheets = {e.context["score"]: e.columns for e in found.exhibits if e.name == "sheet"}
+    assert list(sheets) == ["likelihood", "class mean"]
+    assert sheets["likelihood"]["p"] != sheets["class mean"]["p"]
+    for sheet in sheets.values():
+        assert len(sheet["image"]) <= 16
+        assert [p <= 0.05 for p in sheet["p"]] == list(sheet["caught"])
+        assert all(a != b for a, b in zip(sheet["class"], sheet["taken for"], strict=True))
+        assert torch.tensor(sheet["image"]).shape[1:] == TEST.shape
+
+
+def test_an_image_whose_score_is_not_a_number_is_caught():
+    images = TEST.images[:3]
+    changed = SimpleNamespace(
+        attack="FGSM", epsilon=0.1, images=images, fooled=torch.tensor([True, True, False]),
+        predicted=(TEST.labels[:3] + 1) % 3,
+    )  # fmt: skip
+    scores = {name: torch.tensor([math.nan, 0.5, 0.5]) for name in ("likelihood", "class mean")}
+    seen = SimpleNamespace(changed=changed, scores=scores)
+    normal = SimpleNamespace(
+        data=TEST,
+        seen_held_out=({name: torch.linspace(0, 1, 40) for name in scores}, None),
+        thresholds=lambda epsilon: dict.fromkeys(scores, 0.05),
+    )
+    for sheet in contact_sheets(normal, seen):
+        assert sheet.columns["caught"] == [True, False]
+        assert sheet.columns["p"][0] < 0.05 < sheet.columns["p"][1]
 
 
 def test_single_scores_and_thresholds_are_there_for_programs():

@@ -158,9 +158,9 @@ def test_nobody_reads_it_as_a_defence_or_compares_densities(invented_likelihood,
 def test_pictures_are_of_the_middle_radius_and_single_images_are_folded(invented_likelihood, undrawn):
     section = said(invented_likelihood, "likelihood")
     rows = [part for part in section.parts if hasattr(part, "pictures")]
-    assert [len(row.pictures) for row in rows] == [1, 2, 2, 2, 4]
+    assert [len(row.pictures) for row in rows] == [1, 2, 2, 2, 4, 4]
     assert all(values_in([row.title]) == {0.2} for row in rows[1:])
-    assert [row.folded for row in rows] == [False, False, False, False, True]
+    assert [row.folded for row in rows] == [False, False, False, False, True, True]
     assert [row.cite for row in rows[1:4]] == [
         f"Compare Fig. {number} of Wan et al. (2018)." for number in (4, 4, 3)
     ]

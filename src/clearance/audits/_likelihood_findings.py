@@ -61,7 +61,7 @@ def under_attack(normal: NormalImages, seen: Seen, noisy: Tensor) -> Iterator[Me
         counted: dict[str, Scalar] = {**context, "counted": SUCCESSFUL, "negatives": negatives}
         yield from told_apart(_rows(unchanged, changed.fooled), hit, counted)
     for score, limit in normal.thresholds(changed.epsilon).items():
-        yield from share("caught", _rejected(hit[score], limit), {**context, "score": score}, "higher")
+        yield from share("caught", below(hit[score], limit), {**context, "score": score}, "higher")
 
 
 def evaded(
@@ -96,17 +96,18 @@ def unseen(normal: NormalImages, images: Tensor, name: str, epsilon: float) -> I
     after = normal.of(images, epsilon)
     yield from told_apart(normal.scores(epsilon), after, {"unseen": name})
     for score, limit in normal.thresholds(epsilon).items():
-        yield from share("caught", _rejected(after[score], limit), {"unseen": name, "score": score}, "higher")
+        yield from share("caught", below(after[score], limit), {"unseen": name, "score": score}, "higher")
 
 
 def rejected(normal: NormalImages, epsilon: float) -> Iterator[Measurement]:
     """How many normal images each score's threshold rejects: 5 % at most was asked for."""
     limits = normal.thresholds(epsilon)
     for score, values in normal.scores(epsilon).items():
-        yield from share("rejected", _rejected(values, limits[score]), {"score": score})
+        yield from share("rejected", below(values, limits[score]), {"score": score})
 
 
-def _rejected(values: Tensor, limit: float) -> Tensor:
+def below(values: Tensor, limit: float) -> Tensor:
+    """Which scores a threshold rejects: one that is not a number looks like nothing that was learned."""
     return lowest_for_nan(values) < limit
 
 

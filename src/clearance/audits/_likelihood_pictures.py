@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from clearance.audits._likelihood_findings import AUDIT
+from clearance.audits._detection import lowest_for_nan
+from clearance.audits._likelihood_findings import AUDIT, below
 from clearance.audits._likelihood_scores import CLASS_MEAN, LIKELIHOOD, named_class
 from clearance.audits._likelihood_sets import NormalImages, Seen
 from clearance.audits.rejection import p_values
@@ -41,29 +42,34 @@ def histograms(normal: NormalImages, seen: Seen) -> list[Exhibit]:
     return found
 
 
-def contact_sheet(normal: NormalImages, seen: Seen) -> list[Exhibit]:
-    """Images that fooled the classifier: some that the likelihood caught at the 5 % threshold, some that it missed.
+def contact_sheets(normal: NormalImages, seen: Seen) -> list[Exhibit]:
+    """Images that fooled the classifier: some that a score caught at its 5 % threshold, some that it missed.
 
-    Of each kind the first ones in the set's order, which nobody chose. ``p``: the share of normal images that are as
-    unlikely.
+    One sheet for the likelihood and one for the distance to the class mean, which is the likelihood of a network
+    trained with center loss. Of each kind the first images in the set's order, which nobody chose. ``p``: the share
+    of normal images that are as unlikely.
     """
-    held_out = normal.seen_held_out[0][LIKELIHOOD]
-    changed, after = seen.changed, seen.scores[LIKELIHOOD]
-    below = after < normal.thresholds(changed.epsilon)[LIKELIHOOD]
-    rows = torch.cat([(changed.fooled & kind).nonzero().flatten()[:SHEET] for kind in (below, ~below)]).cpu()
+    found = (_contact_sheet(normal, seen, score) for score in (LIKELIHOOD, CLASS_MEAN))
+    return [sheet for sheet in found if sheet is not None]
+
+
+def _contact_sheet(normal: NormalImages, seen: Seen, score: str) -> Exhibit | None:
+    changed, after = seen.changed, lowest_for_nan(seen.scores[score])
+    caught = below(after, normal.thresholds(changed.epsilon)[score])
+    rows = torch.cat([(changed.fooled & kind).nonzero().flatten()[:SHEET] for kind in (caught, ~caught)]).cpu()
     if not len(rows):
-        return []
+        return None
     classes = normal.data.classes
     columns = {
         "image": [_nested(changed.images[row]) for row in rows],
-        "caught": below.cpu()[rows].tolist(),
+        "caught": caught.cpu()[rows].tolist(),
         "class": [classes[k] for k in normal.data.labels.cpu()[rows].tolist()],
         "taken for": [named_class(classes, k) for k in changed.predicted.cpu()[rows].tolist()],
-        "p": p_values(held_out, after).cpu()[rows].tolist(),
+        "p": p_values(normal.seen_held_out[0][score], after).cpu()[rows].tolist(),
     }
-    caption = "Images that fooled the classifier: some that the likelihood caught, some that it missed."
-    context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon}
-    return [Exhibit(AUDIT, "sheet", "images", columns, caption, context)]
+    caption = "Images that fooled the classifier: some that this score caught, some that it missed."
+    context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon, "score": score}
+    return Exhibit(AUDIT, "sheet", "images", columns, caption, context)
 
 
 def _sureness(logits: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._evasion import Evasion
 from clearance.audits._fixed_images import fixed_images
 from clearance.audits._halves import first_half
-from clearance.audits._likelihood_pictures import contact_sheet, histograms
+from clearance.audits._likelihood_pictures import contact_sheets, histograms
 from clearance.audits._likelihood_scores import LIKELIHOOD, MAHALANOBIS, NETWORK_SCORES, Scorer
 from clearance.audits._likelihood_sets import NormalImages
 from clearance.audits._likelihood_tables import tables
@@ -144,7 +144,7 @@ class Likelihood(Audit):
             seen = normal.after(attacked(subject.model, images, labels, attack, epsilon, self.steps))
             found.extend(told.under_attack(normal, seen, noisy))
             if attack == ONE_STEP:
-                exhibits += [*histograms(normal, seen), *contact_sheet(normal, seen)]
+                exhibits += [*histograms(normal, seen), *contact_sheets(normal, seen)]
         return exhibits
 
     def _unseen(self, subject: Subject) -> Iterator[tuple[str, ImageSet]]:

@@ -27,13 +27,15 @@ QUANTITIES = (
     ("probability", "Largest probability", "largest probability", "Fig. 3"),
 )
 
+SHEETS = ("likelihood", "class mean")
+
 
 def pictures(findings: Findings) -> list[Row]:
     """Rows of pictures, those of single images folded away."""
     rows = [_evasion(findings)]
     radius = _middle_radius(findings)
     if radius is not None:
-        rows += [*_histograms(findings, radius), _sheets(findings, radius)]
+        rows += [*_histograms(findings, radius), *(_sheets(findings, radius, score) for score in SHEETS)]
     return [row for row in rows if row.pictures]
 
 
@@ -83,10 +85,10 @@ def _draw(label: str) -> Draw:
     return lambda record, index: two_histograms(record.exhibit.columns, index, label)
 
 
-def _sheets(findings: Findings, radius: float) -> Row:
-    """Images that fooled each network, in two sheets."""
+def _sheets(findings: Findings, radius: float, score: str) -> Row:
+    """Images that fooled each network, in two sheets: what a score caught, and what it missed."""
     found: list[Picture] = []
-    for method, record in firsts(findings, AUDIT, "sheet", epsilon=radius).items():
+    for method, record in firsts(findings, AUDIT, "sheet", epsilon=radius, score=score).items():
         for caught, words in ((True, "caught"), (False, "missed")):
             drawn = sheet(record.exhibit.columns, caught)
             if drawn is not None:
@@ -95,7 +97,7 @@ def _sheets(findings: Findings, radius: float) -> Row:
                     "normal images that look as unlikely; one in twenty and less is rejected."
                 )
                 found.append(picture(findings, drawn, caption, [record]))
-    title = Markup("Images that fooled the network in one step of {}: caught, and missed").format(
-        exact(radius)
+    title = Markup("Images that fooled the network in one step of {}: caught by {}, and missed").format(
+        exact(radius), score_name(score)
     )
     return Row(found, "two", title, folded=True)

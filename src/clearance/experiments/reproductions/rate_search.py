@@ -48,12 +48,12 @@ def search_rates(
 
 
 def _write_trials(path: Path, trials: list[Trial]) -> None:
-    """Every trial as a line of a CSV file."""
+    """Every trial as a line of a CSV file; after how many updates it ended is in its runs' statuses."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["method", "lr", "epochs", "own_error", "statuses"])
-        lines.writerows([t.method, t.lr, t.epochs, t.own_error, "; ".join(t.statuses)] for t in trials)
+        lines.writerow(["method", "lr", "own_error", "statuses"])
+        lines.writerows([t.method, t.lr, t.own_error, "; ".join(t.statuses)] for t in trials)
 
 
 def _chosen_table(condition: str, recipe: Recipe, trials: list[Trial]) -> str:
