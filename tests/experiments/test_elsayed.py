@@ -8,6 +8,7 @@ import pytest
 
 from clearance.experiments import study_request
 from clearance.experiments.auditing import chosen_audits
+from clearance.experiments.build import build_data
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.papers import paper_claims, paper_recipe
 from clearance.experiments.plan import RunPlan
@@ -64,6 +65,10 @@ def quick(monkeypatch):
     monkeypatch.setattr(attacked, "IMAGES", 40)
     monkeypatch.setattr(attacked, "AUDITS", {})  # the verdict takes its time, and has tests of its own
     return plans
+
+
+def as_tuple(value):
+    return value if isinstance(value, tuple | list) else (value,)
 
 
 def verdicts(folder):
@@ -253,7 +258,7 @@ class TestAttacked:
             if "digits" in claim.also
             for reading in claim.readings
             if reading.audit == "robustness"
-            for epsilon in reading.context["epsilon"]
+            for epsilon in as_tuple(reading.context["epsilon"])
         }
         assert set(asked) == read == {0.1, 0.2}
         assert all(plan.sources["robustness"].seed == 1000 for plan in seen if plan.seed == 0)
@@ -266,6 +271,25 @@ class TestAttacked:
         attacked.run_adversarially_trained(StudyRequest(tmp_path, seeds=1))
         assert {p.settings.adversarial for p in quick} == {0.2}
         assert verdicts(tmp_path)["6"]["verdict"] in ("cannot tell", "not run")
+
+    @pytest.mark.parametrize(("dataset", "radii"), [("digits", [0.1, 0.2]), ("mnist", [0.2])])
+    def test_their_verdict_is_asked_for_at_the_radius_trained_with(
+        self, dataset, radii, monkeypatch, tmp_path
+    ):
+        seen = []
+
+        def nothing(plans, *_):
+            seen.extend(plans)
+            return [failed(plan, "not today") for plan in plans]
+
+        monkeypatch.setattr(study_request, "Card", Unrendered)
+        monkeypatch.setattr(study_request, "run_grid", nothing)
+        monkeypatch.setattr(attacked, "data_if_there", lambda recipe: build_data(Recipe()))
+        attacked.run_adversarially_trained(StudyRequest(tmp_path, seeds=1, dataset=dataset))
+        (asked,) = {str(plan.recipe.audit_settings["robustness"]["inf"]) for plan in seen}
+        assert asked == str(radii)
+        assert {plan.settings.adversarial for plan in seen} == {radii[-1]}
+        assert {plan.recipe.epochs for plan in seen} == {protocol.adversarial_recipe(dataset).epochs}
 
 
 @pytest.mark.parametrize("study", ["noise", "small-data", "white-box", "black-box", "adversarially-trained"])
@@ -302,6 +326,7 @@ class TestProtocol:
         assert set(protocol.noise_recipes("mnist")) == {0.0, 0.8}
         assert all(r.epochs == 4 and r.seeds == 5 for r in protocol.noise_recipes("mnist").values())
         assert paper_recipe("elsayed-2018", "mnist").epochs == 8
+        assert protocol.adversarial_recipe("mnist").epochs == 2
         few = protocol.small_data_recipes("mnist")
         assert [(n, r.samples, r.steps, r.seeds) for n, r in few.items()] == [
             (68, 68, 3000, 10), (550, 550, 3000, 10), (5500, 5500, 3000, 10)

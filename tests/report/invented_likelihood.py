@@ -82,7 +82,9 @@ class InventedLikelihood(Invented):
             columns: dict[str, Any] = {"image": [[[[0.0, 1.0], [0.5, 0.2]]]] * 3, "caught": [True, True, False],
                        "class": ["7", "1", "<a>"], "taken for": ["3", "2", "$4$"], "p": [0.01, 0.02, 0.5]}  # fmt: skip
             for score in ("likelihood", "class mean"):
-                yield Exhibit("likelihood", "sheet", "images", columns, "Images.", {**context, "score": score})
+                yield Exhibit(
+                    "likelihood", "sheet", "images", columns, "Images.", {**context, "score": score}
+                )
 
     def calibration(self, method):
         for state, factor in (("as trained", 1.0), ("calibrated", 0.7)):

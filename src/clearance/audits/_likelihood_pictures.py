@@ -56,7 +56,9 @@ def contact_sheets(normal: NormalImages, seen: Seen) -> list[Exhibit]:
 def _contact_sheet(normal: NormalImages, seen: Seen, score: str) -> Exhibit | None:
     changed, after = seen.changed, lowest_for_nan(seen.scores[score])
     caught = below(after, normal.thresholds(changed.epsilon)[score])
-    rows = torch.cat([(changed.fooled & kind).nonzero().flatten()[:SHEET] for kind in (caught, ~caught)]).cpu()
+    rows = torch.cat(
+        [(changed.fooled & kind).nonzero().flatten()[:SHEET] for kind in (caught, ~caught)]
+    ).cpu()
     if not len(rows):
         return None
     classes = normal.data.classes

@@ -79,8 +79,10 @@ def attack_study(name: str, box: str, recipe: Recipe, request: StudyRequest) -> 
     if (data := data_if_there(recipe)) is None:
         return study.without_data(recipe, request)
     if VERDICT in AUDITS:
+        varied = PROTOCOLS[recipe.dataset]
+        radii = varied.adversarial_verdict if box == TRAINED else varied.verdict
         # the verdict counts images made on the black box's network, too
-        verdict = {"inf": list(PROTOCOLS[recipe.dataset].verdict), "two": [], "source": BASELINE}
+        verdict = {"inf": list(radii), "two": [], "source": BASELINE}
         settings = {**recipe.audit_settings, VERDICT: verdict}
         recipe = dataclasses.replace(recipe, audits=(*recipe.audits, VERDICT), audit_settings=settings)
     plans = plans_of(recipe)

@@ -31,6 +31,7 @@ class Protocol:
         draws: Draws of such images, each with a seed of its own.
         epsilons: Largest changes of a pixel, of [0, 1].
         verdict: Those of them at which the scale-proof verdict is found, too: it takes its time.
+        adversarial_verdict: The same for networks trained on attacked images: what survives takes longest to attack.
         searched_noise: The share of wrong labels under which the learning rates for noisy labels are chosen.
         search_seeds: Runs of each candidate of the search.
         trial_epochs: Epochs of its trials; None is all.
@@ -46,6 +47,7 @@ class Protocol:
     draws: int
     epsilons: tuple[float, ...]
     verdict: tuple[float, ...]
+    adversarial_verdict: tuple[float, ...]
     searched_noise: float
     search_seeds: int
     trial_epochs: int | None
@@ -55,25 +57,24 @@ PIXELS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
 PROTOCOLS = {
     "digits": Protocol(
-        SHARES, None, None, 1 / 12, (20, 68, 300), 1000, 32, 10, PIXELS, (0.1, 0.2), 0.4, 2, None
+        noise=SHARES, noise_epochs=None, adversarial_epochs=None, validation=1 / 12,
+        samples=(20, 68, 300), steps=1000, small_batch=32, draws=10,
+        epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.1, 0.2),
+        searched_noise=0.4, search_seeds=2, trial_epochs=None,
     ),
-    "mnist": Protocol((0.0, 0.8), 4, 2, 1 / 12, (68, 550, 5500), 3000, 32, 10, PIXELS, (0.1, 0.2), 0.8, 1, 1),
+    "mnist": Protocol(
+        noise=(0.0, 0.8), noise_epochs=4, adversarial_epochs=2, validation=1 / 12,
+        samples=(68, 550, 5500), steps=3000, small_batch=32, draws=10,
+        epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.2,),
+        searched_noise=0.8, search_seeds=1, trial_epochs=1,
+    ),
     "cifar10": Protocol(
-        SHARES,
-        None,
-        None,
-        0.1,
-        (500, 2500, 10000),
-        10000,
-        64,
-        5,
-        (0.01, 0.03, 0.06, 0.1),
-        (0.03, 0.1),
-        0.8,
-        1,
-        10,
+        noise=SHARES, noise_epochs=None, adversarial_epochs=None, validation=0.1,
+        samples=(500, 2500, 10000), steps=10000, small_batch=64, draws=5,
+        epsilons=(0.01, 0.03, 0.06, 0.1), verdict=(0.03, 0.1), adversarial_verdict=(0.03, 0.1),
+        searched_noise=0.8, search_seeds=1, trial_epochs=10,
     ),
-}
+}  # fmt: skip
 
 
 def base_recipe(
