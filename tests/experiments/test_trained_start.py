@@ -8,6 +8,7 @@ import torch
 from clearance.data import gaussian_images
 from clearance.experiments.build import build_model
 from clearance.experiments.compare import report_of
+from clearance.experiments.method import Method
 from clearance.experiments.run import RunPlan, run_method
 from clearance.experiments.saved import load_model, load_run
 
@@ -35,6 +36,17 @@ def test_training_starts_from_the_weights_and_the_normalisation_of_the_run(train
     assert same(before, weights(started))
     assert started.training
     assert not same(before, weights(build_model("small-cnn", method, data.train, seed=3)))
+
+
+def test_empirical_priors_are_those_of_the_images_trained_on_now(recipe, data, tmp_path):
+    method = Method(mixture="identity", hidden=(), priors="empirical", objective="gaussian-mixture")
+    plan = RunPlan(recipe(methods={"lgm": method}), "lgm", 0)
+    run_method(plan, data, tmp_path)
+    few = data.train.subset(data.train.labels.argsort(stable=True)[: len(data.train) * 3 // 4])
+    shares = few.labels.bincount(minlength=few.class_count).float() / len(few)
+    assert float(shares.max() - shares.min()) > 0.05
+    head = build_model(f"run:{tmp_path / plan.folder}", method, few, seed=0).head
+    torch.testing.assert_close(head.log_prior().exp(), shares)
 
 
 def test_what_was_tuned_is_read_back_and_the_start_stays(trained, recipe, data, tmp_path):

@@ -79,21 +79,26 @@ def build_data(recipe: Recipe) -> RunData:
 def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Classifier:
     """A fresh classifier whose first weights depend on `seed` alone; normalised by the training set.
 
-    With ``run:PATH`` for a model it is the network of that run, as it was.
+    With ``run:PATH`` for a model it is the network of that run, as it was but for empirical priors: those are the
+    shares of the labels that are trained on now.
 
     Raises:
         FileNotFoundError: If there is no such run.
         ValueError: If the images are not square, or images or method do not fit the run's network.
     """
     if (folder := started_from(model)) is not None:
-        return trained_model(folder, method, train)
+        return _with_priors(trained_model(folder, method, train), method, train)
     fresh = empty_model(model, method, train.shape, train.class_count, seed)
     fresh.mean.copy_(train.images.mean(dim=(0, 2, 3)).view_as(fresh.mean))
     fresh.std.copy_(train.images.std(dim=(0, 2, 3)).clamp(min=1e-3).view_as(fresh.std))
-    if method.priors == "empirical" and isinstance(fresh.head, GaussianMixture):
+    return _with_priors(fresh, method, train)
+
+
+def _with_priors(model: Classifier, method: Method, train: ImageSet) -> Classifier:
+    if method.priors == "empirical" and isinstance(model.head, GaussianMixture):
         counts = train.labels.bincount(minlength=train.class_count).double()
-        fresh.head.set_priors(counts / counts.sum())
-    return fresh
+        model.head.set_priors(counts / counts.sum())
+    return model
 
 
 def empty_model(
