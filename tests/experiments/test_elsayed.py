@@ -326,7 +326,7 @@ class TestProtocol:
         assert set(protocol.noise_recipes("mnist")) == {0.0, 0.8}
         assert all(r.epochs == 4 and r.seeds == 5 for r in protocol.noise_recipes("mnist").values())
         assert paper_recipe("elsayed-2018", "mnist").epochs == 8
-        assert protocol.adversarial_recipe("mnist").epochs == 2
+        assert protocol.adversarial_recipe("mnist").epochs == 1
         few = protocol.small_data_recipes("mnist")
         assert [(n, r.samples, r.steps, r.seeds) for n, r in few.items()] == [
             (68, 68, 3000, 10), (550, 550, 3000, 10), (5500, 5500, 3000, 10)

@@ -63,7 +63,7 @@ PROTOCOLS = {
         searched_noise=0.4, search_seeds=2, trial_epochs=None,
     ),
     "mnist": Protocol(
-        noise=(0.0, 0.8), noise_epochs=4, adversarial_epochs=2, validation=1 / 12,
+        noise=(0.0, 0.8), noise_epochs=4, adversarial_epochs=1, validation=1 / 12,
         samples=(68, 550, 5500), steps=3000, small_batch=32, draws=10,
         epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.2,),
         searched_noise=0.8, search_seeds=1, trial_epochs=1,
