@@ -2,6 +2,7 @@
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -270,8 +271,8 @@ def test_an_image_whose_score_is_not_a_number_is_caught():
         predicted=(TEST.labels[:3] + 1) % 3,
     )  # fmt: skip
     scores = {name: torch.tensor([math.nan, 0.5, 0.5]) for name in ("likelihood", "class mean")}
-    seen = SimpleNamespace(changed=changed, scores=scores)
-    normal = SimpleNamespace(
+    seen: Any = SimpleNamespace(changed=changed, scores=scores)
+    normal: Any = SimpleNamespace(
         data=TEST,
         seen_held_out=({name: torch.linspace(0, 1, 40) for name in scores}, None),
         thresholds=lambda epsilon: dict.fromkeys(scores, 0.05),

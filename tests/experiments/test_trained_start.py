@@ -1,6 +1,7 @@
 """Starting from the network of a finished run: the same weights, only for what fits them, and readable again."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ def test_empirical_priors_are_those_of_the_images_trained_on_now(recipe, data, t
     few = data.train.subset(data.train.labels.argsort(stable=True)[: len(data.train) * 3 // 4])
     shares = few.labels.bincount(minlength=few.class_count).float() / len(few)
     assert float(shares.max() - shares.min()) > 0.05
-    head = build_model(f"run:{tmp_path / plan.folder}", method, few, seed=0).head
+    head: Any = build_model(f"run:{tmp_path / plan.folder}", method, few, seed=0).head
     torch.testing.assert_close(head.log_prior().exp(), shares)
 
 
