@@ -12,7 +12,7 @@ from clearance.experiments.build import RunData, build_model
 from clearance.experiments.method import Method
 from clearance.experiments.run import RunPlan, run_method
 from clearance.experiments.saved import load_model, load_run
-from clearance.regimes import FOCA, EndToEnd
+from clearance.regimes import FOCA, EndToEnd, fit
 from clearance.vocabulary import Outcome
 
 
@@ -50,6 +50,25 @@ def test_what_is_finished_is_read_back(recipe, data, tmp_path, monkeypatch):
     assert [r.to_json() for r in again.records] == [r.to_json() for r in first.records]
     assert [e.to_json() for e in again.exhibits] == [e.to_json() for e in first.exhibits]
     assert again.note == first.note
+
+
+def test_channels_last_is_the_same_training_but_for_rounding(recipe, data, tmp_path, monkeypatch):
+    kept = []
+
+    def fitted(model, *arguments, **settings):
+        kept.append(model)
+        return fit(model, *arguments, **settings)
+
+    monkeypatch.setattr(run, "fit", fitted)
+    for last in (False, True):
+        run_method(RunPlan(recipe(model="tiny-cnn", channels_last=last), "plain", 0), data, tmp_path)
+    plain, last = (dict(model.named_parameters()) for model in kept)
+    filters = {name for name, weight in plain.items() if weight.ndim == 4 and weight.shape[1] > 1}
+    assert filters
+    for name in plain:
+        assert plain[name].is_contiguous()
+        assert last[name].is_contiguous() is (name not in filters)
+        assert torch.allclose(last[name], plain[name], rtol=1e-4, atol=1e-5)
 
 
 def test_other_settings_and_seeds_have_folders_of_their_own(recipe, data, tmp_path):

@@ -75,6 +75,7 @@ RECIPE_CHANGES: dict[str, Any] = {
     "augment_cutout": 2,
     "autocast": True,
     "compile_extractor": True,
+    "channels_last": True,
 }
 
 SHARED_CHANGES: dict[str, Any] = {

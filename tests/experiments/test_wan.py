@@ -94,7 +94,7 @@ class TestRecipes:
         recipe = paper_recipe("wan-2018", "mnist")
         assert recipe.steps is not None
         assert recipe.steps <= 4000
-        assert recipe.model == "lenet-plus"
+        assert recipe.model == "tiny-lenet-plus"
 
     @pytest.mark.parametrize("dataset", ["digits", "mnist", "cifar10", "cifar100"])
     def test_a_shorter_run_has_the_same_margins_at_the_same_parts_of_it(self, dataset):

@@ -52,6 +52,8 @@ class RunPlan:
             del shared[name]
         settings = to_tree(self.settings)
         # runs from before there were such settings keep their folders
+        if not self.recipe.channels_last:
+            del shared["channels_last"]
         settings = {n: value for n, value in settings.items() if n not in LATER or value != LATER[n]}
         told = {"recipe": shared, "name": self.method, "method": settings}
         told["regime"] = describe(self.regime)

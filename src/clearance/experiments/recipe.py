@@ -45,6 +45,8 @@ class Recipe:
         augment_cutout: Side in pixels of a square set to 0 at a random place.
         autocast: Whether the extractor is trained in bfloat16; weak heads and audits stay in float32.
         compile_extractor: Whether torch.compile is used on the extractor while training.
+        channels_last: Whether images and filters lie in memory with their channels last: the same numbers but for
+            rounding. On a CPU networks of several convolutions train in two thirds to all of the time so.
         seeds: How many seeds; they are 0, 1, 2 ...
         audits: Names of audits in the catalogue.
         audit_settings: Settings of an audit that differ from its defaults, by audit and setting.
@@ -71,6 +73,7 @@ class Recipe:
     augment_cutout: int = 0
     autocast: bool = False
     compile_extractor: bool = False
+    channels_last: bool = False
     seeds: int = 3
     audits: tuple[str, ...] = ("accuracy", "co_adaptation", "class_scatter")
     audit_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -119,7 +119,8 @@ def _keep(found: RunFindings, plan: RunPlan, data: RunData, folder: Path) -> Non
 
 def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:
     if plan.model is None:
-        return build_model(plan.recipe.model, plan.settings, data.train, plan.seed)
+        model = build_model(plan.recipe.model, plan.settings, data.train, plan.seed)
+        return model.to(memory_format=torch.channels_last) if plan.recipe.channels_last else model
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(plan.seed, "model"))
         model = plan.model()
