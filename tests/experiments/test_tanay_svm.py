@@ -87,6 +87,19 @@ class TestKeeping:
         assert first["a"] == again["a"] == {"y": 4, "odd": float("inf")}
         assert again["b"]["y"] == 25
 
+    @pytest.mark.parametrize("jobs", [1, 2])
+    def test_those_who_wait_are_told_of_every_task(self, tmp_path, jobs):
+        heard = []
+
+        def listener(task, event):
+            heard.append((task.title, task.folder, event["event"]))
+
+        folder, tasks = tmp_path / "pairs", {"a": {"x": 2}, "b": {"x": 3}}
+        each(dict, tasks, folder, jobs, listener)
+        assert sorted(heard) == [(f"pairs {name}", f"pairs/{name}", "done") for name in "ab"]
+        each(dict, {**tasks, "b": {"x": 4}}, folder, jobs, listener)
+        assert heard[2:] == [("pairs a", "pairs/a", "kept"), ("pairs b", "pairs/b", "done")]
+
     def test_what_was_finished_before_an_interruption_stays(self, tmp_path):
         def work(task):
             if task["x"] == 2:

@@ -10,17 +10,30 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from clearance.experiments.build import RunData
 from clearance.experiments.plan import RunPlan, sources_of
 from clearance.experiments.recipe import Recipe, to_tree
 from clearance.experiments.run import RunFindings, failed, kept_findings
 
-Listener = Callable[[RunPlan, Mapping[str, Any]], object]
+
+class Work(Protocol):
+    """What a listener is told of: a run of a grid, or another piece of a study."""
+
+    @property
+    def folder(self) -> str:
+        """What it is known by; no other has the same."""
+
+    @property
+    def title(self) -> str:
+        """What people who wait for it are told."""
 
 
-def silent(plan: RunPlan, event: Mapping[str, Any]) -> None:
+Listener = Callable[[Work, Mapping[str, Any]], object]
+
+
+def silent(work: Work, event: Mapping[str, Any]) -> None:
     """A listener that hears nothing."""
 
 

@@ -45,6 +45,11 @@ class RunPlan:
         return self.recipe.methods[self.method]
 
     @property
+    def title(self) -> str:
+        """What people who wait for it are told."""
+        return f"{self.method}, seed {self.seed}"
+
+    @property
     def folder(self) -> str:
         """Name of the run's directory: it changes when anything changes that can move the run's numbers."""
         shared = to_tree(self.recipe)

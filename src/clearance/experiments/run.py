@@ -25,6 +25,7 @@ from clearance.experiments.recipe import to_tree
 from clearance.experiments.trained_start import FACTS, extractor_name
 from clearance.experiments.training_findings import training_findings
 from clearance.models import Classifier
+from clearance.models._channels_last import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.regimes import FitResult, fit
 from clearance.regimes.describe import describe
@@ -120,7 +121,7 @@ def _keep(found: RunFindings, plan: RunPlan, data: RunData, folder: Path) -> Non
 def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:
     if plan.model is None:
         model = build_model(plan.recipe.model, plan.settings, data.train, plan.seed)
-        return model.to(memory_format=torch.channels_last) if plan.recipe.channels_last else model
+        return with_channels_last(model) if plan.recipe.channels_last else model
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(plan.seed, "model"))
         model = plan.model()

@@ -69,8 +69,7 @@ def run(request: StudyRequest) -> Path:
     """Train and measure every network and write the ledger; what is finished is read back.
 
     Args:
-        request: What was asked for. Seeds are networks of each depth and decay, 5 by default; nobody is told in
-            between.
+        request: What was asked for. Seeds are networks of each depth and decay, 5 by default.
 
     Raises:
         NoDataError: If the dataset's files are not there.
@@ -87,7 +86,7 @@ def study(settings: DepthSettings, request: StudyRequest) -> Path:
         for seed, layers, decay in itertools.product(range(count), settings.layers, settings.decays)
     }
     work = partial(measured_depth, root=request.root, folder=str(out / "networks"))
-    found = each(work, tasks, out / "measured", request.jobs)
+    found = each(work, tasks, out / "measured", request.jobs, request.listener)
     chosen = {layers: chosen_decay(settings, layers, found, count) for layers in settings.layers}
     records = _records(settings, dataset, found, chosen, count)
     told = {"dataset": dataset, "seeds": count, **vars(settings)}

@@ -36,7 +36,7 @@ def run(request: StudyRequest) -> Path:
 
     Args:
         request: What was asked for. Seeds are networks of each initialisation and decay, 3 by default, but a verdict
-            needs five. The files in ``out/lenet`` and ``out/adversarial`` say how far it is; nobody else is told.
+            needs five.
 
     Raises:
         NoDataError: If the dataset's files are not there.
@@ -75,7 +75,7 @@ def study(settings: LeNetSettings, parts: tuple[str, ...], request: StudyRequest
     for part, work in (("lenet", measured_network), ("adversarial", attacked_network)):
         if part in parts:
             given = partial(work, root=request.root, folder=str(networks))
-            found[part] = each(given, tasks[part], out / part, request.jobs)
+            found[part] = each(given, tasks[part], out / part, request.jobs, request.listener)
     records = [
         Record.from_json(row)
         for trees in found.values()

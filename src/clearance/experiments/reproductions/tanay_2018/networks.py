@@ -16,6 +16,7 @@ from clearance.experiments.datasets import load_dataset
 from clearance.experiments.reproduce import NoDataError
 from clearance.heads import MLP
 from clearance.models import Classifier, lenet
+from clearance.models._channels_last import with_channels_last
 from clearance.objectives import CrossEntropyLoss
 from clearance.regimes import EndToEnd, FitResult, fit
 
@@ -125,8 +126,9 @@ def trained(task: dict[str, Any], root: str | None, folder: str) -> tuple[FitRes
     train, test = images_of(task["dataset"], root, task["per_class"])
     seed = task["seed"]
     if "init" in task:
-        model, name = lenet_network(train, task["init"], seed), f"lenet-{task['init']}"
-        model.to(memory_format=torch.channels_last)  # two thirds of the time on a CPU
+        # two thirds of the time on a CPU
+        model = with_channels_last(lenet_network(train, task["init"], seed))
+        name = f"lenet-{task['init']}"
     else:
         model, name = deep_network(train, task["layers"], seed), f"mlp-{task['layers']}"
     watched = {"test": test, "train": train.per_class(min(WATCHED, _fewest(train)), seed=0)}

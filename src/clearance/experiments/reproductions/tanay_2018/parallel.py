@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from clearance._checks import check_count
 from clearance._files import write_bytes
+from clearance.experiments.grid import Listener, silent
 from clearance.experiments.threads import one_thread
 from clearance.records.encoding import decode, encode
 
@@ -20,11 +22,20 @@ Tree = dict[str, Any]
 Work = Callable[[Tree], Tree]
 
 
+@dataclass(frozen=True)
+class Task:
+    """What listeners are told of a task."""
+
+    folder: str
+    title: str
+
+
 def each(
     work: Work,
     tasks: Mapping[str, Tree],
     folder: Path,
     jobs: int,
+    listener: Listener = silent,
 ) -> dict[str, Tree]:
     """What `work` makes of every task, by name; what lies finished in `folder` is read back.
 
@@ -34,6 +45,8 @@ def each(
         tasks: Settings of each task by its name, which becomes a file's.
         folder: One JSON file for each task. A task whose settings have changed is done again.
         jobs: Processes at a time, each with one thread; 1 works in this process, with one thread likewise.
+        listener: Told of every task that is there already, or ends: ``kept`` and ``done`` of
+            :func:`clearance.experiments.grid.run_grid`.
 
     Returns:
         In the order of `tasks`.
@@ -46,10 +59,14 @@ def each(
     check_count("jobs", jobs)
     folder.mkdir(parents=True, exist_ok=True)
     found = {name: kept for name, task in tasks.items() if (kept := _kept(folder, name, task)) is not None}
+    told = {name: Task(f"{folder.name}/{name}", f"{folder.name} {name}") for name in tasks}
+    for name in found:
+        listener(told[name], {"event": "kept"})
     for name, tree in _made(work, {n: task for n, task in tasks.items() if n not in found}, jobs):
         text = json.dumps({"task": tasks[name], "found": encode(tree)}, allow_nan=False)
         write_bytes(folder / f"{name}.json", text.encode())
         found[name] = _kept(folder, name, tasks[name]) or tree
+        listener(told[name], {"event": "done", "status": "finished"})
     return {name: found[name] for name in tasks}
 
 

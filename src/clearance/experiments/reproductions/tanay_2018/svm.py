@@ -33,8 +33,7 @@ def run(request: StudyRequest) -> Path:
     """Solve every pair at every lambda and write the ledger; what is finished is read back.
 
     Args:
-        request: What was asked for. Nothing is drawn, so that seeds change nothing; the number of files in
-            ``out/pairs`` says how far it is, and nobody else is told.
+        request: What was asked for. Nothing is drawn, so that seeds change nothing.
 
     Raises:
         NoDataError: If the dataset's files are not there.
@@ -51,7 +50,8 @@ def study(classes: tuple[str, ...], chosen: list[tuple[int, int]], request: Stud
         f"{first}-{second}": {"dataset": dataset, "pair": [first, second], "tolerance": TOLERANCE}
         for first, second in chosen
     }
-    pairs = each(partial(solved_pair, root=request.root), tasks, out / "pairs", request.jobs)
+    work = partial(solved_pair, root=request.root)
+    pairs = each(work, tasks, out / "pairs", request.jobs, request.listener)
     titles = {f"{a}-{b}": f"{classes[a]} against {classes[b]}" for a, b in chosen}
     write_bytes(out / MODELS, as_csv(pairs))
     for name in CURVES:
