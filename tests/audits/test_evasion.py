@@ -56,7 +56,7 @@ def on_a_grid(evasion, image, label, epsilon, points=41):
 @pytest.mark.parametrize("epsilon", [0.2, 0.35])
 def test_it_comes_near_the_best_that_there_is(score, epsilon):
     evasion, data = attack(score, steps=40, targets=2)
-    found = evasion(data.images, data.labels, epsilon, enough=INF)
+    found = evasion(data.images, data.labels, epsilon)
     best = [on_a_grid(evasion, *one, epsilon) for one in zip(data.images, data.labels, strict=True)]
     reached = torch.tensor([value > -INF for value in best])
     assert reached.any()
@@ -67,7 +67,7 @@ def test_it_comes_near_the_best_that_there_is(score, epsilon):
 
 def test_what_it_returns_is_in_the_ball_misclassified_and_has_the_score_it_says():
     evasion, data = attack("mahalanobis")
-    found = evasion(data.images, data.labels, 0.2, enough=INF)
+    found = evasion(data.images, data.labels, 0.2)
     hit = found.scores > -INF
     assert 0 < int(hit.sum()) < len(data)
     assert (found.images - data.images).abs().max() <= 0.2 + 1e-6
@@ -81,27 +81,17 @@ def test_what_it_returns_is_in_the_ball_misclassified_and_has_the_score_it_says(
 
 def test_a_larger_radius_keeps_what_a_smaller_one_found():
     evasion, data = attack(steps=10, betas=(1.0,))
-    small = evasion(data.images, data.labels, 0.2, enough=INF)
-    large = evasion(data.images, data.labels, 0.4, enough=INF, known=small)
+    small = evasion(data.images, data.labels, 0.2)
+    large = evasion(data.images, data.labels, 0.4, known=small)
     assert (large.scores >= small.scores).all()
-    none = evasion(data.images, data.labels, 1e-4, enough=INF, known=small)
+    none = evasion(data.images, data.labels, 1e-4, known=small)
     assert torch.equal(none.scores, small.scores)
     assert torch.equal(none.images, small.images)
 
 
-def test_what_is_likely_enough_is_not_pushed_further():
-    evasion, data = attack(steps=10, betas=(1.0,))
-    first = evasion(data.images, data.labels, 0.4, enough=INF)
-    asked = []
-    evasion.scorer.model.register_forward_hook(lambda *_: asked.append(1))
-    done = evasion(data.images, data.labels, 0.4, enough=float(first.scores.min()), known=first)
-    assert asked == []
-    assert torch.equal(done.scores, first.scores)
-
-
 def test_beyond_a_threshold_means_misclassified_and_not_rejected():
     evasion, data = attack(steps=10, betas=(1.0,))
-    found = evasion(data.images, data.labels, 0.2, enough=INF)
+    found = evasion(data.images, data.labels, 0.2)
     assert torch.equal(found.beyond(-INF), found.scores > -INF)
     limit = float(found.scores[found.scores > -INF].median())
     assert torch.equal(found.beyond(limit), found.scores >= limit)
@@ -122,7 +112,7 @@ def test_no_unit_of_logits_or_score_matters():
     other = Classifier(Four(), head).eval()
     scorer = Scorer.fitted(Subject(other, data, data), 5000, 1)
     scaled = Evasion(scorer, "class mean", 8 * evasion.margin_unit, 16 * evasion.score_unit, (0.1, 1.0), 15)
-    mine = evasion(data.images, data.labels, 0.3, enough=INF)
-    theirs = scaled(data.images, data.labels, 0.3, enough=INF)
+    mine = evasion(data.images, data.labels, 0.3)
+    theirs = scaled(data.images, data.labels, 0.3)
     torch.testing.assert_close(theirs.images, mine.images)
     torch.testing.assert_close(theirs.scores, 16 * mine.scores)

@@ -196,12 +196,12 @@ def test_every_score_is_asked_about_the_images_of_an_attack_that_knows_one():
     }
     # by hand: the same images, attacked and looked at again
     normal = Likelihood(epsilons=(epsilon,), adaptive=())._normal(Subject(model, TRAIN, TEST))
-    data = fixed_images(normal.data.subset(normal.right.nonzero().flatten()), 15, 0)
+    data = fixed_images(normal.data, 15, 0, among=normal.right)
     attack = Evasion(normal.scorer, "density", normal.margin(), normal.spread("density"), (1.0,), 5)
-    evaded = attack(data.images, data.labels, epsilon, float(normal.seen[0]["density"].median()))
+    evaded = attack(data.images, data.labels, epsilon)
     wrong = evaded.scores > -math.inf
     assert bool(wrong.any())
-    noisy = sign_noise(data.images, epsilon, 0)
+    noisy = sign_noise(data.images, epsilon, 0, no_longer_than=evaded.images - data.images)
     for negatives, images in (("originals", data.images), ("noise", noisy)):
         expected = detection(pixel_steps(images[wrong]), pixel_steps(evaded.images[wrong]))["auroc"]
         assert told["adaptive", "density", epsilon, "successful", negatives, "pixel steps"] == expected
@@ -329,10 +329,16 @@ def test_bad_settings_are_refused():
         Likelihood(epsilons=(0.0,))
     with pytest.raises(ValueError, match=r"`adaptive` must be one of 'likelihood'.*got 'logits'"):
         Likelihood(adaptive=("logits",))
-    with pytest.raises(ValueError, match=r"`betas` must be at least one number, none below 0; got \(\)"):
+    with pytest.raises(ValueError, match="`betas` must be at least one number; got none"):
         Likelihood(betas=())
+    for beta in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="`betas` must be"):
+            Likelihood(betas=(1.0, beta))
     with pytest.raises(ValueError, match="`neighbours` must be a whole number of at least 1; got 0"):
         Likelihood(neighbours=0)
     one_each = ImageSet(TEST.images[[0, 80, 160]], TEST.labels[[0, 80, 160]], TEST.classes)
     with pytest.raises(ValueError, match="`test` must have at least 2 images of a class"):
         Likelihood().examine(Subject(pixels(), TRAIN, one_each))
+    few = TEST.subset(torch.cat([(TEST.labels == k).nonzero().flatten()[:10] for k in range(3)]))
+    with pytest.raises(ValueError, match=r"`test` must have at least 38 images, 19 of them .* got 15 for it"):
+        Likelihood().examine(Subject(pixels(), TRAIN, few))

@@ -11,6 +11,7 @@ from torch.distributions import MultivariateNormal
 
 from clearance.audits import Subject
 from clearance.audits._abnormal import attacked, sign_noise
+from clearance.audits._fixed_images import fixed_images
 from clearance.audits._likelihood_scores import NETWORK_SCORES, Scorer
 from clearance.audits._pixel_scores import pixel_scores
 from clearance.data import GaussianClasses
@@ -162,6 +163,32 @@ def test_fgsm_changes_every_image_and_counts_those_that_it_broke():
     assert torch.equal(changed.fooled, (before == TEST.labels) & (after != TEST.labels))
     assert torch.equal(changed.predicted, after)
     assert 0 < int(changed.fooled.sum()) < int((before == TEST.labels).sum())
+
+
+def test_sign_noise_is_no_longer_than_what_it_stands_beside():
+    changes = torch.zeros_like(TEST.images)
+    changes[0, 0, 0, 0], changes[1] = 0.01, 1.0
+    noise = sign_noise(TEST.images, 0.05, seed=0, no_longer_than=changes) - TEST.images
+    whole = sign_noise(TEST.images, 0.05, seed=0) - TEST.images
+    assert noise[0].norm().item() == pytest.approx(0.01, rel=1e-4)
+    torch.testing.assert_close(noise[0] / noise[0].norm(), whole[0] / whole[0].norm(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(noise[1], whole[1])
+    assert torch.equal(noise[2], torch.zeros_like(noise[2]))
+
+
+def test_images_drawn_among_the_right_ones_are_nearly_the_same_for_two_networks():
+    """One mistake more changes one image at most; a draw from each network's own right ones changes most of them."""
+    right = torch.ones(len(TEST), dtype=torch.bool)
+    other = right.clone()
+    first = fixed_images(TEST, 12, seed=0, among=right)
+    assert torch.bincount(first.labels).tolist() == [4, 4, 4]
+    place = next(k for k in range(len(TEST)) if torch.equal(TEST.images[k], first.images[5]))
+    other[place] = False
+    second = fixed_images(TEST, 12, seed=0, among=other)
+    same = [any(torch.equal(one, each) for each in second.images) for one in first.images]
+    assert same == [k != 5 for k in range(12)]
+    assert len(second) == 12
+    assert len(fixed_images(TEST, 12, seed=0, among=torch.arange(len(TEST)) < 7)) == 7
 
 
 def test_sign_noise_is_as_large_as_fgsm_and_the_same_wherever_an_image_stands():

@@ -19,10 +19,10 @@ def test_temperature_is_a_minimum_and_follows_the_logits():
     logits = 3 * torch.randn(200, 4, generator=stream, dtype=torch.float64) + 4 * F.one_hot(labels, 4)
     found = fitted_temperature(logits, labels)
 
-    def slow(temperature):  # two hundred images, and one that is a quarter of each class
-        log_p = log_softmax(logits.numpy() / temperature, axis=1)
-        own = log_p[range(200), labels.numpy()]
-        return -(own + log_p.mean(axis=1) / 200).sum()
+    assert (logits.argmax(dim=1) != labels).any()
+
+    def slow(temperature):
+        return -log_softmax(logits.numpy() / temperature, axis=1)[range(200), labels.numpy()].sum()
 
     assert slow(found) < min(slow(found * 0.999), slow(found * 1.001))
     assert fitted_temperature(40 * logits, labels) == pytest.approx(40 * found, rel=1e-5)
@@ -33,6 +33,15 @@ def test_temperature_undoes_a_known_one():
     logits = 2 * torch.randn(20_000, 5, generator=stream, dtype=torch.float64)
     labels = torch.multinomial(logits.softmax(dim=1), 1, generator=stream)[:, 0]
     assert fitted_temperature(7 * logits, labels) == pytest.approx(7.0, rel=0.03)
+
+
+def test_temperature_is_that_of_sharp_probabilities_too():
+    """A calibrated world in which nearly every image is sure: one imagined image would weigh more than all of them."""
+    stream = torch.Generator().manual_seed(3)
+    logits = 30 * torch.randn(5000, 10, generator=stream, dtype=torch.float64)
+    labels = torch.multinomial(logits.softmax(dim=1), 1, generator=stream)[:, 0]
+    assert 0 < (logits.argmax(dim=1) != labels).double().mean() < 0.05
+    assert fitted_temperature(logits, labels) == pytest.approx(1.0, rel=0.2)
 
 
 def test_a_head_that_is_always_right_has_a_temperature():

@@ -61,7 +61,7 @@ class TestRegions:
         on_sphere = own + (own - other) * ball.beyond + directions * ball.radius * distance
         halves = torch.stack([0.5 * (on_sphere - mean).square().sum(dim=1) for mean in (own, other)], dim=1)
         labels = torch.zeros(50, dtype=torch.long)
-        scores = margin_scores(-halves, -halves[:, 0], halves[:, 0], labels, alpha)
+        scores = margin_scores(-halves, halves[:, 0], labels, alpha)
         torch.testing.assert_close(scores[:, 0], scores[:, 1], rtol=1e-12, atol=1e-12)
 
     @pytest.mark.parametrize("alpha", [0.1, 1.0])

@@ -79,6 +79,16 @@ def test_p05_without_margin_the_loss_is_cross_entropy_of_the_heads_own_logits(he
     assert abs(found.item() - GaussianMixtureLoss(0.1, 0.0)(outputs, labels).total.item()) > 1e-3
 
 
+@pytest.mark.parametrize("size", [1.0, 100.0, 1e4, 1e6])
+def test_p05_that_is_so_in_float32_too_however_far_features_lie(size):
+    torch.manual_seed(0)
+    head = GaussianMixture(64, 10)
+    features, labels = size * torch.randn(50, 64), torch.arange(50) % 10
+    outputs = outputs_of(head, features)
+    found = GaussianMixtureLoss(0.0, 0.0)(outputs, labels).total
+    close(found, CrossEntropyLoss()(outputs, labels).total, rtol=1e-6, atol=0)
+
+
 def test_p06_the_loss_grows_with_alpha_by_no_more_than_the_margin(head):
     features, labels = samples()
     with torch.no_grad():
@@ -107,7 +117,7 @@ def test_p07_the_margin_is_in_the_true_column_alone_and_the_head_never_has_one(h
     features, labels = samples()
     plain, d = (value.detach() for value in scores(head, features))
     own = torch.arange(20), labels
-    found = margin_scores(plain, plain[own], d[own], labels, 0.7)
+    found = margin_scores(plain, d[own], labels, 0.7)
     others = torch.ones_like(plain, dtype=torch.bool)
     others[own] = False
     assert torch.equal(found[others], plain[others])

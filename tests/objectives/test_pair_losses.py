@@ -150,3 +150,18 @@ def test_a_negative_as_near_as_the_positive_is_not_semi_hard():
     assert triplet(features, labels, 0.2).item() == 0.0
     # anchor 0 pays the margin, anchor 1, whose negative is at distance 0, the squared distance 2 besides
     assert triplet(features, labels, 0.2, "all").item() == pytest.approx((0.2 + 2.2) / 2)
+
+
+@pytest.mark.parametrize("mining", ["semi_hard", "all"])
+def test_triplets_are_mined_in_full_precision_under_autocast(mining):
+    torch.manual_seed(0)
+    features, labels = torch.randn(40, 6), torch.arange(40) % 4
+    expected = triplet(features, labels, mining=mining)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(triplet(features, labels, mining=mining), expected)
+
+
+def test_a_feature_that_is_no_number_is_seen_though_its_class_has_one_sample():
+    features, labels = torch.rand(6, 3), torch.tensor([0, 0, 1, 1, 1, 2])
+    features[5, 1] = torch.nan
+    assert triplet(features, labels).isnan()

@@ -56,10 +56,11 @@ def attacked(
     return Changed(attack, epsilon, found, logits.argmax(dim=1), right & broken(logits, labels))
 
 
-def sign_noise(images: Tensor, epsilon: float, seed: int) -> Tensor:
+def sign_noise(images: Tensor, epsilon: float, seed: int, no_longer_than: Tensor | None = None) -> Tensor:
     """Every pixel epsilon up or down by a coin, then clipped: as large as an FGSM step, and harmless.
 
-    An image's coins follow from the seed and its own pixels, so that all classifiers see the same noise.
+    An image's coins follow from the seed and its own pixels, so that all classifiers see the same noise. Where changes
+    are given, (B, C, H, W), an image's noise is shortened to their L2 norm.
 
     >>> noisy = sign_noise(torch.full((1, 1, 2, 2), 0.5), 0.25, seed=0)
     >>> sorted(set(noisy.flatten().tolist()) | {0.25, 0.75})
@@ -69,4 +70,9 @@ def sign_noise(images: Tensor, epsilon: float, seed: int) -> Tensor:
         torch.randint(2, images[0].shape, generator=draws) for draws in streams_of(images, seed, "sign noise")
     ]
     signs = 2 * torch.stack(coins).to(images) - 1
-    return (images + epsilon * signs).clamp(0, 1)
+    noisy = (images + epsilon * signs).clamp(0, 1)
+    if no_longer_than is None:
+        return noisy
+    lengths = [change.flatten(1).norm(dim=1) for change in (no_longer_than, noisy - images)]
+    factor = (lengths[0] / lengths[1].clamp(min=torch.finfo(images.dtype).tiny)).clamp(max=1)
+    return images.lerp(noisy, factor.view(-1, *[1] * (images.ndim - 1)))

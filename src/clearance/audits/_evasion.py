@@ -71,16 +71,13 @@ class Evasion:
     steps: int
     targets: int = 0
 
-    def __call__(
-        self, images: Tensor, labels: Tensor, epsilon: float, enough: float, known: Evaded | None = None
-    ) -> Evaded:
+    def __call__(self, images: Tensor, labels: Tensor, epsilon: float, known: Evaded | None = None) -> Evaded:
         """Look within one radius.
 
         Args:
             images: (B, C, H, W), within [0, 1].
             labels: (B,).
             epsilon: Radius in pixel units.
-            enough: An image with this score is not pushed further.
             known: What was found within a smaller radius, and is within this one too.
         """
         found = Evaded(images.clone(), torch.full((len(images),), -INF, dtype=torch.float64))
@@ -89,12 +86,9 @@ class Evasion:
         )
         best, scores = best.clone(), scores.clone()
         for beta, rank in itertools.product((*self.betas, None), (None, *range(self.targets))):
-            rows = (scores < enough).nonzero().flatten()
-            if not len(rows):
-                break
-            again = self._climbed(images[rows], labels[rows], epsilon, beta, rank)
-            better = again.scores > scores[rows]
-            best[rows[better]], scores[rows[better]] = again.images[better], again.scores[better]
+            again = self._climbed(images, labels, epsilon, beta, rank)
+            better = again.scores > scores
+            best[better], scores[better] = again.images[better], again.scores[better]
         return Evaded(best, scores)
 
     def _climbed(

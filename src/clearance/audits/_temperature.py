@@ -10,11 +10,11 @@ LOG_LIMIT = 12.0  # temperatures from 6e-6 to 160,000
 
 
 def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
-    """The T above 0 that minimises the cross-entropy of softmax(logits / T).
+    """The T above 0 that minimises the cross-entropy of softmax(logits / T) (Guo et al., 2017).
 
-    One more image is imagined that belongs to all classes alike. With no image wrong the plain minimum would be
-    at T = 0, and a head would be called surer the longer it was trained; with many wrong, one image of n is
-    nothing. (Platt, 1999, section 2.2, does so for two classes.)
+    Where no image is wrong the minimum would be at T = 0, and a head would be called surer the longer it was trained:
+    there one more image is imagined that belongs to all classes alike. (Platt, 1999, section 2.2, does so for two
+    classes.) It weighs the more the sharper logits are, which is why it is not imagined elsewhere.
 
     Args:
         logits: (n, C), finite, n at least 1.
@@ -24,7 +24,9 @@ def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
     >>> 1.2 < fitted_temperature(logits, torch.tensor([0, 0, 1, 1])) < 3.0      # three of four are right
     True
     """
-    share = 1 / (len(labels) + 1)
+    best_wrong = logits.scatter(1, labels[:, None], -math.inf).amax(dim=1)
+    none_wrong = bool((logits.gather(1, labels[:, None])[:, 0] >= best_wrong).all())  # a tie bounds nothing
+    share = 1 / (len(labels) + 1) if none_wrong else 0.0
     targets = torch.nn.functional.one_hot(labels, logits.shape[1]).double()
     targets = (1 - share) * targets + share / logits.shape[1]
     exact = logits.double()

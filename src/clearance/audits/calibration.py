@@ -37,8 +37,8 @@ class Calibration(Audit):
 
     Measurements: each of the five for ``temperature`` as trained and calibrated, and the ``temperature`` itself. It is
     fitted on `validation`; without one, on half of the held-out images for the other half and the other way round, so
-    that no image is scored with a temperature that it helped to choose. Unlike Guo's it is fitted with one image more,
-    imagined, that belongs to all classes alike: where every image is right the plain minimum is T = 0. Logits of a
+    that no image is scored with a temperature that it helped to choose. Where every image is right, and the minimum is
+    T = 0, it is fitted with one image more, imagined, that belongs to all classes alike. Logits of a
     Gaussian-mixture head are those without margin, as it is used. Exhibit ``overconfidence``, of kind ``per_image``:
     confidence less 1 of each right image, confidence of each wrong one, as trained, so that two models can be compared
     image by image.

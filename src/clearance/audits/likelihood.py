@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from clearance._checks import check_choice, check_count, check_fraction
+from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
 from clearance.audits import _likelihood_findings as told
 from clearance.audits._abnormal import MANY_STEPS, ONE_STEP, attacked, sign_noise
 from clearance.audits._audit import Audit, Findings, Subject
@@ -15,6 +15,7 @@ from clearance.audits._likelihood_pictures import contact_sheets, histograms
 from clearance.audits._likelihood_scores import LIKELIHOOD, MAHALANOBIS, NETWORK_SCORES, Scorer
 from clearance.audits._likelihood_sets import NormalImages
 from clearance.audits._likelihood_tables import tables
+from clearance.audits.rejection import check_enough
 from clearance.data import ImageSet, as_image_set
 from clearance.models._observe import evaluating
 from clearance.vocabulary import Exhibit, Measurement
@@ -102,8 +103,10 @@ class Likelihood(Audit):
             raise ValueError(f"`epsilons` must ascend, each once, at least one; got {self.epsilons}.")
         for score in self.adaptive:
             check_choice("adaptive", score, NETWORK_SCORES)
-        if self.adaptive and (not self.betas or min(self.betas) < 0):
-            raise ValueError(f"`betas` must be at least one number, none below 0; got {self.betas}.")
+        if self.adaptive and not self.betas:
+            raise ValueError("`betas` must be at least one number; got none.")
+        for beta in self.betas:
+            check_non_negative("betas", beta)
 
     def examine(self, subject: Subject) -> Findings:
         """Attacks that know of no detector, images that were never learned, and an attack that knows the score."""
@@ -126,6 +129,7 @@ class Likelihood(Audit):
             raise ValueError(
                 "`test` must have at least 2 images of a class, for thresholds; got one of each."
             )
+        check_enough(int(half.sum()))
         held_out, rest = (subject.test.subset(mask.nonzero().flatten()) for mask in (half, ~half))
         return NormalImages(
             Scorer.fitted(subject, self.reference, self.neighbours),
@@ -167,10 +171,9 @@ class Likelihood(Audit):
 
     def _evaded(self, normal: NormalImages, score: str, seed: int) -> Iterator[Measurement]:
         """Evasion of one score at every radius, on right images alone."""
-        rows = normal.right.nonzero().flatten()
-        if not len(rows):
+        if not bool(normal.right.any()):
             return
-        data = fixed_images(normal.data.subset(rows), self.adaptive_images, seed)
+        data = fixed_images(normal.data, self.adaptive_images, seed, among=normal.right)
         attack = Evasion(
             normal.scorer,
             score,
@@ -180,8 +183,8 @@ class Likelihood(Audit):
             self.adaptive_steps,
             self.targets,
         )
-        enough, evaded = float(normal.seen[0][score].median()), None
+        evaded = None
         for epsilon in self.epsilons:
-            evaded = attack(data.images, data.labels, epsilon, enough, evaded)
-            noisy = sign_noise(data.images, epsilon, seed)
+            evaded = attack(data.images, data.labels, epsilon, evaded)
+            noisy = sign_noise(data.images, epsilon, seed, no_longer_than=evaded.images - data.images)
             yield from told.evaded(normal, data.images, evaded, score, epsilon, noisy)

@@ -6,6 +6,8 @@ from torch import Tensor
 from clearance._checks import check_fraction
 from clearance.audits._detection import REJECTED, lowest_for_nan
 
+LEAST = 19  # images that a threshold for 5 % needs
+
 
 def rejection_threshold(held_out: Tensor, rejected: float = REJECTED) -> float:
     """Below this a score is rejected: with the k-th smallest of n held-out ones, k = floor(rejected (n + 1)).
@@ -56,3 +58,12 @@ def p_values(held_out: Tensor, scores: Tensor) -> Tensor:
     order = lowest_for_nan(held_out).sort().values
     below = torch.searchsorted(order, lowest_for_nan(scores).to(order.dtype), right=True)
     return (1 + below.double()) / (1 + len(order))
+
+
+def check_enough(images: int) -> None:
+    """Raise ValueError unless a threshold can be chosen on so many test images."""
+    if images < LEAST:
+        raise ValueError(
+            f"`test` must have at least {2 * LEAST} images, {LEAST} of them for a threshold that keeps 95 %; got "
+            f"{images} for it. Give more, or leave the audit out."
+        )

@@ -13,12 +13,11 @@ from clearance.audits._fixed_images import fixed_images, fixed_rows
 from clearance.audits._halves import first_half
 from clearance.audits._neighbour_score import neighbour_score, unit_length
 from clearance.audits.accuracy import wilson_interval
-from clearance.audits.rejection import rejection_threshold
+from clearance.audits.rejection import check_enough, rejection_threshold
 from clearance.data import ImageSet, as_image_set
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 NAMED = "unknown"  # the setting that says which images these are
-LEAST = 19  # images that a threshold for 5 % needs
 _CHUNK = 256
 _CURVE = tuple(k / 100 for k in range(50, 101))
 
@@ -120,15 +119,6 @@ class Unknowns(Audit):
         """(N,), float64; what has no finite features is the least normal there is."""
         parts = [neighbour_score(part.double(), known, self.neighbours) for part in features.split(_CHUNK)]
         return lowest_for_nan(torch.cat(parts))
-
-
-def check_enough(images: int) -> None:
-    """Raise ValueError unless a threshold can be chosen on so many test images."""
-    if images < LEAST:
-        raise ValueError(
-            f"`test` must have at least {2 * LEAST} images, {LEAST} of them for a threshold that keeps 95 %; got "
-            f"{images} for it. Give more, or leave the unknown images out."
-        )
 
 
 def _finite(features: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Gaussian mixture features with a margin and a likelihood: the L-GM loss of Wan et al. (2018)."""
 
 import math
+import warnings
 from collections.abc import Mapping
 
 import torch
@@ -15,15 +16,16 @@ from clearance.objectives._objective import Objective
 from clearance.objectives.schedules import StepUp, scheduled
 from clearance.tensors import LossTerms, Outputs
 
+FAR, EVERY = 0.1, 100  # nats that rounding may take from a score; steps from one look at the head to the next
 
-def margin_scores(
-    scores: Tensor, own_score: Tensor, own_distance: Tensor, labels: Tensor, alpha: float
-) -> Tensor:
+
+def margin_scores(scores: Tensor, own_distance: Tensor, labels: Tensor, alpha: float) -> Tensor:
     r"""Scores whose true column carries the margin: s_y - alpha d_y in place of s_y; all others as they are.
+
+    The true column is lowered, not replaced: all columns of a sample round alike, and their differences do not.
 
     Args:
         scores: (B, K): log pi_k - 1/2 log|Sigma_k| - d_k.
-        own_score: (B,): the same of the true class, from its exact distance.
         own_distance: (B,): d_y, the halved one.
         labels: (B,).
         alpha: At least 0.
@@ -31,11 +33,10 @@ def margin_scores(
     Returns:
         (B, K); their softmax cross-entropy is L_cls of Wan et al. (2018).
 
-    >>> margin_scores(torch.tensor([[-1.0, -2.0]]), torch.tensor([-1.0]), torch.tensor([1.0]), torch.tensor([0]), 0.5)
+    >>> margin_scores(torch.tensor([[-1.0, -2.0]]), torch.tensor([1.0]), torch.tensor([0]), 0.5)
     tensor([[-1.5000, -2.0000]])
     """
-    own = own_score - alpha * own_distance
-    return scores.scatter(1, labels[:, None], own[:, None])
+    return scores.scatter_add(1, labels[:, None], (-alpha * own_distance)[:, None])
 
 
 def negative_log_likelihood(own_distance: Tensor, own_half_log_determinant: Tensor, width: int) -> Tensor:
@@ -110,7 +111,7 @@ class GaussianMixtureLoss(Objective):
         check_non_negative("variance_prior", variance_prior)
         self.alpha = scheduled("alpha", alpha, StepUp)
         self.likelihood_weight, self.variance_prior = likelihood_weight, variance_prior
-        self._warned = False
+        self._steps_seen, self._warned = 0, set[str]()
         if not isinstance(self.alpha, float):
             self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
@@ -124,8 +125,7 @@ class GaussianMixtureLoss(Objective):
         check_labels(outputs.logits, labels)
         head = mixture_of(outputs)
         distance, volume = head.own_terms(outputs.features, labels)
-        own = head.log_prior()[labels].to(distance.dtype) - volume - distance
-        scores = margin_scores(outputs.logits.to(distance.dtype), own, distance, labels, self.current_alpha)
+        scores = margin_scores(outputs.logits.to(distance.dtype), distance, labels, self.current_alpha)
         terms = {"classification": F.cross_entropy(scores, labels)}
         weight = self.likelihood_weight
         if weight > 0:
@@ -137,14 +137,32 @@ class GaussianMixtureLoss(Objective):
 
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
-        """Count the step, where alpha follows a schedule; warn once where variances lie on their floor."""
-        del labels
+        """Count the step, where alpha follows a schedule; look at the head now and then.
+
+        Warns:
+            UserWarning: Once where variances lie on their floor, and once where features lie so far from the means
+                that float32 rounds away what tells classes apart.
+        """
         if "steps" in self._buffers:
             self.steps += 1
-        head = outputs.head
-        if not self._warned and isinstance(head, GaussianMixture) and (share := head.share_at_floor()) > 0:
-            self._warned = True
+        if self._steps_seen % EVERY == 0 and isinstance(outputs.head, GaussianMixture):
+            self._look_at(outputs.head, outputs.features, labels)
+        self._steps_seen += 1
+
+    def _look_at(self, head: GaussianMixture, features: Tensor, labels: Tensor) -> None:
+        if "floor" not in self._warned and (share := head.share_at_floor()) > 0:
+            self._warned.add("floor")
             warn_at_floor(share, head.floor)
+        distance, _ = head.own_terms(features, labels)
+        lost = torch.finfo(distance.dtype).eps * float(distance.max())
+        if "far" not in self._warned and lost > FAR:
+            self._warned.add("far")
+            warnings.warn(
+                f"features lie so far from the means of the mixture that {distance.dtype} rounds about {lost:.2g} nats "
+                "away from the score of every class; scale the features, begin with larger means (`initial_spread`), "
+                "or compute in float64.",
+                stacklevel=2,
+            )
 
     def extra_repr(self) -> str:
         """The settings."""

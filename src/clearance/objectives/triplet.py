@@ -38,8 +38,9 @@ def triplet(features: Tensor, labels: Tensor, margin: float = 0.2, mining: Minin
     tensor(1.)
     """
     kept = features.float() if features.dtype.itemsize < 4 else features
-    unit = F.normalize(kept, eps=1e-6)
-    distances = (2 - 2 * unit @ unit.T).clamp(min=0)
+    with torch.autocast(features.device.type, enabled=False):  # which mines other triplets in half precision
+        unit = F.normalize(kept, eps=1e-6)
+        distances = (2 - 2 * unit @ unit.T).clamp(min=0)
     same = labels[:, None] == labels[None]
     positive = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     # Sorted negatives of each anchor, then infinities for the rest, which are never reached.
@@ -54,7 +55,8 @@ def triplet(features: Tensor, labels: Tensor, margin: float = 0.2, mining: Minin
     losses = (last - first) * (distances + margin) - nearer
     chosen = (last - first) if mining == "semi_hard" else (~same).sum(dim=1, keepdim=True).expand_as(same)
     count = (chosen * positive).sum().clamp(min=1)
-    return losses.masked_fill(~positive, 0.0).sum() / count
+    unknown = 0 * unit.sum()  # NaN where a feature is, though no triplet holds its sample
+    return losses.masked_fill(~positive, 0.0).sum() / count + unknown
 
 
 class TripletLoss(Objective):

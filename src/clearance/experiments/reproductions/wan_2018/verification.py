@@ -35,6 +35,8 @@ OWN = {"center": CLASS_MEAN}  # every other method's own score is called likelih
 ATTACKED: dict[str, Scalar] = {"attack": "FGSM", "counted": "all", "negatives": "originals"}
 KNOWN: dict[str, Scalar] = {"attack": "adaptive", "counted": "successful", "negatives": "originals"}
 KINDS: dict[str, dict[str, Scalar]] = {
+    "FGSM, all attacked images": ATTACKED,
+    "FGSM, all attacked images against sign noise as large": {**ATTACKED, "negatives": "noise"},
     "FGSM, successful attacks against their own originals": {**ATTACKED, "counted": "successful"},
     "FGSM, successful attacks against sign noise as large": {**ATTACKED, "counted": "successful", "negatives": "noise"},
     "iterated FGSM, successful attacks against their own originals": {
@@ -149,6 +151,13 @@ def sections(report: Report, dataset: str) -> list[str]:
         f"unit of its own: areas can be compared, log-densities cannot. {seeds_told(report)}",
         method_table(report, areas, dataset),
         *margin_told(report, areas),
+        "## The same, by the area under the curve of precision over recall, and by what passes at 95 %",
+        "The second: the share of attacked images that pass where 95 % of ordinary ones do.",
+        method_table(
+            report,
+            [*_areas(OwnScore, ATTACKED, radii, "aupr"), *_areas(OwnScore, ATTACKED, radii, "fpr95")],
+            dataset,
+        ),
         "## The same by the distance to the mean of the predicted class's training features",
         method_table(report, _areas(_by(CLASS_MEAN), ATTACKED, radii), dataset),
         "## The same by Mahalanobis distances, fitted to every network afterwards",
@@ -163,8 +172,11 @@ def sections(report: Report, dataset: str) -> list[str]:
         "## The same by Mahalanobis distances, which the attack then knows",
         method_table(report, _areas(_by(MAHALANOBIS), {**KNOWN, "attacked": MAHALANOBIS}, radii), dataset),
     ]
-    middle = radii[len(radii) // 2]
-    kinds = {f"{kind}, epsilon {middle:g}": {**context, "epsilon": middle} for kind, context in KINDS.items()}
+    kinds = {
+        f"{kind}, epsilon {radius:g}": {**context, "epsilon": radius}
+        for kind, context in KINDS.items()
+        for radius in radii
+    }
     kinds |= {f"images of {name}, never learned": {"unseen": name} for name in _unseen(report)}
     for kind, context in kinds.items():
         text += [f"## Every score: {kind}", every_score(report, context, dataset)]
@@ -176,12 +188,18 @@ def sections(report: Report, dataset: str) -> list[str]:
 
 
 def _areas(
-    quantity: Callable[..., Quantity], context: dict[str, Scalar], radii: Sequence[float]
+    quantity: Callable[..., Quantity],
+    context: dict[str, Scalar],
+    radii: Sequence[float],
+    measure: str = CURVE,
 ) -> list[Column]:
-    """The area under the ROC curve at every radius, by a score that `quantity` picks."""
+    """The area under the ROC curve, or another measure, at every radius, by a score that `quantity` picks."""
+    told = "" if measure == CURVE else f"{measure.upper()}, "
+    better = "lower" if measure == "fpr95" else "higher"
     return [
         Column(
-            f"epsilon {r:g}", quantity("", AUDIT, CURVE, context={**context, "epsilon": r}, better="higher")
+            f"{told}epsilon {r:g}",
+            quantity("", AUDIT, measure, context={**context, "epsilon": r}, better=better),
         )
         for r in radii
     ]
