@@ -63,7 +63,11 @@ def divide(source: Path, out: Path, limit: int | None) -> None:
     for folder in sorted(each for each in source.iterdir() if each.is_dir()):
         files = sorted(each for each in folder.iterdir() if each.suffix.lower() in (".jpg", ".jpeg", ".png"))
         files = files[:limit]
-        held_out = len(files) // 5
+        held_out = max(1, len(files) // 5)
+        if len(files) < 2:
+            raise SystemExit(
+                f"{folder} must have at least two pictures, one of them to hold out; got {len(files)}"
+            )
         for part, chosen in (("train", files[:-held_out]), ("val", files[-held_out:])):
             there = out / part / folder.name
             there.mkdir(parents=True, exist_ok=True)

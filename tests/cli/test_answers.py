@@ -69,6 +69,12 @@ def test_dry_run_prints_the_plan_and_does_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_recipe_that_names_no_methods_has_those_of_the_main_job(tmp_path):
+    (tmp_path / "mine.yaml").write_text("dataset: digits\nseeds: 1\n", "utf-8")
+    status, shown, _ = run("compare", "--recipe", str(tmp_path / "mine.yaml"), "--dry-run")
+    assert (status, shown.partition(" runs")[0]) == (0, "4")
+
+
 def test_dry_run_counts_the_runs_of_a_sweep(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--methods", "plain", "--seeds", "2", "--sweep", "weight_decay=1e-5:1e-1:9", "--dry-run")

@@ -37,6 +37,14 @@ class TestMistakes:
             (["search", "--jobs", "0"], "`jobs` must be"),
             (["search", "--per-class", "1,none"], "--per-class takes whole numbers"),
             (["search", "--methods", "pain"], "Did you mean 'plain'"),
+            (["compare", "--methods", ""], "--methods must name at least one"),
+            (["compare", "--recipe", "nowhere.yaml", "--dry-run"], "there is no recipe nowhere.yaml"),
+            (["audit", "demo", "--audits", "accuracy"], "--audits is for a model given as MODULE:NAME"),
+            (
+                ["audit", "demo", "--device", "cpu"],
+                "--device and --include-images are for a model of your own",
+            ),
+            (["explore", "--out", "."], "--out must be a file; . is a folder"),
             (["audit", "nowhere"], "must be the directory of a finished run"),
             (["report", "nowhere"], "must hold a report.json"),
         ],
@@ -50,6 +58,33 @@ class TestMistakes:
         assert re.search(message, complaint)
         assert complaint.count("\n") == 1
         assert not list(tmp_path.iterdir())  # nothing was begun
+
+    @pytest.mark.parametrize(
+        ("words", "option"),
+        [
+            (["compare"], "--out"),
+            (["train"], "--out"),
+            (["search"], "--out"),
+            (["reproduce", "sato-2019"], "--out"),
+            (["explore", "--report"], None),
+            (["check", "now", "--against", "last", "--fail-if", "accuracy drops", "--junit"], None),
+        ],
+    )
+    def test_results_that_could_not_be_written_are_not_worked_for(self, words, option, monkeypatch, tmp_path):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(grid, "_start", lambda *_: pytest.fail("a process was started"))
+        (tmp_path / "a file").write_text("")
+        place = "a file/below" if words[0] == "check" else "a file"
+        status, _, complaint = run(*words, *([] if option is None else [option]), place)
+        assert status == 2
+        assert re.search("must be a folder that can be written; a file is a file", complaint)
+        assert [path.name for path in tmp_path.iterdir()] == ["a file"]
+
+    def test_a_recipe_that_is_no_text_is_named(self, tmp_path):
+        (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00")
+        status, _, complaint = run("compare", "--recipe", str(tmp_path / "mine.yaml"), "--dry-run")
+        assert status == 2
+        assert "mine.yaml must be text in UTF-8" in complaint
 
     @pytest.mark.parametrize("command", ["compare", "train"])
     @pytest.mark.parametrize(

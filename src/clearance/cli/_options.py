@@ -70,8 +70,29 @@ def default_jobs() -> int:
 
 
 def default_methods(given: str | None, recipe: Path | None) -> str | None:
-    """The methods that were asked for; without a recipe file, those of the main job."""
-    return DEFAULT_METHODS if given is None and recipe is None else given
+    """The methods that were asked for; if none were, nor by the recipe file, those of the main job.
+
+    Raises:
+        ValueError: If an empty list was asked for.
+    """
+    if given is not None:
+        if not split_names(given):
+            raise ValueError(
+                "--methods must name at least one; got none. `clearance list` shows what there is."
+            )
+        return given
+    from clearance.experiments.recipe import names_methods
+
+    return None if recipe is not None and names_methods(recipe) else DEFAULT_METHODS
+
+
+def check_file(option: str, path: Path) -> None:
+    """Raise ValueError unless a file can be written at `path`: before work that ends in it."""
+    from clearance._files import check_folder
+
+    if path.is_dir():
+        raise ValueError(f"{option} must be a file; {path} is a folder.")
+    check_folder(option, path.parent)
 
 
 def split_names(text: str | None) -> tuple[str, ...]:

@@ -22,8 +22,19 @@ if TYPE_CHECKING:
 
 DEMO = "demo"
 INTERRUPTED = 130
-_OF_MODELS = ("weights", "train", "test", "image_size", "crop", "mean", "std", "head", "expect_accuracy")
-_OF_AUDITS = ("unknown", "images", "budget")
+_OF_MODELS = (
+    "weights",
+    "weights_entry",
+    "train",
+    "test",
+    "image_size",
+    "crop",
+    "mean",
+    "std",
+    "head",
+    "expect_accuracy",
+)
+_OF_AUDITS = ("unknown", "images", "budget", "audits", "cache", "root", "seed")
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class AuditCommand:
     Of a saved run: `clearance audit RUN_DIR`. Of any other model: `clearance audit MODULE:NAME --weights best.pt
     --train folder:train --test folder:val`, where MODULE:NAME (or path/to/file.py:NAME) is an nn.Module, or a class
     or function that gives one without arguments, imported from the working directory. To see what comes of it:
-    `clearance audit demo`, in half a minute. Ctrl-C keeps the audits that are done.
+    `clearance audit demo`, in a quarter of a minute. Ctrl-C keeps the audits that are done.
 
     Args:
         model: The directory of a run that `clearance train` or `clearance compare` left, MODULE:NAME, or demo.
@@ -125,6 +136,11 @@ class AuditCommand:
         from clearance.experiments.demo import demo
 
         self._refuse((*_OF_MODELS, *_OF_AUDITS), "the demonstration, which has a model and images of its own")
+        if self.device != "auto" or self.include_images:
+            raise ValueError(
+                "--device and --include-images are for a model of your own; the demonstration runs on the CPU, and "
+                "shows what it has."
+            )
         with console.status("training") as status:
             return demo(on_audit=lambda name: status.update(f"auditing: {name}"))
 

@@ -45,12 +45,16 @@ class CheckCommand:
         from rich.console import Console
 
         from clearance._files import write_bytes
+        from clearance.cli._options import check_file
         from clearance.gate import Outcome, Tolerance, junit, markdown, rule
         from clearance.gate.markdown import verdict
         from clearance.records import load_report
 
         if not self.fail_if:
             raise ValueError('give at least one tolerance: --fail-if "accuracy drops 1pt".')
+        for option, path in (("--junit", self.junit), ("--markdown", self.markdown)):
+            if path is not None:
+                check_file(option, path)
         tolerances = [Tolerance.parse(text) for text in self.fail_if]
         now, last = (load_report(path, exhibits=False) for path in (self.report, self.against))
         rulings = rule(now, last, tolerances, self.method)

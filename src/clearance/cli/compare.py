@@ -72,11 +72,13 @@ class CompareCommand:
         from rich.console import Console
 
         from clearance._checks import check_count
+        from clearance._files import check_folder
         from clearance.cli._options import default_jobs
         from clearance.experiments.sweep import swept_recipes
         from clearance.experiments.sweep_words import parse_sweep
 
         console = Console()
+        check_folder("out", self.out)
         recipe = self._recipe()
         sweep = None if self.sweep is None else parse_sweep(self.sweep)
         jobs = default_jobs() if self.jobs is None else self.jobs

@@ -40,8 +40,13 @@ class ExploreCommand:
         """Fit and write."""
         from rich.console import Console
 
+        from clearance._files import check_folder
+        from clearance.cli._options import check_file
         from clearance.explore import all_machines, check_fits, write_explorer
 
+        check_file("--out", self.out)
+        if self.report is not None:
+            check_folder("report", self.report)
         scene = self._scene()
         if self.report is not None and len(scene.classes) > 2:
             raise ValueError("--report is about one pair; got all classes; name two with --classes.")

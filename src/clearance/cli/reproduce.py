@@ -52,6 +52,7 @@ class ReproduceCommand:
         from rich.console import Console
 
         from clearance._checks import check_count
+        from clearance._files import check_folder
         from clearance.cli._options import default_jobs
 
         console = Console()
@@ -59,6 +60,7 @@ class ReproduceCommand:
         jobs = default_jobs() if self.jobs is None else self.jobs
         check_count("jobs", jobs)
         out = self.out or Path(f"clearance-{self.paper}") / name
+        check_folder("out", out)
         if self.dry_run:
             self._print_plan(console, jobs, out)
             return

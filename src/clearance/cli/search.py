@@ -27,6 +27,8 @@ class SearchCommand:
         methods: Names separated by commas (default: plain,dropout,batchnorm,foca, or those of the recipe file).
         dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
         root: The folder that holds the dataset's files; nothing is ever downloaded.
+        size: Resize an image folder's short side to this many pixels and crop the centre.
+        model: A name from `clearance list` (default: small-cnn, or that of the recipe file).
         seeds: Runs of each candidate.
         per_class: Images per class that FOCA's weak heads are tried with, separated by commas.
         epochs: Passes over the training images (default: those of the recipe).
@@ -41,6 +43,8 @@ class SearchCommand:
     methods: OptionalText = None
     dataset: OptionalText = None
     root: OptionalText = None
+    size: OptionalCount = None
+    model: OptionalText = None
     seeds: int = 2
     per_class: str = "1,10"
     epochs: OptionalCount = None
@@ -56,11 +60,13 @@ class SearchCommand:
         from rich.console import Console
 
         from clearance._checks import check_count
+        from clearance._files import check_folder
         from clearance.cli._options import default_jobs, whole_numbers
         from clearance.cli._progress import listening
         from clearance.experiments.search import search
 
         console = Console()
+        check_folder("out", self.out)
         recipe = self._recipe()
         jobs = default_jobs() if self.jobs is None else self.jobs
         check_count("jobs", jobs)
@@ -85,6 +91,8 @@ class SearchCommand:
         )
         console.print(_table(trials, list(recipe.methods)))
         console.print(f"Trials: {self.out / 'search.json'}", highlight=False, soft_wrap=True)
+        console.print("What was chosen, for a file that --recipe takes:", highlight=False)
+        console.print(_as_yaml(trials, recipe, self.choose_by), highlight=False, markup=False, soft_wrap=True)
 
     def _recipe(self) -> "Recipe":
         from clearance.cli._options import chosen_recipe, default_methods, split_names
@@ -94,9 +102,24 @@ class SearchCommand:
             self.dataset,
             split_names(default_methods(self.methods, self.recipe)),
             root=self.root,
+            size=self.size,
+            model=self.model,
             seeds=self.seeds,
             epochs=self.epochs,
         )
+
+
+def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
+    """The chosen settings as a recipe's file has them: changes to the methods of these names."""
+    import yaml
+
+    from clearance.experiments.search import best
+
+    chosen: dict[str, dict[str, float]] = {}
+    for name, method in recipe.methods.items():
+        found = best(trials, name, criterion)
+        chosen[name] = {"lr": found.lr} | ({"per_class": found.per_class} if method.regime == "foca" else {})
+    return yaml.safe_dump({"methods": chosen}, sort_keys=False).rstrip()
 
 
 def _table(trials: "list[Trial]", methods: list[str]) -> "Table":

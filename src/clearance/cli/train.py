@@ -39,6 +39,7 @@ class TrainCommand:
         """Train."""
         from rich.console import Console
 
+        from clearance._files import check_folder
         from clearance.cli._options import chosen_recipe
         from clearance.cli._progress import run_with_progress
         from clearance.cli._tables import print_table
@@ -49,6 +50,7 @@ class TrainCommand:
         from clearance.report import Card
 
         console = Console()
+        check_folder("out", self.out)
         recipe = chosen_recipe(
             self.recipe,
             self.dataset,

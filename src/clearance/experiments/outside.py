@@ -64,6 +64,7 @@ def audit_outside(
     if outside.expect_accuracy is not None:
         check_expected(outside.expect_accuracy)
     names = asked_audits(audits, unknown=outside.unknown is not None)
+    chosen_audits(names)  # a wrong name, before anything is read
     _check_unknown(outside)
     module = _module(outside, say)
     how = _preprocessing(outside, module)

@@ -127,16 +127,34 @@ def read_recipe(path: str | Path, dataset: str | None = None) -> Recipe:
         FileNotFoundError: If there is no such file.
         ValueError: If the file is not YAML of this form; the message names the key.
     """
-    try:
-        tree = yaml.safe_load(Path(path).read_text("utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} must be YAML; got: {' '.join(str(error).split())}") from error
-    if not isinstance(tree, dict):
-        raise ValueError(f"{path} must hold a mapping of settings; got {type(tree).__name__}.")  # noqa: TRY004
+    tree = _read_tree(path)
     if dataset is not None:
         tree["dataset"] = dataset
     start = tuned_recipe(str(tree.get("dataset", "digits")))
     return from_tree({**_without_methods(start), **tree}, str(path), start.methods)
+
+
+def names_methods(path: str | Path) -> bool:
+    """Whether a recipe's file says which methods.
+
+    Raises:
+        FileNotFoundError, ValueError: As `read_recipe`.
+    """
+    return bool(_read_tree(path).get("methods"))
+
+
+def _read_tree(path: str | Path) -> dict[str, Any]:
+    try:
+        tree = yaml.safe_load(Path(path).read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no recipe {path}; correct the path.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be text in UTF-8; got bytes that are none.") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} must be YAML; got: {' '.join(str(error).split())}") from error
+    if not isinstance(tree, dict):
+        raise ValueError(f"{path} must hold a mapping of settings; got {type(tree).__name__}.")  # noqa: TRY004
+    return tree
 
 
 def from_tree(tree: Mapping[str, Any], source: str, known: Mapping[str, Method] | None = None) -> Recipe:

@@ -8,6 +8,7 @@ from clearance.experiments.auditing import chosen_audits
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.catalogue import resolve
 from clearance.experiments.compare import report_of
+from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import Listener, plans_of, run_grid, silent
 from clearance.experiments.papers import DEFAULT_DATASET, paper_claims, paper_recipe, paper_study
 from clearance.experiments.recipe import Recipe
@@ -140,4 +141,13 @@ def without_data(claims: PaperClaims, recipe: Recipe, command: str, out: Path) -
         for no_data, row in zip(absent, known, strict=True)
     )
     ledger = Ledger(claims, recipe.dataset, judgements, report_of(recipe, [], command))
-    return Reproduction(ledger.save(out), judgements)
+    return Reproduction(ledger.save(out), judgements, missing=_looked_for(recipe))
+
+
+def _looked_for(recipe: Recipe) -> str:
+    """Where the files of a recipe's dataset were looked for."""
+    try:
+        load_dataset(recipe.dataset, "train", recipe.root, recipe.size)
+    except (FileNotFoundError, ValueError) as error:
+        return str(error)
+    return "the files of its test images are not there"

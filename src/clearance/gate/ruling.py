@@ -120,6 +120,11 @@ def _ruled(tolerance: Tolerance, last: Reading, now: Reading) -> Ruling:
             f"points are of fractions, and {what}; got {tolerance.text!r}. Give a share of it (10%), or an amount "
             "without pt."
         )
+    if last.unit == "fraction" and not tolerance.relative and tolerance.amount >= 1:
+        raise UnclearError(
+            f"a fraction never changes by 1 or more, so this could not fail; got {tolerance.text!r}. Write points, as "
+            "in 1pt, or a fraction, as in 0.01."
+        )
     paired = _same_images(last, now)
     if paired is not None:
         return _over_images(tolerance, *paired, last)
