@@ -39,7 +39,7 @@ class GaussianMixture(nn.Module):
         classes: K, at least 1.
         covariance: ``"identity"`` (fixed; what is published for CIFAR-100), ``"scalar"`` (one variance),
             ``"class_scalar"``, ``"diagonal"`` (one of each dimension, for all classes), ``"class_diagonal"``,
-            ``"full"`` (one matrix for all classes). Learned ones start at 1.
+            ``"full"`` (one matrix for all classes). Learned ones start at 1, or at twice a floor above 1/2.
         priors: ``"uniform"``, ``"learned"``, or K probabilities, which stay fixed: empirical ones are the classes'
             shares in the training labels. ``set_priors`` replaces them.
         initial_spread: c, above 0: means start as N(0, c / D), so that their squared distances are about 2 c at
@@ -96,10 +96,10 @@ class GaussianMixture(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits: log pi_k - 1/2 log|Sigma_k| - d_k(x), without labels and without margin, (B, K)."""
-        x, mu = self._prepared(features)
+        x, mu = self._prepared(features, factor := self._factor())
         with torch.autocast(features.device.type, enabled=False):
             log_variance = self._floored(self.raw_log_variance)
-            offsets = self.log_prior() - self._half_log_determinant(log_variance)
+            offsets = self.log_prior() - self._half_log_determinant(log_variance, factor)
             v = None if log_variance is None else log_variance.to(x.dtype)
             return offsets.to(x.dtype) - half_distances(x, mu, v)
 
@@ -121,12 +121,12 @@ class GaussianMixture(nn.Module):
 
     def own_terms(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """That distance, and 1/2 log|Sigma_y|, of each sample, (B,) and (B,), from the rows that are named alone."""
-        x, mu = self._prepared(features)
+        x, mu = self._prepared(features, factor := self._factor())
         with torch.autocast(features.device.type, enabled=False):
             # before the logarithm: rows of a few samples in place of those of all classes
             v = self._floored(rows_of(self.raw_log_variance, labels))
             distance = row_half_distance(x, mu[labels], None if v is None else v.to(x.dtype))
-            return distance, self._half_log_determinant(v).to(x.dtype).expand(len(labels))
+            return distance, self._half_log_determinant(v, factor).to(x.dtype).expand(len(labels))
 
     def log_prior(self) -> Tensor:
         """The logarithms of the priors, which sum to one, (K,)."""
@@ -134,15 +134,16 @@ class GaussianMixture(nn.Module):
 
     def half_log_determinant(self) -> Tensor:
         """Half of log|Sigma_k|, (K,)."""
-        return self._half_log_determinant(self._floored(self.raw_log_variance)).expand(self.classes)
+        v = self._floored(self.raw_log_variance)
+        return self._half_log_determinant(v, self._factor()).expand(self.classes)
 
     def log_variance(self) -> Tensor:
         """Logarithms of variances, never below that of the floor: (1, 1), (K, 1), (1, D) or (K, D).
 
         Of a full covariance the variance of each dimension given those before it, (1, D).
         """
-        if self.covariance_root is not None:
-            return 2 * self._factor().diagonal().log()[None]
+        if (factor := self._factor()) is not None:
+            return 2 * factor.diagonal().log()[None]
         found = self._floored(self.raw_log_variance)
         return torch.zeros(1, 1, device=self.means.device) if found is None else found
 
@@ -151,10 +152,10 @@ class GaussianMixture(nn.Module):
 
         It grows as variances vanish, and as they grow: what `GaussianMixtureLoss` keeps a likelihood bounded with.
         """
-        if self.covariance_root is None:
+        factor = self._factor()
+        if factor is None:
             v = self.log_variance()
             return 0.5 * (self.in_features // v.shape[1]) * (v + v.neg().exp() - 1).sum(dim=1)
-        factor = self._factor()
         whitening = solve_triangular(factor, torch.eye(len(factor)).to(factor), upper=False)
         return (factor.diagonal().log().sum() + 0.5 * (whitening.square().sum() - len(factor)))[None]
 
@@ -226,25 +227,24 @@ class GaussianMixture(nn.Module):
     def _floored(self, raw: Tensor | None) -> Tensor | None:
         return None if raw is None else floored_log_variance(raw, self.floor)
 
-    def _half_log_determinant(self, log_variance: Tensor | None) -> Tensor:
+    def _half_log_determinant(self, log_variance: Tensor | None, factor: Tensor | None) -> Tensor:
         """Of each row, or of the one covariance, (rows,) or (1,)."""
-        if self.covariance_root is not None:
-            return self._factor().diagonal().log().sum()[None]
+        if factor is not None:
+            return factor.diagonal().log().sum()[None]
         if log_variance is None:
             return torch.zeros(1, device=self.means.device)
         return 0.5 * (self.in_features // log_variance.shape[1]) * log_variance.sum(dim=1)
 
-    def _factor(self) -> Tensor:
-        assert self.covariance_root is not None
-        return floored_factor(self.covariance_root, self.floor)
+    def _factor(self) -> Tensor | None:
+        return None if self.covariance_root is None else floored_factor(self.covariance_root, self.floor)
 
-    def _prepared(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def _prepared(self, features: Tensor, factor: Tensor | None) -> tuple[Tensor, Tensor]:
         """Features and means in one wide dtype, whitened where the covariance is full."""
         if features.shape[1:] != (self.in_features,):
             raise ValueError(f"`features` must be (B, {self.in_features}); got {tuple(features.shape)}.")
         wide = torch.promote_types(at_least_float32(features), at_least_float32(self.means))
         x, mu = features.to(wide), self.means.to(wide)
-        if self.covariance_root is not None:
-            whitened = solve_triangular(self._factor().to(wide), torch.cat([x, mu]).T, upper=False).T
+        if factor is not None:
+            whitened = solve_triangular(factor.to(wide), torch.cat([x, mu]).T, upper=False).T
             return whitened[: len(x)], whitened[len(x) :]
         return x, mu
