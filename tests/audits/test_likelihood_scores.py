@@ -1,6 +1,7 @@
 """Every score against another way to compute it: torch.distributions, scikit-learn, loops over images."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -63,7 +64,7 @@ def test_p02_of_a_mixture_the_log_densities(covariance):
         found, logits, (_, rows) = seen(head)
         predicted = head.double()(rows).argmax(dim=1)
         if covariance == "full":
-            factor = head._factor()
+            factor: Any = head._factor()
             matrices = [factor @ factor.T] * 3
         else:
             variances = head.log_variance().double().exp().expand(3, 5)

@@ -10,8 +10,8 @@ import pytest
 
 from clearance.experiments.papers import paper_claims
 from clearance.experiments.reproduce import reproduce
+from clearance.experiments.reproductions.parallel import each
 from clearance.experiments.reproductions.tanay_2018 import svm
-from clearance.experiments.reproductions.tanay_2018.parallel import each
 from clearance.experiments.reproductions.tanay_2018.svm_models import (
     FIELDS,
     lambdas,

@@ -1,6 +1,7 @@
 """An attack that knows the detector: images that are misclassified and yet look likely."""
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,13 +10,13 @@ from torch import Tensor
 
 from clearance.attacks.balls import projected
 from clearance.attacks.losses import logit_margin
-from clearance.attacks.queries import gradients_of, logits_of
+from clearance.attacks.queries import CHUNK, gradients_of, logits_of
 from clearance.attacks.steps import steepest
 from clearance.audits._detection import lowest_for_nan
 from clearance.audits._likelihood_scores import Scorer, at_classes
 from clearance.vocabulary import Bounds
 
-INF = float("inf")
+INF, FEW = float("inf"), 16
 RELATIVE_STEP = 2.5  # of epsilon over the number of steps, as in PGD
 Joint = Callable[[Tensor], Tensor]
 
@@ -94,16 +95,16 @@ class Evasion:
     def _climbed(
         self, images: Tensor, labels: Tensor, epsilon: float, beta: float | None, rank: int | None
     ) -> Evaded:
-        best, moving = images.clone(), images
+        best, moving, chunk = images.clone(), images, _chunk(len(images))
         scores = torch.full((len(images),), -INF, dtype=torch.float64, device=images.device)
         gain = self._gain(labels, beta, None if rank is None else self._rivals(images, labels, rank))
         for number in range(self.steps):
-            answers, gradient = gradients_of(self._joint, moving, gain)
+            answers, gradient = gradients_of(self._joint, moving, gain, chunk=chunk)
             self._keep(moving, answers, labels, best, scores)
             length = 2 * RELATIVE_STEP * epsilon / self.steps * (1 - number / self.steps)
             delta = moving - images + length * steepest(gradient, INF)
             moving = (images + projected(delta, images, epsilon, INF, Bounds())).clamp(0, 1)
-        self._keep(moving, logits_of(self._joint, moving), labels, best, scores)
+        self._keep(moving, logits_of(self._joint, moving, chunk=chunk), labels, best, scores)
         return Evaded(best, scores)
 
     def _joint(self, images: Tensor) -> Tensor:
@@ -145,6 +146,11 @@ class Evasion:
     def _parted(self, answers: Tensor) -> tuple[Tensor, Tensor]:
         columns = 1 if self.scorer.is_shared(self.score) else answers.shape[1] // 2
         return answers[:, :-columns], answers[:, -columns:]
+
+
+def _chunk(images: int) -> int:
+    """Images that the model sees at once: few are not filled up to as many as an attack on many has."""
+    return min(CHUNK, FEW * math.ceil(images / FEW))
 
 
 def _wrong(logits: Tensor, labels: Tensor) -> Tensor:

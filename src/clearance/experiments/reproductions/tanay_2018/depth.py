@@ -23,8 +23,8 @@ from clearance.data import ImageSet
 from clearance.experiments.compare import report_with
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.reproductions.judged_study import JudgedStudy
+from clearance.experiments.reproductions.parallel import each
 from clearance.experiments.reproductions.tanay_2018.networks import PAPER, check_data, trained
-from clearance.experiments.reproductions.tanay_2018.parallel import each
 from clearance.experiments.reproductions.tanay_2018.seed_tables import Quantity, table, unfinished
 from clearance.experiments.run import RunFindings
 from clearance.experiments.study_request import StudyRequest

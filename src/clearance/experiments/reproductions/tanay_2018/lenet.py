@@ -7,6 +7,7 @@ from typing import Any
 
 from clearance.experiments.compare import report_with
 from clearance.experiments.reproductions.judged_study import JudgedStudy
+from clearance.experiments.reproductions.parallel import each
 from clearance.experiments.reproductions.tanay_2018.lenet_ledger import (
     INITS,
     LeNetSettings,
@@ -22,7 +23,6 @@ from clearance.experiments.reproductions.tanay_2018.lenet_numbers import (
     measured_network,
 )
 from clearance.experiments.reproductions.tanay_2018.networks import PAPER, check_data
-from clearance.experiments.reproductions.tanay_2018.parallel import each
 from clearance.experiments.run import RunFindings
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record

@@ -11,8 +11,8 @@ from clearance.experiments.compare import report_with
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.papers import paper_claims
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
+from clearance.experiments.reproductions.parallel import each
 from clearance.experiments.reproductions.tanay_2018.networks import check_data
-from clearance.experiments.reproductions.tanay_2018.parallel import each
 from clearance.experiments.reproductions.tanay_2018.svm_curves import CURVES, curves
 from clearance.experiments.reproductions.tanay_2018.svm_models import PER_CLASS, TOLERANCE, solved_pair
 from clearance.experiments.reproductions.tanay_2018.svm_tables import against_truth, as_csv, landmarks

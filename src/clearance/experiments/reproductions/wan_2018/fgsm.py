@@ -6,13 +6,16 @@ beside it stands the gradient of the whole loss that it was trained with, margin
 """
 
 import dataclasses
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from clearance.data.samples import draw_samples
-from clearance.experiments.build import RunData
+from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
+from clearance.experiments.reproductions.parallel import each
 from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018.fgsm_attacks import BOXES, TRAINING, WHITE, attacked_numbers
 from clearance.experiments.reproductions.wan_2018.protocol import PROTOCOLS, base_recipe
@@ -23,6 +26,7 @@ from clearance.records import Record, Report
 from clearance.vocabulary import Outcome, Scalar
 
 VERDICT = "robustness"
+Tree = dict[str, Any]
 
 
 def run(request: StudyRequest) -> Path:
@@ -38,7 +42,14 @@ def run(request: StudyRequest) -> Path:
         return study.without_data(recipe, request)
     plans = plans_of(recipe)
     found = request.grid(plans, data)
-    measured = [_attacked(plan, one, data, request.runs) for plan, one in zip(plans, found, strict=True)]
+    tasks = {
+        plan.folder: _task(plan, request.dataset, data.train.name)
+        for plan, one in zip(plans, found, strict=True)
+        if one.note is not None and one.note.outcome is Outcome.FINISHED
+    }
+    work = partial(attacked_run, runs=str(request.runs), root=request.root)
+    attacked = each(work, tasks, request.out / "attacked", request.jobs, request.listener)
+    measured = [_with_numbers(one, attacked.get(plan.folder)) for plan, one in zip(plans, found, strict=True)]
     report = request.paged(recipe, measured, study.command(request.seeds))
     return study.write_ledger(report, sections(report, request.dataset), request.out)
 
@@ -95,15 +106,37 @@ def fgsm_quantity(name: str, box: str, epsilon: float) -> Quantity:
     return Quantity("", "attacked", name, context=context, better="higher" if name == "accuracy" else "lower")
 
 
-def _attacked(plan: RunPlan, found: RunFindings, data: RunData, runs: Path) -> RunFindings:
-    """The findings of a run with its numbers under FGSM; as they are where training did not finish."""
-    if found.note is None or found.note.outcome is not Outcome.FINISHED:
-        return found
-    varied, test = PROTOCOLS[plan.recipe.dataset], data.test
-    if len(test) > varied.attacked_images:
-        test = draw_samples(test, varied.attacked_images, seed=0)  # the same for all
+def _task(plan: RunPlan, dataset: str, data: str) -> Tree:
+    varied = PROTOCOLS[dataset]
+    limits = {"images": varied.attacked_images, "epsilons": varied.epsilons}
+    told = {"method": plan.method, "seed": plan.seed, "run": plan.folder}
+    return {"dataset": dataset, "data": data, **told, **limits}
+
+
+def attacked_run(task: Tree, runs: str, root: str | None) -> Tree:
+    """Records of a finished run under FGSM, as plain values.
+
+    Args:
+        task: ``run``, its folder, ``dataset``, ``images``, how many at most, and ``epsilons``; ``method``, ``seed`` and
+            ``data``, the name of its images, for the records.
+        runs: Where runs are kept.
+        root: The folder that holds the dataset's files.
+    """
+    test = load_dataset(task["dataset"], "test", root)
+    if len(test) > task["images"]:
+        test = draw_samples(test, task["images"], seed=0)  # the same for all
     numbers = [
-        one for box in BOXES for one in attacked_numbers(runs / plan.folder, test, varied.epsilons, box)
+        one
+        for box in BOXES
+        for one in attacked_numbers(Path(runs) / task["run"], test, task["epsilons"], box)
     ]
-    own = tuple(Record(data.train.name, plan.method, plan.seed, number) for number in numbers)
+    rows = [Record(task["data"], task["method"], task["seed"], number).to_json() for number in numbers]
+    return {"records": rows}
+
+
+def _with_numbers(found: RunFindings, attacked: Tree | None) -> RunFindings:
+    """The findings of a run with its records under FGSM; as they are where training did not finish."""
+    if attacked is None:
+        return found
+    own = tuple(Record.from_json(row) for row in attacked["records"])
     return dataclasses.replace(found, records=(*found.records, *own))

@@ -25,7 +25,7 @@ class Protocol:
 
     Args:
         epsilons: Largest changes of a pixel, of [0, 1], as the paper has them on MNIST.
-        attacked_images: How many test images FGSM is made on, at most; all of MNIST, as in the paper.
+        attacked_images: How many test images FGSM is made on, at most; all of them in the paper.
         verdict_images: On how many test images the scale-proof verdict is found: it takes its time.
         search_seeds: Runs of each candidate of the search.
         search_steps: Updates of its trials, in place of the recipe's; None leaves them.
@@ -41,7 +41,7 @@ class Protocol:
 SMALL, PAPERS_OWN = (0.01, 0.03, 0.06), (0.1, 0.2, 0.3)
 PROTOCOLS = {
     "digits": Protocol(PAPERS_OWN, 10_000, 300, 2, None),
-    "mnist": Protocol(PAPERS_OWN, 10_000, 100, 1, 600),
+    "mnist": Protocol(PAPERS_OWN, 2000, 100, 1, 600),
     "cifar10": Protocol(SMALL, 1000, 300, 1, 4000),
     "cifar100": Protocol(SMALL, 1000, 300, 1, 4000),
 }
