@@ -58,6 +58,12 @@ class TestQuickAnswers:
         assert {*studies.PAPERS, *(name for of in studies.STUDIES.values() for name in of)} <= words
 
 
+def test_version_tells_what_ledgers_tell():
+    status, shown, _ = run("--version")
+    assert status == 0
+    assert re.fullmatch(r"torch-clearance \S+, torch \S+, Python \d+\.\d+\.\d+\n", shown)
+
+
 def test_dry_run_prints_the_plan_and_does_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, shown, _ = run("compare", "--methods", "foca,plain", "--seeds", "4", "--epochs", "7", "--dry-run")

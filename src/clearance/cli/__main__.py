@@ -1,6 +1,7 @@
 """``clearance``: train, audit and compare image classifiers for how clearly they separate what they see."""
 
 import sys
+from importlib.metadata import version
 from typing import Any
 
 import tyro
@@ -35,6 +36,10 @@ USAGE, INTERRUPTED = 2, 130
 def main(arguments: list[str] | None = None) -> None:
     """Parse, run one command, and turn what users can mend into one line."""
     words = sys.argv[1:] if arguments is None else arguments
+    if words == ["--version"]:
+        told = ", ".join(f"{name} {version(name)}" for name in ("torch-clearance", "torch"))
+        sys.stdout.write(f"{told}, Python {sys.version.split()[0]}\n")
+        return
     try:
         if words and not words[0].startswith("-"):
             check_choice("command", words[0], COMMANDS)
