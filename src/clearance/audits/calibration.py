@@ -51,7 +51,8 @@ class Calibration(Audit):
         validation: Images for the temperature that the model was not trained on, with the same classes. In a
             comparison they are those that the recipe's ``validation`` keeps back, where labels are not noisy.
 
-    Misleads: probabilities are those of images like these; calibrated here is not calibrated elsewhere. A temperature
+    Misleads where few images are wrong: a temperature that rests on two or three of them may be far off. And
+    probabilities are those of images like these; calibrated here is not calibrated elsewhere. A temperature
     changes no answer.
 
     >>> from torch import nn
