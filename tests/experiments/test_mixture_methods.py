@@ -114,12 +114,12 @@ def test_foca_draws_mixtures_of_the_heads_own_covariance(mixture, covariance):
     assert training.step(images().images, images().labels).total.isfinite()
 
 
-def test_methods_without_a_mixture_keep_the_folders_they_had():
-    """Those of runs that were made before there were any."""
+def test_methods_without_what_came_later_keep_the_folders_they_had():
+    """Those of runs that were made before there were mixtures, or filters with their channels last."""
     method = Method()
     recipe = Recipe(methods={"mine": method})
     shared = to_tree(recipe)
-    for name in ("methods", "seeds", "audits", "audit_settings", "root"):
+    for name in ("methods", "seeds", "audits", "audit_settings", "root", "channels_last"):
         del shared[name]
     settings = to_tree(method)
     for name in ("mixture", "priors", "means_lr", "variances_lr", "means_decay", "features"):
