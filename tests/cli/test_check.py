@@ -48,7 +48,7 @@ def test_one_that_fails_or_cannot_be_measured_decides(folders):
     [
         ((), "give at least one tolerance"),
         (("--fail-if", "accuracy falls 1pt"), "must be one of 'drops'"),
-        (("--fail-if", "accuracy drops 1"), "a fraction never changes by 1 or more, so this could not fail"),
+        (("--fail-if", "accuracy drops 1"), "an amount of 1 or more tolerates any change of a fraction"),
         (("--fail-if", "accuracy drops", "--method", "foca"), "`method` must be one of 'mine'"),
     ],
 )

@@ -20,12 +20,10 @@ def fixed_images(data: ImageSet, limit: int, seed: int, among: Tensor | None = N
     >>> torch.bincount(chosen.labels)
     tensor([3, 3, 3])
     """
+    if among is None and len(data) <= limit:
+        return data
     if among is None:
-        return (
-            data
-            if len(data) <= limit
-            else data.subset(fixed_rows(data.labels, limit, seed, data.class_count))
-        )
+        return data.subset(fixed_rows(data.labels, limit, seed, data.class_count))
     labels, allowed = data.labels.cpu(), among.cpu()
     order = torch.randperm(len(labels), generator=generator(seed, "audits", "fixed images"))
     order = order[allowed[order]]

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from clearance.experiments.build import RunData
-from clearance.experiments.grid import Listener, Work, run_grid
+from clearance.experiments.grid import Listener, Piece, run_grid
 from clearance.experiments.plan import RunPlan, sources_of
 from clearance.experiments.run import RunFindings
 
@@ -48,10 +48,10 @@ class _Lines:
         self.console, self.runs, self.ended = console, runs, 0
         self.began = time.monotonic()
 
-    def listen(self, work: Work, event: Mapping[str, Any]) -> None:
+    def listen(self, piece: Piece, event: Mapping[str, Any]) -> None:
         """Print what ended, and how long the rest may take."""
         if event["event"] == "note":
-            self.console.print(f"{work.title}: {event['text']}", highlight=False, markup=False)
+            self.console.print(f"{piece.title}: {event['text']}", highlight=False, markup=False)
         if event["event"] not in ("done", "failed", "kept"):
             return
         self.ended += 1
@@ -63,7 +63,7 @@ class _Lines:
             count = f"{self.ended}/{self.runs}"
             left = elapsed / self.ended * (self.runs - self.ended)
             rest = f", about {left:.0f} s left" if self.ended < self.runs else ""
-        self.console.print(f"{count}  {work.title}: {told}{rest}", highlight=False, markup=False)
+        self.console.print(f"{count}  {piece.title}: {told}{rest}", highlight=False, markup=False)
 
 
 class _Picture:
@@ -77,32 +77,32 @@ class _Picture:
         self.tasks: dict[str, TaskID] = {}  # by folder: a sweep has a method and seed several times
         self.shares: dict[str, float] = {}
 
-    def listen(self, work: Work, event: Mapping[str, Any]) -> None:
+    def listen(self, piece: Piece, event: Mapping[str, Any]) -> None:
         """Move the bars."""
-        key, kind = work.folder, event["event"]
+        key, kind = piece.folder, event["event"]
         if kind == "start":
-            self.tasks[key] = self.progress.add_task(work.title, total=1.0, detail="starting")
+            self.tasks[key] = self.progress.add_task(piece.title, total=1.0, detail="starting")
         elif kind == "step":
             share = TRAINING_SHARE * event["step"] / event["steps"]
             self._move(key, share, f"step {event['step']}/{event['steps']}")
         elif kind == "note":
-            self.progress.console.print(f"{work.title}: {event['text']}", markup=False)
+            self.progress.console.print(f"{piece.title}: {event['text']}", markup=False)
         elif kind == "audit":
             self._move(key, TRAINING_SHARE, f"audit: {event['name']}")
         else:
-            self._end(key, work, event)
+            self._end(key, piece, event)
 
     def _move(self, key: str, share: float, detail: str) -> None:
         self.shares[key] = share
         self.progress.update(self.tasks[key], completed=share, detail=detail)
         self.progress.update(self.whole, completed=sum(self.shares.values()))
 
-    def _end(self, key: str, work: Work, event: Mapping[str, Any]) -> None:
+    def _end(self, key: str, piece: Piece, event: Mapping[str, Any]) -> None:
         self.ended += 1
         self.shares[key] = 1.0
         if key in self.tasks:
             self.progress.remove_task(self.tasks.pop(key))
         if event["event"] == "failed":
-            self.progress.console.print(f"{work.title} failed: {event['reason']}", markup=False)
+            self.progress.console.print(f"{piece.title} failed: {event['reason']}", markup=False)
         done = sum(self.shares.values())
         self.progress.update(self.whole, completed=done, detail=f"{self.ended}{self.of} runs")

@@ -18,7 +18,7 @@ from clearance.experiments.recipe import Recipe, to_tree
 from clearance.experiments.run import RunFindings, failed, kept_findings
 
 
-class Work(Protocol):
+class Piece(Protocol):
     """What a listener is told of: a run of a grid, or another piece of a study."""
 
     @property
@@ -30,10 +30,10 @@ class Work(Protocol):
         """What people who wait for it are told."""
 
 
-Listener = Callable[[Work, Mapping[str, Any]], object]
+Listener = Callable[[Piece, Mapping[str, Any]], object]
 
 
-def silent(work: Work, event: Mapping[str, Any]) -> None:
+def silent(piece: Piece, event: Mapping[str, Any]) -> None:
     """A listener that hears nothing."""
 
 

@@ -122,8 +122,8 @@ def _ruled(tolerance: Tolerance, last: Reading, now: Reading) -> Ruling:
         )
     if last.unit == "fraction" and not tolerance.relative and tolerance.amount >= 1:
         raise UnclearError(
-            f"a fraction never changes by 1 or more, so this could not fail; got {tolerance.text!r}. Write points, as "
-            "in 1pt, or a fraction, as in 0.01."
+            f"an amount of 1 or more tolerates any change of a fraction; got {tolerance.text!r}. Write points, as in "
+            "1pt, or a fraction, as in 0.01."
         )
     paired = _same_images(last, now)
     if paired is not None:
