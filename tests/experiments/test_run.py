@@ -61,13 +61,16 @@ def test_channels_last_is_the_same_training_but_for_rounding(recipe, data, tmp_p
 
     monkeypatch.setattr(run, "fit", fitted)
     for last in (False, True):
-        run_method(RunPlan(recipe(model="tiny-cnn", channels_last=last), "plain", 0), data, tmp_path)
-    plain, moved = (dict(model.named_parameters()) for model in kept)
+        plan = RunPlan(recipe(model="tiny-cnn", channels_last=last), "plain", 0)
+        run_method(plan, data, tmp_path)
+    kept.append(load_model(tmp_path / plan.folder))
+    plain, moved, read_back = (dict(model.named_parameters()) for model in kept)
     filters = {name for name, weight in plain.items() if weight.ndim == 4 and weight.shape[1] > 1}
     assert filters
     for name in plain:
         assert plain[name].is_contiguous()
         assert moved[name].is_contiguous() is (name not in filters)
+        assert read_back[name].is_contiguous() is (name not in filters)
         assert torch.allclose(moved[name], plain[name], rtol=1e-4, atol=1e-5)
 
 

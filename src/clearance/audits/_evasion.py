@@ -16,7 +16,7 @@ from clearance.audits._detection import lowest_for_nan
 from clearance.audits._likelihood_scores import Scorer, at_classes
 from clearance.vocabulary import Bounds
 
-INF, FEW = float("inf"), 16
+INF, FEW = float("inf"), 10
 RELATIVE_STEP = 2.5  # of epsilon over the number of steps, as in PGD
 Joint = Callable[[Tensor], Tensor]
 

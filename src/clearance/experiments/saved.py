@@ -11,6 +11,7 @@ from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, from_tree
 from clearance.experiments.trained_start import FACTS
 from clearance.models import Classifier
+from clearance.models._channels_last import with_channels_last
 from clearance.runs import read_result
 
 
@@ -51,7 +52,10 @@ def load_run(run_dir: str | Path) -> SavedRun:
     weights, _ = read_result(folder)
     prefix = "model."
     model.load_state_dict({n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)})
-    return SavedRun(model.eval(), from_tree(facts["recipe"], FACTS), facts["name"], facts["seed"])
+    recipe = from_tree(facts["recipe"], FACTS)
+    if recipe.channels_last:
+        model = with_channels_last(model)
+    return SavedRun(model.eval(), recipe, facts["name"], facts["seed"])
 
 
 def load_model(run_dir: str | Path) -> Classifier:

@@ -16,7 +16,7 @@ from clearance.attacks.iterative import IFGSM
 from clearance.attacks.transfer import transferred
 from clearance.audits.accuracy import wilson_interval
 from clearance.data import ImageSet
-from clearance.data.samples import draw_samples
+from clearance.data.samples import draw_at_most
 from clearance.experiments.audit_sources import FIRST_SOURCE
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS
@@ -88,7 +88,7 @@ def attack_study(name: str, box: str, recipe: Recipe, request: StudyRequest) -> 
     plans = plans_of(recipe)
     found = request.grid(plans, data)
     sources = _sources(recipe, data, request) if box == BLACK else {}
-    shown, epsilons = fixed_images(data.test), PROTOCOLS[recipe.dataset].epsilons
+    shown, epsilons = draw_at_most(data.test, IMAGES), PROTOCOLS[recipe.dataset].epsilons
     measured = []
     for plan, one in zip(plans, found, strict=True):
         if _finished(one) and (box != BLACK or plan.seed in sources):
@@ -100,16 +100,6 @@ def attack_study(name: str, box: str, recipe: Recipe, request: StudyRequest) -> 
             one = dataclasses.replace(one, records=(*one.records, *own))
         measured.append(one)
     return write_tables(study, _tables(box), recipe, measured, request)
-
-
-def fixed_images(test: ImageSet) -> ImageSet:
-    """At most 1,000 images of a test set, class-balanced, always the same ones.
-
-    >>> from clearance.data import gaussian_images
-    >>> len(fixed_images(gaussian_images(per_class=400)))
-    1000
-    """
-    return test if len(test) <= IMAGES else draw_samples(test, IMAGES, seed=0)
 
 
 def accuracies(

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clearance.data.samples import draw_samples
+from clearance.data.samples import draw_at_most
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe
@@ -122,9 +122,7 @@ def attacked_run(task: Tree, runs: str, root: str | None) -> Tree:
         runs: Where runs are kept.
         root: The folder that holds the dataset's files.
     """
-    test = load_dataset(task["dataset"], "test", root)
-    if len(test) > task["images"]:
-        test = draw_samples(test, task["images"], seed=0)  # the same for all
+    test = draw_at_most(load_dataset(task["dataset"], "test", root), task["images"])
     numbers = [
         one
         for box in BOXES

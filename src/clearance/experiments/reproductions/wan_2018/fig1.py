@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clearance._files import write_bytes
+from clearance.data.samples import draw_at_most
 from clearance.experiments.build import RunData
 from clearance.experiments.compare import report_of
 from clearance.experiments.grid import plans_of
@@ -35,6 +36,7 @@ from clearance.vocabulary import Exhibit, Outcome
 STUDY, EMBEDDING, MARGINS = "fig1", "fig1.svg", "fig2.svg"
 WITH_LIKELIHOOD = "lgm"
 SHOWN_SEED = 0
+ROUNDNESS_IMAGES = 10_000  # of the training images, at most; as many as MNIST's test set has
 ROWS = [
     Quantity("test error, two features", "accuracy", context={"split": "test"}),
     Quantity(
@@ -85,7 +87,8 @@ def write_ledger(report: Report, dataset: str, out: Path) -> Path:
         "the means that a mixture learned. Points are a class-balanced part of the training images.",
         f"{claim.claim.id}: {claim.claim.words} **{claim.verdict}**{f' ({claim.reason})' if claim.reason else ''}. "
         f"{claim.claim.note}",
-        f"Mean over {seeds_in_words(count)} with the 95 % t interval, in brackets the verdict against softmax.",
+        f"Mean over {seeds_in_words(count)} with the 95 % t interval, in brackets the verdict against softmax. "
+        f"Roundness is measured on at most {ROUNDNESS_IMAGES:,} training images, class-balanced, and all test images.",
         table(report, ROWS, report.methods, BASELINE),
         "## The margin's regions (Fig. 2)",
         f"![{regions}]({MARGINS})",
@@ -119,7 +122,8 @@ def _measured(plan: RunPlan, found: RunFindings, data: RunData, runs: Path) -> R
     if found.note is None or found.note.outcome not in (Outcome.FINISHED, Outcome.COLLAPSED):
         return found
     model = load_model(runs / plan.folder)
-    numbers = [*plane_numbers(model, data.train, "train"), *plane_numbers(model, data.test, "test")]
+    train = draw_at_most(data.train, ROUNDNESS_IMAGES)
+    numbers = [*plane_numbers(model, train, "train"), *plane_numbers(model, data.test, "test")]
     records = tuple(Record(data.train.name, plan.method, plan.seed, number) for number in numbers)
     exhibits: list[Exhibit] = []
     if plan.seed == SHOWN_SEED:

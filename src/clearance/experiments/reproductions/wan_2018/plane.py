@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clearance.attacks.fgsm import FGSM
 from clearance.data import ImageSet
-from clearance.data.samples import draw_samples
+from clearance.data.samples import draw_at_most
 from clearance.experiments.reproductions.wan_2018.fgsm_attacks import WHITE
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
@@ -70,7 +70,7 @@ def panel(model: Classifier, train: ImageSet) -> list[Exhibit]:
         model: Of two features.
         train: The training images; means are over all of them, points are a class-balanced part.
     """
-    shown = train if len(train) <= POINTS else draw_samples(train, POINTS, seed=0)
+    shown = draw_at_most(train, POINTS)
     points, everything = extract_features(model, shown), extract_features(model, train)
     present = [k for k in range(train.class_count) if bool((train.labels == k).any())]
     means = torch.stack([everything[train.labels == k].mean(dim=0) for k in present])
