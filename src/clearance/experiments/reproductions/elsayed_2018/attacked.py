@@ -6,6 +6,7 @@ verdict that the scale of logits cannot move, the audit `robustness`, stands bes
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,10 +21,18 @@ from clearance.data.samples import draw_at_most
 from clearance.experiments.audit_sources import FIRST_SOURCE
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS
+from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import plans_of
 from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
+from clearance.experiments.reproductions.added_records import (
+    Tree,
+    is_finished,
+    records_of,
+    whose,
+    with_added_records,
+)
 from clearance.experiments.reproductions.elsayed_2018.condition_tables import Table, write_tables
 from clearance.experiments.reproductions.elsayed_2018.protocol import (
     BASELINE,
@@ -33,12 +42,10 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import (
     base_recipe,
 )
 from clearance.experiments.reproductions.judged_study import JudgedStudy
-from clearance.experiments.run import RunFindings
 from clearance.experiments.saved import load_model
 from clearance.experiments.study_request import StudyRequest
 from clearance.models import Classifier
-from clearance.records import Record
-from clearance.vocabulary import Measurement, Outcome, Scalar
+from clearance.vocabulary import Measurement, Scalar
 
 IMAGES = 1000  # of the test set, class-balanced, the same for all
 VERDICT = "robustness"
@@ -88,18 +95,41 @@ def attack_study(name: str, box: str, recipe: Recipe, request: StudyRequest) -> 
     plans = plans_of(recipe)
     found = request.grid(plans, data)
     sources = _sources(recipe, data, request) if box == BLACK else {}
-    shown, epsilons = draw_at_most(data.test, IMAGES), PROTOCOLS[recipe.dataset].epsilons
-    measured = []
-    for plan, one in zip(plans, found, strict=True):
-        if _finished(one) and (box != BLACK or plan.seed in sources):
-            model = load_model(request.runs / plan.folder)
-            numbers = accuracies(model, shown, epsilons, box, sources.get(plan.seed))
-            if box == BLACK:  # beside it the white box, which must not be the weaker of the two
-                numbers += accuracies(model, shown, epsilons, WHITE)
-            own = tuple(Record(data.train.name, plan.method, plan.seed, m) for m in numbers)
-            one = dataclasses.replace(one, records=(*one.records, *own))
-        measured.append(one)
+    given = {
+        "dataset": recipe.dataset,
+        "images": IMAGES,
+        "epsilons": list(PROTOCOLS[recipe.dataset].epsilons),
+        "box": box,
+    }
+
+    def task(plan: RunPlan) -> Tree | None:
+        if box == BLACK and plan.seed not in sources:
+            return None
+        return {**whose(plan, data.train.name), **given, "source": sources.get(plan.seed)}
+
+    work = partial(attacked_run, runs=str(request.runs), root=request.root)
+    measured = with_added_records(found, plans, work, task, "attacked", request)
     return write_tables(study, _tables(box), recipe, measured, request)
+
+
+def attacked_run(task: Tree, runs: str, root: str | None) -> Tree:
+    """Records of a finished run under attack, as plain values.
+
+    Args:
+        task: ``run``, its folder, ``dataset``, ``images``, how many at most, ``epsilons``, ``box``, and ``source``, the
+            folder of the run that images of the black box are made on, or None; ``method``, ``seed`` and ``data``, the
+            name of its images, for the records.
+        runs: Where runs are kept.
+        root: The folder that holds the dataset's files.
+    """
+    shown = draw_at_most(load_dataset(task["dataset"], "test", root), task["images"])
+    model, epsilons = load_model(Path(runs) / task["run"]), task["epsilons"]
+    if task["source"] is None:
+        return records_of(task, accuracies(model, shown, epsilons, task["box"]))
+    source = load_model(Path(runs) / task["source"])
+    numbers = accuracies(model, shown, epsilons, task["box"], source)
+    # beside it the white box, which must not be the weaker of the two
+    return records_of(task, [*numbers, *accuracies(model, shown, epsilons, WHITE)])
 
 
 def accuracies(
@@ -134,20 +164,16 @@ def accuracies(
     return found
 
 
-def _sources(recipe: Recipe, data: RunData, request: StudyRequest) -> dict[int, Classifier]:
-    """One more network trained with cross-entropy for each seed, the verdict's source; none where that failed."""
+def _sources(recipe: Recipe, data: RunData, request: StudyRequest) -> dict[int, str]:
+    """The verdict's sources: for each seed the run of one more network with cross-entropy; none where that failed."""
     bare = dataclasses.replace(recipe, audits=(), audit_settings={})
-    plans = {seed: RunPlan(bare, BASELINE, FIRST_SOURCE + seed) for seed in range(recipe.seeds)}
-    found = request.grid(list(plans.values()), data)
+    plans = [RunPlan(bare, BASELINE, FIRST_SOURCE + seed) for seed in range(recipe.seeds)]
+    found = request.grid(plans, data)
     return {
-        seed: load_model(request.runs / plan.folder)
-        for (seed, plan), one in zip(plans.items(), found, strict=True)
-        if _finished(one)
+        plan.seed - FIRST_SOURCE: plan.folder
+        for plan, one in zip(plans, found, strict=True)
+        if is_finished(one)
     }
-
-
-def _finished(found: RunFindings) -> bool:
-    return found.note is not None and found.note.outcome is Outcome.FINISHED
 
 
 def _tables(box: str) -> tuple[Table, ...]:

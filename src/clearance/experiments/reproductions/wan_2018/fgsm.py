@@ -15,15 +15,14 @@ from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
-from clearance.experiments.reproductions.parallel import each
+from clearance.experiments.reproductions.added_records import records_of, whose, with_added_records
 from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018.fgsm_attacks import BOXES, TRAINING, WHITE, attacked_numbers
 from clearance.experiments.reproductions.wan_2018.protocol import PROTOCOLS, base_recipe
 from clearance.experiments.reproductions.wan_2018.study import Column, judged_study, method_table, seeds_told
-from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.study_request import StudyRequest
-from clearance.records import Record, Report
-from clearance.vocabulary import Outcome, Scalar
+from clearance.records import Report
+from clearance.vocabulary import Scalar
 
 VERDICT = "robustness"
 Tree = dict[str, Any]
@@ -42,14 +41,12 @@ def run(request: StudyRequest) -> Path:
         return study.without_data(recipe, request)
     plans = plans_of(recipe)
     found = request.grid(plans, data)
-    tasks = {
-        plan.folder: _task(plan, request.dataset, data.train.name)
-        for plan, one in zip(plans, found, strict=True)
-        if one.note is not None and one.note.outcome is Outcome.FINISHED
-    }
+    varied = PROTOCOLS[request.dataset]
+    limits = {"dataset": request.dataset, "images": varied.attacked_images, "epsilons": varied.epsilons}
     work = partial(attacked_run, runs=str(request.runs), root=request.root)
-    attacked = each(work, tasks, request.out / "attacked", request.jobs, request.listener)
-    measured = [_with_numbers(one, attacked.get(plan.folder)) for plan, one in zip(plans, found, strict=True)]
+    measured = with_added_records(
+        found, plans, work, lambda plan: {**whose(plan, data.train.name), **limits}, "attacked", request
+    )
     report = request.paged(recipe, measured, study.command(request.seeds))
     return study.write_ledger(report, sections(report, request.dataset), request.out)
 
@@ -106,13 +103,6 @@ def fgsm_quantity(name: str, box: str, epsilon: float) -> Quantity:
     return Quantity("", "attacked", name, context=context, better="higher" if name == "accuracy" else "lower")
 
 
-def _task(plan: RunPlan, dataset: str, data: str) -> Tree:
-    varied = PROTOCOLS[dataset]
-    limits = {"images": varied.attacked_images, "epsilons": varied.epsilons}
-    told = {"method": plan.method, "seed": plan.seed, "run": plan.folder}
-    return {"dataset": dataset, "data": data, **told, **limits}
-
-
 def attacked_run(task: Tree, runs: str, root: str | None) -> Tree:
     """Records of a finished run under FGSM, as plain values.
 
@@ -128,13 +118,4 @@ def attacked_run(task: Tree, runs: str, root: str | None) -> Tree:
         for box in BOXES
         for one in attacked_numbers(Path(runs) / task["run"], test, task["epsilons"], box)
     ]
-    rows = [Record(task["data"], task["method"], task["seed"], number).to_json() for number in numbers]
-    return {"records": rows}
-
-
-def _with_numbers(found: RunFindings, attacked: Tree | None) -> RunFindings:
-    """The findings of a run with its records under FGSM; as they are where training did not finish."""
-    if attacked is None:
-        return found
-    own = tuple(Record.from_json(row) for row in attacked["records"])
-    return dataclasses.replace(found, records=(*found.records, *own))
+    return records_of(task, numbers)
