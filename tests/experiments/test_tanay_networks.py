@@ -1,7 +1,6 @@
 """LeNet and perceptrons of Tanay and Griffin (2018): first weights, tiny studies, and what their ledgers say."""
 
 import dataclasses
-import itertools
 import json
 import math
 
@@ -12,11 +11,10 @@ from clearance._rng import derived_seed
 from clearance.audits._fixed_images import fixed_images
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.reproduce import reproduce
-from clearance.experiments.reproductions.judged_study import JudgedStudy
-from clearance.experiments.reproductions.tanay_2018 import depth, lenet, networks
-from clearance.experiments.reproductions.tanay_2018.lenet_numbers import attacked_network
+from clearance.experiments.reproductions.tanay_2018 import lenet, networks
+from clearance.experiments.reproductions.tanay_2018.lenet_numbers import attacked_network, paired_lengths
 from clearance.experiments.reproductions.tanay_2018.lenet_pictures import error_curves
-from clearance.experiments.reproductions.tanay_2018.seed_tables import Quantity, factor_in_words, table
+from clearance.experiments.reproductions.tanay_2018.seed_tables import Quantity, table
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record
 from clearance.vocabulary import Measurement
@@ -119,7 +117,8 @@ class TestAttacked:
         found = attacked_network(task, root, str(tmp_path))
         numbers = {row["name"]: row["value"] for row in found["records"]}
         assert numbers["reached"] < 1
-        assert ("norm_at_confidence" in numbers) == (numbers["reached"] > 0)
+        lengths = found["lengths"]["norm_at_confidence"]
+        assert sum(length is not None for length in lengths) == round(10 * numbers["reached"])
         result, _, test = networks.trained(TASK, root, str(tmp_path))
         some = fixed_images(test, 10, derived_seed(0, "tanay-2018"))
         with torch.no_grad():
@@ -130,6 +129,26 @@ class TestAttacked:
         assert found["sheet"]["sure"] == pytest.approx(own, abs=1e-3)
         assert found["sheet"]["sure_of_target"] == pytest.approx(target, abs=0.05)
         assert min(target) < 0.5
+
+    def test_lengths_are_over_the_images_that_both_networks_of_a_pair_have(self):
+        tasks = {
+            f"{decay:g}-{seed}": {"dataset": "mnist", "init": "he", "decay": decay, "seed": seed}
+            for decay in (0.1, 1e-4) for seed in (0, 1)
+        }  # fmt: skip
+        rows = {
+            "0.1-0": [4.0, 8.0, None, 100.0], "0.0001-0": [1.0, 3.0, 50.0, None],
+            "0.1-1": None, "0.0001-1": [2.0, None, 6.0, 1.0],
+        }  # fmt: skip
+        found = {
+            name: {"lengths": None if row is None else {"minimum_norm": row}} for name, row in rows.items()
+        }
+        told = {(r.method, r.seed): r.measurement for r in paired_lengths(found, tasks)}
+        assert {key: (one.value, one.n) for key, one in told.items()} == {
+            ("high-decay", 0): (6.0, 2),
+            ("low-decay", 0): (2.0, 2),
+            ("low-decay", 1): (3.0, 3),  # its counterpart diverged
+        }
+        assert told["low-decay", 1].context["init"] == "he"
 
     def test_a_diverged_network_is_told_and_stops_nothing(self, root, tmp_path):
         """A step size at which the loss overflows at once."""
@@ -208,81 +227,3 @@ class TestLeNetStudy:
         for only in ("lenet", "adversarial", "depth"):
             found = reproduce("tanay-2018", "mnist", only=only, out=tmp_path / only)
             assert not found.has_data
-
-
-class TestDepth:
-    SETTINGS = depth.DepthSettings(
-        layers=(1, 2), decays=(0.0, 1e-3, 5.0), epochs=2, per_class=20, held_out=10, images=10, search=4
-    )
-
-    def test_ratios_are_those_of_networks_with_and_without_the_chosen_decay(self, tmp_path):
-        path = depth.study(self.SETTINGS, StudyRequest(tmp_path, seeds=2))
-        found = {
-            file.stem: json.loads(file.read_text("utf-8"))["found"]
-            for file in (tmp_path / "measured").iterdir()
-        }
-        assert len(found) == 2 * 2 * 3
-        report = json.loads((tmp_path / "report.json").read_text("utf-8"))
-        for layers, seed in itertools.product((1, 2), (0, 1)):
-            chosen = depth.chosen_decay(self.SETTINGS, layers, found, 2)
-            rows = [
-                one
-                for one in report["measurements"]
-                if (one["context"]["layers"], one["seed"]) == (layers, seed)
-            ]
-            ratio = {one["name"]: one["value"] for one in rows}["distance_ratio"]
-            high, plain = (found[f"{layers}-decay{d:g}-{seed}"]["distance"] for d in (chosen, 0.0))
-            assert ratio == pytest.approx(high / plain)
-        text = path.read_text("utf-8")
-        assert "| ratio | " in text
-        assert "Did not finish" not in text
-        claims = {
-            row["id"]: row for row in json.loads((tmp_path / "ledger.json").read_text("utf-8"))["claims"]
-        }
-        assert claims["D1"]["verdict"] == "not run"  # no network of eight layers here
-        assert "layers" in claims["D1"]["reason"] or "measured" in claims["D1"]["reason"]
-
-    def test_a_perceptron_whose_numbers_overflow_is_told_and_stops_nothing(self, tmp_path):
-        settings = dataclasses.replace(self.SETTINGS, layers=(2,), decays=(0.0,), lr=1e12)
-        path = depth.study(settings, StudyRequest(tmp_path, seeds=1))
-        assert "Did not finish: 2-decay0-0: collapsed at step 2" in path.read_text("utf-8")
-
-    def test_decays_are_chosen_on_images_that_no_network_was_trained_on(self):
-        train, _ = networks.images_of("digits", None, 20)
-        kept = depth.held_out_images("digits", None, 20, 10)
-        assert torch.bincount(kept.labels).tolist() == [10] * 10
-        assert not bool((train.images[:, None] == kept.images[None]).flatten(2).all(2).any())
-
-    def test_a_claim_holds_where_shallow_networks_gain_more_under_five_seeds(self):
-        def records(shallow, deep):
-            return [
-                Record("mnist", "high-decay", seed, Measurement(
-                    "depth", "distance_ratio", value + 0.01 * seed, "ratio", 10, better="higher",
-                    context={"layers": layers}))
-                for seed in range(5) for layers, value in ((1, shallow), (8, deep))
-            ]  # fmt: skip
-
-        study = JudgedStudy("tanay-2018", ("depth",), "mnist")
-        verdicts = {j.claim.id: j.verdict for j in study.judgements(records(2.0, 1.2))}
-        assert verdicts["D1"] == "holds"
-        assert verdicts["N1"] == "not run"
-        # the same spread the other way round, which is not the same difference in every seed
-        assert {j.claim.id: j.verdict for j in study.judgements(records(1.2, 2.0))}["D1"] == "refuted"
-
-
-class TestTables:
-    def records(self):
-        values = {("low", 0): 1.0, ("low", 1): 3.0, ("high", 0): 2.0, ("high", 1): 6.0}
-        return [
-            Record("d", method, seed, Measurement("a", "norm", value, "", 3, context={"init": "he"}))
-            for (method, seed), value in values.items()
-        ]
-
-    def test_means_and_factors_by_hand(self):
-        norm = Quantity("norm", "a", "norm", {}, "1.77")
-        low, high = (("low", {"init": "he"}), ("high", {"init": "he"}))
-        text = table(self.records(), [norm], {"low": low, "high": high})
-        assert "| norm | 2.00 ± 1.41 | 4.00 ± 2.83 | 1.77 |" in text
-        assert factor_in_words(self.records(), norm, high, low).startswith("2.0×")
-        assert factor_in_words(self.records(), norm, high, ("none", {})) == "no ratio"
-        assert "norm |" not in table(self.records(), [Quantity("norm", "b", "norm")], {"low": low})

@@ -55,7 +55,7 @@ class DepthSettings:
     """
 
     layers: tuple[int, ...] = (1, 2, 4, 8)
-    decays: tuple[float, ...] = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+    decays: tuple[float, ...] = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
     epochs: int = 10
     per_class: int = 1000
     held_out: int = 300
@@ -124,9 +124,9 @@ def measured_depth(task: Tree, root: str | None, folder: str) -> Tree:
     }
     some = fixed_images(test, task["images"], derived_seed(0, "tanay-2018"))
     near = MinimumNorm(norm=2.0, steps=task["search"])(result.model, some.images, some.labels)
-    right = near.success & (near.distance > 0)
-    middle = float(near.distance[right].median()) if bool(right.any()) else 0.0
-    return {**found, "distance": middle, "right": int(right.sum()), "status": str(result.status)}
+    right = (near.success & (near.distance > 0)).tolist()
+    distances = [float(d) if one else None for d, one in zip(near.distance, right, strict=True)]
+    return {**found, "tested": len(test), "distances": distances, "status": str(result.status)}
 
 
 @functools.lru_cache(maxsize=1)
@@ -168,22 +168,37 @@ def _records(
         numbers: dict[str, tuple[float, str, Better]] = {
             "plain_error": (plain["test_error"], "fraction", "lower"),
             "decayed_error": (high["test_error"], "fraction", "lower"),
-            "plain_distance": (plain["distance"], "pixel units", "higher"),
-            "decayed_distance": (high["distance"], "pixel units", "higher"),
         }
-        if plain["distance"] > 0 and high["distance"] > 0:
-            numbers["distance_ratio"] = (high["distance"] / plain["distance"], "ratio", "higher")
+        common = [
+            pair for pair in zip(plain["distances"], high["distances"], strict=True) if None not in pair
+        ]
+        if common:
+            before, after = (statistics.median(side) for side in zip(*common, strict=True))
+            numbers |= {
+                "plain_distance": (before, "pixel units", "higher"),
+                "decayed_distance": (after, "pixel units", "higher"),
+                "distance_ratio": (after / before, "ratio", "higher"),
+            }
         for name, (value, unit, better) in numbers.items():
-            one = Measurement(
-                STUDY, name, value, unit, settings.images, better=better, context={"layers": layers}
-            )
+            count = len(common) if "distance" in name else plain["tested"]
+            one = Measurement(STUDY, name, value, unit, count, better=better, context={"layers": layers})
             records.append(Record(dataset, METHOD, seed, one))
     return records
 
 
+def _edge(settings: DepthSettings, decay: float) -> str:
+    """What a choice at an end of the grid means."""
+    if decay == settings.decays[-1]:
+        return " (the strongest tried: the ratio may be larger yet)"
+    return " (none allowed: the ratio says nothing)" if decay == settings.decays[0] else ""
+
+
 def _text(settings: DepthSettings, records: Sequence[Record], chosen: Mapping[int, float]) -> list[str]:
     columns = {
-        f"{layers} layer{'s' if layers > 1 else ''}, decay {chosen[layers]:g}": (METHOD, {"layers": layers})
+        f"{layers} layer{'s' if layers > 1 else ''}, decay {chosen[layers]:g}{_edge(settings, chosen[layers])}": (
+            METHOD,
+            {"layers": layers},
+        )
         for layers in settings.layers
     }
     rows = [
@@ -198,6 +213,7 @@ def _text(settings: DepthSettings, records: Sequence[Record], chosen: Mapping[in
         f"{settings.per_class:,} images of each class. Of the decays {', '.join(f'{d:g}' for d in settings.decays)} "
         f"(coupled, SGD with momentum 0.9, learning rate {settings.lr:g}) the strongest is taken whose error on "
         f"{settings.held_out:,} further training images of each class is at most {ALLOWED:g} times that without decay. "
-        f"Nearest mistakes are searched for from {settings.images} test images. Mean ± sd over seeds."
+        f"Nearest mistakes are searched for from {settings.images} test images; medians are over those that both "
+        "networks of a pair have right. Mean ± sd over seeds."
     )
     return ["## Depth", about, table(records, rows, columns)]

@@ -21,6 +21,7 @@ from clearance.experiments.reproductions.tanay_2018.lenet_numbers import (
     LOW,
     attacked_network,
     measured_network,
+    paired_lengths,
 )
 from clearance.experiments.reproductions.tanay_2018.networks import PAPER, check_data
 from clearance.experiments.run import RunFindings
@@ -82,6 +83,7 @@ def study(settings: LeNetSettings, parts: tuple[str, ...], request: StudyRequest
         for tree in trees.values()
         for row in tree["records"]
     ]
+    records += paired_lengths(found.get("adversarial", {}), tasks["adversarial"])
     told = {"dataset": dataset, "seeds": count, "decays": DECAYS, **vars(settings)}
     judged = JudgedStudy(PAPER, parts, dataset)
     findings = [RunFindings(None, tuple(records), ())]

@@ -1,6 +1,7 @@
 """What is measured of one trained LeNet: errors, sizes of weights, and images that it takes for another class."""
 
-from collections.abc import Iterable, Iterator
+import statistics
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -38,14 +39,23 @@ def measured_network(task: Tree, root: str | None, folder: str) -> Tree:
     """
     result, train, test = trained(task, root, folder)
     found = [audit(result.model, train, test, task["seed"]) for audit in (Accuracy(), WeightScale())]
+    measured = [m for one in found for m in one.measurements]
     filters = result.model.state_dict()["extractor.conv1.weight"][:, 0]
     return {
-        **_records([m for one in found for m in one.measurements], task),
+        **_records([*measured, _gap(measured, len(test))], task),
         "status": str(result.status),
         "seconds": result.seconds,
         "history": result.history,
         "filters": filters.tolist(),
     }
+
+
+def _gap(measured: Iterable[Measurement], count: int) -> Measurement:
+    """How much more often test images are wrong than training images."""
+    errors = {m.context["split"]: m.value for m in measured if (m.audit, m.name) == ("accuracy", "error")}
+    return Measurement(
+        "accuracy", "error_gap", errors["test"] - errors["train"], "fraction", count, better="lower"
+    )
 
 
 def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
@@ -61,36 +71,67 @@ def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
         root: Where the dataset's files are.
         folder: Where networks are kept.
 
-    Of a network whose answers are no numbers there is no record, and no sheet.
+    Returns:
+        ``records``; ``lengths`` of both kinds, image by image, None where the target was not reached, or the image was
+        wrong from the start; and ``sheet``. Of a network whose answers are no numbers there is none of these.
     """
     result, _, test = trained(task, root, folder)
     model = result.model
     some = fixed_images(test, task["images"], derived_seed(0, "tanay-2018"))  # the same for all networks
     logits = _logits(model, test)
     if not bool(logits.isfinite().all()):  # diverged: nothing to attack
-        return {"records": [], "sheet": None}
+        return {"records": [], "lengths": None, "sheet": None}
     temperature = calibrated_temperature(logits, CONFIDENCE)
     ascent = TargetedAscent(
         confidence=CONFIDENCE, step=task["grey_levels"] / 255, steps=task["ascent"], temperature=temperature
     )
     hit = ascent(model, some.images, some.labels)
     near = MinimumNorm(norm=2.0, steps=task["search"])(model, some.images, some.labels)
-    right = near.success & (near.distance > 0)
     numbers = [
-        *_number("norm_at_confidence", hit.distance[hit.success], "pixel units"),
-        *_number("reached", hit.success, "fraction"),
-        *_number("minimum_norm", near.distance[right], "pixel units"),
+        Measurement(
+            AUDIT, "reached", float(hit.success.double().mean()), "fraction", len(some), better="higher"
+        ),
         Measurement(AUDIT, "temperature", temperature, "", len(test), better="neither"),
     ]
     with evaluating(model):
         sheet = change_sheet(AUDIT, model, some, hit.images, hit.distance, temperature)
-    return {**_records(numbers, task), "sheet": sheet.columns}
+    lengths = {
+        "norm_at_confidence": _where(hit.distance, hit.success),
+        "minimum_norm": _where(near.distance, near.success & (near.distance > 0)),
+    }
+    return {**_records(numbers, task), "lengths": lengths, "sheet": sheet.columns}
 
 
-def _number(name: str, values: Tensor, unit: str) -> Iterator[Measurement]:
-    """The mean of what there is; of nothing there is none, because a length of 0 would be the nearest of all."""
-    if len(values):
-        yield Measurement(AUDIT, name, float(values.double().mean()), unit, len(values), better="higher")
+def paired_lengths(found: Mapping[str, Tree], tasks: Mapping[str, Tree]) -> list[Record]:
+    """Mean lengths of high and low decay over the same images: those for which both networks of a pair have one.
+
+    Args:
+        found: What `attacked_network` made of each task.
+        tasks: The tasks; a pair are those that differ in their decay alone.
+
+    A network without its counterpart, or whose counterpart diverged, has the mean of its own.
+    """
+    pairs: dict[tuple[str, int], list[str]] = {}
+    for name, tree in found.items():
+        if tree["lengths"] is not None:
+            pairs.setdefault((tasks[name]["init"], tasks[name]["seed"]), []).append(name)
+    records = []
+    for names in pairs.values():
+        for measure in found[names[0]]["lengths"]:
+            rows = [found[name]["lengths"][measure] for name in names]
+            common = [values for values in zip(*rows, strict=True) if None not in values]
+            if not common:  # a length of 0 would be the nearest of all
+                continue
+            for name, own in zip(names, zip(*common, strict=True), strict=True):
+                one = Measurement(
+                    AUDIT, measure, statistics.fmean(own), "pixel units", len(own), better="higher"
+                )
+                records += [Record.from_json(row) for row in _records([one], tasks[name])["records"]]
+    return records
+
+
+def _where(values: Tensor, counted: Tensor) -> list[float | None]:
+    return [float(value) if one else None for value, one in zip(values, counted.tolist(), strict=True)]
 
 
 def _records(measurements: Iterable[Measurement], task: Tree) -> Tree:
