@@ -8,6 +8,7 @@ import torch
 from clearance.attacks import deep_fool
 from clearance.attacks._slopes import Slopes
 from clearance.attacks.half_space import shortest_step
+from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.norms import norm_of
 from clearance.vocabulary import Bounds
 
@@ -54,3 +55,14 @@ def test_rivals_that_are_farther_to_first_order_are_not_looked_at(monkeypatch):
     deep_fool._nearest(slopes, points, 2.0, BOUNDS, factor=1.0)
     assert looked[0] == len(points) - 4
     assert sum(looked) < 0.6 * slopes.gaps.numel()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("attack", [deep_fool.DeepFool, MinimumNorm])
+def test_an_image_on_a_boundary_is_next_to_it(attack, norm):
+    """It is right by the order of classes alone."""
+    model = torch.nn.Identity().eval()
+    tied = torch.tensor([[0.5, 0.5, 0.2], [0.5, 0.3, 0.5], [0.0, 0.0, 0.0]])
+    hit = attack(norm=norm)(model, tied, torch.zeros(3, dtype=torch.long))
+    assert hit.success.all()
+    assert (hit.distance < 1e-4).all()

@@ -29,7 +29,8 @@ def slow(name, z, y, t=None):
         return -(z[y] - z[t]) / (up[0] - (up[2] + up[3]) / 2)
     unit = (up[0] - up[-1]) / SPREAD_IN_UNITS if name == "scaled_cross_entropy" else 1.0
     goal = y if t is None else t
-    loss = math.log(sum(math.exp((v - z[goal]) / unit) for v in z))
+    terms = [math.exp((v - z[goal]) / unit) for k, v in enumerate(z) if k != goal or unit == 1]
+    loss = math.log(sum(terms))  # in units of their own as log odds: without the term of the goal itself
     return loss if t is None else -loss
 
 
@@ -79,6 +80,22 @@ def test_plain_cross_entropy_is_not_scale_free():
     for name in SCALE_FREE:
         heard = FGSM(0.3, loss=name)(quiet, images, labels).success_rate
         assert FGSM(0.3, loss=name)(loud, images, labels).success_rate == pytest.approx(heard, abs=0.02)
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_in_units_of_their_own_logits_keep_a_gradient_however_sure_they_are(classes):
+    """The label leads by the whole spread: its probability is 1 to the last digit in single precision."""
+    z = torch.full((1, classes), -1.0)
+    z[0, 0] = 9.0
+    leaf = z.requires_grad_()
+    (own,) = torch.autograd.grad(LOSSES["scaled_cross_entropy"](leaf, torch.tensor([0])).sum(), leaf)
+    assert own[0, 0] < 0 < own[0, 1]
+    assert float(own.sum()) == pytest.approx(0, abs=1e-6)
+    wide = z.detach().double().requires_grad_()
+    unit = 10 / SPREAD_IN_UNITS
+    plain = torch.nn.functional.cross_entropy(wide / unit, torch.tensor([0]))
+    (expected,) = torch.autograd.grad(plain, wide)
+    torch.testing.assert_close((own / own.norm()).double(), expected / expected.norm(), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", list(LOSSES))

@@ -23,6 +23,11 @@ STEPS = {
     "division by a method": lambda x: (8 * x).div(1, rounding_mode="trunc") / 8,
     "whole division": lambda x: (8 * x) // 1 / 8,
     "whole division by name": lambda x: torch.floor_divide(8 * x, 1) / 8,
+    "a remainder": lambda x: x - x % 0.125,
+    "a remainder by name": lambda x: x - torch.remainder(x, 0.125),
+    "what is left of a division": lambda x: x - torch.fmod(x, 0.125),
+    "what is left of a whole number": lambda x: (8 * x - (8 * x).frac()) / 8,
+    "a name for the images": lambda x: torch.floor(input=8 * x) / 8,
     "a whole number": lambda x: (8 * x).int() / 8,
     "a whole number of a type": lambda x: (8 * x).to(torch.int64) / 8,
     "there and back": lambda x: (8 * x).byte().float() / 8,
@@ -45,7 +50,8 @@ def test_values_are_the_models_bit_for_bit_and_gradients_pass(step):
     past = straight_through(step)
     assert torch.equal(past(given), step(given))
     assert torch.equal(past(given.clone().requires_grad_()), step(given))
-    assert not gradients_of(lambda x: step(x).flatten(1), given, lambda logits, _: logits.sum(1))[1].any()
+    plain = gradients_of(lambda x: step(x).flatten(1), given, lambda logits, _: logits.sum(1))[1]
+    assert not plain.any()
     torch.testing.assert_close(slope(past, given), torch.ones_like(given))
     assert has_steps(step, given)
 

@@ -203,6 +203,44 @@ def test_a_source_that_is_wrong_still_makes_images():
     assert (made != images).flatten(1).any(dim=1).all()
 
 
+def test_images_for_transfer_are_verified_as_those_of_a_call():
+    images, labels = batch()
+    models = {"one": network()}
+    with pytest.raises(ValueError, match=r"an attack must stay within `epsilon` 0\.01"):
+        transfer_matrix(as_attack(lambda model, x, y: 1 - x, 0.01), models, models, images, labels)
+    nothing = transfer_matrix(
+        as_attack(lambda model, x, y: x * math.nan, 0.1), models, models, images, labels
+    )
+    assert nothing.accuracy.item() == nothing.clean.item() > 0.9
+
+
+def test_a_foreign_attack_leaves_the_model_as_it_was():
+    images, labels = batch()
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 10)).eval()
+    last = model[2]
+    assert isinstance(last, torch.nn.Linear)
+    kept = torch.ones_like(last.weight)
+    last.weight.grad = kept
+
+    def careless(model, x, y):
+        model.train()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        return x
+
+    before = {name: value.clone() for name, value in model.state_dict().items() if "weight" in name}
+    as_attack(careless, 0.1)(model, images, labels)
+    assert not any(module.training for module in model.modules())
+    assert last.weight.grad is kept
+    assert bool((kept == 1).all())
+    assert last.bias.grad is None
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
+
+
+def test_logits_that_are_not_finite_name_no_class():
+    logits = torch.tensor([[math.inf, 0.0], [0.0, -math.inf], [math.nan, 0.0], [1.0, 0.0]])
+    assert broken(logits, torch.zeros(4, dtype=torch.long)).tolist() == [True, True, True, False]
+
+
 @pytest.mark.parametrize("missing", ["sources", "targets", "images"])
 def test_an_empty_matrix_is_refused(missing):
     images, labels = batch(4)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clearance.attacks import FGSM, PGD
-from clearance.audits import Robustness
+from clearance.audits import Robustness, robustness
 from clearance.audits._alarm import Signs, sentence
 from clearance.audits._fixed_images import fixed_images
 from clearance.audits._verdict import survivors
@@ -248,11 +248,36 @@ def test_survivors_drop_what_is_broken():
     assert 0 < int(alive.sum()) < 80
 
 
+def test_an_alarm_that_rang_at_a_radius_rings_at_the_next(monkeypatch):
+    """What a square search breaks is not put down to gradients that find nothing."""
+    monkeypatch.setattr(robustness, "scale_free_attacks", lambda *_: [])
+    found = audited(headed(), digits()[1].per_class(4, seed=0), inf=(0.2, 0.201), steps=2, queries=100)
+    assert min(values(found, "alarms")) > 0
+
+
+def test_two_classes_are_attacked_from_a_source_that_is_sure_of_them():
+    """Its probabilities are 1 to the last digit in units of its own logits, and have no gradient there."""
+    images = torch.rand(40, 1, 2, 2, generator=torch.Generator().manual_seed(0)) * 0.2
+    labels = torch.arange(40) % 2
+    images[:, 0, 0, 0] += 0.4 + 0.2 * labels
+    data = ImageSet(images, labels, ("a", "b"))
+    head = nn.Linear(4, 2)
+    with torch.no_grad():
+        head.weight.zero_()
+        head.weight[1, 0] = 10.0
+        head.bias.copy_(torch.tensor([0.0, -6.0]))
+    model = Classifier(nn.Flatten(), head).eval()
+    audit = Robustness(inf=(0.4,), two=(), steps=5, source=model)
+    found = audit(model, data, data)
+    assert values(found, "transfer_accuracy") == [0.0]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"inf": (0.3, 0.1)}, "`inf` must ascend"),
         ({"inf": (), "two": ()}, "at least one radius"),
+        ({"inf": (8.0,)}, "must be at most 1, the width of the bounds"),
         ({"two": (-1.0,)}, "`two` must be a finite number above 0"),
         ({"images": 0}, "`images` must be a whole number"),
     ],

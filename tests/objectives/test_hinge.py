@@ -63,6 +63,11 @@ def test_half_precision_logits_are_subtracted_in_float32(dtype):
     assert found.item() == pytest.approx(120_001, rel=0.01)
 
 
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="at least two classes"):
+        hinge(torch.zeros(3, 1), torch.zeros(3, dtype=torch.long))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -136,6 +136,19 @@ def test_p13_the_full_gradient_equals_finite_differences(norm, score):
     assert torch.autograd.gradcheck(loss, tuple(model.parameters()), fast_mode=True)
 
 
+@pytest.mark.parametrize("unit", ["element", "spread"])
+def test_p13_the_full_gradient_equals_finite_differences_in_every_unit(unit):
+    model, x, y = smooth_net(), images(3), labels(3)
+    objective = margin_only(
+        ("input", HIDDEN, "features"), gamma=30.0, denominator="full", unit=unit, eps=1e-3
+    )
+
+    def loss(*_):
+        return total(objective, model, x, y)
+
+    assert torch.autograd.gradcheck(loss, tuple(model.parameters()), fast_mode=True)
+
+
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
 def test_p13_the_detached_gradient_equals_finite_differences_with_norms_held(norm):
     """The norms are measured at the start, and only gaps move."""

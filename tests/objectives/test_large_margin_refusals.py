@@ -9,6 +9,7 @@ from torch import nn
 
 from clearance.models import Classifier
 from clearance.objectives import GammaQuantile, LargeMarginLoss, margin_distances
+from clearance.objectives.gamma import LayerMargins
 from clearance.regimes import EndToEnd, fit
 from clearance.tensors import Outputs
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -114,7 +115,12 @@ def test_the_diagnostic_works_on_frozen_models_and_without_gradients(gradients):
 
 
 def test_the_diagnostic_refuses_training_mode():
-    with pytest.raises(ValueError, match=r"`model` must be in evaluation mode, because.*model.eval\(\)"):
+    norm = nn.BatchNorm1d(64)
+    part = Classifier(nn.Sequential(nn.Flatten(), norm), nn.Linear(64, 4)).eval()
+    norm.train()
+    with pytest.raises(ValueError, match="with all its parts"):
+        margin_distances(part, torch.rand(6, 1, 8, 8), torch.zeros(6, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"`model` must be in evaluation mode.*model.eval\(\)"):
         margin_distances(smooth_net().train(), images(), labels())
 
 
@@ -231,6 +237,15 @@ def test_the_input_of_compiled_and_of_copied_networks_is_no_such_layer():
             found.backward()
             assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
             model.zero_grad()
+
+
+def test_a_quantile_is_one_of_distances_that_there_are():
+    """A dead unit's sample is endlessly far from any boundary, and is no reason for an endless margin."""
+    margin = LayerMargins([GammaQuantile(quantile=0.9)])
+    distances = torch.tensor([[[1.0, 2.0, math.inf, math.inf]]])
+    assert float(margin(distances)) == pytest.approx(1.9)
+    nothing = LayerMargins([GammaQuantile(quantile=0.9)])
+    assert float(nothing(torch.full((1, 1, 3), math.inf))) > 0
 
 
 def test_quantile_settings():

@@ -181,7 +181,9 @@ def test_what_cannot_be_shortlisted_is_refused(settings, message):
         LargeMarginLoss(**{"layers": ("input",), "shortlist": Projections("input"), **settings})
 
 
-def test_a_shortlist_longer_than_the_rivals_is_refused():
-    objective = LargeMarginLoss(("input",), shortlist=Projections("input", size=4))
-    with pytest.raises(ValueError, match="at most 3 rivals exist for 4 classes"):
-        objective(smooth_net().outputs(images(), ("input",)), labels())
+def test_a_shortlist_longer_than_the_rivals_is_all_of_them():
+    longer, whole = (
+        LargeMarginLoss(("input",), shortlist=Projections("input", size=size), gamma=1.0) for size in (9, 3)
+    )
+    values = [one(smooth_net().outputs(images(), ("input",)), labels()).total for one in (longer, whole)]
+    torch.testing.assert_close(*values, rtol=0, atol=0)

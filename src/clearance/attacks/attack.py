@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_count
 from clearance.attacks._arguments import check_images, check_mode, check_radius, check_range, checked_classes
-from clearance.attacks.attacked import Attacked, broken, rescored
+from clearance.attacks.attacked import Attacked, broken, confined, rescored
 from clearance.attacks.losses import LOSSES, TARGETED_LOSSES
 from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
 from clearance.vocabulary import Bounds
@@ -174,14 +174,14 @@ class Attack(ABC):
     ) -> Tensor:
         """The images after every step of the attack, whether or not the model is wrong on them already.
 
-        Transfer wants these: images that are broken early go on to be changed. They are clipped, but no success
-        is claimed. Arguments and errors are those of a call.
+        Transfer wants these: images that are broken early go on to be changed. They are clipped and range-checked,
+        but no success is claimed. Arguments and errors are those of a call.
         """
         batch = Batch.checked(model, images, labels, targets, self.bounds, self.chunk)
         if not len(batch):
             return batch.images
-        found = self._search(batch, persist=True).to(batch.images)
-        return found.clamp(self.bounds.lower, self.bounds.upper)
+        found = self._search(batch, persist=True)
+        return confined(found, batch.images, norm=self.norm, bounds=self.bounds, epsilon=self.epsilon)
 
     @abstractmethod
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:

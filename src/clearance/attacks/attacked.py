@@ -43,13 +43,13 @@ class Attacked:
 def broken(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
     """Whether the class of the largest logit differs from the label, or equals the target where there is one.
 
-    Logits that are not numbers name no class: wrong whatever the label, and no target.
+    Logits that are not finite name no class: wrong whatever the label, and no target.
 
     >>> broken(torch.tensor([[1.0, 2.0], [float("nan"), 0.0]]), torch.tensor([1, 0]))
     tensor([False,  True])
     """
     named = logits.argmax(dim=1)
-    nothing = logits.isnan().any(dim=1)
+    nothing = ~logits.isfinite().all(dim=1)
     if targets is None:
         return (named != labels) | nothing
     return (named == targets) & ~nothing
@@ -95,16 +95,8 @@ def rescored(
     >>> hit.success, hit.distance
     (tensor([True]), tensor([1.0500]))
     """
-    if candidates.shape != originals.shape:
-        raise ValueError(
-            f"an attack must return images of shape {tuple(originals.shape)}, as it got; "
-            f"it returned {tuple(candidates.shape)}."
-        )
     originals = originals.detach()
-    found = candidates.detach().to(originals)
-    found = torch.where(found.isnan(), originals, found).clamp(bounds.lower, bounds.upper)
-    if epsilon is not None:
-        found = _inside(found, originals, epsilon, norm, bounds)
+    found = confined(candidates, originals, norm=norm, bounds=bounds, epsilon=epsilon)
     if not len(originals):
         return Attacked(found, labels.new_zeros(0, dtype=torch.bool), norm_of(found - originals, norm))
     if before is None:
@@ -112,6 +104,31 @@ def rescored(
     found = torch.where(before.view(-1, *[1] * (found.ndim - 1)), originals, found)
     success = broken(logits_of(model, found, chunk=chunk), labels, targets) | before
     return Attacked(found, success, norm_of(found - originals, norm))
+
+
+def confined(
+    candidates: Tensor, originals: Tensor, *, norm: float, bounds: Bounds, epsilon: float | None
+) -> Tensor:
+    """What an attack found, clipped and range-checked; pixels that are not numbers are put back.
+
+    Args:
+        candidates: What it found.
+        originals: (B, ...), within `bounds`.
+        norm: Of the ball.
+        bounds: Of pixel values.
+        epsilon: Radius of the ball; None where there is none.
+
+    Raises:
+        ValueError: If candidates have another shape, or are outside the ball by more than rounding.
+    """
+    if candidates.shape != originals.shape:
+        raise ValueError(
+            f"an attack must return images of shape {tuple(originals.shape)}, as it got; "
+            f"it returned {tuple(candidates.shape)}."
+        )
+    found = candidates.detach().to(originals)
+    found = torch.where(found.isnan(), originals, found).clamp(bounds.lower, bounds.upper)
+    return found if epsilon is None else _inside(found, originals, epsilon, norm, bounds)
 
 
 def _inside(found: Tensor, originals: Tensor, epsilon: float, norm: float, bounds: Bounds) -> Tensor:

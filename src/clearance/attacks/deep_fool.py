@@ -14,6 +14,8 @@ from clearance.attacks.norms import norm_of
 from clearance.geometry.first_order import dual_norm, first_order_distance
 from clearance.vocabulary import Bounds
 
+GRAIN = 1e-6  # in pixel units: the step away from a tie
+
 
 @dataclass(frozen=True)
 class DeepFool(DistanceAttack):
@@ -84,8 +86,10 @@ def _nearest(slopes: Slopes, points: Tensor, norm: float, bounds: Bounds, factor
     best = torch.zeros_like(points)
     least = torch.full_like(slopes.gaps[0], torch.inf)
     for gap, gradient in zip(slopes.gaps, slopes.gradients, strict=True):
-        rise = -gap * factor
-        nearer = first_order_distance(rise, dual_norm(gradient, norm).to(rise)) < least
+        slope = dual_norm(gradient, norm).to(gap)
+        # a tie names the label by chance: beyond it is the shortest of all steps, and not none
+        rise = torch.where(gap == 0, GRAIN * slope, -gap * factor)
+        nearer = first_order_distance(rise, slope) < least
         rows = nearer.nonzero().flatten()
         if not len(rows):
             continue

@@ -1,12 +1,13 @@
 """Attacks of other libraries, and anybody's own: any callable (model, images, labels) -> images."""
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearance.attacks.attack import Attack, Batch
 from clearance.attacks.queries import Model
@@ -28,7 +29,7 @@ class ForeignAttack(Attack):
             raise ValueError(
                 "`targets` must be None because a callable takes no targets; let it choose its own."
             )
-        with torch.enable_grad():
+        with torch.enable_grad(), _as_before(batch.model):
             made = self.make(batch.model, batch.images.clone(), batch.labels.clone())
         found = torch.as_tensor(made).detach().to(batch.images)
         if found.shape != batch.images.shape:
@@ -39,13 +40,33 @@ class ForeignAttack(Attack):
         return found
 
 
+@contextlib.contextmanager
+def _as_before(model: Model) -> Iterator[None]:
+    """Whatever is done within, a module's modes and its parameters' gradients are afterwards what they were."""
+    if not isinstance(model, nn.Module):
+        yield
+        return
+    modes = {module: module.training for module in model.modules()}
+    gradients = {parameter: parameter.grad for parameter in model.parameters()}
+    for parameter in gradients:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for parameter, gradient in gradients.items():
+            parameter.grad = gradient
+
+
 def as_attack(
     make: Images, epsilon: float, norm: float = math.inf, *, bounds: Bounds | None = None
 ) -> ForeignAttack:
     """Any callable ``(model, images, labels) -> images`` as an attack, verified like every other.
 
     It is given the images that the model gets right, and copies of them; what it returns is clipped, checked
-    against the ball, and scored by asking the model again. Its own word on success is not heard.
+    against the ball, and scored by asking the model again. Its own word on success is not heard. The modes of the
+    model's parts and the gradients of its parameters are put back after it.
 
     Args:
         make: The callable. Its radius is its own: give it the same `epsilon`, in the unit of the pixels.

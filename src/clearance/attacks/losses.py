@@ -5,7 +5,7 @@
 | cross_entropy | no | Goodfellow, Shlens and Szegedy (2015) |
 | logit_margin | yes | Carlini and Wagner (2017), without their floor |
 | dlr | yes | Croce and Hein (2020), equations 6 and 7 |
-| scaled_cross_entropy | yes | cross-entropy in units of the sample's own logits |
+| scaled_cross_entropy | yes | cross-entropy in units of the sample's own logits, as log odds |
 
 *Scale-free*: logits times c > 0 is the same classifier, and an attack on it takes the same steps: bit for bit
 where c is a power of two, up to rounding elsewhere. Plain cross-entropy saturates instead; its gradient becomes
@@ -60,16 +60,21 @@ def dlr(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def scaled_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of z / s, where s is the sample's own spread of logits, held constant in the gradient.
+    """Cross-entropy of z / s as log odds, log((1 - p_y) / p_y), s being the sample's own spread of logits.
 
-    s = (max_i z_i - min_i z_i) / SPREAD_IN_UNITS, and 1 where all logits are equal. Numerator and denominator
-    of z / s are multiplied by the same power of two without rounding, so that not even the last bit changes.
+    log sum_{i != y} exp(z_i / s) - z_y / s
+
+    s = (max_i z_i - min_i z_i) / SPREAD_IN_UNITS, constant in the gradient, and 1 where all logits are equal. Its
+    gradient has the direction of cross-entropy's and, unlike that, never vanishes: with two classes p_y is 1 to the
+    last digit in any such units. Numerator and denominator of z / s are multiplied by the same power of two without
+    rounding, so that not even the last bit changes.
 
     >>> logits, labels = torch.randn(5, 10), torch.arange(5)
     >>> torch.equal(scaled_cross_entropy(64 * logits, labels), scaled_cross_entropy(logits, labels))
     True
     """
-    return cross_entropy(_in_own_units(logits), labels)
+    own = _in_own_units(logits)
+    return own.scatter(1, labels.unsqueeze(1), -torch.inf).logsumexp(dim=1) - _at(own, labels)
 
 
 def targeted_cross_entropy(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
@@ -108,10 +113,12 @@ def targeted_dlr(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
 
 
 def targeted_scaled_cross_entropy(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
-    """Log softmax(z / s)[t], s as in :func:`scaled_cross_entropy`; the labels are not read.
+    """Log odds of the target, log(p_t / (1 - p_t)) of z / s as in :func:`scaled_cross_entropy`.
+
+    The labels are not read.
 
     >>> targeted_scaled_cross_entropy(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([1]))
-    tensor([-0.6931])
+    tensor([0.])
     """
     del labels
     return -scaled_cross_entropy(logits, targets)

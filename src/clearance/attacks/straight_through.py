@@ -23,6 +23,7 @@ _STEPS = _of_both(NAMES)
 _IN_PLACE = _of_both([f"{name}_" for name in NAMES])
 _DIVISIONS = _of_both(("div", "divide"))
 _WHOLE_DIVISIONS = _of_both(("floor_divide", "__floordiv__"))
+_REMAINDERS = _of_both(("remainder", "fmod", "frac", "__mod__"))
 _CASTS = _of_both(("int", "long", "short", "byte", "char", "to", "type"))
 
 
@@ -53,8 +54,13 @@ class _Passing(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
+        if not args and isinstance(first := named.get("input", named.get("self")), Tensor):
+            args, named = (first,), {k: v for k, v in named.items() if k not in ("input", "self")}
         if not args or not isinstance(args[0], Tensor) or not args[0].requires_grad:
             return func(*args, **named)
+        if func in _REMAINDERS:
+            self.passed += 1  # what is left of a step: x less the rounded x, which goes along with x
+            return func(*args, **named).detach()
         if func in _IN_PLACE:
             return self._stepped_in_place(func, args, named)
         answer, smooth = func(*args, **named), None
@@ -94,8 +100,9 @@ def straight_through(model: Model) -> Model:
         model: Images to logits; any callable that works with torch's functions.
 
     Misleads: ``round``, ``floor``, ``ceil``, ``trunc`` and ``sign`` are passed, in place as well (``round_``), and so
-    are divisions that round (``//``) and casts to whole numbers, unless the model needs whole numbers there (as
-    indices). Comparisons, lookups in tables, scripted modules, other libraries' code and noise are not.
+    are divisions that round (``//``), remainders (``%``) and casts to whole numbers, unless the model needs whole
+    numbers there (as indices). Comparisons, lookups in tables, scripted modules, other libraries' code and noise are
+    not.
 
     >>> rounded = lambda images: (4 * images).round() / 4
     >>> images = torch.tensor([[0.6, 0.4]], requires_grad=True)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from clearance._checks import check_count, check_positive
+from clearance.attacks._arguments import check_radius
 from clearance.attacks.attack import AnyAttack
 from clearance.attacks.iterative import PGD
 from clearance.attacks.square import SquareSearch
@@ -21,6 +22,9 @@ from clearance.audits._target import Target
 from clearance.audits._verdict import cross_entropy_attacks, scale_free_attacks
 from clearance.models._observe import evaluating
 from clearance.models.classifier import Classifier
+from clearance.vocabulary import Bounds
+
+NORMS = {"inf": math.inf, "two": 2.0, "one": 1.0}
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,11 @@ class Robustness(Audit):
     def __post_init__(self) -> None:
         for name in ("images", "steps", "queries"):
             check_count(name, getattr(self, name))
-        for name in ("inf", "two", "one"):
+        for name in NORMS:
             radii = getattr(self, name)
             for epsilon in radii:
                 check_positive(name, epsilon)
+                check_radius(epsilon, NORMS[name], Bounds())
             if list(radii) != sorted(set(radii)):
                 raise ValueError(f"`{name}` must ascend, each radius once; got {radii}.")
         if not (self.inf or self.two or self.one):
@@ -107,8 +112,8 @@ class Robustness(Audit):
 
     def _examined(self, target: Target) -> Findings:
         found, exhibits = list(zero_gradients(target)), []
-        for norm, radii in ((math.inf, self.inf), (2.0, self.two), (1.0, self.one)):
-            if radii:
+        for name, norm in NORMS.items():
+            if radii := getattr(self, name):
                 readings = list(self._readings(target, norm, radii))
                 found.append(full_radius(target, norm, readings[0].signs))
                 found.extend(m for reading in readings for m in reading.measurements())
@@ -117,18 +122,20 @@ class Robustness(Audit):
 
     def _readings(self, target: Target, norm: float, radii: tuple[float, ...]) -> Iterator[Reading]:
         everything = target.left([PGD(_whole_radius(norm, target.images), norm, steps=self.steps)])
-        alive = plain = target.right
+        alive = white = plain = target.right
         for epsilon in radii:
             attacks = scale_free_attacks(norm, epsilon, target.classes, self.steps, target.seed)
-            alive = target.left(attacks, alive)
+            # apart from what other attacks break, which would hide at the next radius that gradients find little
+            white = target.left(attacks, white)
+            alive = alive & white
             plain = target.left(cross_entropy_attacks(norm, epsilon, self.steps), plain)
-            white_box, transfer = share(alive), None
+            transfer = None
             if target.source is not None:
                 made_on = PGD(epsilon, norm, loss="scaled_cross_entropy", steps=self.steps)
                 shown = target.left([transferred(target.source, made_on)])
                 alive, transfer = alive & shown, share(shown)
             signs = Signs(
-                white_box,
+                share(white),
                 share(plain),
                 share(target.under_noise(norm, epsilon)),
                 share(everything),

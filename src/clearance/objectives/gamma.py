@@ -100,7 +100,8 @@ class LayerMargins(nn.Module):
         seen, done = torch.zeros_like(gammas), int(self.batches)
         for place, layer in enumerate(self._layers):
             if isinstance(layer, GammaQuantile):
-                seen[place] = nearest[place].quantile(layer.quantile)
+                finite = nearest[place][nearest[place].isfinite()]  # others know no boundary, near or far
+                seen[place] = finite.quantile(layer.quantile) if len(finite) else LEAST
                 before = self.total[place].to(gammas)
                 settled = before / layer.batches
                 now = (before + seen[place]) / (done + 1)

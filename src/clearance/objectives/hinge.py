@@ -29,9 +29,14 @@ def hinge(logits: Tensor, labels: Tensor, margin: float = 1.0, form: HingeForm =
     Returns:
         (..., B), at least float32.
 
+    Raises:
+        ValueError: For one class, of which nothing is right or wrong.
+
     >>> hinge(torch.tensor([[2.0, 1.5, 1.2]]), torch.tensor([0]))
     tensor([0.5000])
     """
+    if logits.shape[-1] < 2:
+        raise ValueError(f"logits must have at least two classes; got shape {tuple(logits.shape)}.")
     kept = logits if logits.dtype.itemsize >= 4 else logits.float()
     own = labels.expand(kept.shape[:-1]).unsqueeze(-1)
     short = margin + kept - kept.gather(-1, own)

@@ -218,7 +218,7 @@ class LargeMarginLoss(Objective):
     def _rivals(self, outputs: Outputs, labels: Tensor) -> Tensor:
         if self.shortlist is None:
             return top_rivals(outputs.logits, labels, check_pairs(outputs.logits, self.top_k))
-        check_pairs(outputs.logits, self.shortlist.size)
+        check_pairs(outputs.logits, None)
         return projected_rivals(outputs, labels, self.norm, self.shortlist, int(self.steps))
 
     def extra_repr(self) -> str:

@@ -97,7 +97,7 @@ def pair_distances(
         if rest:
             root, starts = gradients.nearest_to(list(rest))
             norms |= swept_norms(root, rest, starts, ruler.norm, sweeps=sweeps, create_graph=full)
-        scaled = torch.stack([norms[name] * _unit_of(tensors[name], ruler) for name in layers])
+        scaled = torch.stack([norms[name] * _unit_of(tensors[name], ruler, full) for name in layers])
         gaps = class_gaps(outputs.logits, labels, rivals, ruler.score)
         return first_order_distance(gaps, scaled if full else scaled.detach(), ruler.eps)
 
@@ -111,8 +111,8 @@ def _analytic_norms(gradients: GapGradients, layers: Sequence[str], norm: float)
     return found
 
 
-def _unit_of(tensor: Tensor, ruler: Ruler) -> Tensor | float:
-    """What a gradient's norm is multiplied by for distances in the ruler's unit."""
+def _unit_of(tensor: Tensor, ruler: Ruler, full: bool) -> Tensor | float:
+    """What a gradient's norm is multiplied by for distances in the ruler's unit; `full` keeps its graph."""
     elements = math.prod(tensor.shape[1:])
     if ruler.unit == "layer":
         return 1.0
@@ -120,7 +120,7 @@ def _unit_of(tensor: Tensor, ruler: Ruler) -> Tensor | float:
         return elements ** (-1 / dual_exponent(ruler.norm))
     if len(tensor) < 2:
         raise ValueError("`unit` 'spread' needs at least 2 samples in a batch; got 1. Use 'layer'.")
-    values = wide(tensor.detach())
+    values = wide(tensor if full else tensor.detach())
     return (values - values.mean(dim=0)).square().mean().sqrt() * elements ** (1 / ruler.norm)
 
 
@@ -183,10 +183,10 @@ def margin_distances(
     >>> margin_distances(model, torch.ones(1, 1, 2, 2), torch.tensor([0])).nearest()    # 7 / ||(3, 4)||
     {'input': tensor([1.4000])}
     """
-    if model.training:
+    if any(module.training for module in model.modules()):
         raise ValueError(
-            "`model` must be in evaluation mode, because batch statistics and dropout make distances depend on the "
-            "other images and on chance; call model.eval() first."
+            "`model` must be in evaluation mode with all its parts, because batch statistics and dropout make "
+            "distances depend on the other images and on chance; call model.eval() first."
         )
     names = checked_layers(layers)
     ruler = Ruler(norm, score, eps, unit)

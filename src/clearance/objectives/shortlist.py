@@ -55,7 +55,7 @@ class Projections:
             because torch's derivative of their backward pass computes weight gradients unasked.
         probes: m, at least 1. With 8 the estimate is off by about a quarter for p = 2 and by half for p =
             inf.
-        size: How many classes are taken, at least 1; at most the wrong classes that there are.
+        size: How many classes are taken, at least 1; all wrong ones where there are fewer.
         seed: Of the directions, which are drawn anew in every step.
 
     >>> Projections("extractor.stage3").size
@@ -154,7 +154,7 @@ def projected_rivals(
         step: Other steps draw other directions.
 
     Returns:
-        (size, B).
+        (size, B), or (C - 1, B) where there are fewer wrong classes.
 
     Misleads where batch statistics make samples interact: their slopes are then mixed.
     """
@@ -169,7 +169,9 @@ def projected_rivals(
     norms = stable_scale(slopes - slopes.gather(2, own.expand(len(slopes), -1, -1)), exponent)
     scores = outputs.logits.detach().to(norms.dtype)
     distances = (scores.gather(1, own) - scores) / norms.clamp(min=torch.finfo(norms.dtype).tiny)
-    nearest = distances.scatter(1, own, math.inf).topk(settings.size, dim=1, largest=False)
+    nearest = distances.scatter(1, own, math.inf).topk(
+        min(settings.size, scores.shape[1] - 1), dim=1, largest=False
+    )
     return nearest.indices.mT
 
 
