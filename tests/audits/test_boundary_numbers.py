@@ -10,7 +10,7 @@ from clearance import linear
 from clearance.audits import BoundaryDistance
 from clearance.audits._along_gradient import bisected_distances, first_crossing, mirror_images
 from clearance.audits._boundary_numbers import class_balanced_mean, mirror_sheet, unreliable
-from clearance.audits._local_tilting import nearest_sample_ways, tilting_angles
+from clearance.audits._local_tilting import centroid_ways, nearest_sample_ways, tilting_angles
 from clearance.audits._nearest_rival import NearestRival, nearest_rivals
 from clearance.data import ImageSet
 from clearance.geometry import dual_norm
@@ -221,3 +221,34 @@ def test_classes_count_alike_and_nothing_is_nothing():
     assert class_balanced_mean(values[:0], labels[:0]) == 0.0
     with pytest.raises(ValueError, match="`rivals`"):
         BoundaryDistance(rivals=0)
+
+
+def test_a_network_may_have_outputs_for_more_classes_than_the_images_have():
+    model, train, test = world(classes=3)
+    wide = nn.Linear(9, 5)
+    own = model.head.state_dict()
+    with torch.no_grad():
+        wide.weight.copy_(torch.randn(5, 9, generator=torch.Generator().manual_seed(5)))
+        wide.weight[:3] = own["weight"]
+        wide.bias.copy_(-wide.weight.sum(dim=1) / 2)
+    more = Classifier(nn.Flatten(), wide).double().eval()
+    audit = BoundaryDistance(norms=("2",), layers=("input", "logits"), searched=20, steps=2, rivals=4)
+    found = audit(more, train, test)
+    labels = {text for one in found.exhibits if one.name == "mirror_images" for text in one.columns["label"]}
+    assert any("output" in text for text in labels)
+    rivals = nearest_rivals(more, test.images, test.labels, 2.0)
+    unknown = rivals.rival >= 3
+    assert 0 < int(unknown.sum()) < len(unknown)
+    angles = tilting_angles(rivals, centroid_ways(train, rivals))
+    assert torch.equal(angles.isnan(), unknown)
+
+
+def test_a_class_without_training_images_has_no_middle():
+    model, train, test = world(classes=3)
+    fewer = train.subset((train.labels != 2).nonzero().flatten())
+    rivals = nearest_rivals(model, test.images, test.labels, 2.0)
+    angles = tilting_angles(rivals, centroid_ways(fewer, rivals))
+    assert torch.equal(angles.isnan(), (rivals.rival == 2) | (test.labels == 2))
+    found = BoundaryDistance(norms=("2",), layers=("input",), searched=40, steps=2)(model, fewer, test)
+    counted = [m.n for m in found.measurements if m.context.get("direction") == "centroid"]
+    assert counted == [int((~angles.isnan()).sum())]

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations
 
 from clearance.audits import WeightScale, decayed_parameters
 from clearance.audits._weight_layers import spectral_norm, weight_layers
@@ -119,6 +120,15 @@ def test_large_matrices_have_the_spectral_norm_of_all_their_singular_values():
     assert spectral_norm(torch.full((2, 2), math.nan)) == math.inf
 
 
+@pytest.mark.parametrize("made", [parametrizations.weight_norm, parametrizations.spectral_norm])
+def test_a_reparametrised_layer_is_a_layer(made):
+    hidden = made(nn.Linear(36, 16))
+    model = Classifier(nn.Sequential(nn.Flatten(), hidden, nn.ReLU()), nn.Linear(16, 3)).eval()
+    layers = weight_layers(model, images().images)
+    assert [one.name for one in layers] == ["extractor.1", "head"]
+    assert torch.equal(layers[0].weight, hidden.weight)
+
+
 class TestDecay:
     def test_groups_say_who_decays_and_how(self):
         model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(36, 4), nn.LayerNorm(4)), nn.Linear(4, 3))
@@ -136,7 +146,12 @@ class TestDecay:
 
     @pytest.mark.parametrize(
         ("kind", "how"),
-        [(torch.optim.SGD, "coupled"), (torch.optim.Adam, "coupled"), (torch.optim.AdamW, "decoupled")],
+        [
+            (torch.optim.SGD, "coupled"),
+            (torch.optim.Adam, "coupled"),
+            (torch.optim.AdamW, "decoupled"),
+            (torch.optim.Adafactor, "decoupled"),
+        ],
     )
     def test_p17_what_is_said_is_what_a_step_does(self, kind, how):
         """Without a gradient of the loss: decoupled decay shrinks by lr * decay, coupled goes through step sizes."""

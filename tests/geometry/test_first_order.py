@@ -94,3 +94,16 @@ def test_a_flat_gap_spoils_no_other_gradient():
 def test_a_negative_eps_is_refused():
     with pytest.raises(ValueError, match="`eps` must be a finite number of at least 0"):
         first_order_distance(torch.ones(1), torch.ones(1), eps=-1e-3)
+
+
+@pytest.mark.parametrize("norm", [1.0001, 1.001, 1.01])
+def test_just_above_one_powers_do_not_leave_the_range_of_numbers(norm):
+    """There q is in the hundreds and thousands; with entries (3, 4) the norm is 4 (1 + (3 / 4)^q)^(1 / q)."""
+    q = norm / (norm - 1)
+    for scale in (1e-4, 1.0, 1e4):
+        given = (scale * torch.tensor([[3.0, -4.0]], dtype=torch.float64)).requires_grad_()
+        found = dual_norm(given, norm)
+        assert found.item() == pytest.approx(scale * 4 * (1 + 0.75**q) ** (1 / q), rel=1e-12)
+        (slope,) = torch.autograd.grad(found.sum(), given)
+        assert slope[0].tolist() == pytest.approx([0.75 ** (q - 1), -1.0], abs=1e-2)
+    assert dual_norm(torch.zeros(1, 2), norm).item() == 0

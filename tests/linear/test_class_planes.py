@@ -164,3 +164,8 @@ def test_refusals_of_heads(head, points):
     refused("must have 6 columns", rival_distances, weight, bias, x[:, :2], labels)
     refused("whole numbers in 0 .. 3", rival_distances, weight, bias, x, labels + 1)
     refused("no boundary exists", class_plane, torch.ones(2, 3), torch.zeros(2), 0, 1)
+
+
+def test_one_class_has_no_pairs():
+    with pytest.raises(ValueError, match="`classes` must be a whole number of at least 2"):
+        one_versus_one([[0.0]], torch.tensor([0]), nearest_centroid, classes=1)

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from clearance.linear import (
     calibrated_temperature,
     empirical_risk,
+    error_rate,
     large_scale_limit,
     margins,
     scaled_loss,
@@ -136,3 +137,16 @@ def test_refusals_of_temperatures():
         scaled_loss("hinge", [1.0], -1.0)
     with pytest.raises(ValueError, match="Did you mean 'hinge'"):
         scaled_loss("hinges", [1.0], Hyperplane.of([1.0]).scale)
+
+
+def test_nothing_has_no_error_and_no_risk():
+    plane = Hyperplane.of([1.0])
+    with pytest.raises(ValueError, match="at least one point"):
+        error_rate(plane, torch.zeros(0, 1), [])
+    with pytest.raises(ValueError, match="at least one distance"):
+        empirical_risk("hinge", [], 1.0)
+
+
+def test_near_zero_temperature_is_one_hot():
+    found = tempered_softmax([[2.0, 0.0], [-3.0, -3.0]], 1e-309)
+    assert found.tolist() == [[1.0, 0.0], [0.5, 0.5]]

@@ -195,3 +195,15 @@ def test_refusals():
     refused("knows the hinge only; got loss 'softplus'", loss="softplus", solver="libsvm")
     with pytest.raises(ValueError, match="classes of equal size; got 1 and 2"):
         plateau([[0.0], [1.0], [2.0]], [-1, 1, 1])
+
+
+def test_classes_that_coincide_have_no_boundary_and_say_so():
+    points = np.random.default_rng(0).random((300, 50))
+    x, y = np.concatenate([points, points]), np.repeat([1.0, -1.0], 300)
+    for fit in svm_path(x, y, GRID):
+        assert not fit.w.any()
+        assert fit.risk == pytest.approx(1.0)
+        with pytest.raises(ValueError, match="Class centroids that coincide"):
+            _ = fit.plane
+    shuffled = np.concatenate([points, points[np.random.default_rng(1).permutation(300)]])
+    assert plateau(shuffled, y).lam == 0

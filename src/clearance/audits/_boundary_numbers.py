@@ -39,7 +39,7 @@ def dataset_distances(rivals: NearestRival, norm: str) -> Iterator[Measurement]:
     )
     for name, values, better in both:
         mean = class_balanced_mean(values[kept], rivals.labels[kept])
-        yield _number(name, mean, PIXELS, len(distance), better, context)
+        yield _number(name, mean, PIXELS, int(kept.sum()), better, context)
     slope = torch.where(rivals.slope.isnan(), torch.inf, rivals.slope)
     yield _number("local_scale", float(slope.median()), "", len(slope), "neither", context)
 
@@ -92,7 +92,7 @@ def angle_numbers(train: ImageSet, rivals: NearestRival) -> Iterator[Measurement
         angles = angles[~angles.isnan()]
         nothing = math.pi if bool(rivals.gap.isnan().any()) else math.pi / 2
         value = float(angles.median()) if len(angles) else nothing
-        yield _number("tilting_angle", value, RADIANS, len(rivals.labels), "lower", {"direction": direction})
+        yield _number("tilting_angle", value, RADIANS, len(angles), "lower", {"direction": direction})
 
 
 def mirror_sheet(rivals: NearestRival, mirrors: Tensor, classes: tuple[str, ...], norm: str) -> Exhibit:
@@ -106,7 +106,7 @@ def mirror_sheet(rivals: NearestRival, mirrors: Tensor, classes: tuple[str, ...]
     label = [
         text
         for own, other, there in named
-        for text in (classes[own], f"{classes[own]} as {classes[other]}" if there else "none found")
+        for text in (classes[own], f"{classes[own]} as {_called(other, classes)}" if there else "none found")
     ]
     caption = (
         f"Images and, right of each, the mirror image that is as sure of the rival, norm {norm}; not clipped."
@@ -119,6 +119,11 @@ def mirror_sheet(rivals: NearestRival, mirrors: Tensor, classes: tuple[str, ...]
         caption,
         {"norm": norm},
     )
+
+
+def _called(output: int, classes: tuple[str, ...]) -> str:
+    """The name of a class, or the number of an output of the network that is none of the images' classes."""
+    return classes[output] if output < len(classes) else f"output {output}"
 
 
 def _number(

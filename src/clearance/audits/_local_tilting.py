@@ -30,13 +30,16 @@ def tilting_angles(rivals: NearestRival, ways: Tensor) -> Tensor:
 
 
 def centroid_ways(train: ImageSet, rivals: NearestRival) -> Tensor:
-    """From the mean training image of each image's class to that of its rival, (B, C, H, W)."""
+    """From the mean training image of each image's class to that of its rival, (B, C, H, W); no way without either."""
     exact = train.images.to(rivals.images.dtype)
-    means = torch.zeros(train.class_count, *train.shape, dtype=exact.dtype, device=exact.device)
+    # a network may have outputs for more classes than the images have
+    outputs = max(train.class_count, int(rivals.rival.max()) + 1)
+    means = torch.zeros(outputs, *train.shape, dtype=exact.dtype, device=exact.device)
     means.index_add_(0, train.labels, exact)
-    counts = torch.bincount(train.labels, minlength=train.class_count).clamp(min=1)
-    means /= counts.view(-1, 1, 1, 1)
-    return means[rivals.rival] - means[rivals.labels]
+    counts = torch.bincount(train.labels, minlength=outputs)
+    means /= counts.clamp(min=1).view(-1, 1, 1, 1)
+    there = (counts[rivals.rival] > 0) & (counts[rivals.labels] > 0)
+    return (means[rivals.rival] - means[rivals.labels]) * there.view(-1, 1, 1, 1)
 
 
 def nearest_sample_ways(train: ImageSet, rivals: NearestRival) -> Tensor:

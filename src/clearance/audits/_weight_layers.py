@@ -40,13 +40,20 @@ def weight_layers(model: Classifier, images: Tensor) -> list[WeightLayer]:
     """
     _, calls = observed_calls(model, images)
     names = {part: name for name, part in model.named_modules()}
-    leaves = [call.module for call in calls if next(call.module.children(), None) is None]
+    leaves = [call.module for call in calls if _is_leaf(call.module, names[call.module])]
     after = dict(zip(leaves, [*leaves[1:], None], strict=True))
     return [
         WeightLayer(names[part], part.weight.detach(), isinstance(after[part], NORMALISATIONS))
         for part in dict.fromkeys(leaves)
         if isinstance(part, nn.Linear | _ConvNd)
     ]
+
+
+def _is_leaf(part: nn.Module, name: str) -> bool:
+    """Whether a module is a layer; what a reparametrised one makes its weight with is none of its own."""
+    if ".parametrizations." in f".{name}.":
+        return False
+    return isinstance(part, nn.Linear | _ConvNd) or next(part.children(), None) is None
 
 
 def root_mean_square(weight: Tensor) -> float:

@@ -111,9 +111,10 @@ class BoundaryDistance(Audit):
         found: list[Measurement] = []
         exhibits = []
         with evaluating(subject.model):
+            looked_at = self._looked_at(subject.model, data)
             for norm in self.norms:
-                every = self._nearest(subject.model, data, norm, found)
-                found.extend(self._first_order(subject.model, data, norm, every))
+                every = self._nearest(subject.model, data, norm, looked_at, found)
+                found.extend(self._first_order(subject.model, data, norm, looked_at, every))
                 distance = MinimumNorm(float(norm), steps=self.steps)(
                     subject.model, some.images, some.labels
                 ).distance
@@ -124,15 +125,19 @@ class BoundaryDistance(Audit):
                 found.extend(numbers)
                 exhibits.append(_picture(norm, distance, _signed(near), some))
                 exhibits.append(mirror_sheet(near, mirrors, data.classes, norm))
-            near = nearest_rivals(subject.model, some.images, some.labels, 2.0, self._looked_at(data))
+            near = nearest_rivals(subject.model, some.images, some.labels, 2.0, looked_at)
             found.extend(angle_numbers(subject.train, near))
         return Findings(tuple(found), tuple(exhibits))
 
     def _nearest(
-        self, model: Classifier, data: ImageSet, norm: str, numbers: list[Measurement]
+        self,
+        model: Classifier,
+        data: ImageSet,
+        norm: str,
+        looked_at: int | None,
+        numbers: list[Measurement],
     ) -> NearestRival:
         """Of all images; what a shortlist missed is added to the numbers."""
-        looked_at = self._looked_at(data)
         if self.doubt == 0:
             return nearest_rivals(model, data.images, data.labels, float(norm), looked_at)
         near, found = likely_nearest_rivals(
@@ -142,16 +147,19 @@ class BoundaryDistance(Audit):
             numbers.append(_agreement(found.agreement, found.checked, {"norm": norm, "doubt": self.doubt}))
         return near
 
-    def _looked_at(self, data: ImageSet) -> int | None:
-        """No more rivals than there are."""
-        return None if self.rivals is None else min(self.rivals, data.class_count - 1)
+    def _looked_at(self, model: Classifier, data: ImageSet) -> int | None:
+        """No more rivals than the network has."""
+        if self.rivals is None:
+            return None
+        with torch.no_grad():
+            return min(self.rivals, model(data.images[:1]).shape[1] - 1)
 
     def _first_order(
-        self, model: Classifier, data: ImageSet, norm: str, near: NearestRival
+        self, model: Classifier, data: ImageSet, norm: str, looked_at: int | None, near: NearestRival
     ) -> Iterator[Measurement]:
         others = tuple(layer for layer in self.layers if layer != "input")
         spreads = layer_spreads(model, data.images, others, float(norm), CHUNK)
-        elsewhere = _distances(model, data, others, norm, self._looked_at(data)) if others else {}
+        elsewhere = _distances(model, data, others, norm, looked_at) if others else {}
         for layer in self.layers:
             context: dict[str, Scalar] = {"norm": norm, "layer": layer}
             if layer == "input":

@@ -3,9 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import nn
-from torch.optim import AdamW, Optimizer
+from torch.optim import Optimizer
 
+# older torches lack some
+DECOUPLED = tuple(
+    kind for name in ("AdamW", "Adafactor", "Muon") if (kind := getattr(torch.optim, name, None)) is not None
+)
 How = Literal["coupled", "decoupled", "none"]
 
 
@@ -31,8 +36,9 @@ def decayed_parameters(model: nn.Module, optimizer: Optimizer) -> tuple[Decay, .
     """What weight decay does to every parameter of a network.
 
     Without momentum and with one step size both ways are the same, (1 - lr decay) W; with momentum, or step sizes of
-    each parameter's own, they are not (Loshchilov and Hutter, 2019). Torch's ``weight_decay`` is coupled, but in AdamW
-    and where a group says ``decoupled_weight_decay``. What a penalty within the loss does is not seen here.
+    each parameter's own, they are not (Loshchilov and Hutter, 2019). Torch's ``weight_decay`` is coupled, but in AdamW,
+    Adafactor and Muon, and where a group says ``decoupled_weight_decay``; other libraries' is taken for coupled unless
+    a group says so. What a penalty within the loss does is not seen here.
 
     Args:
         model: Whose parameters.
@@ -51,7 +57,7 @@ def decayed_parameters(model: nn.Module, optimizer: Optimizer) -> tuple[Decay, .
             0.0 if group is None or not parameter.requires_grad else float(group.get("weight_decay", 0.0))
         )
         decoupled = group is not None and bool(
-            group.get("decoupled_weight_decay", isinstance(optimizer, AdamW))
+            group.get("decoupled_weight_decay", isinstance(optimizer, DECOUPLED))
         )
         how: How = "none" if factor == 0 else "decoupled" if decoupled else "coupled"
         found.append(Decay(name, factor, how, "weight" if parameter.ndim >= 2 else "bias or gain"))

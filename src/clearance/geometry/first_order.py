@@ -53,7 +53,14 @@ def dual_norm(gradient: Tensor, norm: float, leading: int = 1) -> Tensor:
     wide = torch.promote_types(flat.dtype, torch.float32)
     # Axes by number and not flattened: a gradient in channels-last order would have to be copied.
     axes = tuple(range(leading, flat.ndim))
-    return torch.linalg.vector_norm(flat, ord=dual_exponent(norm), dim=axes, dtype=wide)
+    exponent = dual_exponent(norm)
+    if exponent in (1.0, 2.0, math.inf):
+        return torch.linalg.vector_norm(flat, ord=exponent, dim=axes, dtype=wide)
+    # in units of the largest entry: powers of a norm near 1 leave the range of floating point
+    flat = flat.to(wide)
+    peak = flat.detach().abs().amax(dim=axes, keepdim=True)
+    unit = torch.where(peak > 0, peak, 1.0)
+    return unit.squeeze(axes) * torch.linalg.vector_norm(flat / unit, ord=exponent, dim=axes)
 
 
 def first_order_distance(gap: Tensor, gradient_norm: Tensor, eps: float = 0.0) -> Tensor:

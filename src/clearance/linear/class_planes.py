@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clearance._checks import check_count
 from clearance.geometry.first_order import dual_norm, first_order_distance
 from clearance.linear._arguments import Points, as_float64, as_rows, check_finite
 from clearance.linear.hyperplane import Hyperplane
@@ -82,8 +83,10 @@ def rival_distances(weight: Points, bias: Points, x: Points, labels: Points, nor
         )
     logits = rows @ w.T + v
     gap = logits.gather(1, own.long().unsqueeze(1)) - logits
-    slopes = dual_norm(w.unsqueeze(0) - w.unsqueeze(1), norm, leading=2)
-    distance = first_order_distance(gap, slopes[own.long()])
+    slopes = rows.new_zeros(len(rows), len(w))
+    for label in own.unique().tolist():  # one class at a time: differences of all pairs are K^2 d numbers
+        slopes[own == label] = dual_norm(w[label] - w, norm)
+    distance = first_order_distance(gap, slopes)
     return distance.scatter(1, own.long().unsqueeze(1), math.inf)
 
 
@@ -138,11 +141,15 @@ def one_versus_one(
             ``nearest_centroid``, or ``lambda x, y: svm_path(x, y, [1e-2])[0].plane``.
         classes: K, at least 2.
 
+    Raises:
+        ValueError: If K is below 2.
+
     >>> from clearance.linear.tilting import nearest_centroid
     >>> x = torch.tensor([[0.0], [4.0], [10.0]])
     >>> one_versus_one(x, torch.tensor([0, 1, 2]), nearest_centroid, classes=3).predict([[1.0], [6.0], [8.0]]).tolist()
     [0, 1, 2]
     """
+    check_count("classes", classes, minimum=2)
     rows, own = as_rows("x", x), torch.as_tensor(labels)
     planes = {}
     for first, second in itertools.combinations(range(classes), 2):

@@ -87,6 +87,8 @@ def wrong(plane: Hyperplane, x: Points, y: Points) -> Tensor:
     [False, True]
     """
     rows = as_rows("x", x)
+    if not len(rows):
+        raise ValueError("`x` must hold at least one point; got none.")
     return as_signs(y, len(rows)) * scores(plane, rows) <= 0
 
 

@@ -120,7 +120,7 @@ def steepest(weight: Tensor, norm: float = 2.0) -> Tensor:
         largest = weight.abs().argmax()
         only[largest] = weight[largest].sign()
         return only
-    length = torch.linalg.vector_norm(weight, ord=dual)
+    length = dual_norm(weight.unsqueeze(0), norm)
     return weight.sign() * (weight.abs() / length) ** (dual - 1)
 
 

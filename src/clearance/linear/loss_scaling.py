@@ -88,10 +88,16 @@ def scaled_loss(loss: str, z: Points, scale: float) -> Tensor:
 def empirical_risk(loss: str, z: Points, scale: float) -> float:
     """R = mean f(scale z) over distances z = y d(x).
 
+    Raises:
+        ValueError: If there is no distance.
+
     >>> empirical_risk("hinge", [0.0, 0.25, 0.5, 9.0], scale=2.0)
     0.375
     """
-    return float(scaled_loss(loss, z, scale).mean())
+    losses = scaled_loss(loss, z, scale)
+    if not losses.numel():
+        raise ValueError("`z` must hold at least one distance; got none.")
+    return float(losses.mean())
 
 
 def large_scale_limit(loss: str, z: Points, scale: float) -> Tensor:

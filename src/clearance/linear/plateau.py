@@ -71,8 +71,9 @@ def plateau(x: ArrayLike, y: ArrayLike) -> Plateau:
     first, second = points[negative].mean(axis=0), points[~negative].mean(axis=0)
     difference, mid = second - first, (first + second) / 2
     length = float(np.linalg.norm(difference))
-    if length == 0:
-        return Plateau(0.0, difference, mid, 0.0)
+    # means that are equal differ by rounding of their size
+    if length <= 1e-14 * float(np.abs(first).max() + np.abs(second).max()):
+        return Plateau(0.0, np.zeros_like(mid), mid, 0.0)
     projections = (points - mid) @ (difference / length)
     least, most = float(projections[negative].min()), float(projections[~negative].max())
     return Plateau(length * (most - least) / 8, difference, mid, (-least - most) / 2)

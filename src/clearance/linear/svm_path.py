@@ -16,6 +16,7 @@ from clearance.linear.fits import LinearFit
 
 MACHINES: dict[str, type[Machine]] = {"hinge": HingeMachine, "softplus": SoftplusMachine}
 SOLVERS = ("newton", "libsvm")
+NOTHING = 1e-13  # of a typical row: what is left of 2 lambda w where it ought to be 0
 
 
 def svm_path(
@@ -48,14 +49,16 @@ def svm_path(
 
     Returns:
         One fit for each lambda, in the order given. Samples that coincide in all features, or classes whose centroids
-        do, can give w = 0: an exact solution without a boundary.
+        do, or a smaller class in the midst of a larger one, can give w = 0: an exact solution without a boundary. For
+        classes that coincide w is exactly 0; for the last kind it is so up to the solver's tolerance alone.
 
     Raises:
         ValueError: If a value is not finite, a label is neither -1 nor +1, a class is empty, a lambda is not
             above 0, or the solver does not know the loss.
 
     Warns:
-        RuntimeWarning: If a gap above `tolerance` is left, as rounding may force; the fits say how large.
+        RuntimeWarning: If solver "newton" leaves a gap above `tolerance`, as rounding may force; the fits say how
+            large. That of "libsvm" is what its own ``tol`` leaves, and is not warned of.
 
     Memory: one copy of x, and per lambda a matrix of the size of the free support vectors or of d, whichever is less.
 
@@ -91,6 +94,9 @@ def _checked_lambdas(lambdas: ArrayLike) -> list[float]:
 
 def _fit(problem: Problem, lam: float, found: Certified) -> LinearFit:
     w = problem.weights(found.state.w)
+    typical = float(np.linalg.norm(problem.rows, axis=1).mean())
+    if 2 * lam * float(np.linalg.norm(w)) <= NOTHING * typical:
+        w = np.zeros_like(w)  # rounding of a sum that is 0 would point somewhere
     return LinearFit(
         w=w,
         b=found.state.b - float(w @ problem.mid),

@@ -26,7 +26,9 @@ def tempered_softmax(scores: Points, temperature: float) -> Tensor:
     tensor([[0.7311, 0.2689]], dtype=torch.float64)
     """
     check_positive("temperature", temperature)
-    return torch.softmax(as_rows("scores", scores) / temperature, dim=1)
+    rows = as_rows("scores", scores)
+    # the largest first: it stays 0 where dividing the others leaves the range of floating point
+    return torch.softmax((rows - rows.amax(dim=1, keepdim=True)) / temperature, dim=1)
 
 
 def calibrated_temperature(scores: Points, confidence: float = 0.95) -> float:

@@ -172,6 +172,10 @@ def _across(z: Tensor, wanted: Tensor | None) -> Tensor:
     if wanted is None:
         wanted = torch.zeros_like(z)
         wanted[z.abs().argmin()] = 1.0
+    if wanted.shape != z.shape:
+        raise ValueError(
+            f"`across` must have shape {tuple(z.shape)}, as the weights; got {tuple(wanted.shape)}."
+        )
     left = _decomposed(wanted.double(), z)[1]
     length = torch.linalg.vector_norm(left)
     if float(length) == 0:
