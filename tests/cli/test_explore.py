@@ -41,6 +41,14 @@ def test_a_file_of_ones_own(pets, tmp_path):
     assert "home-of-ann" not in page
 
 
+def test_the_command_on_the_page_makes_the_page_again(pets, tmp_path):
+    out = tmp_path / "few.html"
+    given = ("--dataset", f"npz:{pets}", "--classes", "cat, eel", "--per-class", "5")
+    assert run("explore", *given, "--out", str(out))[0] == 0
+    shown = "clearance explore --dataset npz:pets.npz --classes &#39;cat, eel&#39; --per-class 5"
+    assert shown in out.read_text(encoding="utf-8")
+
+
 def test_every_pair(pets, tmp_path):
     out = tmp_path / "all.html"
     status, shown, _ = run("explore", "--dataset", f"npz:{pets}", "--classes", "all", "--out", str(out))

@@ -108,3 +108,7 @@ def test_machines_are_not_called_methods(pair):
     assert 'aria-label="Machines"' in tables
     for words in ("Method", "per method", "own last layers", "Training time"):
         assert words not in tables, words
+
+
+def test_distances_farther_than_the_axis_are_in_the_last_bar():
+    assert columns(loss_exhibits(), "distances")["count"].sum() == 400

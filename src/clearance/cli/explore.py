@@ -1,5 +1,6 @@
 """``clearance explore``: an interactive page on which boundaries are tilted by hand."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -89,9 +90,16 @@ class ExploreCommand:
 
     def _command(self) -> str:
         """The command as it can be printed on the page: names, no folders of this machine."""
-        given = {"dataset": self.dataset, "classes": self.classes, "run": self.run_dir and self.run_dir.name}
-        words = [f"--{name} {_without_folder(value)}" for name, value in given.items() if value]
-        return " ".join(["clearance explore", *words])
+        given = {
+            "dataset": self.dataset and _without_folder(self.dataset),
+            "classes": self.classes,
+            "root": self.root and "ROOT",
+            "size": self.size,
+            "run": self.run_dir and self.run_dir.name,
+            "per-class": self.per_class if self.per_class != type(self).per_class else None,
+        }
+        words = [word for name, value in given.items() if value for word in (f"--{name}", str(value))]
+        return shlex.join(["clearance", "explore", *words])
 
 
 def _without_folder(text: str) -> str:

@@ -147,11 +147,18 @@ def balanced_count(train: ImageSet, chosen: Sequence[int], per_class: int) -> in
     Classes of unequal size would move the boundary out of both at strong regularisation, where only the bias is left
     to lower the loss.
 
+    Raises:
+        ValueError: If a chosen class has no training image.
+
     >>> from clearance.data import gaussian_images
     >>> balanced_count(gaussian_images(class_count=3, per_class=5), (0, 2), 3000)
     5
     """
-    return min(per_class, *(int((train.labels == index).sum()) for index in chosen))
+    counts = [int((train.labels == index).sum()) for index in chosen]
+    if not all(counts):
+        missing = train.classes[chosen[counts.index(0)]]
+        raise ValueError(f"every class needs training samples; got none of {missing!r}; choose another.")
+    return min(per_class, *counts)
 
 
 def _of_classes(

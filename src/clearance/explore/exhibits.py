@@ -110,7 +110,8 @@ def loss_exhibits() -> list[Exhibit]:
     z = np.linspace(-3, 3, 121)
     losses = {"z": z.tolist(), **{name: scaled_loss(name, z, 1.0).tolist() for name in LOSSES}}
     distances = example_distances()
-    counts, edges = np.histogram(distances, BINS, (-REACH, REACH))
+    # what lies farther is in the last bar, as on the page
+    counts, edges = np.histogram(np.clip(distances, -REACH, REACH), BINS, (-REACH, REACH))
     likelihood = np.linspace(0.005, 1, 200)
     probabilities = 1 / (1 + np.exp(-distances))
     of_bins, ends = np.histogram(probabilities, 20, (0, 1))

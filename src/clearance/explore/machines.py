@@ -76,6 +76,12 @@ def machines_of(scene: Scene, first: int, second: int) -> Machines:
     fits = svm_path(x, y, 10.0**LOG_LAMBDAS)
     weights = np.stack([fit.w for fit in fits])
     scales = np.linalg.norm(weights, axis=1)
+    if not scales.all():
+        names = [scene.classes[index].name for index in (first, second)]
+        raise ValueError(
+            f"classes {names[0]!r} and {names[1]!r} have no boundary at 10^{LOG_LAMBDAS[int(scales.argmin())]:g}: the "
+            "best machine there answers one class for everything; choose another pair."
+        )
     return Machines(
         first,
         second,

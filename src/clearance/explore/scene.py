@@ -85,8 +85,8 @@ def scene_of(
         shape: (C, H, W) if samples are images.
         unit: A sentence on the unit of distances.
 
-    Images of 256 or of 17 levels are kept exactly. Others are rounded to 256 levels, as features are, between their
-    smallest and largest number.
+    Images of 256 or of 17 levels are kept exactly, others are rounded to multiples of 1/255. Features are rounded to
+    256 levels between their smallest and largest number.
 
     Raises:
         ValueError: If fewer than two classes are named, a sample is not finite, or a class has no training sample.

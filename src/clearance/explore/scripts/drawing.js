@@ -115,8 +115,14 @@ function onScheme(redraw) {
 }
 
 let announced = 0;
+let touched = false; // before the reader's hand moves there is nothing new to tell
+for (const kind of ["input", "change", "keydown", "pointerdown"]) {
+  addEventListener(kind, () => (touched = true), { capture: true, once: true });
+}
+
 /** Say it to who listens instead of looking, once the hand rests. */
 function announce(text) {
+  if (!touched) return;
   clearTimeout(announced);
   announced = setTimeout(() => (byId("announced").textContent = text), 500);
 }

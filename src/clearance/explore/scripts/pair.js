@@ -34,6 +34,8 @@ function typical(rows, mean, space) {
   return best;
 }
 
+let redrawPair = null; // the pair that is shown
+
 /** Draw one pair and follow the slider; returns nothing until the pair is there. */
 function followPair(scene, pair) {
   const slider = byId("pair-lambda");
@@ -70,7 +72,7 @@ function followPair(scene, pair) {
     };
   });
   slider.oninput = redraw;
-  onScheme(() => (slider.oninput === redraw ? redraw() : null));
+  redrawPair = redraw;
   if (pair.space.shape) drawMeans(pair);
   nameClasses(pair);
   redraw();

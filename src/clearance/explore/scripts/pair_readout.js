@@ -29,14 +29,14 @@ function tellPair(scene, pair, shown, step) {
   );
 }
 
-/** The state that the address holds: #pair=2-3&step=40, classes by name. */
+/** The state that the address holds: #pair=2-3&step=40, classes by name, in which a hyphen is escaped. */
 function stateInAddress() {
   const words = new URLSearchParams(location.hash.slice(1));
   return { pair: words.get("pair"), step: words.get("step") };
 }
 
 function pairName(scene, { first, second }) {
-  return `${scene.classes[first].name}-${scene.classes[second].name}`;
+  return [first, second].map((at) => encodeURIComponent(scene.classes[at].name).replaceAll("-", "%2D")).join("-");
 }
 
 /** Lists of classes to choose two of, and the address that remembers them. */
@@ -70,6 +70,7 @@ async function choosePair(scene) {
     remember();
   });
   slider.addEventListener("change", remember);
+  onScheme(() => redrawPair?.());
   addEventListener("hashchange", () => (stateInAddress().pair ? fromAddress() : null));
   await fromAddress();
 }

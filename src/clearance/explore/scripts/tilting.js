@@ -1,7 +1,8 @@
 // A pair of classes and its machines: the tilting plane, every distance, and what they come to.
 //   w / ||w|| = cos(angle) z + sin(angle) n,   d(x) = cos(angle) z_x + sin(angle) n_x + offset
 
-const STRAIGHT = 1e-3; // radians below which what is left of w across z is rounding
+const STRAIGHT = 1e-6; // radians below which what is left of w across z is rounding of single precision
+const LEANING = 1e-3; // from here on what is left points somewhere for certain
 
 /** Two classes as the page holds them; `groups` are the training and test rows with the label of each. */
 function tiltingPair(space, first, second, machines) {
@@ -30,17 +31,18 @@ function planeAt(pair, step) {
   const along = dot(w, pair.z);
   const across = combined(1, w, -along, pair.z);
   const left = combined(1, across, -dot(across, pair.z), pair.z);
-  const angle = Math.atan2(norm(left), along);
+  const leaning = Math.atan2(norm(left), along);
   const offset = dot(w, pair.mid) + pair.machines.offsets[step];
-  const n = angle < STRAIGHT ? leaningAt(pair, step) : scaled(1 / norm(left), left);
-  return { w, angle, offset, n, scale: pair.machines.scales[step] };
+  const straight = leaning < STRAIGHT;
+  const n = straight ? leaningAt(pair, step) : scaled(1 / norm(left), left);
+  return { w, angle: straight ? 0 : leaning, offset, n, scale: pair.machines.scales[step] };
 }
 
 function leaningAt(pair, step) {
   for (let weaker = step - 1; weaker >= 0; weaker--) {
     const w = directionAt(pair, weaker);
     const left = combined(1, w, -dot(w, pair.z), pair.z);
-    if (norm(left) >= STRAIGHT) return scaled(1 / norm(left), left);
+    if (norm(left) >= LEANING) return scaled(1 / norm(left), left);
   }
   const axis = new Float64Array(pair.space.width); // no machine leans: the feature most nearly across z
   axis[pair.z.reduce((best, value, k) => (Math.abs(value) < Math.abs(pair.z[best]) ? k : best), 0)] = 1;
