@@ -40,7 +40,8 @@ class CompareCommand:
         steps: Updates in all, in place of epochs: as many for few images as for all.
         noisy_labels: Share of training labels switched to another class, in [0, 1), alike for all methods (default: 0).
         small_data: Training images drawn for each seed, alike for all methods (default: all).
-        audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter).
+        audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter; with --sweep
+            boundary_distance and weight_scale, too).
         sweep: One numeric setting at several values, FIELD=LOW:HIGH:COUNT (equal ratios) or FIELD=A,B,C; for
             example weight_decay=1e-5:1e-1:9, or of the methods' loss objective_settings.margin=0.5,1,2. The page draws
             everything over it.
@@ -131,6 +132,11 @@ class CompareCommand:
     def _recipe(self) -> "Recipe":
         from clearance.cli._options import chosen_recipe, default_methods, split_names
         from clearance.experiments.catalogue import named_audits
+        from clearance.experiments.sweep import SWEPT_AUDITS
+
+        audits = named_audits(split_names(self.audits)) or None
+        if audits is None and self.sweep is not None and self.recipe is None:
+            audits = SWEPT_AUDITS
 
         return chosen_recipe(
             self.recipe,
@@ -144,7 +150,7 @@ class CompareCommand:
             steps=self.steps,
             label_noise=self.noisy_labels,
             samples=self.small_data,
-            audits=named_audits(split_names(self.audits)) or None,
+            audits=audits,
         )
 
 

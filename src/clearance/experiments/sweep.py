@@ -17,6 +17,7 @@ if typing.TYPE_CHECKING:
     from clearance.experiments.run import RunFindings  # needs torch, and a plan must answer without
 
 SETTING = "sweep"  # what a report's recipe calls it
+SWEPT_AUDITS = (*Recipe().audits, "boundary_distance", "weight_scale")  # what the curves over a sweep are of
 
 
 def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:

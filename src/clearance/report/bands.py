@@ -88,6 +88,11 @@ def _scales(axes: Axes, rows: Rows, x: str, log: str, scale: int) -> None:
         axes.set_xscale("log")
         axes.set_xlabel(f"{axes.get_xlabel()} (logarithmic)")
         logarithmic(axes.xaxis)
+    elif "x" in log and len(places := sorted({row[x] for row in rows})) > 2 and places[0] == 0:
+        axes.set_xscale("symlog", linthresh=places[1], linscale=0.6)
+        axes.set_xlabel(f"{axes.get_xlabel()} (logarithmic, and 0)")
+        axes.set_xticks(places, [f"{place:g}" for place in places])
+        axes.minorticks_off()
     else:
         whole = all(float(row[x]).is_integer() for row in rows)
         steps = None if whole else [1, 2, 2.5, 5, 10]

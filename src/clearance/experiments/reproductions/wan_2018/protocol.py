@@ -45,7 +45,7 @@ PROTOCOLS = {
     "cifar10": Protocol(SMALL, 1000, 300, 1, 4000),
     "cifar100": Protocol(SMALL, 1000, 300, 1, 4000),
 }
-PLANE_STEPS = {"digits": 4000, "mnist": 2000}  # updates of the networks of two features
+PLANE_STEPS = {"digits": 4000, "mnist": 1500}  # updates of the networks of two features
 
 
 def base_recipe(
@@ -115,7 +115,7 @@ def plane_scaled(dataset: str) -> str:
         dataset: One of those that `plane_recipe` takes.
 
     >>> plane_scaled("mnist").split("; ")[0]
-    'A network of the released form, half as wide and with two features in place of 100, 2,000 steps in place of 20,000'
+    'A network of the released form, half as wide and with two features in place of 100, 1,500 steps in place of 20,000'
     """
     network, length = {
         "digits": (
