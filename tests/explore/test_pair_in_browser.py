@@ -60,6 +60,21 @@ def test_three_positions_on_digits(opened, digits, step):
     check_step(opened, digits.machines[0].plane(step), raw_digits, step)
 
 
+def test_a_small_angle_is_the_machine_s_own(browser, digits, leaning):
+    """Distances where the plateau ends are those of the machine there, not of the next one."""
+    plane, (x, y) = leaning.machines[0].plane(59), leaning.scene.pair(0, 1)
+    assert 1e-6 < tilting_plane(plane, x, y).angle < 1e-3
+    browser.open(leaning.path)
+    try:
+        margins = browser.run(
+            "(async () => {const scene = JSON.parse(byId('scene').textContent); const found = measured(await pairAt(scene, 0), 59);"
+            " return found.groups.filter((g) => g.split === 'train').flatMap((g) => Array.from(g.margins));})()"
+        )
+    finally:
+        browser.open(digits.path)
+    np.testing.assert_allclose(margins, y * signed_distances(plane, x).numpy(), rtol=0, atol=2e-6)
+
+
 @pytest.mark.slow
 def test_three_positions_of_2_against_3(browser, mnist, digits):
     browser.open(mnist.path)
