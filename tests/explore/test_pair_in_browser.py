@@ -60,21 +60,6 @@ def test_three_positions_on_digits(opened, digits, step):
     check_step(opened, digits.machines[0].plane(step), raw_digits, step)
 
 
-def test_a_small_angle_is_the_machine_s_own(browser, digits, leaning):
-    """Distances where the plateau ends are those of the machine there, not of the next one."""
-    plane, (x, y) = leaning.machines[0].plane(59), leaning.scene.pair(0, 1)
-    assert 1e-6 < tilting_plane(plane, x, y).angle < 1e-3
-    browser.open(leaning.path)
-    try:
-        margins = browser.run(
-            "(async () => {const scene = JSON.parse(byId('scene').textContent); const found = measured(await pairAt(scene, 0), 59);"
-            " return found.groups.filter((g) => g.split === 'train').flatMap((g) => Array.from(g.margins));})()"
-        )
-    finally:
-        browser.open(digits.path)
-    np.testing.assert_allclose(margins, y * signed_distances(plane, x).numpy(), rtol=0, atol=2e-6)
-
-
 @pytest.mark.slow
 def test_three_positions_of_2_against_3(browser, mnist, digits):
     browser.open(mnist.path)
@@ -130,25 +115,42 @@ def test_mirror_images_share_one_range_with_their_samples(opened, digits):
         assert (grey[:, 0] == grey[:, 2]).all()
 
 
+def drawn_in_the_plane(browser, seen, sample, mirror, step):
+    """Check the first class's marked sample and its mirror image; the drawing's middle and unit."""
+    browser.slide("sample-x", 5)
+    browser.slide("pair-lambda", step)
+    marks = browser.run(
+        "Array.from(document.querySelectorAll('#pair-plane .centroid, #pair-plane .picked'))"
+        ".map((c) => [Number(c.getAttribute('cx')), Number(c.getAttribute('cy'))])"
+    )
+    (left, right), (marked, mirrored_mark) = np.array(marks[:2]), np.array(marks[2:4])
+    unit = (right[0] - left[0]) / seen.separation  # both means lie on the horizontal axis
+    middle = (left + right) / 2
+    for place, at in ((marked, sample), (mirrored_mark, mirror)):
+        found = (place - middle) / unit * [1, -1]
+        np.testing.assert_allclose(found, seen.coordinates(at)[0].numpy(), atol=2e-3)
+    return middle, unit
+
+
+def test_a_small_angle_is_the_machine_s_own(browser, digits, leaning):
+    """Where the plateau ends it leans by a thousandth: places are those of that machine, not of the next one's lean."""
+    plane, (x, y) = leaning.machines[0].plane(59), leaning.scene.pair(0, 1)
+    seen, sample = tilting_plane(plane, x, y), x[5][None]
+    assert 1e-6 < seen.angle < 1e-3
+    browser.open(leaning.path)
+    try:
+        drawn_in_the_plane(browser, seen, sample, mirrored(plane, sample).numpy(), 59)
+    finally:
+        browser.open(digits.path)
+
+
 def test_the_drawn_points_lie_where_the_tilting_plane_puts_them(opened, digits):
     """The two samples that are marked on the plane, and their mirror images, in the drawing's own units."""
     plane = digits.machines[0].plane(30)
     parts = raw_digits("train")[1]
     x, y = labelled(parts)
-    seen = tilting_plane(plane, x, y)
-    opened.slide("sample-x", 5)
-    opened.slide("pair-lambda", 30)
-    marks = opened.run(
-        "Array.from(document.querySelectorAll('#pair-plane .centroid, #pair-plane .picked'))"
-        ".map((c) => [Number(c.getAttribute('cx')), Number(c.getAttribute('cy'))])"
-    )
-    (left, right), (marked, mirror) = np.array(marks[:2]), np.array(marks[2:4])
-    unit = (right[0] - left[0]) / seen.separation  # both means lie on the horizontal axis
-    middle = (left + right) / 2
-    sample = parts[0][5][None]
-    for place, at in ((marked, sample), (mirror, mirrored(plane, sample).numpy())):
-        found = (place - middle) / unit * [1, -1]
-        np.testing.assert_allclose(found, seen.coordinates(at)[0].numpy(), atol=2e-3)
+    seen, sample = tilting_plane(plane, x, y), parts[0][5][None]
+    middle, unit = drawn_in_the_plane(opened, seen, sample, mirrored(plane, sample).numpy(), 30)
     line = opened.run("document.querySelector('#pair-plane .boundary').getAttribute('d')")
     ends = np.array([part.split() for part in line[1:].split("L")], dtype=float)
     along = (ends[1] - ends[0]) / unit * [1, -1]
