@@ -84,13 +84,14 @@ def test_a_report_draws_them(pair):
     scene, machines = pair
     page = render_page(explored_report(scene, machines, "clearance explore"))
     section = page[page.index("<h2>Why the boundary leans") :].split("</section>")[0]
-    assert section.count('<svg class="figure"') == 5
+    assert section.count('<svg class="figure"') == 8
     captions = (
         "Three losses of a score",
         "With large weights",
         "With small weights",
         "likelihoods",
         "at every penalty",
+        "Class means; the weights",
     )
     for words in captions:
         assert words in section

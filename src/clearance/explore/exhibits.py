@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from clearance.explore.example import example_distances
-from clearance.explore.machines import LOG_LAMBDAS, Machines
+from clearance.explore.machines import LOG_LAMBDAS, STRAIGHT, Machines
+from clearance.explore.pair_figures import figures_at
 from clearance.explore.scene import Scene
 from clearance.linear.distances import adversarial_distance, error_distance, wrong
 from clearance.linear.loss_scaling import LOSSES, large_scale_limit, scaled_loss, small_scale_limit
@@ -18,8 +19,6 @@ from clearance.vocabulary import Exhibit, Measurement
 AUDIT = "tilting"
 PENALTIES = {"penalty 1e-6": 0, "penalty 0.01": 40, "penalty 100": 80}
 """The machines whose numbers stand in the report's tables, and their step of the slider."""
-
-STRAIGHT = 1e-6  # radians below which an angle is what float32 leaves of weights along z
 
 LARGE, SMALL = 10**1.5, 10**-1.5  # the ends of the page's slider over ||w||
 REACH, BINS = 6.0, 60
@@ -66,12 +65,20 @@ def pair_name(scene: Scene, machines: Machines) -> str:
 
 
 def pair_exhibits(scene: Scene, machines: Machines) -> list[ExhibitRecord]:
-    """The pair's path over lambda, and the figures on losses that belong to no dataset."""
+    """The pair's path over lambda, the figures on losses that belong to no dataset, and those of three machines."""
     path = Exhibit(
         AUDIT, "path", "curve", path_columns(scene, machines), "Angle, distances and errors at every penalty."
     )
     shown = [path, *loss_exhibits()]
-    return [ExhibitRecord(pair_name(scene, machines), next(iter(PENALTIES)), 0, one) for one in shown]
+    name = pair_name(scene, machines)
+    return [
+        *(ExhibitRecord(name, next(iter(PENALTIES)), 0, one) for one in shown),
+        *(
+            ExhibitRecord(name, method, 0, one)
+            for method, step in PENALTIES.items()
+            for one in figures_at(scene, machines, step)
+        ),
+    ]
 
 
 def path_columns(scene: Scene, machines: Machines) -> dict[str, list[float]]:

@@ -11,6 +11,7 @@ from clearance.explore.scene import Scene
 from clearance.linear.hyperplane import Hyperplane
 from clearance.linear.svm_path import svm_path
 
+STRAIGHT = 1e-6  # radians below which an angle is what float32 leaves of weights along z
 LOG_LAMBDAS = np.round(-6 + 0.1 * np.arange(81), 1)
 """The slider: lambda = 10^-6 ... 10^2, as in the article's data (its prose has another unit)."""
 

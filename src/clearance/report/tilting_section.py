@@ -1,13 +1,13 @@
 """Why a boundary leans, on paper: a pair's path over the penalty, and what scaling makes of a loss."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from clearance.records.record import ExhibitRecord
-from clearance.report import tilting
+from clearance.report import tilted_pair, tilting
 from clearance.report.compact import Compact, by_method, number
 from clearance.report.findings import Findings
 from clearance.report.gallery import Picture, picture
@@ -43,6 +43,26 @@ LOSSES: tuple[tuple[Callable[..., Figure], tuple[str, ...], str], ...] = (
         "The loss of a classifier that gives likelihoods, over those of the example samples (grey).",
     ),
 )
+PAIR: tuple[tuple[Callable[..., Figure], str, str], ...] = (
+    (
+        tilted_pair.planes,
+        "plane",
+        "Training samples in the plane of the class means (+) and the weights, which shows every distance to the "
+        "boundary as it is.",
+    ),
+    (
+        tilted_pair.distances,
+        "margins",
+        "How far training samples are from the boundary, and the hinge loss of the first class as the size of the "
+        "weights scales it.",
+    ),
+    (
+        tilted_pair.pictures,
+        "pictures",
+        "Class means; the weights, grey where they are 0; the sample of each class nearest to its mean, and its mirror "
+        "image, which the machine is as sure of the other way round. Mirror images are not clipped.",
+    ),
+)
 
 
 def tilting_section(findings: Findings) -> Section | None:
@@ -52,7 +72,8 @@ def tilting_section(findings: Findings) -> Section | None:
     >>> tilting_section(Findings(Report({}, {}, "", ""), "digits")) is None
     True
     """
-    shown = {record.exhibit.name: record for record in findings.exhibits(AUDIT)}
+    every = list(findings.exhibits(AUDIT))
+    shown = {record.exhibit.name: record for record in every}
     if "path" not in shown:
         return None
     columns: dict[str | Markup, dict[str, Markup]] = {
@@ -62,10 +83,23 @@ def tilting_section(findings: Findings) -> Section | None:
     path = shown["path"]
     drawn = picture(findings, tilting.path(path.exhibit.columns), path.exhibit.caption, [path])
     parts: list[Row | Compact] = [*([table] if table is not None else []), Row([drawn])]
+    for place, one in enumerate(_pair(findings, every)):
+        parts.append(Row([one], title="The pair itself" if place == 0 else ""))
     parts.append(
         Row(_losses(findings, shown), title="Losses, and what the size of the weights makes of them")
     )
     return Section("Why the boundary leans", [WHAT], parts)
+
+
+def _pair(findings: Findings, every: Sequence[ExhibitRecord]) -> list[Picture]:
+    """What the interactive page draws of the pair, at the machines of the table."""
+    found = []
+    for make, name, caption in PAIR:
+        records = [record for record in every if record.exhibit.name == name]
+        if records:
+            drawn = make({record.method: record.exhibit for record in records})
+            found.append(picture(findings, drawn, caption, records))
+    return found
 
 
 def _column(findings: Findings, name: str) -> dict[str, Markup]:
