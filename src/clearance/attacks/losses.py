@@ -117,8 +117,8 @@ def targeted_scaled_cross_entropy(logits: Tensor, labels: Tensor, targets: Tenso
 
     The labels are not read.
 
-    >>> targeted_scaled_cross_entropy(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([1]))
-    tensor([0.])
+    >>> targeted_scaled_cross_entropy(torch.tensor([[0.0, 2.0]]), torch.tensor([0]), torch.tensor([1]))
+    tensor([20.])
     """
     del labels
     return -scaled_cross_entropy(logits, targets)
