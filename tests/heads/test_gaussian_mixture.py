@@ -1,6 +1,8 @@
 """The mixture's densities against torch.distributions, linear heads, and what theory says."""
 
 import math
+import warnings
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -232,3 +234,39 @@ def test_no_variance_is_below_the_floor_and_its_gradient_does_not_end_there(star
     close(variance, torch.full_like(variance, 1e-3 + math.exp(start)))
     variance.sum().backward()
     assert (head.raw_log_variance.grad > 0).all()
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e6, 1e8])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_classes_that_rounding_picks_far_away_are_told_once(covariance, size):
+    head = mixture(covariance, dtype=torch.float32).eval()
+    features = size * samples(dtype=torch.float32)[0]
+    exact = deepcopy(head).double()(features.double()).argmax(1)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        wrong = head(features).argmax(1) != exact
+        head(features)
+    assert len(told) <= 1
+    assert told or not wrong.any()
+    assert all("rounding may pick the class of" in str(one.message) for one in told)
+    if covariance in SHARED and size in (1.0, 1e8):
+        assert bool(told) == bool(wrong.any()) == (size > 1)
+
+
+def test_where_values_cannot_be_looked_at_nothing_is_told():
+    head = mixture("identity", dtype=torch.float32).eval()
+    features = 1e8 * samples(dtype=torch.float32)[0]
+    stack = HeadStack(head, {name: torch.stack([value, value]) for name, value in head.named_parameters()})
+    assert stack(features).isfinite().all()
+    compiled = torch.compile(head, backend="eager", fullgraph=True)
+    close(compiled(features), stack(features)[0])
+    assert head(features[:0]).shape == (0, head.classes)
+    with pytest.warns(UserWarning, match="rounding may pick"):
+        head(features)
+
+
+def test_far_samples_of_sure_classes_are_no_reason_to_warn():
+    head = GaussianMixture(1, 2).eval()
+    with torch.no_grad():
+        head.means.copy_(torch.tensor([[-1e3], [1e3]]))
+    assert head(torch.tensor([[5e3], [-5e3]])).argmax(1).tolist() == [1, 0]

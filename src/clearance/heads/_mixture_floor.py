@@ -45,6 +45,15 @@ def floored_eigenvalues(root: Tensor, floor: float) -> Tensor:
     return torch.linalg.svdvals(exact).square() + floor
 
 
+def half_log_determinants(log_variance: Tensor | None, factor: Tensor | None, means: Tensor) -> Tensor:
+    """Half of log|Sigma| of each row of variances, or of the one covariance with this factor, (rows,) or (1,)."""
+    if factor is not None:
+        return factor.diagonal().log().sum()[None]
+    if log_variance is None:
+        return means.new_zeros(1)
+    return 0.5 * (means.shape[1] // log_variance.shape[1]) * log_variance.sum(dim=1)
+
+
 def log_of_one(floor: float) -> float:
     """The parameter whose floor + exp is 1, or twice a floor above 1/2."""
     return math.log(max(1 - floor, floor))

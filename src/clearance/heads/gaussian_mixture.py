@@ -14,12 +14,14 @@ from clearance.heads._mixture_floor import (
     floored_eigenvalues,
     floored_factor,
     floored_log_variance,
+    half_log_determinants,
     log_of_one,
     log_of_variance,
     root_of_covariance,
     warn_at_floor,
 )
 from clearance.heads._priors import Priors, checked_priors, log_prior_parameter
+from clearance.heads._rounding import warn_where_rounding_picks
 from clearance.heads.mahalanobis import half_distances, row_half_distance, rows_of
 from clearance.heads.mixture_statistics import Covariance, mixture_statistics
 
@@ -66,6 +68,7 @@ class GaussianMixture(nn.Module):
 
     raw_log_variance: nn.Parameter | None
     covariance_root: nn.Parameter | None
+    _told_of_rounding = False
 
     def __init__(
         self,
@@ -95,13 +98,17 @@ class GaussianMixture(nn.Module):
             self.raw_log_variance = nn.Parameter(torch.full((rows, columns), log_of_one(floor)))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Logits: log pi_k - 1/2 log|Sigma_k| - d_k(x), without labels and without margin, (B, K)."""
+        """Logits: log pi_k - 1/2 log|Sigma_k| - d_k(x), (B, K). Warns, once in evaluation, where rounding picks."""
         x, mu = self._prepared(features, factor := self._factor())
         with torch.autocast(features.device.type, enabled=False):
             log_variance = self._floored(self.raw_log_variance)
-            offsets = self.log_prior() - self._half_log_determinant(log_variance, factor)
+            offsets = self.log_prior() - half_log_determinants(log_variance, factor, mu)
             v = None if log_variance is None else log_variance.to(x.dtype)
-            return offsets.to(x.dtype) - half_distances(x, mu, v)
+            distances = half_distances(x, mu, v)
+            logits = offsets.to(x.dtype) - distances
+        if not (self.training or self._told_of_rounding or self.classes == 1):
+            self._told_of_rounding = warn_where_rounding_picks(logits, distances)
+        return logits
 
     def log_prob(self, features: Tensor) -> Tensor:
         """The log-density N(x; mu_k, Sigma_k) of every class, (B, K); it may exceed 0. Rounds as `log_density`."""
@@ -126,7 +133,7 @@ class GaussianMixture(nn.Module):
             # before the logarithm: rows of a few samples in place of those of all classes
             v = self._floored(rows_of(self.raw_log_variance, labels))
             distance = row_half_distance(x, mu[labels], None if v is None else v.to(x.dtype))
-            return distance, self._half_log_determinant(v, factor).to(x.dtype).expand(len(labels))
+            return distance, half_log_determinants(v, factor, mu).to(x.dtype).expand(len(labels))
 
     def log_prior(self) -> Tensor:
         """The logarithms of the priors, which sum to one, (K,)."""
@@ -135,7 +142,7 @@ class GaussianMixture(nn.Module):
     def half_log_determinant(self) -> Tensor:
         """Half of log|Sigma_k|, (K,)."""
         v = self._floored(self.raw_log_variance)
-        return self._half_log_determinant(v, self._factor()).expand(self.classes)
+        return half_log_determinants(v, self._factor(), self.means).expand(self.classes)
 
     def log_variance(self) -> Tensor:
         """Logarithms of variances, never below that of the floor: (1, 1), (K, 1), (1, D) or (K, D).
@@ -226,14 +233,6 @@ class GaussianMixture(nn.Module):
 
     def _floored(self, raw: Tensor | None) -> Tensor | None:
         return None if raw is None else floored_log_variance(raw, self.floor)
-
-    def _half_log_determinant(self, log_variance: Tensor | None, factor: Tensor | None) -> Tensor:
-        """Of each row, or of the one covariance, (rows,) or (1,)."""
-        if factor is not None:
-            return factor.diagonal().log().sum()[None]
-        if log_variance is None:
-            return torch.zeros(1, device=self.means.device)
-        return 0.5 * (self.in_features // log_variance.shape[1]) * log_variance.sum(dim=1)
 
     def _factor(self) -> Tensor | None:
         return None if self.covariance_root is None else floored_factor(self.covariance_root, self.floor)

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from clearance._checks import check_non_negative
 from clearance.heads._mixture_floor import warn_at_floor
+from clearance.heads._rounding import FAR, rounding_of
 from clearance.heads.gaussian_mixture import GaussianMixture
 from clearance.objectives._labels import check_labels
 from clearance.objectives._objective import Objective
 from clearance.objectives.schedules import StepUp, scheduled
 from clearance.tensors import LossTerms, Outputs
 
-FAR, EVERY = 0.1, 100  # nats that rounding may take from a score; steps from one look at the head to the next
+EVERY = 100  # steps from one look at the head to the next
 
 
 def margin_scores(scores: Tensor, own_distance: Tensor, labels: Tensor, alpha: float) -> Tensor:
@@ -154,7 +155,7 @@ class GaussianMixtureLoss(Objective):
             self._warned.add("floor")
             warn_at_floor(share, head.floor)
         distance, _ = head.own_terms(features, labels)
-        lost = torch.finfo(distance.dtype).eps * float(distance.max())
+        lost = float(rounding_of(distance).max())
         if "far" not in self._warned and lost > FAR:
             self._warned.add("far")
             warnings.warn(
