@@ -9,6 +9,7 @@ import struct
 import numpy as np
 from PIL import Image
 
+from clearance.experiments.build import RunData
 from clearance.experiments.run import run_method
 
 T_97_5 = {2: 12.7062047, 3: 4.3026527}  # Student's t for that many seeds, from a printed table
@@ -20,8 +21,9 @@ def grid_here(noted, stop_after=None, broken=()):
 
     def run_grid(plans, data, directory, jobs, listener):
         found = []
-        for plan in plans:
-            if (kept := kept_findings(plan, data, directory)) is not None:
+        images = [data] * len(plans) if isinstance(data, RunData) else data
+        for plan, own in zip(plans, images, strict=True):
+            if (kept := kept_findings(plan, own, directory)) is not None:
                 found.append(kept)
                 continue
             if (plan.method, plan.seed) in broken:
@@ -30,7 +32,7 @@ def grid_here(noted, stop_after=None, broken=()):
             if stop_after is not None and len(noted) == stop_after:
                 raise KeyboardInterrupt
             noted.append(plan)
-            found.append(run_method(plan, data, directory, own_process=True))
+            found.append(run_method(plan, own, directory, own_process=True))
         return found
 
     return run_grid

@@ -1,5 +1,6 @@
 """Runs side by side, in real processes: what fails is recorded, what is finished is kept."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from clearance.experiments import grid
 from clearance.experiments.build import build_data
 from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
+from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
 from clearance.vocabulary import Outcome
 
@@ -213,3 +215,17 @@ def test_an_interrupted_command_goes_on_where_it_stood(archive, tmp_path):
     assert len(again) == 200
     assert [json.loads(line)["step"] for line in again] == list(range(5, 1005, 5))
     assert again[:100] == logged[:100]
+
+
+def test_each_plan_may_have_images_of_its_own(comparison, tmp_path):
+    both = [comparison, dataclasses.replace(comparison, left_out=(0,))]
+    plans = [RunPlan(recipe, "plain", 0) for recipe in both]
+    images = [build_data(recipe) for recipe in both]
+    first = run_grid(plans, images, tmp_path, 2, Events())
+    events = Events()
+    assert records(run_grid(plans, images, tmp_path, 1, events)) == records(first)
+    assert events.told == [("plain", "kept")] * 2
+    run_grid(plans, images[::-1], tmp_path, 1, events)  # of other images nothing is kept
+    assert ("plain", "start") in events.told
+    with pytest.raises(ValueError, match="shorter"):
+        run_grid(plans, images[:1], tmp_path, 1, events)

@@ -43,7 +43,11 @@ def plans_of(recipe: Recipe) -> list[RunPlan]:
 
 
 def run_grid(
-    plans: Sequence[RunPlan], data: RunData, directory: Path, jobs: int, listener: Listener
+    plans: Sequence[RunPlan],
+    data: RunData | Sequence[RunData],
+    directory: Path,
+    jobs: int,
+    listener: Listener,
 ) -> list[RunFindings]:
     """Run every plan, `jobs` at a time; what is finished in `directory` is read back.
 
@@ -51,7 +55,7 @@ def run_grid(
 
     Args:
         plans: What to run.
-        data: Their images; only used to recognise finished runs, each process reads its own.
+        data: Their images, or those of each plan; only used to recognise finished runs, each process reads its own.
         directory: Where runs are kept.
         jobs: Processes at a time, at least 1.
         listener: Told of events, ``{"event": KIND, ...}`` with KIND one of start, step, audit, note, done,
@@ -63,10 +67,14 @@ def run_grid(
     On KeyboardInterrupt every process is ended; called again, the grid goes on where they stood.
     """
     crew = _Crew(directory, listener)
+    images = [data] * len(plans) if isinstance(data, RunData) else data
+    needed = {
+        run.folder: (run, one) for plan, one in zip(plans, images, strict=True) for run in sources_of([plan])
+    }
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            list(pool.map(lambda plan: crew.run(plan, data), sources_of(plans)))
-            return list(pool.map(lambda plan: crew.run(plan, data), plans))
+            list(pool.map(lambda source: crew.run(*source), needed.values()))
+            return list(pool.map(crew.run, plans, images))
         except BaseException:
             crew.end()
             raise

@@ -55,8 +55,8 @@ class StudyRequest:
         """
         return start if self.seeds is None else f"{start} --seeds {self.seeds}"
 
-    def grid(self, plans: Sequence[RunPlan], data: RunData) -> list[RunFindings]:
-        """Run these plans, or read back what is finished."""
+    def grid(self, plans: Sequence[RunPlan], data: RunData | Sequence[RunData]) -> list[RunFindings]:
+        """Run these plans on their images, or each on its own, or read back what is finished."""
         return run_grid(plans, data, self.runs, self.jobs, self.listener)
 
     @property

@@ -22,7 +22,7 @@ from clearance.experiments.reproductions.study_ledger import (
     save,
     table,
 )
-from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.run import RunPlan
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
 from clearance.records.summary import summarise
@@ -61,10 +61,9 @@ def run(request: StudyRequest) -> Path:
         request: What was asked for. Seeds are draws of classes, each with a seed of its own, 5 by default.
     """
     recipes = [new_classes_recipe(draw) for draw in range(request.seeds_or(DRAWS))]
-    found: list[RunFindings] = []
-    for draw, recipe in enumerate(recipes):
-        plans = [RunPlan(recipe, name, draw) for name in recipe.methods]
-        found += request.grid(plans, build_data(recipe))
+    plans = [RunPlan(recipe, name, draw) for draw, recipe in enumerate(recipes) for name in recipe.methods]
+    images = [data for data in map(build_data, recipes) for _ in METHODS]
+    found = request.grid(plans, images)
     start = dataclasses.replace(recipes[0], seeds=len(recipes))
     report = report_of(start, found, request.command(COMMAND))
     left_out = [list(recipe.left_out) for recipe in recipes]

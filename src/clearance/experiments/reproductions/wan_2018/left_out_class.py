@@ -13,6 +13,7 @@ import torch
 
 from clearance._rng import generator
 from clearance.audits.likelihood import LEFT_OUT
+from clearance.experiments.build import RunData
 from clearance.experiments.compare import report_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import NoDataError, data_if_there
@@ -20,7 +21,7 @@ from clearance.experiments.reproductions.study_ledger import Quantity, provenanc
 from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, PROTOCOLS, base_recipe
 from clearance.experiments.reproductions.wan_2018.study import Column, judged_study, method_table, seeds_told
 from clearance.experiments.reproductions.wan_2018.verification import AUDIT, CURVE, OwnScore, every_score
-from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.run import RunPlan
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
 from clearance.report import Card
@@ -88,13 +89,16 @@ def run(request: StudyRequest) -> Path:
         left_out_recipe(draw, request.dataset, request.root)
         for draw in range(request.seeds_or(DRAWS.get(request.dataset, 5)))
     ]
-    found: list[RunFindings] = []
+    plans: list[RunPlan] = []
+    images: list[RunData] = []
     for draw, recipe in enumerate(recipes):
         if (data := data_if_there(recipe)) is None:
             raise NoDataError(
                 f"the study needs the files of {request.dataset}; give their folder with --root."
             )
-        found += request.grid([RunPlan(recipe, name, draw) for name in recipe.methods], data)
+        plans += [RunPlan(recipe, name, draw) for name in recipe.methods]
+        images += [data] * len(recipe.methods)
+    found = request.grid(plans, images)  # one grid: no draw waits for the slowest network of the one before
     start = dataclasses.replace(recipes[0], seeds=len(recipes))
     report = report_of(start, found, judged_study(STUDY, request.dataset).command(request.seeds))
     left_out = [list(recipe.left_out) for recipe in recipes]
