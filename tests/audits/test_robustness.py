@@ -235,6 +235,17 @@ def test_images_are_a_balanced_choice_that_the_seed_alone_decides():
     assert torch.bincount(fixed_images(scarce, 8, seed=0).labels).tolist() == [4, 2]
 
 
+def test_every_run_is_judged_on_the_same_images():
+    train, test = digits()
+    seen = {}
+    for seed in (0, 1):
+        model, first = headed(), []
+        model.extractor.register_forward_pre_hook(lambda _, given, first=first: first.append(given[0].clone()))
+        Robustness(inf=(0.2,), two=(), images=50, steps=1, queries=2)(model, train, test, seed)
+        seen[seed] = first[0][:50]  # batches are filled up
+    assert torch.equal(seen[0], seen[1])
+
+
 def test_survivors_drop_what_is_broken():
     _, test = digits()
     attacked = []

@@ -15,9 +15,9 @@ from clearance.attacks.attack import Attack
 from clearance.attacks.fgsm import FGSM
 from clearance.attacks.iterative import IFGSM
 from clearance.attacks.transfer import transferred
+from clearance.audits._fixed_images import fixed_images
 from clearance.audits.accuracy import wilson_interval
 from clearance.data import ImageSet
-from clearance.data.samples import draw_at_most
 from clearance.experiments.audit_sources import FIRST_SOURCE
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS
@@ -122,7 +122,9 @@ def attacked_run(task: Tree, runs: str, root: str | None) -> Tree:
         runs: Where runs are kept.
         root: The folder that holds the dataset's files.
     """
-    shown = draw_at_most(load_dataset(task["dataset"], "test", root), task["images"])
+    shown = fixed_images(
+        load_dataset(task["dataset"], "test", root), task["images"], seed=0
+    )  # as the verdict's
     model, epsilons = load_model(Path(runs) / task["run"]), task["epsilons"]
     if task["source"] is None:
         return records_of(task, accuracies(model, shown, epsilons, task["box"]))

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clearance.data.samples import draw_at_most
+from clearance.audits._fixed_images import fixed_images
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe
@@ -112,7 +112,9 @@ def attacked_run(task: Tree, runs: str, root: str | None) -> Tree:
         runs: Where runs are kept.
         root: The folder that holds the dataset's files.
     """
-    test = draw_at_most(load_dataset(task["dataset"], "test", root), task["images"])
+    test = fixed_images(
+        load_dataset(task["dataset"], "test", root), task["images"], seed=0
+    )  # as the verdict's
     numbers = [
         one
         for box in BOXES
