@@ -239,8 +239,11 @@ def test_every_run_is_judged_on_the_same_images():
     train, test = digits()
     seen = {}
     for seed in (0, 1):
-        model, first = headed(), []
-        model.extractor.register_forward_pre_hook(lambda _, given, first=first: first.append(given[0].clone()))
+        model = headed()
+        first: list[torch.Tensor] = []
+        model.extractor.register_forward_pre_hook(
+            lambda _, given, first=first: first.append(given[0].clone())
+        )
         Robustness(inf=(0.2,), two=(), images=50, steps=1, queries=2)(model, train, test, seed)
         seen[seed] = first[0][:50]  # batches are filled up
     assert torch.equal(seen[0], seen[1])

@@ -339,6 +339,8 @@ class TestProtocol:
                 expected = (None, "sum") if name.startswith("margin") else (None, None)
                 told = method.objective_settings
                 assert (told.get("top_k"), told.get("aggregate")) == expected
+            assert recipe.methods["hinge"].objective_settings["form"] == "sum"
+        assert "form" not in paper_recipe("elsayed-2018", "mnist").methods["hinge"].objective_settings
 
     def test_the_full_protocol_is_the_sheets_network_with_all_nine_rivals(self):
         full = protocol.full_protocol()

@@ -4,6 +4,8 @@ import dataclasses
 
 import pytest
 
+from clearance.experiments.reproductions import rate_search
+from clearance.experiments.reproductions.elsayed_2018 import search_rates
 from clearance.experiments.reproductions.elsayed_2018.protocol import (
     PROTOCOLS,
     base_recipe,
@@ -13,6 +15,8 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import (
     small_data_recipes,
 )
 from clearance.experiments.reproductions.elsayed_2018.search_rates import searched_recipes
+from clearance.experiments.search import Trial
+from clearance.experiments.study_request import StudyRequest
 
 RUN_HERE = ("digits", "mnist")
 
@@ -53,3 +57,23 @@ def test_a_study_takes_the_rates_of_its_own_condition(dataset):
     assert {tuple(rates(r).items()) for r in small_data_recipes(dataset).values()} == {
         tuple(learning_rates(dataset, "few").items())
     }
+
+
+@pytest.mark.parametrize(("dataset", "first"), [("digits", None), ("mnist", 1)])
+def test_first_trials_are_short_where_training_is_long_and_the_best_two_go_on(
+    monkeypatch, tmp_path, dataset, first
+):
+    asked = []
+
+    def searched(recipe, *_, **settings):
+        asked.append((recipe, settings))
+        return [Trial(name, 0.1, 1, recipe.epochs, None, None, 0.5, ("finished",)) for name in recipe.methods]
+
+    monkeypatch.setattr(rate_search, "search", searched)
+    monkeypatch.setattr(rate_search, "data_if_there", lambda recipe: recipe)
+    search_rates.run(StudyRequest(tmp_path, dataset=dataset))
+    studied = {recipe.epochs for recipe in noise_recipes(dataset).values()}
+    assert {recipe.epochs for recipe, _ in asked[:2]} == studied  # finalists train as long as the study does
+    for recipe, settings in asked:
+        assert settings["trial_epochs"] == (first if recipe.steps is None else None)
+        assert settings["finalists"] == 2

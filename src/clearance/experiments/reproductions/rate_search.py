@@ -13,12 +13,16 @@ from clearance.experiments.reproduce import NoDataError, data_if_there
 from clearance.experiments.search import Trial, at_edge, best, search
 from clearance.experiments.study_request import StudyRequest
 
-CRITERION = "own_error"
+CRITERION, FINALISTS = "own_error", 2
 TABLE = "search.md"
 
 
 def search_rates(
-    recipes: Mapping[Any, Recipe], widenings: int, request: StudyRequest, per_class: int = 1
+    recipes: Mapping[Any, Recipe],
+    widenings: int,
+    request: StudyRequest,
+    per_class: int = 1,
+    trial_epochs: int | None = None,
 ) -> Path:
     """Search, and write ``search.md`` and a CSV file of all trials for each condition; the former's path.
 
@@ -27,6 +31,8 @@ def search_rates(
         widenings: How often the learning rates of a method are widened, at most.
         request: What was asked for.
         per_class: Images for FOCA's weak heads; one candidate, so that no method gets more trials than others.
+        trial_epochs: Of first trials; the best two of each method are then tried in full length, and one of them is
+            chosen. None is full length for all, as it is for recipes that count steps.
 
     Raises:
         NoDataError: If the dataset's files are not there.
@@ -38,7 +44,8 @@ def search_rates(
             raise NoDataError(f"the search needs the files of {dataset}; give their folder with --root.")
         trials = search(
             recipe, request.runs, request.jobs, request.listener,
-            per_class=(per_class,), criterion=CRITERION, widenings=widenings,
+            per_class=(per_class,), criterion=CRITERION, widenings=widenings, finalists=FINALISTS,
+            trial_epochs=trial_epochs if recipe.steps is None else None,
         )  # fmt: skip
         _write_trials(out / f"search-{condition}.csv", trials)
         text += [_chosen_table(condition, recipe, trials), _as_toml(dataset, condition, recipe, trials)]

@@ -34,7 +34,7 @@ class Protocol:
         adversarial_verdict: The same for networks trained on attacked images: what survives takes longest to attack.
         searched_noise: The share of wrong labels under which the learning rates for noisy labels are chosen.
         search_seeds: Runs of each candidate of the search.
-        trial_epochs: Epochs of its trials; None is all.
+        trial_epochs: Epochs of its first trials; the best are repeated in full length. None is all.
     """
 
     noise: tuple[float, ...]
@@ -115,7 +115,7 @@ def noise_recipes(dataset: str, root: str | None = None, seeds: int | None = Non
 
 
 def noise_recipe(dataset: str, rate: float, root: str | None = None, seeds: int | None = None) -> Recipe:
-    """The recipe for one rate of noise: margins count every rival, and sum what they are short of.
+    """The recipe for one rate of noise: margins and hinge count every rival, and sum what they are short of.
 
     The nearest rival alone misleads where most labels are wrong. An image whose true class has the highest score
     is pulled down by every wrong label it may have, at 80 % noise four times as often as its true label lifts
@@ -137,6 +137,8 @@ def noise_recipe(dataset: str, rate: float, root: str | None = None, seeds: int 
 
 
 def _against_all_rivals(method: Method) -> Method:
+    if method.objective == "hinge":
+        return dataclasses.replace(method, objective_settings={**method.objective_settings, "form": "sum"})
     if "layers" not in method.objective_settings:
         return method
     settings = {**method.objective_settings, "top_k": None, "aggregate": "sum"}

@@ -12,7 +12,6 @@ from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproductions.elsayed_2018.protocol import (
     PROTOCOLS,
     Condition,
-    Protocol,
     base_recipe,
     noise_recipe,
     small_data_recipes,
@@ -36,15 +35,11 @@ def searched_recipes(
     middle = varied.samples[len(varied.samples) // 2]
     noiseless, noisy = (noise_recipe(dataset, rate, root, count) for rate in (0.0, varied.searched_noise))
     return {
-        "noiseless": _shorter(dataclasses.replace(noiseless, validation=0.0), varied),
-        "noisy": _shorter(dataclasses.replace(noisy, validation=0.0), varied),
+        "noiseless": dataclasses.replace(noiseless, validation=0.0),
+        "noisy": dataclasses.replace(noisy, validation=0.0),
         "few": small_data_recipes(dataset, root, count)[middle],
-        "clean": _shorter(base_recipe(dataset, root, count), varied),
+        "clean": base_recipe(dataset, root, count),
     }
-
-
-def _shorter(recipe: Recipe, varied: Protocol) -> Recipe:
-    return dataclasses.replace(recipe, epochs=varied.trial_epochs or recipe.epochs)
 
 
 def run(request: StudyRequest) -> Path:
@@ -57,4 +52,5 @@ def run(request: StudyRequest) -> Path:
         NoDataError: If the dataset's files are not there.
     """
     recipes = searched_recipes(request.dataset, request.root, request.seeds)
-    return search_rates(recipes, WIDENINGS, request)
+    trial_epochs = PROTOCOLS[request.dataset].trial_epochs
+    return search_rates(recipes, WIDENINGS, request, trial_epochs=trial_epochs)
