@@ -166,15 +166,19 @@ def test_fgsm_changes_every_image_and_counts_those_that_it_broke():
     assert 0 < int(changed.fooled.sum()) < int((before == TEST.labels).sum())
 
 
-def test_sign_noise_is_no_longer_than_what_it_stands_beside():
-    changes = torch.zeros_like(TEST.images)
-    changes[0, 0, 0, 0], changes[1] = 0.01, 1.0
-    noise = sign_noise(TEST.images, 0.05, seed=0, no_longer_than=changes) - TEST.images
-    whole = sign_noise(TEST.images, 0.05, seed=0) - TEST.images
-    assert noise[0].norm().item() == pytest.approx(0.01, rel=1e-4)
-    torch.testing.assert_close(noise[0] / noise[0].norm(), whole[0] / whole[0].norm(), rtol=0, atol=1e-4)
-    torch.testing.assert_close(noise[1], whole[1])
-    assert torch.equal(noise[2], torch.zeros_like(noise[2]))
+def test_sign_noise_is_as_long_as_what_it_stands_beside_after_clipping():
+    black = TEST.images.clone()
+    black[:, :, :, :4] = 0.0  # half of the lifts are lost there
+    changes = torch.zeros_like(black)
+    changes[0, 0, 0, 0], changes[1], changes[2] = 0.01, 0.05, 0.4
+    noise = sign_noise(black, 0.05, seed=0, as_long_as=changes) - black
+    lengths = [change.flatten(1).norm(dim=1) for change in (noise, changes)]
+    torch.testing.assert_close(lengths[0], lengths[1], rtol=1e-4, atol=1e-6)
+    signs = (sign_noise(black, 0.05, seed=0) - black).sign()
+    assert bool((noise.sign() * signs >= 0).all())  # the same coins
+    assert torch.equal(noise[3:], torch.zeros_like(noise[3:]))
+    white = sign_noise(torch.ones(1, 1, 2, 2), 0.1, seed=0, as_long_as=torch.full((1, 1, 2, 2), 9.0))
+    assert set(white.round(decimals=6).flatten().tolist()) <= {0.0, 1.0}  # no farther than black
 
 
 def test_images_drawn_among_the_right_ones_are_nearly_the_same_for_two_networks():

@@ -12,6 +12,7 @@ from clearance.attacks.queries import Model, logits_of
 from clearance.attacks.starts import streams_of
 
 ONE_STEP, MANY_STEPS = "FGSM", "IFGSM"
+HALVINGS = 24  # of a pixel's range: as fine as float32
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ def attacked(
     return Changed(attack, epsilon, found, logits.argmax(dim=1), right & broken(logits, labels))
 
 
-def sign_noise(images: Tensor, epsilon: float, seed: int, no_longer_than: Tensor | None = None) -> Tensor:
+def sign_noise(images: Tensor, epsilon: float, seed: int, as_long_as: Tensor | None = None) -> Tensor:
     """Every pixel epsilon up or down by a coin, then clipped: as large as an FGSM step, and harmless.
 
     An image's coins follow from the seed and its own pixels, so that all classifiers see the same noise. Where changes
-    are given, (B, C, H, W), an image's noise is shortened to their L2 norm.
+    are given, (B, C, H, W), pixels of an image go as far, all alike, as gives its noise their L2 norm after clipping.
 
     >>> noisy = sign_noise(torch.full((1, 1, 2, 2), 0.5), 0.25, seed=0)
     >>> sorted(set(noisy.flatten().tolist()) | {0.25, 0.75})
@@ -70,9 +71,17 @@ def sign_noise(images: Tensor, epsilon: float, seed: int, no_longer_than: Tensor
         torch.randint(2, images[0].shape, generator=draws) for draws in streams_of(images, seed, "sign noise")
     ]
     signs = 2 * torch.stack(coins).to(images) - 1
-    noisy = (images + epsilon * signs).clamp(0, 1)
-    if no_longer_than is None:
-        return noisy
-    lengths = [change.flatten(1).norm(dim=1) for change in (no_longer_than, noisy - images)]
-    factor = (lengths[0] / lengths[1].clamp(min=torch.finfo(images.dtype).tiny)).clamp(max=1)
-    return images.lerp(noisy, factor.view(-1, *[1] * (images.ndim - 1)))
+    if as_long_as is None:
+        return (images + epsilon * signs).clamp(0, 1)
+    wanted = as_long_as.flatten(1).norm(dim=1)
+    low, high = torch.zeros_like(wanted), torch.ones_like(wanted)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        short = (_moved(images, middle, signs) - images).flatten(1).norm(dim=1) < wanted
+        low, high = torch.where(short, middle, low), torch.where(short, high, middle)
+    return _moved(images, low, signs)
+
+
+def _moved(images: Tensor, lengths: Tensor, signs: Tensor) -> Tensor:
+    """Pixels of each image moved by its own length and clipped."""
+    return (images + lengths.view(-1, *[1] * (images.ndim - 1)) * signs).clamp(0, 1)

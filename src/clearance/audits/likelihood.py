@@ -142,10 +142,10 @@ class Likelihood(Audit):
     ) -> list[Exhibit]:
         """Both attacks at one radius; pictures are of the one-step attack, as the paper's."""
         images, labels = normal.data.images, normal.data.labels
-        noisy = sign_noise(images, epsilon, subject.seed)
         exhibits = []
         for attack in (ONE_STEP, MANY_STEPS):
             seen = normal.after(attacked(subject.model, images, labels, attack, epsilon, self.steps))
+            noisy = sign_noise(images, epsilon, subject.seed, as_long_as=seen.changed.images - images)
             found.extend(told.under_attack(normal, seen, noisy))
             if attack == ONE_STEP:
                 exhibits += [*histograms(normal, seen), *contact_sheets(normal, seen)]
@@ -186,5 +186,5 @@ class Likelihood(Audit):
         evaded = None
         for epsilon in self.epsilons:
             evaded = attack(data.images, data.labels, epsilon, evaded)
-            noisy = sign_noise(data.images, epsilon, seed, no_longer_than=evaded.images - data.images)
+            noisy = sign_noise(data.images, epsilon, seed, as_long_as=evaded.images - data.images)
             yield from told.evaded(normal, data.images, evaded, score, epsilon, noisy)
