@@ -15,7 +15,7 @@ from clearance.audits._abnormal import attacked, sign_noise
 from clearance.audits._fixed_images import fixed_images
 from clearance.audits._likelihood_scores import NETWORK_SCORES, Scorer
 from clearance.audits._pixel_scores import pixel_scores
-from clearance.data import GaussianClasses
+from clearance.data import GaussianClasses, ImageSet
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 
@@ -203,3 +203,34 @@ def test_sign_noise_is_as_large_as_fgsm_and_the_same_wherever_an_image_stands():
     assert not torch.equal(sign_noise(TEST.images, 0.05, seed=1), noisy)
     up = float((noisy > TEST.images).float().mean())
     assert abs(up - 0.5) < 4 * 0.5 / math.sqrt(noisy.numel())
+
+
+class Breaking(nn.Module):
+    """Features without a number where the first pixel is white."""
+
+    def __init__(self, within):
+        super().__init__()
+        self.within = within
+
+    def forward(self, images):
+        broken = images.flatten(1)[:, :1] == 1.0
+        return self.within(images).masked_fill(broken, math.nan)
+
+
+def test_training_images_whose_features_are_no_numbers_are_left_out_of_what_is_fitted():
+    plain = model(linear())
+    classifier = Classifier(Breaking(plain.extractor), plain.head, mean=0.0, std=1.0).eval()
+    images = TRAIN.images.clone()
+    images[::7, 0, 0, 0] = 1.0
+    train = ImageSet(images, TRAIN.labels, TRAIN.classes)
+    left = train.subset((images[:, 0, 0, 0] != 1.0).nonzero().flatten())
+    with pytest.warns(
+        UserWarning, match=f"{len(train) - len(left)} of 90 training images have features that are NaN"
+    ):
+        found = Scorer.fitted(Subject(classifier, train, TEST), 5000, 3).scores(TEST.images)[0]
+    expected = Scorer.fitted(Subject(classifier, left, TEST), 5000, 3).scores(TEST.images)[0]
+    for name, values in expected.items():
+        torch.testing.assert_close(found[name], values)
+    images[train.labels == 1, 0, 0, 0] = 1.0
+    with pytest.raises(ValueError, match="got NaN or infinity for every image of class 1"):
+        Scorer.fitted(Subject(classifier, ImageSet(images, TRAIN.labels, TRAIN.classes), TEST), 5000, 3)

@@ -46,7 +46,7 @@ class TestSearch:
     def test_the_files_say_what_was_tried_and_what_is_best(self, monkeypatch, tmp_path):
         asked = []
 
-        def search(recipe, directory, jobs, listener, *, per_class, criterion, widenings):
+        def search(recipe, directory, jobs, listener, *, per_class, criterion, widenings, **rest):
             assert len(per_class) == 1  # FOCA's methods get no more trials than others
             asked.append((list(recipe.methods), criterion))
             return [

@@ -165,6 +165,48 @@ def test_p12_in_float32_products_are_within_their_bound_and_the_own_distance_is_
     assert (found.argmin(dim=1) == labels).all()
 
 
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_p12_nor_does_float32_round_what_all_features_have_in_common(covariance):
+    mix = torch.eye(64) + torch.randn(64, 64, generator=torch.Generator().manual_seed(0)) / 16
+    features, labels = samples(2000, 64, dtype=torch.float32)
+    features = (1e4 + features @ mix).float()
+    head = GaussianMixture(64, 4, covariance)
+    exact = deepcopy(head).double().fit_statistics(features.double(), labels)
+    head.load_state_dict({name: value.float() for name, value in exact.state_dict().items()})
+    exact.load_state_dict({name: value.double() for name, value in head.state_dict().items()})
+    own, truth = head.own_half_distance(features, labels), exact.own_half_distance(features.double(), labels)
+    close(own.double(), truth, rtol=3e-6 if covariance == "full" else 1e-6, atol=0)
+    close(head(features).double(), exact(features.double()), rtol=1e-4, atol=1e-2)
+
+
+def test_a_large_offset_that_float32_rounds_out_of_the_means_is_told():
+    features, labels = samples(4000, 8, 2)
+    for covariance in COVARIANCES:
+        head = GaussianMixture(8, 2, covariance)
+        with pytest.warns(UserWarning, match="rounds means of features that lie so far from 0"):
+            head.fit_statistics((1e6 + 0.03 + features).float(), labels)
+        head.fit_statistics(features.float(), labels)
+        found = head.double().fit_statistics(1e6 + 0.03 + features, labels)
+        if covariance != "identity":
+            mean = 2 * found.own_half_distance(1e6 + 0.03 + features, labels).mean().item() / 8
+            assert mean == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("labels", [[-1, 0], [0, 3], [0], [0.0, 1.0]])
+def test_labels_that_are_no_classes_are_refused(labels):
+    head, features = GaussianMixture(2, 3), torch.zeros(2, 2)
+    with pytest.raises(ValueError, match=r"`labels` must"):
+        head.own_half_distance(features, torch.tensor(labels))
+    with pytest.raises(ValueError, match=r"`labels` must"):
+        own_half_distance(features, head.means, torch.tensor(labels))
+
+
+@pytest.mark.parametrize("priors", ["uniform", None, ["a", "b", "c"], [0.5, 0.5], [0.5, 0.6, -0.1], [[1.0]]])
+def test_priors_that_are_no_probabilities_are_refused(priors):
+    with pytest.raises(ValueError, match=r"`priors` must be 3 probabilities above 0 that sum to one; got"):
+        GaussianMixture(2, 3).set_priors(priors)
+
+
 def test_p14_samples_of_the_model_are_where_theory_puts_them():
     """2 d is chi-square with D degrees of freedom: d has mean D / 2 and deviation sqrt(D / 2)."""
     head = mixture("class_diagonal", width=100)

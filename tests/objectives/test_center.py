@@ -1,5 +1,7 @@
 """Center loss: the update rule of the paper, and a plain gradient."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -125,3 +127,18 @@ def test_settings_out_of_range_are_refused(settings, words):
 def test_features_of_another_width_are_refused():
     with pytest.raises(ValueError, match=r"features must be \(B, 4\); got \(2, 5\)"):
         CenterLoss(4, 3)(outputs_of(torch.zeros(2, 5)), torch.tensor([0, 1]))
+
+
+def test_fewer_centres_than_logits_are_refused():
+    outputs = Outputs(torch.ones(1, 2), torch.zeros(1, 10), nn.Identity())
+    with pytest.raises(ValueError, match="CenterLoss has 3 centres for 10 logits"):
+        CenterLoss(2, 3)(outputs, torch.tensor([7]))
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_a_sample_that_is_no_number_does_not_move_its_centre(broken):
+    features, labels = torch.tensor([[1.0, 2.0], [broken, 0.0], [3.0, 4.0]]), torch.tensor([0, 0, 1])
+    kept = torch.tensor([0, 2])
+    centres = torch.zeros(2, 2)
+    found = centre_shift(features, labels, centres)
+    assert torch.equal(found, centre_shift(features[kept], labels[kept], centres))

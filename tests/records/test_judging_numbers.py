@@ -73,6 +73,34 @@ class TestValue:
         records = series("co_adaptation", "error", {"samples": 10}, {"foca": value}, noise=noise)
         assert verdict(self.claims, records)[0] == expected
 
+    @pytest.mark.parametrize(
+        ("value", "noise", "expected"),
+        [
+            (0.1, 0.01, "holds"), (0.105, 0.005, "holds"), (0.05, 0.01, "refuted"), (0.12, 0.01, "refuted"),
+            (0.11, 0.1, "cannot tell"), (0.1, 0.3, "cannot tell"),
+        ],
+    )  # fmt: skip
+    def test_about_a_number_is_neither_above_nor_below_it(self, value, noise, expected):
+        (claim,) = self.claims.claims
+        about = dataclasses.replace(
+            claim, readings=[dataclasses.replace(claim.readings[0], direction="about")]
+        )
+        claims = dataclasses.replace(self.claims, claims=[about])
+        records = series("co_adaptation", "error", {"samples": 10}, {"foca": value}, noise=noise)
+        found = judge(claims, records, "digits")[0]
+        assert found.verdict == expected
+        ends = [(one.second.method, set(one.second.values.values())) for one in found.outcomes[0].compared]
+        assert [name for name, _ in ends] == ["the paper's +10 %", "the paper's -10 %"]
+        assert [end for _, one in ends for end in one] == pytest.approx([0.11, 0.09])
+        if expected == "refuted":
+            assert found.reason == f"refuted by the paper's {'-' if value < 0.1 else '+'}10 %"
+
+    def test_about_needs_a_number_and_room_to_miss_it(self):
+        (reading,) = self.claims.claims[0].readings
+        for lacking in ({"value": None, "within": 0.1}, {"value": 0.1, "within": 0.0}):
+            with pytest.raises(ValueError, match=r"`value` and a `within` above 0"):
+                dataclasses.replace(reading, direction="about", **lacking)
+
     def test_a_number_of_another_dataset_is_not_judged(self):
         claim = dataclasses.replace(self.claims.claims[0], also=("mnist",))
         records = series("co_adaptation", "error", {"samples": 10}, {"foca": 0.01}, dataset="mnist")

@@ -13,6 +13,7 @@
 Everywhere a higher score means more normal. None is comparable between two classifiers: units differ.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -57,11 +58,18 @@ class Scorer:
 
     @classmethod
     def fitted(cls, subject: Subject, reference: int, neighbours: int) -> "Scorer":
-        """Fit to a subject's training features; `reference` images at most for the neighbours."""
-        features = subject.train_features.double().nan_to_num(0.0, 0.0, 0.0)
-        gaussians = fitted_gaussians(features, subject.train.labels, subject.classes, "full")
-        means = class_scatter(features, subject.train.labels, subject.classes).means
-        rows = fixed_rows(subject.train.labels, reference, subject.seed, subject.classes)
+        """Fit to a subject's training features; `reference` images at most for the neighbours.
+
+        Raises:
+            ValueError: If no training image of a class has features that are numbers.
+
+        Warns:
+            UserWarning: If some have none, which are left out.
+        """
+        features, labels = _finite(subject.train_features.double(), subject.train.labels)
+        gaussians = fitted_gaussians(features, labels, subject.classes, "full")
+        means = class_scatter(features, labels, subject.classes).means
+        rows = fixed_rows(labels, reference, subject.seed, subject.classes)
         return cls(subject.model, means, gaussians, unit_length(features[rows]), neighbours)
 
     @property
@@ -130,6 +138,25 @@ class Scorer:
     def _neighbours(self, features: Tensor, logits: Tensor) -> Tensor:
         del logits
         return neighbour_score(features, self.known, self.neighbours)[:, None]
+
+
+def _finite(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows that are numbers, and their labels."""
+    kept = features.isfinite().all(dim=1)
+    if bool(kept.all()):
+        return features, labels
+    lost = sorted(set(labels.tolist()) - set(labels[kept].tolist()))
+    if lost:
+        raise ValueError(
+            "training features must be numbers, because scores are fitted to them; got NaN or infinity for every "
+            f"image of class {', '.join(map(str, lost))}. Look for the layer that makes them."
+        )
+    warnings.warn(
+        f"{int((~kept).sum())} of {len(kept)} training images have features that are NaN or infinite; scores that are "
+        "fitted to features leave them out.",
+        stacklevel=2,
+    )
+    return features[kept], labels[kept]
 
 
 def at_classes(columns: Tensor, classes: Tensor) -> Tensor:

@@ -54,6 +54,20 @@ def half_log_determinants(log_variance: Tensor | None, factor: Tensor | None, me
     return 0.5 * (means.shape[1] // log_variance.shape[1]) * log_variance.sum(dim=1)
 
 
+def excess_log_variances(log_variance: Tensor, factor: Tensor | None, width: int) -> Tensor:
+    """1/2 (log|Sigma| + tr Sigma^-1 - D) of each row of variances, or of the covariance with this factor."""
+    if factor is None:
+        excess = log_variance + log_variance.neg().exp() - 1
+        return 0.5 * (width // log_variance.shape[1]) * excess.sum(dim=1)
+    inverse = whitened(torch.eye(width).to(factor), factor)
+    return (factor.diagonal().log().sum() + 0.5 * (inverse.square().sum() - width))[None]
+
+
+def whitened(offsets: Tensor, factor: Tensor) -> Tensor:
+    """Rows L^-1 o, whose squared lengths are Mahalanobis', in the dtype of the offsets."""
+    return torch.linalg.solve_triangular(factor.to(offsets), offsets.T, upper=False).T
+
+
 def log_of_one(floor: float) -> float:
     """The parameter whose floor + exp is 1, or twice a floor above 1/2."""
     return math.log(max(1 - floor, floor))

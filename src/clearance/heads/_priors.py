@@ -37,7 +37,12 @@ def checked_priors(priors: Sequence[float] | Tensor, classes: int) -> Tensor:
     Raises:
         ValueError: Unless they are so many probabilities above 0 that sum to one.
     """
-    given = torch.as_tensor(priors, dtype=torch.float64)
+    try:
+        given = torch.as_tensor(priors, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"`priors` must be {classes} probabilities above 0 that sum to one; got {priors!r}."
+        ) from None
     if given.shape != (classes,) or not bool((given > 0).all()) or abs(float(given.sum()) - 1) > 1e-6:
         raise ValueError(
             f"`priors` must be {classes} probabilities above 0 that sum to one; got {given.tolist()}. "

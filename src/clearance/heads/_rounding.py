@@ -6,6 +6,7 @@ import warnings
 import torch
 from torch import Tensor
 
+FELT = 1e-5  # of the mean of 2 d / D, which is 1
 FAR = 0.1  # nats that rounding may take from a score
 
 
@@ -47,6 +48,24 @@ def warn_where_rounding_picks(logits: Tensor, distances: Tensor) -> bool:
         stacklevel=3,
     )
     return True
+
+
+def warn_of_rounded_means(fitted: Tensor, kept: Tensor, variance: Tensor) -> None:
+    """Warn where means of fitted classes are rounded by so much of their spread that distances feel it.
+
+    Args:
+        fitted: In float64, (K, D).
+        kept: As the head holds them.
+        variance: Of each of them, in a shape that broadcasts.
+    """
+    added = float(((fitted - kept.double()).square() / variance).mean(dim=1).max())
+    if added > FELT:
+        warnings.warn(
+            f"{kept.dtype} rounds means of features that lie so far from 0 by {math.sqrt(added):.2g} of their "
+            f"standard deviation: that adds {added:.2g} to the mean of 2 d / D. Take what the features have in common "
+            "off all of them, or use a head in float64.",
+            stacklevel=3,
+        )
 
 
 def _is_recorded(tensor: Tensor) -> bool:

@@ -6,11 +6,11 @@ from typing import get_args
 
 import torch
 from torch import Tensor, nn
-from torch.linalg import solve_triangular
 
 from clearance._checks import check_choice, check_count, check_positive
 from clearance.heads._mixture_floor import (
     at_least_float32,
+    excess_log_variances,
     floored_eigenvalues,
     floored_factor,
     floored_log_variance,
@@ -19,10 +19,11 @@ from clearance.heads._mixture_floor import (
     log_of_variance,
     root_of_covariance,
     warn_at_floor,
+    whitened,
 )
 from clearance.heads._priors import Priors, checked_priors, log_prior_parameter
-from clearance.heads._rounding import warn_where_rounding_picks
-from clearance.heads.mahalanobis import half_distances, row_half_distance, rows_of
+from clearance.heads._rounding import warn_of_rounded_means, warn_where_rounding_picks
+from clearance.heads.mahalanobis import check_classes, half_distances, rows_of, scaled_half_squares
 from clearance.heads.mixture_statistics import Covariance, mixture_statistics
 
 
@@ -128,11 +129,15 @@ class GaussianMixture(nn.Module):
 
     def own_terms(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """That distance, and 1/2 log|Sigma_y|, of each sample, (B,) and (B,), from the rows that are named alone."""
-        x, mu = self._prepared(features, factor := self._factor())
+        check_classes(labels, self.classes, len(features))
+        (x, mu), factor = self._wide(features), self._factor()
         with torch.autocast(features.device.type, enabled=False):
+            offsets = x - mu[labels]  # before they are whitened, which would round what they have in common
+            if factor is not None:
+                offsets = whitened(offsets, factor)
             # before the logarithm: rows of a few samples in place of those of all classes
             v = self._floored(rows_of(self.raw_log_variance, labels))
-            distance = row_half_distance(x, mu[labels], None if v is None else v.to(x.dtype))
+            distance = scaled_half_squares(offsets, None if v is None else v.to(x.dtype))
             return distance, half_log_determinants(v, factor, mu).to(x.dtype).expand(len(labels))
 
     def log_prior(self) -> Tensor:
@@ -141,8 +146,8 @@ class GaussianMixture(nn.Module):
 
     def half_log_determinant(self) -> Tensor:
         """Half of log|Sigma_k|, (K,)."""
-        v = self._floored(self.raw_log_variance)
-        return half_log_determinants(v, self._factor(), self.means).expand(self.classes)
+        found = half_log_determinants(self._floored(self.raw_log_variance), self._factor(), self.means)
+        return found.expand(self.classes)
 
     def log_variance(self) -> Tensor:
         """Logarithms of variances, never below that of the floor: (1, 1), (K, 1), (1, D) or (K, D).
@@ -151,20 +156,12 @@ class GaussianMixture(nn.Module):
         """
         if (factor := self._factor()) is not None:
             return 2 * factor.diagonal().log()[None]
-        found = self._floored(self.raw_log_variance)
-        return torch.zeros(1, 1, device=self.means.device) if found is None else found
+        v = self._floored(self.raw_log_variance)
+        return torch.zeros(1, 1, device=self.means.device) if v is None else v
 
     def excess_log_variance(self) -> Tensor:
-        r"""How far variances are from one, 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (1,) or (K,); 0 at the identity.
-
-        It grows as variances vanish, and as they grow: what `GaussianMixtureLoss` keeps a likelihood bounded with.
-        """
-        factor = self._factor()
-        if factor is None:
-            v = self.log_variance()
-            return 0.5 * (self.in_features // v.shape[1]) * (v + v.neg().exp() - 1).sum(dim=1)
-        whitening = solve_triangular(factor, torch.eye(len(factor)).to(factor), upper=False)
-        return (factor.diagonal().log().sum() + 0.5 * (whitening.square().sum() - len(factor)))[None]
+        r"""How far variances are from one, to either side: 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (1,) or (K,)."""
+        return excess_log_variances(self.log_variance(), self._factor(), self.in_features)
 
     def set_priors(self, priors: Sequence[float] | Tensor) -> "GaussianMixture":
         """Replace the priors, as for other shares of classes at test time.
@@ -183,8 +180,8 @@ class GaussianMixture(nn.Module):
     def fit_statistics(self, features: Tensor, labels: Tensor, *, priors: bool = False) -> "GaussianMixture":
         """Set means and covariance to those under which these features are likeliest; returns the head itself.
 
-        Afterwards the mean of 2 d over these features is D exactly, where a covariance is fitted and none of it
-        touches the floor. Builds a head on any trained extractor, or repairs one that was trained with Sigma = I.
+        Afterwards the mean of 2 d over these features is D, where a covariance is fitted and none of it touches the
+        floor. Builds a head on any trained extractor, or repairs one that was trained with Sigma = I.
 
         Args:
             features: (N, D), finite.
@@ -196,7 +193,7 @@ class GaussianMixture(nn.Module):
             ValueError: If shapes do not fit, features are not finite, or a class has no sample.
 
         Warns:
-            UserWarning: If a variance is at the floor or below.
+            UserWarning: If a variance is at the floor or below, or the head's dtype rounds the means.
         """
         if features.shape[1:] != (self.in_features,):
             raise ValueError(f"`features` must be (N, {self.in_features}); got {tuple(features.shape)}.")
@@ -208,7 +205,9 @@ class GaussianMixture(nn.Module):
             self.raw_log_variance.copy_(log_of_variance(found.variance, self.floor))
         if priors:
             self.set_priors(found.shares)
-        warn_at_floor(self.share_at_floor(), self.floor)
+        warn_at_floor(share := self.share_at_floor(), self.floor)
+        if share == 0:
+            warn_of_rounded_means(found.means, self.means, self.log_variance().exp())
         return self
 
     @torch.no_grad()
@@ -222,10 +221,8 @@ class GaussianMixture(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings."""
-        return (
-            f"in_features={self.in_features}, classes={self.classes}, covariance={self.covariance!r}, "
-            f"learned_priors={self.log_priors.requires_grad}, floor={self.floor}"
-        )
+        kind = f"covariance={self.covariance!r}, learned_priors={self.log_priors.requires_grad}"
+        return f"in_features={self.in_features}, classes={self.classes}, {kind}, floor={self.floor}"
 
     @property
     def _constant(self) -> float:
@@ -238,12 +235,15 @@ class GaussianMixture(nn.Module):
         return None if self.covariance_root is None else floored_factor(self.covariance_root, self.floor)
 
     def _prepared(self, features: Tensor, factor: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Features and means in one wide dtype, whitened where the covariance is full."""
+        """Features and means in one wide dtype, whitened about the means' own mean where the covariance is full."""
+        x, mu = self._wide(features)
+        if factor is None:
+            return x, mu
+        origin = mu.detach().mean(dim=0)
+        return whitened(x - origin, factor), whitened(mu - origin, factor)
+
+    def _wide(self, features: Tensor) -> tuple[Tensor, Tensor]:
         if features.shape[1:] != (self.in_features,):
             raise ValueError(f"`features` must be (B, {self.in_features}); got {tuple(features.shape)}.")
         wide = torch.promote_types(at_least_float32(features), at_least_float32(self.means))
-        x, mu = features.to(wide), self.means.to(wide)
-        if factor is not None:
-            whitened = solve_triangular(factor.to(wide), torch.cat([x, mu]).T, upper=False).T
-            return whitened[: len(x)], whitened[len(x) :]
-        return x, mu
+        return features.to(wide), self.means.to(wide)

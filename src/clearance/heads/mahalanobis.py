@@ -1,5 +1,6 @@
 """Half squared Mahalanobis distances to class means, for all classes by matrix products, for one class exactly."""
 
+import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
@@ -24,7 +25,6 @@ def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None 
     about 1e-6 times half the squared norm of features and means, in units of sigma. The order of classes hardly
     suffers; densities do: take :func:`own_half_distance` for a class that matters.
 
-    >>> import torch
     >>> half_distances(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2))
     tensor([[12.5000]])
     """
@@ -57,19 +57,41 @@ def own_half_distance(
     Returns:
         (B,).
 
-    >>> import torch
     >>> own_half_distance(torch.tensor([[3.0, 4.0]]), torch.zeros(2, 2), torch.tensor([1]), torch.zeros(2, 1))
     tensor([12.5000])
     """
-    return row_half_distance(features, means[labels], rows_of(log_variance, labels))
+    check_classes(labels, len(means), len(features))
+    return scaled_half_squares(features - means[labels], rows_of(log_variance, labels))
 
 
-def row_half_distance(features: Tensor, means: Tensor, log_variance: Tensor | None) -> Tensor:
-    """The same with a mean for each sample, (B, D), and log variances that broadcast to it; (B,)."""
-    squares = (features - means).square()
+def scaled_half_squares(offsets: Tensor, log_variance: Tensor | None) -> Tensor:
+    """1/2 sum_d o_d^2 / sigma_d^2 of offsets (B, D), with log variances that broadcast to them; (B,)."""
+    squares = offsets.square()
     if log_variance is not None:
         squares = squares * log_variance.neg().exp()
     return 0.5 * squares.sum(dim=1)
+
+
+def check_classes(labels: Tensor, classes: int, samples: int) -> None:
+    """Refuse labels that are not one of the classes for each sample; their range is looked at on the CPU alone.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    if labels.shape != (samples,) or labels.dtype != torch.int64:
+        raise ValueError(
+            f"`labels` must be int64 of shape ({samples},); got {labels.dtype} of shape {tuple(labels.shape)}."
+        )
+    if (
+        samples == 0
+        or labels.device.type != "cpu"
+        or type(labels) is not Tensor
+        or torch.compiler.is_compiling()
+    ):
+        return
+    least, most = (int(end) for end in torch.aminmax(labels))
+    if least < 0 or most >= classes:
+        raise ValueError(f"`labels` must lie in 0 .. {classes - 1}; got {least} .. {most}.")
 
 
 def rows_of(per_class: Tensor | None, labels: Tensor) -> Tensor | None:

@@ -19,7 +19,8 @@ CentreUpdate = Literal["paper", "gradient"]
 def centre_shift(features: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
     r"""What the paper takes from every centre: sum_i 1(y_i = j) (c_j - x_i) / (1 + n_j), 0 for absent classes.
 
-    Wen et al. (2016), Eq. 4. Under torch.distributed sums and counts are of all processes together.
+    Wen et al. (2016), Eq. 4. Under torch.distributed sums and counts are of all processes together. Samples that are
+    not finite are left out.
 
     Args:
         features: (B, D).
@@ -32,8 +33,9 @@ def centre_shift(features: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
     >>> centre_shift(torch.tensor([[2.0]]), torch.tensor([0]), torch.zeros(2, 1)).flatten().tolist()
     [-1.0, 0.0]
     """
-    counts = torch.bincount(labels, minlength=len(centres)).to(centres.dtype)
-    offsets = centres[labels] - features.to(centres.dtype)
+    kept = features.isfinite().all(dim=1)  # a broken sample would stay in its centre for good
+    counts = torch.bincount(labels, weights=kept.to(centres.dtype), minlength=len(centres)).to(centres.dtype)
+    offsets = (centres[labels] - features.to(centres.dtype)).masked_fill(~kept[:, None], 0)
     sums = torch.zeros_like(centres).index_add_(0, labels, offsets)
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         both = torch.cat([sums, counts[:, None]], dim=1)
@@ -65,7 +67,8 @@ class CenterLoss(Objective):
         outputs.features (B, D), outputs.logits (B, K); labels (B,).
 
     Raises:
-        ValueError: If a number is out of range; in ``forward``, if features are not of width D.
+        ValueError: If a number is out of range; in ``forward``, if features are not of width D, or there are fewer
+            centres than logits.
 
     Centres start at 0. A loop of your own must call ``after_step``, or they stay there.
 
@@ -108,6 +111,11 @@ class CenterLoss(Objective):
         features = outputs.features
         if features.shape[1:] != (self.in_features,):
             raise ValueError(f"features must be (B, {self.in_features}); got {tuple(features.shape)}.")
+        if outputs.logits.shape[-1] > self.classes:
+            raise ValueError(
+                f"CenterLoss has {self.classes} centres for {outputs.logits.shape[-1]} logits; give it `classes` as "
+                "many as the head has."
+            )
         wide = torch.promote_types(torch.promote_types(features.dtype, self.centres.dtype), torch.float32)
         distance = own_half_distance(features.to(wide), self.centres.to(wide), labels)
         terms = {"center": self.weight * distance.mean()}

@@ -22,7 +22,8 @@ class Reading:
     """One measurement that a claim is judged on, or that is shown beside the judgement.
 
     Args:
-        direction: ``is`` in the file: ``"lower"`` or ``"higher"`` than what it is held against.
+        direction: ``is`` in the file: ``"lower"`` or ``"higher"`` than what it is held against; ``"about"`` for
+            a `value` that must be missed by no more than `within` on either side.
         audit: Name of the audit.
         measure: Name of the measurement.
         context: Settings that pick it out; see :mod:`clearance.records.claims_file`.
@@ -34,13 +35,13 @@ class Reading:
         factor: How many times lower or higher it must be.
         log: Compare logarithms, so that ratios are told; always where `factor` is not 1.
         value: A number that it is held against instead of rivals.
-        within: The part of `value` by which it may be missed.
+        within: The part of `value` by which it may be missed, above 0 where the direction is ``"about"``.
         role: ``"verdict"``: the claim is judged on it. ``"control"``: the same ordering in another measure,
             which a claim that holds should survive. ``"beside"``: only shown.
         label: What tells it from the other readings of the claim.
     """
 
-    direction: Literal["lower", "higher"]
+    direction: Literal["lower", "higher", "about"]
     audit: str
     measure: str
     context: Mapping[str, Any] = field(default_factory=dict)
@@ -55,7 +56,11 @@ class Reading:
     label: str = ""
 
     def __post_init__(self) -> None:
-        check_choice("is", self.direction, ("lower", "higher"))
+        check_choice("is", self.direction, ("lower", "higher", "about"))
+        if self.direction == "about" and (self.value is None or self.within <= 0):
+            raise ValueError(
+                'a reading that is "about" a number must have a `value` and a `within` above 0; add them.'
+            )
         check_choice("role", self.role, ROLES)
         check_positive("factor", self.factor)
         if self.value is not None and (self.against or self.itself or self.factor != 1):

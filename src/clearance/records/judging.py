@@ -116,10 +116,10 @@ def _read(reading: Reading, claims: PaperClaims, shelf: Shelf) -> Outcome:
 
 def _compared(pair: Pair, reading: Reading, factor: float) -> Comparison:
     """The first side, made `factor` times worse, against the second."""
-    scale = factor if reading.direction == "lower" else 1 / factor
+    scale = factor if pair.better == "lower" else 1 / factor
     first = {seed: value * scale for seed, value in pair.first.values.items()}
     log = reading.log or reading.factor != 1
-    return compare(first, pair.second.values, better=reading.direction, log=log)
+    return compare(first, pair.second.values, better=pair.better, log=log)
 
 
 def _adjusted(pairs: Sequence[Pair], comparisons: Sequence[Comparison]) -> list[Compared]:

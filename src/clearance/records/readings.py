@@ -3,11 +3,12 @@
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from clearance.records.claims import PaperClaims, Reading
 from clearance.records.record import DESCRIPTIVE, Record
 
+Better = Literal["lower", "higher"]
 TITLED = ("samples", "layer", "noise", "attack", "norm", "epsilon")
 
 
@@ -20,7 +21,7 @@ class Series:
     """One quantity of one method: a number for each seed.
 
     Args:
-        method: The method; ``"the paper"`` for a printed value.
+        method: The method; ``"the paper"`` for a printed value, with the part by which it may be missed.
         context: The settings that were asked for, with their values in the records.
         unit: Unit of the numbers.
         values: Number by seed.
@@ -53,6 +54,7 @@ class Pair:
     first: Series
     second: Series
     family: Any
+    better: Better
 
 
 def paired(reading: Reading, claims: PaperClaims, shelf: "Shelf") -> tuple[Pair, ...]:
@@ -77,17 +79,31 @@ def paired(reading: Reading, claims: PaperClaims, shelf: "Shelf") -> tuple[Pair,
         for method in reading.methods or (claims.method,):
             first = shelf.series(method, reading.audit, reading.measure, context)
             family = tuple(sorted(context.items(), key=str))
-            pairs += [Pair(first, second, family) for second in _seconds(shelf, reading, claims, first)]
+            if reading.value is not None:
+                pairs += _held_against_value(reading, first, family)
+            elif reading.direction != "about":
+                seconds = _seconds(shelf, reading, claims, first)
+                pairs += [Pair(first, second, family, reading.direction) for second in seconds]
     return tuple(pairs)
+
+
+def _held_against_value(reading: Reading, first: Series, family: Any) -> Iterator[Pair]:
+    """One pair, or where the value is to be met one for each end: two tests that must both be passed (Schuirmann 1987).
+
+    They are no family: what is about a number must lie above one end and below the other, so that neither is a try.
+    """
+    assert reading.value is not None
+    ends: tuple[Better, ...] = ("lower", "higher") if reading.direction == "about" else (reading.direction,)
+    for better in ends:
+        miss = reading.within if better == "lower" else -reading.within
+        name = f"the paper's {100 * miss:+.2g} %" if miss else "the paper"
+        values = dict.fromkeys(first.values, reading.value * (1 + miss))
+        yield Pair(first, Series(name, {}, first.unit, values), (*family, better), better)
 
 
 def _seconds(shelf: "Shelf", reading: Reading, claims: PaperClaims, first: Series) -> Iterator[Series]:
     """What one side is held against."""
-    if reading.value is not None:
-        miss = 1 + reading.within if reading.direction == "lower" else 1 - reading.within
-        values = dict.fromkeys(first.values, reading.value * miss)
-        yield Series("the paper", {}, first.unit, values)
-    elif reading.itself:
+    if reading.itself:
         audit = reading.itself.get("audit", reading.audit)
         measure = reading.itself.get("measure", reading.measure)
         context = shelf.one_context(audit, measure, reading.itself.get("context", first.context))

@@ -19,7 +19,13 @@ from clearance.experiments.reproductions.added_records import records_of, whose,
 from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018.fgsm_attacks import BOXES, TRAINING, WHITE, attacked_numbers
 from clearance.experiments.reproductions.wan_2018.protocol import PROTOCOLS, base_recipe
-from clearance.experiments.reproductions.wan_2018.study import Column, judged_study, method_table, seeds_told
+from clearance.experiments.reproductions.wan_2018.study import (
+    Column,
+    images_told,
+    judged_study,
+    method_table,
+    seeds_told,
+)
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
 from clearance.vocabulary import Scalar
@@ -71,15 +77,15 @@ def sections(report: Report, dataset: str) -> list[str]:
     radii = (0.0, *varied.epsilons)
     return [
         "## Errors under FGSM",
-        seeds_told(report),
+        f"On {images_told(report, 'attacked', 'accuracy', {'box': WHITE})} of the test set. {seeds_told(report)}",
         _table(report, dataset, "accuracy", WHITE, radii, flipped=True),
         "## The same with the gradient of the whole training loss",
         _table(report, dataset, "accuracy", TRAINING, radii, flipped=True),
         "## Posterior of the predicted class on the attacked images",
         _table(report, dataset, "confidence", WHITE, radii, flipped=False),
         "## Errors under the worst attack found: the verdict that the scale of logits cannot move",
-        f"On {varied.verdict_images} test images. What FGSM leaves is no evidence of robustness; these errors are "
-        "the least that is to be expected from an attacker.",
+        f"On {images_told(report, VERDICT, 'robust_accuracy', {})} of those. What FGSM leaves is no evidence of "
+        "robustness; these errors are the least that is to be expected from an attacker.",
         method_table(report, [_worst(radius) for radius in varied.epsilons], dataset),
     ]
 

@@ -1,6 +1,6 @@
 """What the studies of this paper share: their ledger, with tables of methods beside the paper's numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clearance.experiments.papers import paper_claims
@@ -12,6 +12,7 @@ from clearance.experiments.reproductions.wan_2018.protocol import BASELINE, PAPE
 from clearance.records import Report
 from clearance.records.summary import summarise
 from clearance.report.numbers import printed
+from clearance.vocabulary import Scalar
 
 MARGIN = ("lgm", "gm")  # the mixture with its margin, and without
 
@@ -95,6 +96,21 @@ def seeds_told(report: Report) -> str:
         f"Mean ± sd over {seeds_in_words(seeds)}, in brackets the paired verdict against {BASELINE} "
         f"(95 % t interval){few}."
     )
+
+
+def images_told(report: Report, audit: str, name: str, context: Mapping[str, Scalar]) -> str:
+    """How many images a number is of: one count, or the least and the most of all runs."""
+    found = sorted(
+        {
+            one.n
+            for one in (record.measurement for record in report.records)
+            if (one.audit, one.name) == (audit, name)
+            and all(one.context.get(key) == value for key, value in context.items())
+        }
+    )
+    if not found:
+        return "no images"
+    return f"{found[0]:,} images" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,} images"
 
 
 def _cell(report: Report, column: Column, method: str, dataset: str, baseline: str) -> str:

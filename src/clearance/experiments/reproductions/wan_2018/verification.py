@@ -20,6 +20,7 @@ from clearance.experiments.reproductions.study_ledger import Quantity
 from clearance.experiments.reproductions.wan_2018.protocol import PROTOCOLS, base_recipe
 from clearance.experiments.reproductions.wan_2018.study import (
     Column,
+    images_told,
     judged_study,
     margin_told,
     method_table,
@@ -147,7 +148,8 @@ def sections(report: Report, dataset: str) -> list[str]:
     areas = _areas(OwnScore, ATTACKED, radii)
     text = [
         "## How well each loss's own likelihood tells FGSM images from ordinary ones",
-        "Area under the ROC curve (50 % is chance, 100 % apart), all attacked test images. Each likelihood is in a "
+        "Area under the ROC curve (50 % is chance, 100 % apart) of all attacked images, successful or not: "
+        f"{images_told(report, AUDIT, CURVE, ATTACKED)} and as many ordinary ones. Each likelihood is in a "
         f"unit of its own: areas can be compared, log-densities cannot. {seeds_told(report)}",
         method_table(report, areas, dataset),
         *margin_told(report, areas),
@@ -163,7 +165,8 @@ def sections(report: Report, dataset: str) -> list[str]:
         "## The same by Mahalanobis distances, fitted to every network afterwards",
         method_table(report, _areas(_by(MAHALANOBIS), ATTACKED, radii), dataset),
         "## Share of right images for which an attack that knows the likelihood finds a wrong one that passes",
-        "Above the threshold that rejects 5 % of ordinary images. It is a lower bound: another attack may find more.",
+        f"Of {images_told(report, AUDIT, 'evasion', {})}, above the threshold that rejects 5 % of ordinary ones. It "
+        "is a lower bound: another attack may find more.",
         method_table(report, evaded, dataset),
         "## How well the likelihood tells the images of that attack from their own originals",
         "Area under the ROC curve, of the images that it found; below 50 % they look more ordinary than what they were "
