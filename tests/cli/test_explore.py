@@ -2,10 +2,13 @@
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
+from clearance.experiments.explore import explored_run
+from clearance.experiments.saved import load_run
 from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 
@@ -67,6 +70,9 @@ def test_what_the_last_layer_of_a_run_sees(compared, home, tmp_path):
     assert (status, complaint) == (0, "")
     found, page = facts(out), out.read_text(encoding="utf-8")
     assert found["space"]["shape"] is None
+    trained: Any = load_run(folder).model
+    first, *_, last = trained.head
+    assert explored_run(folder).width == last.in_features != first.in_features
     assert "picture-x" not in page.split("<script")[0]
     assert "features of plain, seed" in page
     assert "spread of the network" in page

@@ -18,8 +18,11 @@ from clearance.models import extractors  # noqa: F401 - the recipes' models are 
 CLAIMS = paper_claims("sato-2019")
 
 
+WITH_RECIPES = [paper for paper in PAPERS if paper != "tanay-2018"]
+
+
 class TestPlans:
-    @pytest.mark.parametrize("paper", PAPERS)
+    @pytest.mark.parametrize("paper", WITH_RECIPES)
     def test_every_recipe_of_every_paper_can_be_planned(self, paper):
         claims = paper_claims(paper)
         assert paper_datasets(paper)
@@ -91,12 +94,19 @@ def test_a_study_is_given_what_was_asked(monkeypatch, tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("only", [None, "lenet"])
-def test_where_there_is_nothing_for_digits_a_dataset_must_be_given(only, tmp_path):
+def test_where_there_is_nothing_for_digits_a_dataset_must_be_given(tmp_path):
     with pytest.raises(
         ValueError, match=r"got 'digits', which is taken where none is given\. Pass --dataset"
     ):
-        reproduce("tanay-2018", only=only, out=tmp_path)
+        reproduce("tanay-2018", only="lenet", out=tmp_path)
+
+
+@pytest.mark.parametrize("dataset", [None, "mnist"])
+def test_a_paper_of_studies_alone_asks_for_one(dataset, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"tanay-2018 is tried by its studies.*svm, lenet, adversarial, depth\."
+    ):
+        reproduce("tanay-2018", dataset, out=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -130,25 +130,30 @@ class TestAttacked:
         assert found["sheet"]["sure_of_target"] == pytest.approx(target, abs=0.05)
         assert min(target) < 0.5
 
-    def test_lengths_are_over_the_images_that_both_networks_of_a_pair_have(self):
+    def test_lengths_are_over_the_images_that_both_networks_of_a_pair_have_of_both_kinds(self):
         tasks = {
             f"{decay:g}-{seed}": {"dataset": "mnist", "init": "he", "decay": decay, "seed": seed}
             for decay in (0.1, 1e-4) for seed in (0, 1)
         }  # fmt: skip
         rows = {
-            "0.1-0": [4.0, 8.0, None, 100.0], "0.0001-0": [1.0, 3.0, 50.0, None],
-            "0.1-1": None, "0.0001-1": [2.0, None, 6.0, 1.0],
-        }  # fmt: skip
+            "0.1-0": ([4.0, 8.0, None, 100.0, 6.0], [1.0, 2.0, 3.0, 4.0, None]),
+            "0.0001-0": ([1.0, 3.0, 50.0, None, 7.0], [5.0, 6.0, 7.0, 8.0, 9.0]),
+            "0.1-1": None,
+            "0.0001-1": ([2.0, None, 6.0, 1.0, None], [1.0, 2.0, 3.0, None, 5.0]),
+        }
+        kinds = ("norm_at_confidence", "minimum_norm")
         found = {
-            name: {"lengths": None if row is None else {"minimum_norm": row}} for name, row in rows.items()
+            name: {"lengths": None if row is None else dict(zip(kinds, row, strict=True))}
+            for name, row in rows.items()
         }
-        told = {(r.method, r.seed): r.measurement for r in paired_lengths(found, tasks)}
+        told = {(r.method, r.seed, r.measurement.name): r.measurement for r in paired_lengths(found, tasks)}
         assert {key: (one.value, one.n) for key, one in told.items()} == {
-            ("high-decay", 0): (6.0, 2),
-            ("low-decay", 0): (2.0, 2),
-            ("low-decay", 1): (3.0, 3),  # its counterpart diverged
-        }
-        assert told["low-decay", 1].context["init"] == "he"
+            ("high-decay", 0, kinds[0]): (6.0, 2), ("high-decay", 0, kinds[1]): (1.5, 2),
+            ("low-decay", 0, kinds[0]): (2.0, 2), ("low-decay", 0, kinds[1]): (5.5, 2),
+            # its counterpart diverged
+            ("low-decay", 1, kinds[0]): (4.0, 2), ("low-decay", 1, kinds[1]): (2.0, 2),
+        }  # fmt: skip
+        assert {one.context["init"] for one in told.values()} == {"he"}
 
     def test_a_diverged_network_is_told_and_stops_nothing(self, root, tmp_path):
         """A step size at which the loss overflows at once."""

@@ -50,6 +50,34 @@ def test_what_cannot_be_shown_is_refused(train, classes, message):
         scene_of((train, LABELS), (np.eye(4), LABELS), classes)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"train": np.array([[0, 128, 255, 7]] * 4)},
+            r"images of `train` must lie in \[0, 1\]; got 0 to 255",
+        ),
+        ({"test": np.eye(4) - 0.5}, r"images of `test` must lie in \[0, 1\]; got -0.5 to 0.5"),
+        ({"shape": (1, 2, 3)}, r"`shape` must be \(C, H, W\).*of 4 numbers in all.*got \(1, 2, 3\)"),
+        ({"shape": (2, 1, 2)}, r"with C 1 or 3"),
+        ({"labels": [0, 1]}, r"`train` must have one label for each of 4 samples; got \(2,\)"),
+        ({"labels": [0, 1, 1, 2]}, r"labels of `train` must be whole numbers in 0 .. 1; got 2"),
+        ({"test": np.ones((4, 3))}, "`test` must have 4 numbers a sample, as `train`; got 3"),
+    ],
+)
+def test_samples_labels_and_shapes_that_do_not_fit_are_refused(change, message):
+    given = {"train": np.eye(4), "labels": LABELS, "test": np.eye(4), "shape": (1, 2, 2), **change}
+    with pytest.raises(ValueError, match=message):
+        scene_of((given["train"], given["labels"]), (given["test"], LABELS), ("a", "b"), shape=given["shape"])
+
+
+def test_features_that_a_larger_one_leaves_no_level_are_told():
+    values = np.random.default_rng(0).normal(size=(4, 5))
+    values[:, 2] *= 1e4
+    with pytest.warns(UserWarning, match="4 of 5 features vary by less than one of the 256 levels"):
+        of(values)
+
+
 def test_classes_with_one_mean_are_refused_by_name():
     same = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
     with pytest.raises(ValueError, match="'a' and 'b' have the same mean"):

@@ -9,6 +9,7 @@ import pytest
 from clearance.linear import (
     adversarial_distance,
     error_distance,
+    mirrored,
     plateau,
     svm_path,
     tilting_plane,
@@ -17,6 +18,7 @@ from clearance.linear import (
 
 PAIRS = [(0, 1), (2, 3), (7, 9), (1, 8), (4, 9), (3, 5)]
 COLUMNS = np.arange(81)
+LEANING = 0.1  # radians
 LAMBDAS = 10 ** (2 - 0.1 * COLUMNS)
 
 
@@ -26,7 +28,8 @@ def solved(request, mnist_pair):
     x, y = mnist_pair("train", request.param)
     held_out, classes = mnist_pair("test", request.param)
     rows = []
-    for fit in svm_path(x, y, LAMBDAS):
+    fits = svm_path(x, y, LAMBDAS)
+    for fit in fits:
         seen = tilting_plane(fit.plane, x, y)
         rows.append(
             {
@@ -42,7 +45,8 @@ def solved(request, mnist_pair):
                 "relative_gap": fit.relative_gap,
             }
         )
-    return request.param, {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    found = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return request.param, {**found, "plane": [fit.plane for fit in fits]}
 
 
 def column(rows, name):
@@ -69,6 +73,27 @@ def test_the_article_s_numbers(solved, truth):
         assert (apart <= np.where(COLUMNS <= 40, strong, weak)).all(), name
     margin = column(rows, "margin")
     assert (np.abs(found["margin"] - margin) <= np.maximum(1e-3, 0.01 * margin)).all()
+
+
+@pytest.mark.slow
+def test_the_article_s_typical_images_and_their_mirror_images(solved, truth, mnist_pair):
+    """Their places in the tilting plane, where it leans enough for its second direction to be known."""
+    pair, found = solved
+    rows = truth("l2_truth", pair)
+    x, y = mnist_pair("train", pair)
+    counted = 0
+    for plane, row in zip(found["plane"], rows, strict=True):
+        if row["theta_rad"] <= LEANING:
+            continue
+        seen = tilting_plane(plane, x, y)
+        for name, label in (("x", -1), ("y", 1)):
+            image = x[y == label][int(row[f"{name}_idx"])][None]
+            (place,) = seen.coordinates(image).tolist()
+            (mirror,) = seen.coordinates(mirrored(plane, image)).tolist()
+            expected = [row[f"{name}{key}"] for key in ("_z", "_n", "m_z", "m_n")]
+            assert [*place, *mirror] == pytest.approx(expected, abs=0.01)
+        counted += 1
+    assert counted > 30
 
 
 @pytest.mark.slow

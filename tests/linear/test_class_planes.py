@@ -19,6 +19,7 @@ from clearance.linear import (
     rival_distances,
     scores,
     signed_distances,
+    steepest,
     svm_path,
     tilting_angle,
     tilting_plane,
@@ -139,6 +140,20 @@ def test_refusals_of_labels_and_classes():
     refused("at least one point", margins, plane, torch.zeros(0, 2), [])
     refused(r"got none of \+1: one class has no boundary", centroids, x, [-1, -1])
     refused("got none of -1", adversarial_distance, plane, x, [1, 1], class_balanced=True)
+
+
+def test_refusals_of_several_classes():
+    x = torch.tensor([[0.0], [4.0], [10.0]])
+    for labels in ([0, 1, 3], [-1, 1, 2], [0, 1], [0.0, 1.0, 2.0]):
+        refused("`labels` must be 3 whole numbers in 0 .. 2", one_versus_one, x, labels, nearest_centroid, 3)
+    refused(r"must hold every class; got none of \[1\]", one_versus_one, x, [0, 2, 2], nearest_centroid, 3)
+
+
+@pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, math.inf])
+def test_nothing_is_steepest_without_a_direction(norm):
+    refused("got zeros alone, along which nothing is steepest", steepest, torch.zeros(2), norm)
+    refused("`weight` must be finite; got nan", steepest, [NAN, 1.0], norm)
+    assert steepest([0.0, -3.0], norm).tolist() == [0.0, -1.0]
 
 
 def test_refusals_of_data_without_a_direction():

@@ -147,6 +147,14 @@ def test_nothing_has_no_error_and_no_risk():
         empirical_risk("hinge", [], 1.0)
 
 
+@pytest.mark.parametrize("loss", ["zero_one", "hinge", "softplus"])
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+def test_distances_that_are_no_numbers_are_refused(loss, broken):
+    for ask in (empirical_risk, scaled_loss, large_scale_limit):
+        with pytest.raises(ValueError, match="`z` must be finite; got"):
+            ask(loss, [broken, 1.0], 1.0)
+
+
 def test_near_zero_temperature_is_one_hot():
     found = tempered_softmax([[2.0, 0.0], [-3.0, -3.0]], 1e-309)
     assert found.tolist() == [[1.0, 0.0], [0.5, 0.5]]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 
 from clearance.linear import (
     adversarial_distance,
@@ -37,6 +38,41 @@ def test_i08_data_times_c_and_lambda_times_c_squared():
         angle, adversarial, error, rate = readings(plain, x, y)
         expected = [angle, factor * adversarial, factor * error, rate]
         assert readings(grey, factor * x, y) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6, 1e40])
+def test_i08_however_large_or_small_the_unit(factor):
+    x, y = separable()
+    for lam in (1.0, 1e-3, 1e-9):
+        (plain,) = svm_path(x, y, [lam], tolerance=1e-10)
+        (scaled,) = svm_path(factor * x, y, [factor**2 * lam], tolerance=1e-10)
+        np.testing.assert_allclose(scaled.w * factor, plain.w, rtol=1e-5)
+        assert scaled.b == pytest.approx(plain.b, rel=1e-5, abs=1e-7)
+    (weak,) = svm_path(
+        factor * x, y, [1e-2], tolerance=1e-10
+    )  # far above and far below what the data ask for
+    assert bool(weak.w.any())
+
+
+def test_i12_and_the_one_that_a_quadratic_program_finds():
+    """No machine of the path: the least ||w|| with every margin at 1, by SciPy."""
+    x, y = separable()
+    start = np.append(np.zeros(x.shape[1]), 0.0)
+    found = minimize(
+        lambda v: v[:-1] @ v[:-1],
+        start,
+        jac=lambda v: np.append(2 * v[:-1], 0.0),
+        constraints={
+            "type": "ineq",
+            "fun": lambda v: y * (x @ v[:-1] + v[-1]) - 1,
+            "jac": lambda v: y[:, None] * np.c_[x, np.ones(len(x))],
+        },
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    assert found.success
+    for fit in svm_path(x, y, [1e-4, 1e-7, 1e-20], tolerance=1e-10):
+        np.testing.assert_allclose(fit.w, found.x[:-1], rtol=1e-4, atol=1e-6)
+        assert fit.b == pytest.approx(found.x[-1], abs=1e-5)
 
 
 def test_i09_the_plateau():
@@ -99,9 +135,10 @@ def test_i11_norm_and_risk_are_monotone_and_the_objective_concave(make, loss):
     assert norms[-1] > 10 * norms[0]
 
 
-def test_i12_the_hard_margin_is_constant():
+@pytest.mark.parametrize("weakest", [1e-9, 1e-14, 1e-20])
+def test_i12_the_hard_margin_is_constant(weakest):
     x, y = separable()
-    fits = svm_path(x, y, [1e-4, 1e-5, 1e-7, 1e-9], tolerance=1e-10)
+    fits = svm_path(x, y, [1e-4, 1e-5, 1e-7, weakest], tolerance=1e-10)
     for fit in fits:
         assert fit.risk == 0
         assert float(margins(fit.plane, x, y).min()) == pytest.approx(1 / fit.plane.scale, rel=1e-7)

@@ -184,6 +184,8 @@ def test_refusals():
     refused(r"one label for each of the 2 rows of `x`; got \(3,\)", y=(-1, 1, 1))
     refused("`x` must be finite; got nan in row 1", x=((0.0,), (float("nan"),)))
     refused("`x` must be finite; got inf in row 0", x=((float("inf"),), (0.0,)))
+    refused("squares that are numbers; the largest of its values is 1e[+]160", x=((-1e160,), (1e160,)))
+    refused("squares that are numbers; the largest of its values is 1e-170", x=((-1e-170,), (1e-170,)))
     refused(r"shape \(n, d\) with d above 0; got \(2,\)", x=(0.0, 1.0))
     refused("`lambdas` must be a finite number above 0; got 0.0", lambdas=(1.0, 0))
     refused("`lambdas` must be a finite number above 0; got -1.0", lambdas=(-1.0,))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count
 from clearance.data import ImageSet
@@ -13,10 +13,12 @@ from clearance.experiments.datasets import load_dataset
 from clearance.experiments.run import RunFindings
 from clearance.experiments.saved import load_run
 from clearance.explore import Machines, Scene, pair_exhibits, pair_records, scene_of
-from clearance.models import extract_features
+from clearance.models import Classifier, extract_features
+from clearance.models._observe import evaluating
 from clearance.records import Report
 
 ALL = "all"
+ROWS = 4096  # of features at a time
 PER_CLASS = 3000  # Tanay and Griffin (2018): the first 3000 training images of each digit
 USUAL = {
     "digits": ("3", "8"),
@@ -73,7 +75,7 @@ def explored_run(
     root: str | Path | None = None,
     per_class: int = PER_CLASS,
 ) -> Scene:
-    """The scene of what a trained network's last layer sees: its features instead of pixels.
+    """The scene of what a trained network's last layer sees instead of pixels: of an MLP head its hidden features.
 
     Args:
         run_dir: The directory of a finished run.
@@ -92,7 +94,7 @@ def explored_run(
     data = run.data(None if root is None else str(root))
     known = data.train.classes
     chosen = chosen_classes(known, classes or USUAL.get(run.recipe.dataset, known[:2]))
-    features = [extract_features(run.model, part).double() for part in (data.train, data.test)]
+    features = [_before_last_layer(run.model, part).double() for part in (data.train, data.test)]
     spread = float((features[0] - features[0].mean(dim=0)).square().sum(dim=1).mean().sqrt())
     if spread == 0:
         raise ValueError(
@@ -105,6 +107,16 @@ def explored_run(
     ]
     name = f"{data.train.name}, features of {run.method}, seed {run.seed}"
     return scene_of(parts[0], parts[1], [known[index] for index in chosen], name=name, unit=FEATURE_UNIT)
+
+
+def _before_last_layer(model: Classifier, data: ImageSet) -> Tensor:
+    """What enters the last layer of the head, (N, D)."""
+    found = extract_features(model, data)
+    if not isinstance(model.head, nn.Sequential) or len(model.head) < 2:
+        return found
+    inner = nn.Sequential(*list(model.head)[:-1])
+    with evaluating(inner):
+        return torch.cat([inner(part) for part in found.split(ROWS)])
 
 
 def explored_report(scene: Scene, machines: Machines, command: str) -> Report:

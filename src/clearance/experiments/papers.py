@@ -51,13 +51,18 @@ def paper_recipe(paper: str, dataset: str, root: str | None = None, seeds: int |
         seeds: How many seeds; those of the recipe by default. A verdict needs five.
 
     Raises:
-        ValueError: If there is no such paper, or no recipe for the dataset.
+        ValueError: If there is no such paper, it is tried by studies alone, or it has no recipe for the dataset.
 
     >>> paper_recipe("sato-2019", "digits").seeds
     5
     """
-    folder = _folder(paper)
-    _check_dataset(dataset, paper_datasets(paper))
+    folder, known = _folder(paper), paper_datasets(paper)
+    if not known:
+        raise ValueError(
+            f"{paper} is tried by its studies, each with machines of its own; name one with --only (`only`): "
+            f"{', '.join(STUDIES[paper])}."
+        )
+    _check_dataset(dataset, known)
     text = folder.joinpath(f"{dataset}.yaml").read_text("utf-8")
     recipe = from_tree(yaml.safe_load(text), f"{paper}/{dataset}.yaml")
     return dataclasses.replace(recipe, root=root, seeds=recipe.seeds if seeds is None else seeds)

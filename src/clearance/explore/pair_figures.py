@@ -79,13 +79,18 @@ def _distances(scene: Scene, machines: Machines, step: int) -> Exhibit:
 
 
 def _pictures(scene: Scene, machines: Machines, step: int) -> Exhibit:
-    """Both class means, the weights, and a typical sample of each class with its mirror image; not clipped."""
+    """Both class means, the weights over their largest, and a typical sample of each class with its mirror image.
+
+    Mirror images are not clipped.
+    """
     plane = machines.plane(step)
     means = centroids(*scene.pair(machines.first, machines.second))
     images, labels = [mean.numpy() for mean in means], []
     names = [scene.classes[index].name for index in (machines.first, machines.second)]
     labels = [*(f"mean of {name}" for name in names), "weights"]
-    images.append(plane.weight.numpy())
+    images.append(
+        (plane.weight / plane.weight.abs().max()).numpy()
+    )  # or few digits would round small ones away
     for index, mean, name in zip((machines.first, machines.second), means, names, strict=True):
         sample = _typical(scene.values(scene.classes[index].train), mean.numpy())
         images += [sample, mirrored(plane, sample[None])[0].numpy()]

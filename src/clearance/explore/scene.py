@@ -1,6 +1,7 @@
 """What a page is about: classes of samples as bytes, and how a byte becomes a number again."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,7 +90,11 @@ def scene_of(
     256 levels between their smallest and largest number.
 
     Raises:
-        ValueError: If fewer than two classes are named, a sample is not finite, or a class has no training sample.
+        ValueError: If fewer than two classes are named, a sample is not finite or, of images, not in [0, 1], a label is
+            no class, a class has no training sample, or samples, labels and shape do not fit each other.
+
+    Warns:
+        UserWarning: If features vary so much less than others that all their numbers become one.
 
     >>> scene = scene_of(([[0.0, 1.0], [1.0, 0.5]], [0, 1]), ([[0.0, 0.0]], [0]), ("a", "b"), shape=(1, 1, 2))
     >>> scene.classes[1].train, scene.values(scene.classes[1].train)
@@ -99,8 +104,18 @@ def scene_of(
         raise ValueError(
             f"a page needs at least 2 classes, because a boundary lies between two; got {list(classes)}."
         )
-    (x, y), (held_out, held_out_y) = _flat("train", train), _flat("test", test)
+    (x, y), (held_out, held_out_y) = (
+        _flat(one, given, len(classes)) for one, given in (("train", train), ("test", test))
+    )
+    if len(held_out) and held_out.shape[1] != x.shape[1]:
+        raise ValueError(
+            f"`test` must have {x.shape[1]} numbers a sample, as `train`; got {held_out.shape[1]}."
+        )
+    if shape is not None:
+        _check_images(x, held_out, shape)
     low, step = _levels(x, held_out, is_image=shape is not None)
+    if shape is None:
+        _warn_of_lost(x, low, step)
     found = []
     for index, title in enumerate(classes):
         parts = [_as_bytes(rows[of == index], low, step) for rows, of in ((x, y), (held_out, held_out_y))]
@@ -110,13 +125,44 @@ def scene_of(
     return Scene(name, tuple(found), low, step, shape, unit)
 
 
-def _flat(name: str, given: tuple[ArrayLike, ArrayLike]) -> tuple[NDArray, NDArray]:
+def _flat(name: str, given: tuple[ArrayLike, ArrayLike], classes: int) -> tuple[NDArray, NDArray]:
     values, labels = np.asarray(given[0], dtype=np.float64), np.asarray(given[1])
     if not np.isfinite(values).all():
         raise ValueError(
             f"`{name}` must be finite; got {values[~np.isfinite(values)][0]}; mend or leave out."
         )
+    if labels.shape != (len(values),):
+        raise ValueError(
+            f"`{name}` must have one label for each of {len(values)} samples; got {labels.shape}."
+        )
+    odd = labels[~np.isin(labels, np.arange(classes))]
+    if len(odd):
+        raise ValueError(f"labels of `{name}` must be whole numbers in 0 .. {classes - 1}; got {odd[0]}.")
     return values.reshape(len(values), math.prod(values.shape[1:])), labels
+
+
+def _check_images(x: NDArray, held_out: NDArray, shape: tuple[int, int, int]) -> None:
+    if len(shape) != 3 or math.prod(shape) != x.shape[1] or shape[0] not in (1, 3):
+        raise ValueError(
+            f"`shape` must be (C, H, W) with C 1 or 3, of {x.shape[1]} numbers in all, as samples have; got {shape}."
+        )
+    for name, part in (("train", x), ("test", held_out)):
+        if part.size and (part.min() < 0 or part.max() > 1):
+            raise ValueError(
+                f"images of `{name}` must lie in [0, 1]; got {part.min():.4g} to {part.max():.4g}. Divide grey levels "
+                "by 255, undo a normalisation, or leave `shape` out."
+            )
+
+
+def _warn_of_lost(x: NDArray, low: float, step: float) -> None:
+    levels = np.rint((x - low) / step)
+    lost = int(((np.ptp(x, axis=0) > 0) & (np.ptp(levels, axis=0) == 0)).sum())
+    if lost:
+        warnings.warn(
+            f"{lost} of {x.shape[1]} features vary by less than one of the 256 levels that the page has for all of "
+            "them, and are constant on it. Divide features by their spread.",
+            stacklevel=3,
+        )
 
 
 def _levels(x: NDArray, held_out: NDArray, *, is_image: bool) -> tuple[float, float]:

@@ -43,8 +43,8 @@ class Certified:
 
     @property
     def relative_gap(self) -> float:
-        """Gap over objective; 0 where both vanish."""
-        return self.gap / self.objective if self.gap > 0 else 0.0
+        """Gap over objective; 0 where both vanish, and no number where one is none."""
+        return 0.0 if self.gap == 0 else self.gap / self.objective
 
 
 def certify_hinge(problem: Problem, state: State, lam: float) -> Certified:

@@ -1,11 +1,13 @@
 """Two classes of points as the solvers see them: checked, centred, without what is constant or spare."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+SMALLEST = 1e-150  # whose squares float64 still holds to all its digits
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ def as_points(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     """Points (n, d) and labels (n,) as float64 arrays.
 
     Raises:
-        ValueError: If shapes do not fit, a number is not finite, a label is neither -1 nor +1, or a class is
-            empty.
+        ValueError: If shapes do not fit, a number or its square is not finite, a label is neither -1 nor +1, or a
+            class is empty.
     """
     points, labels = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] == 0:
@@ -60,6 +62,12 @@ def as_points(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     if not np.isfinite(points).all():
         bad = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
         raise ValueError(f"`x` must be finite; got {points[bad][~np.isfinite(points[bad])][0]} in row {bad}.")
+    largest = float(np.abs(points).max())
+    if not math.isfinite(largest * largest * points.size) or 0 < largest < SMALLEST:
+        raise ValueError(
+            f"`x` must have squares that are numbers; the largest of its values is {largest:.3g}. Rescale it: x times "
+            "c, with lambda times c squared, gives w / c."
+        )
     if not np.isin(labels, (-1.0, 1.0)).all():
         odd = sorted(set(labels[~np.isin(labels, (-1.0, 1.0))].tolist()))[:5]
         raise ValueError(f"`y` must hold -1 and +1; got {odd}; name one class -1 and the other +1.")

@@ -77,10 +77,7 @@ def rival_distances(weight: Points, bias: Points, x: Points, labels: Points, nor
     own = torch.as_tensor(labels)
     if rows.shape[1] != w.shape[1]:
         raise ValueError(f"`x` must have {w.shape[1]} columns, as many as `weight`; got {rows.shape[1]}.")
-    if own.shape != (len(rows),) or own.is_floating_point() or bool(((own < 0) | (own >= len(w))).any()):
-        raise ValueError(
-            f"`labels` must be {len(rows)} whole numbers in 0 .. {len(w) - 1}; got {own.tolist()[:5]}."
-        )
+    _check_labels(own, len(rows), len(w))
     logits = rows @ w.T + v
     gap = logits.gather(1, own.long().unsqueeze(1)) - logits
     slopes = rows.new_zeros(len(rows), len(w))
@@ -142,7 +139,7 @@ def one_versus_one(
         classes: K, at least 2.
 
     Raises:
-        ValueError: If K is below 2.
+        ValueError: If K is below 2, a label is no class, or a class has no sample.
 
     >>> from clearance.linear.tilting import nearest_centroid
     >>> x = torch.tensor([[0.0], [4.0], [10.0]])
@@ -151,11 +148,25 @@ def one_versus_one(
     """
     check_count("classes", classes, minimum=2)
     rows, own = as_rows("x", x), torch.as_tensor(labels)
+    _check_labels(own, len(rows), classes)
+    absent = sorted(set(range(classes)) - set(own.tolist()))
+    if absent:
+        raise ValueError(
+            f"`labels` must hold every class; got none of {absent}: a pair needs samples of both."
+        )
     planes = {}
     for first, second in itertools.combinations(range(classes), 2):
         both = (own == first) | (own == second)
         planes[first, second] = solve(rows[both], torch.where(own[both] == second, 1.0, -1.0).double())
     return OneVersusOne(classes, planes)
+
+
+def _check_labels(labels: Tensor, count: int, classes: int) -> None:
+    out_of_range = labels.shape == (count,) and bool(((labels < 0) | (labels >= classes)).any())
+    if labels.shape != (count,) or labels.is_floating_point() or out_of_range:
+        raise ValueError(
+            f"`labels` must be {count} whole numbers in 0 .. {classes - 1}; got {labels.tolist()[:5]}."
+        )
 
 
 def _head(weight: Points, bias: Points) -> tuple[Tensor, Tensor]:

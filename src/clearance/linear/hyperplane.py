@@ -98,7 +98,7 @@ def signed_distances(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
     return first_order_distance(scores(plane, x), length)
 
 
-def steepest(weight: Tensor, norm: float = 2.0) -> Tensor:
+def steepest(weight: Points, norm: float = 2.0) -> Tensor:
     """The step v of p-norm 1 along which w.v is largest, namely ||w||_q; shape (d,).
 
     v_i = sign(w_i) (|w_i| / ||w||_q)^(q - 1);  for p = 1 the largest weight alone, for p = inf all signs.
@@ -110,18 +110,24 @@ def steepest(weight: Tensor, norm: float = 2.0) -> Tensor:
     For p = 1 the first of several largest weights is taken, for p = inf a zero weight is left alone: the step is
     then one of many as good.
 
+    Raises:
+        ValueError: If all weights are 0, or one is not finite.
+
     >>> weight = torch.tensor([3.0, -4.0], dtype=torch.float64)
     >>> steepest(weight, 2).tolist(), steepest(weight, 1).tolist(), steepest(weight, float("inf")).tolist()
     ([0.6, -0.8], [0.0, -1.0], [1.0, -1.0])
     """
-    dual = dual_exponent(norm)
+    dual, w = dual_exponent(norm), as_float64(weight)
+    check_finite("weight", w)
+    if not bool(w.any()):
+        raise ValueError("`weight` must have a direction; got zeros alone, along which nothing is steepest.")
     if math.isinf(dual):
-        only = torch.zeros_like(weight)
-        largest = weight.abs().argmax()
-        only[largest] = weight[largest].sign()
+        only = torch.zeros_like(w)
+        largest = w.abs().argmax()
+        only[largest] = w[largest].sign()
         return only
-    length = dual_norm(weight.unsqueeze(0), norm)
-    return weight.sign() * (weight.abs() / length) ** (dual - 1)
+    length = dual_norm(w.unsqueeze(0), norm)
+    return w.sign() * (w.abs() / length) ** (dual - 1)
 
 
 def projected(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:

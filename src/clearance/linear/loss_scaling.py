@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_positive
-from clearance.linear._arguments import Points, as_float64
+from clearance.linear._arguments import Points, as_float64, check_finite
 
 Loss = Callable[[Tensor], Tensor]
 
@@ -79,6 +79,9 @@ def scaled_loss(loss: str, z: Points, scale: float) -> Tensor:
         z: Distances y d(x), any shape.
         scale: ||w||, above 0.
 
+    Raises:
+        ValueError: If there is no such loss, a distance is not finite, or the scale is not above 0.
+
     >>> scaled_loss("hinge", [0.0, 0.25, 0.5], scale=2.0).tolist()
     [1.0, 0.5, 0.0]
     """
@@ -89,7 +92,7 @@ def empirical_risk(loss: str, z: Points, scale: float) -> float:
     """R = mean f(scale z) over distances z = y d(x).
 
     Raises:
-        ValueError: If there is no distance.
+        ValueError: If there is no distance, or one is not finite.
 
     >>> empirical_risk("hinge", [0.0, 0.25, 0.5, 9.0], scale=2.0)
     0.375
@@ -136,4 +139,6 @@ def _known(loss: str) -> ScaledLoss:
 
 def _distances(z: Points, scale: float) -> Tensor:
     check_positive("scale", scale)
-    return as_float64(z)
+    distances = as_float64(z)
+    check_finite("z", distances)
+    return distances

@@ -16,7 +16,7 @@ from clearance.linear.fits import LinearFit
 
 MACHINES: dict[str, type[Machine]] = {"hinge": HingeMachine, "softplus": SoftplusMachine}
 SOLVERS = ("newton", "libsvm")
-NOTHING = 1e-13  # of a typical row: what is left of 2 lambda w where it ought to be 0
+NOTHING = 1e-13  # of the lengths that are added up in 2 lambda w: what is left of them where it ought to be 0
 
 
 def svm_path(
@@ -94,8 +94,10 @@ def _checked_lambdas(lambdas: ArrayLike) -> list[float]:
 
 def _fit(problem: Problem, lam: float, found: Certified) -> LinearFit:
     w = problem.weights(found.state.w)
-    typical = float(np.linalg.norm(problem.rows, axis=1).mean())
-    if 2 * lam * float(np.linalg.norm(w)) <= NOTHING * typical:
+    added = float(
+        found.state.a @ np.linalg.norm(problem.rows, axis=1)
+    )  # shrinks with lambda, as 2 lambda w does
+    if 2 * lam * float(np.linalg.norm(w)) <= NOTHING * added:
         w = np.zeros_like(w)  # rounding of a sum that is 0 would point somewhere
     return LinearFit(
         w=w,
@@ -109,7 +111,7 @@ def _fit(problem: Problem, lam: float, found: Certified) -> LinearFit:
 
 
 def _warn_of_gaps(solved: dict[float, Certified], tolerance: float) -> None:
-    left = {lam: found.relative_gap for lam, found in solved.items() if found.relative_gap > tolerance}
+    left = {lam: found.relative_gap for lam, found in solved.items() if not found.relative_gap <= tolerance}
     if left:
         worst = max(left, key=lambda lam: left[lam])
         warnings.warn(

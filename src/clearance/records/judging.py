@@ -75,7 +75,12 @@ def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
         return Judgement(claim, "not run", f"about {about}; this is {dataset}")
     readings = [r for r in claim.readings if r.value is None or dataset in claim.datasets]
     if not any(reading.role == "verdict" for reading in readings):
-        return Judgement(claim, "not run", f"a number of {about}; this is {dataset}")
+        what = (
+            f"a number of {about}; this is {dataset}"
+            if claim.readings
+            else "no comparison of methods measures it"
+        )
+        return Judgement(claim, "not run", what)
     outcomes = tuple(_read(reading, claims, shelf) for reading in readings)
     judged = [outcome for outcome in outcomes if outcome.reading.role == "verdict"]
     # one part that is refuted refutes the whole; one that was not run leaves it open

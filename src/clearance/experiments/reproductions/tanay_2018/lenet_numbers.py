@@ -103,7 +103,7 @@ def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
 
 
 def paired_lengths(found: Mapping[str, Tree], tasks: Mapping[str, Tree]) -> list[Record]:
-    """Mean lengths of high and low decay over the same images: those for which both networks of a pair have one.
+    """Mean lengths of high and low decay over the same images: those for which both networks have one of each kind.
 
     Args:
         found: What `attacked_network` made of each task.
@@ -117,16 +117,14 @@ def paired_lengths(found: Mapping[str, Tree], tasks: Mapping[str, Tree]) -> list
             pairs.setdefault((tasks[name]["init"], tasks[name]["seed"]), []).append(name)
     records = []
     for names in pairs.values():
-        for measure in found[names[0]]["lengths"]:
-            rows = [found[name]["lengths"][measure] for name in names]
-            common = [values for values in zip(*rows, strict=True) if None not in values]
-            if not common:  # a length of 0 would be the nearest of all
-                continue
-            for name, own in zip(names, zip(*common, strict=True), strict=True):
-                one = Measurement(
-                    AUDIT, measure, statistics.fmean(own), "pixel units", len(own), better="higher"
-                )
-                records += [Record.from_json(row) for row in _records([one], tasks[name])["records"]]
+        lengths = {(name, kind): row for name in names for kind, row in found[name]["lengths"].items()}
+        common = [k for k, values in enumerate(zip(*lengths.values(), strict=True)) if None not in values]
+        if not common:  # a length of 0 would be the nearest of all
+            continue
+        for (name, measure), row in lengths.items():
+            mean = statistics.fmean(row[k] for k in common)
+            one = Measurement(AUDIT, measure, mean, "pixel units", len(common), better="higher")
+            records += [Record.from_json(each) for each in _records([one], tasks[name])["records"]]
     return records
 
 
