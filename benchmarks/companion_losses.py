@@ -59,7 +59,14 @@ def companion_ways(classes: int) -> dict[str, Pair]:
     def ours(objective: Objective, head: nn.Module | None = None) -> Callable[[], Tensor]:
         objective.to(DEVICE)
         reader = nn.Identity() if head is None else head
-        return lambda: objective(Outputs(features, reader(features), reader), labels).total
+
+        def step() -> Tensor:
+            outputs = Outputs(features, reader(features), reader)
+            found = objective(outputs, labels).total
+            objective.after_step(outputs, labels)  # where the center loss moves its centres
+            return found
+
+        return step
 
     def other(loss: nn.Module) -> Callable[[], Tensor]:
         loss.to(DEVICE)
@@ -72,6 +79,10 @@ def companion_ways(classes: int) -> dict[str, Pair]:
         ),
         "center": (
             ours(CenterLoss(512, classes, cross_entropy_weight=0.0)),
+            other(PortedCenter(classes, 512)),
+        ),
+        "center, by its gradient": (
+            ours(CenterLoss(512, classes, update="gradient", cross_entropy_weight=0.0)),
             other(PortedCenter(classes, 512)),
         ),
         "triplet, semi-hard": (

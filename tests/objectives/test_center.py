@@ -129,9 +129,9 @@ def test_features_of_another_width_are_refused():
         CenterLoss(4, 3)(outputs_of(torch.zeros(2, 5)), torch.tensor([0, 1]))
 
 
-def test_fewer_centres_than_logits_are_refused():
+def test_a_label_without_a_centre_is_refused():
     outputs = Outputs(torch.ones(1, 2), torch.zeros(1, 10), nn.Identity())
-    with pytest.raises(ValueError, match="CenterLoss has 3 centres for 10 logits"):
+    with pytest.raises(ValueError, match=r"`labels` must lie in 0 .. 2; got 7 .. 7"):
         CenterLoss(2, 3)(outputs, torch.tensor([7]))
 
 

@@ -67,8 +67,8 @@ class CenterLoss(Objective):
         outputs.features (B, D), outputs.logits (B, K); labels (B,).
 
     Raises:
-        ValueError: If a number is out of range; in ``forward``, if features are not of width D, or there are fewer
-            centres than logits.
+        ValueError: If a number is out of range; in ``forward``, if features are not of width D, or a label has no
+            centre.
 
     Centres start at 0. A loop of your own must call ``after_step``, or they stay there.
 
@@ -111,11 +111,6 @@ class CenterLoss(Objective):
         features = outputs.features
         if features.shape[1:] != (self.in_features,):
             raise ValueError(f"features must be (B, {self.in_features}); got {tuple(features.shape)}.")
-        if outputs.logits.shape[-1] > self.classes:
-            raise ValueError(
-                f"CenterLoss has {self.classes} centres for {outputs.logits.shape[-1]} logits; give it `classes` as "
-                "many as the head has."
-            )
         wide = torch.promote_types(torch.promote_types(features.dtype, self.centres.dtype), torch.float32)
         distance = own_half_distance(features.to(wide), self.centres.to(wide), labels)
         terms = {"center": self.weight * distance.mean()}
