@@ -33,10 +33,12 @@ def centre_shift(features: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
     >>> centre_shift(torch.tensor([[2.0]]), torch.tensor([0]), torch.zeros(2, 1)).flatten().tolist()
     [-1.0, 0.0]
     """
-    kept = features.isfinite().all(dim=1)  # a broken sample would stay in its centre for good
-    counts = torch.bincount(labels, weights=kept.to(centres.dtype), minlength=len(centres)).to(centres.dtype)
-    offsets = (centres[labels] - features.to(centres.dtype)).masked_fill(~kept[:, None], 0)
-    sums = torch.zeros_like(centres).index_add_(0, labels, offsets)
+    classes = len(centres)
+    # samples that are no numbers would stay in their centres for good: they go to a row that nobody reads
+    rows = torch.where(features.sum(dim=1).isfinite(), labels, classes)
+    counts = torch.bincount(rows, minlength=classes + 1)[:classes].to(centres.dtype)
+    offsets = centres[labels] - features.to(centres.dtype)
+    sums = centres.new_zeros(classes + 1, centres.shape[1]).index_add_(0, rows, offsets)[:classes]
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         both = torch.cat([sums, counts[:, None]], dim=1)
         dist.all_reduce(both)
