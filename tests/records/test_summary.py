@@ -136,3 +136,10 @@ def test_best_of_all_names_who_is_better_and_who_cannot_be_tested():
     assert found.p["lost"] is None
     with pytest.raises(ValueError, match="'mime'"):
         best_of_all("mime", values)
+
+
+def test_equal_numbers_have_no_spread():
+    found = summarise(dict.fromkeys(range(5), 6.9))
+    assert (found.spread, found.low, found.high) == (0.0, found.mean, found.mean)
+    tenth = summarise(dict.fromkeys(range(5), 5.75 * 1.2))
+    assert tenth.spread == 0.0

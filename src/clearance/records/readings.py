@@ -21,7 +21,8 @@ class Series:
     """One quantity of one method: a number for each seed.
 
     Args:
-        method: The method; ``"the paper"`` for a printed value, with the part by which it may be missed.
+        method: The method; of a printed value the part by which it may be missed, ``"the paper's +10 %"``; else
+            ``"the bound"``.
         context: The settings that were asked for, with their values in the records.
         unit: Unit of the numbers.
         values: Number by seed.
@@ -96,7 +97,7 @@ def _held_against_value(reading: Reading, first: Series, family: Any) -> Iterato
     ends: tuple[Better, ...] = ("lower", "higher") if reading.direction == "about" else (reading.direction,)
     for better in ends:
         miss = reading.within if better == "lower" else -reading.within
-        name = f"the paper's {100 * miss:+.2g} %" if miss else "the paper"
+        name = f"the paper's {100 * miss:+.2g} %" if miss else "the bound"
         values = dict.fromkeys(first.values, reading.value * (1 + miss))
         yield Pair(first, Series(name, {}, first.unit, values), (*family, better), better)
 
