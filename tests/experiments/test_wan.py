@@ -119,6 +119,7 @@ class TestRecipes:
             "class_scalar",
         )
         assert mnist.methods["softmax"].mixture == "none"
+        assert mnist.methods["lgm"].objective_settings["variance_prior"] == 0  # the formula alone
         fading = mnist.methods["l-softmax"].objective_settings["softmax_weight"]
         assert fading["rate"] == pytest.approx(2.5e-5)
         assert (hundred.epochs, hundred.schedule, hundred.batch_size) == (307, "tenths", 128)
