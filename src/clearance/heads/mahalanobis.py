@@ -22,8 +22,9 @@ def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None 
         (B, K), at least 0.
 
     Misleads where classes lie far apart in units of sigma: float32 loses the smallest distances to rounding, by
-    about 1e-6 times half the squared norm of features and means, in units of sigma. The order of classes hardly
-    suffers; densities do: take :func:`own_half_distance` for a class that matters.
+    about 1e-6 times half the squared norm of features and means, in units of sigma (about 1e-3 times where products
+    are shortened, TF32 or ``torch.set_float32_matmul_precision("high")``). The order of classes hardly suffers;
+    densities do: take :func:`own_half_distance` for a class that matters.
 
     >>> half_distances(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2))
     tensor([[12.5000]])
