@@ -117,6 +117,23 @@ def test_i19_ascent_goes_in_steps_of_one_grey_level(softmax_model):
     assert steps == pytest.approx([GREY] * 5)
 
 
+def test_i19_pixels_stop_at_black_and_white(softmax_model):
+    """Every step by hand: along the gradient of the target's log probability, one grey level long, then clipped."""
+    start = (
+        torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64) > 0.5
+    ).double()
+    label = softmax_model(start).argmax(dim=1)
+    target, image, stopped = int((label + 1) % 3), start, 0
+    for steps in range(1, 4):
+        moving = image.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(softmax_model(moving).log_softmax(dim=1)[0, target], moving)
+        wanted = image + GREY * slope / slope.norm()
+        stopped += int(((wanted < 0) | (wanted > 1)).sum())
+        image = wanted.clamp(0, 1)
+        assert_close(after(softmax_model, start, label, steps)[0], image)
+    assert stopped > 5
+
+
 def test_i19_ascent_stops_at_the_first_image_that_is_sure(softmax_model):
     start = torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     label = softmax_model(start).argmax(dim=1)
