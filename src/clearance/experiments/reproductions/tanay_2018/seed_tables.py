@@ -34,7 +34,7 @@ class Quantity:
 
 def table(records: Sequence[Record], rows: Sequence[Quantity], columns: Mapping[str, Column]) -> str:
     """Mean ± sd over seeds, a row for each quantity that was measured; the article's own number last."""
-    lines = [["", *columns, "the article"]]
+    lines = [["", *columns, "the article, on MNIST"]]
     for row in rows:
         found = {title: row.of(records, column) for title, column in columns.items()}
         if any(found.values()):
