@@ -36,7 +36,8 @@ def raw_mnist(split):
 @functools.cache
 def exact(raw):
     """The machines of a pair, none of which the page had anything to do with."""
-    return svm_path(*labelled(raw("train")[1]), 10**LOG_LAMBDAS)
+    x, y = labelled(raw("train")[1])
+    return svm_path(x, y, 10**LOG_LAMBDAS)
 
 
 def labelled(parts):

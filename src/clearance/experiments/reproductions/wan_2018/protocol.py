@@ -156,7 +156,10 @@ def full_protocol(dataset: str, root: str | None = None, seeds: int | None = Non
 def _released(method: Method, dataset: str) -> Method:
     if dataset != "mnist" or method.mixture == "none":
         return dataclasses.replace(method, clip_norm=None)
-    settings = {**method.objective_settings, "variance_prior": 0.0}  # the formula alone; the head's floor stays
+    settings = {
+        **method.objective_settings,
+        "variance_prior": 0.0,
+    }  # the formula alone; the head's floor stays
     return dataclasses.replace(method, clip_norm=None, mixture="class_scalar", objective_settings=settings)
 
 
