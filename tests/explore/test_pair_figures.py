@@ -65,7 +65,15 @@ def test_mirror_images_are_as_far_on_the_other_side(digits):
     distances = signed_distances(plane, images[3:]).numpy()
     np.testing.assert_allclose(distances[[1, 3]], -distances[[0, 2]], atol=1e-3)
     assert distances[0] < 0 < distances[2]
-    np.testing.assert_allclose(images[2], plane.weight.numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("step", [0, 30, 80])
+def test_weights_keep_their_digits_however_small_they_are(digits, step):
+    weight = digits.machines[0].plane(step).weight
+    pictures = figures(digits, step)["pictures"]
+    shown = np.array(pictures.columns["image"][list(pictures.columns["label"]).index("weights")]).ravel()
+    np.testing.assert_allclose(shown, (weight / weight.abs().max()).numpy(), atol=1e-4)
+    assert abs(shown).max() == 1
 
 
 def test_samples_that_are_no_images_have_no_pictures(digits):

@@ -4,12 +4,17 @@ const WIDE = { width: 720, height: 480, margin: { left: 12, right: 12, top: 12, 
 const SHARP = 1.5; // pixels of the canvas for one unit of the drawing
 const MOST_DRAWN = 1500; // points of a class; all of them are counted
 
-/** Half of the width that holds every training point, and the mirror images of some, at every step. */
+/** Every fourth step of the slider and the last: what lies between is hardly further than both. */
+function sampledSteps(pair) {
+  const last = pair.machines.scales.length - 1;
+  return [...Array(Math.ceil(last / 4)).keys()].map((k) => 4 * k).concat(last);
+}
+
+/** Half of the width that holds every training point, and the mirror images of some, at the sampled steps. */
 function planeReach(pair, some) {
   let reach = pair.separation / 2;
-  const last = pair.machines.scales.length - 1;
-  for (const share of [0, 0.2, 0.4, 0.6, 0.8, 1]) {
-    const shown = measured(pair, Math.round(share * last));
+  for (const step of sampledSteps(pair)) {
+    const shown = measured(pair, step);
     trainingGroups(shown).forEach((group, k) => {
       const [mz, mn] = mirrorPlace(shown, group, some[k]);
       reach = Math.max(reach, largest(group.z), 1.55 * largest(group.n), 1.05 * Math.abs(mz), 1.8 * Math.abs(mn));
@@ -20,9 +25,8 @@ function planeReach(pair, some) {
 
 /** The largest distance of a training sample at any step, as far as the plane goes: the axis then stays as it is. */
 function distanceReach(pair, most) {
-  const last = pair.machines.scales.length - 1;
-  const shown = [0, 0.5, 1].map((share) => measured(pair, Math.round(share * last)));
-  return Math.min(most, 1.05 * Math.max(...shown.flatMap(trainingGroups).map(({ margins }) => largest(margins))));
+  const shown = sampledSteps(pair).map((step) => Math.max(...trainingGroups(measured(pair, step)).map(({ margins }) => largest(margins))));
+  return Math.min(most, 1.05 * Math.max(...shown));
 }
 
 /** Build the drawing of a pair; returns what redraws it. */
