@@ -25,7 +25,7 @@ from clearance.experiments.reproductions.tanay_2018.svm_truth import (
     met,
     numbers_to_meet,
 )
-from clearance.experiments.reproductions.tanay_2018.svm_verdicts import svm_judgements
+from clearance.experiments.reproductions.tanay_2018.svm_verdicts import angle_errors, svm_judgements
 from clearance.experiments.study_request import StudyRequest
 from clearance.linear import adversarial_distance, error_distance, svm_path, tilting_plane, wrong
 
@@ -161,6 +161,10 @@ class TestVerdicts:
             "d_adv": np.linspace(2.172, 0.214, 81),
             "n_err_train": trains,
             "n_err_test": tests,
+            "log10_lambda": 2 - np.arange(81) / 10,
+            "relative_gap": np.zeros(81),
+            "objective": np.ones(81),
+            "margin": np.full(81, 1e-3),
         }
         return {"2-3": {"models": {**models, **changes}, "n_train": 6000, "n_test": 2042}}
 
@@ -185,6 +189,20 @@ class TestVerdicts:
     def test_other_numbers_are_refuted(self, change, refuted):
         found = svm_judgements(self.pairs(**change), "mnist")
         assert {j.claim.id for j in found if j.verdict == "refuted"} == refuted
+
+    def test_a_step_back_within_what_gaps_leave_open_refutes_nothing(self):
+        """At lambda 10^-6 a gap of 10^-6 leaves 10^-3 radians open for weights of norm 1,000, twice a step."""
+        back = {"d_adv": np.r_[np.linspace(2.172, 0.213, 80), 0.214], "relative_gap": np.full(81, 1e-6)}
+        found = {j.claim.id: j for j in svm_judgements(self.pairs(**back), "mnist")}["S1"]
+        assert (found.verdict, found.reason) == (
+            "holds",
+            "0 of 80 steps go the other way; 1 more do by less than the gaps leave open",
+        )
+        further = {**back, "d_adv": np.r_[np.linspace(2.172, 0.213, 80), 0.219]}
+        found = {j.claim.id: j for j in svm_judgements(self.pairs(**further), "mnist")}["S1"]
+        assert found.reason == "1 of 80 steps go the other way"
+        angle = angle_errors(self.pairs(**back)["2-3"]["models"])[-1]
+        assert angle == pytest.approx(1e-3, rel=1e-6)
 
     def test_numbers_of_mnist_are_not_asked_of_other_data(self):
         found = {j.claim.id: j for j in svm_judgements(self.pairs(), "fashion-mnist")}
