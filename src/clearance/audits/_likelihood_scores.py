@@ -61,7 +61,7 @@ class Scorer:
         """Fit to a subject's training features; `reference` images at most for the neighbours.
 
         Raises:
-            ValueError: If no training image of a class has features that are numbers.
+            ValueError: If no training image of a class has features that are numbers, and one of another has.
 
         Warns:
             UserWarning: If some have none, which are left out.
@@ -141,10 +141,10 @@ class Scorer:
 
 
 def _finite(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows that are numbers, and their labels."""
+    """The rows that are numbers, and their labels; zeros where none is, since then no image has a score at all."""
     kept = features.isfinite().all(dim=1)
-    if bool(kept.all()):
-        return features, labels
+    if bool(kept.all()) or not bool(kept.any()):
+        return features.nan_to_num(0.0, 0.0, 0.0), labels
     lost = sorted(set(labels.tolist()) - set(labels[kept].tolist()))
     if lost:
         raise ValueError(
