@@ -61,7 +61,8 @@ def sign_noise(images: Tensor, epsilon: float, seed: int, as_long_as: Tensor | N
     """Every pixel epsilon up or down by a coin, then clipped: as large as an FGSM step, and harmless.
 
     An image's coins follow from the seed and its own pixels, so that all classifiers see the same noise. Where changes
-    are given, (B, C, H, W), pixels of an image go as far, all alike, as gives its noise their L2 norm after clipping.
+    are given, (B, C, H, W), pixels of an image go, in place of epsilon, as far as gives its noise their L2 norm after
+    clipping.
 
     >>> noisy = sign_noise(torch.full((1, 1, 2, 2), 0.5), 0.25, seed=0)
     >>> sorted(set(noisy.flatten().tolist()) | {0.25, 0.75})

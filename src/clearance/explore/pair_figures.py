@@ -88,9 +88,8 @@ def _pictures(scene: Scene, machines: Machines, step: int) -> Exhibit:
     images, labels = [mean.numpy() for mean in means], []
     names = [scene.classes[index].name for index in (machines.first, machines.second)]
     labels = [*(f"mean of {name}" for name in names), "weights"]
-    images.append(
-        (plane.weight / plane.weight.abs().max()).numpy()
-    )  # or few digits would round small ones away
+    # over the largest, or few digits would round small ones away
+    images.append((plane.weight / plane.weight.abs().max()).numpy())
     for index, mean, name in zip((machines.first, machines.second), means, names, strict=True):
         sample = _typical(scene.values(scene.classes[index].train), mean.numpy())
         images += [sample, mirrored(plane, sample[None])[0].numpy()]

@@ -94,9 +94,8 @@ def _checked_lambdas(lambdas: ArrayLike) -> list[float]:
 
 def _fit(problem: Problem, lam: float, found: Certified) -> LinearFit:
     w = problem.weights(found.state.w)
-    added = float(
-        found.state.a @ np.linalg.norm(problem.rows, axis=1)
-    )  # shrinks with lambda, as 2 lambda w does
+    # shrinks with lambda, as 2 lambda w does
+    added = float(found.state.a @ np.linalg.norm(problem.rows, axis=1))
     if 2 * lam * float(np.linalg.norm(w)) <= NOTHING * added:
         w = np.zeros_like(w)  # rounding of a sum that is 0 would point somewhere
     return LinearFit(

@@ -83,9 +83,8 @@ def summarise(values: Mapping[int, float]) -> SeedSummary:
     mean = math.fsum(numbers) / numbers.size if np.isfinite(numbers).all() else float(numbers.sum())
     if numbers.size < 2 or not math.isfinite(mean):
         return SeedSummary(mean, None, None, None, numbers.size)
-    spread = (
-        float(numbers.std(ddof=1)) if np.ptp(numbers) > 0 else 0.0
-    )  # of equal numbers rounding would leave some
+    # of equal numbers rounding would leave some
+    spread = float(numbers.std(ddof=1)) if np.ptp(numbers) > 0 else 0.0
     half = float(stdtrit(numbers.size - 1, 1 - LEVEL / 2)) * spread / math.sqrt(numbers.size)
     return SeedSummary(mean, spread, mean - half, mean + half, numbers.size)
 

@@ -23,7 +23,7 @@ function planeReach(pair, some) {
   return 1.04 * reach;
 }
 
-/** The largest distance of a training sample at any step, as far as the plane goes: the axis then stays as it is. */
+/** The largest distance of a training sample at the sampled steps, as far as the plane goes: the axis stays as it is. */
 function distanceReach(pair, most) {
   const shown = sampledSteps(pair).map((step) => Math.max(...trainingGroups(measured(pair, step)).map(({ margins }) => largest(margins))));
   return Math.min(most, 1.05 * Math.max(...shown));
