@@ -16,6 +16,7 @@ from clearance.audits._layer_spread import layer_spreads
 from clearance.audits._likely_rivals import CHUNK
 from clearance.audits._nearest_rival import NearestRival, likely_nearest_rivals, nearest_rivals
 from clearance.data import ImageSet
+from clearance.models._channels_last import filters_channels_last
 from clearance.models._observe import evaluating
 from clearance.models.classifier import Classifier
 from clearance.objectives.margins import margin_distances
@@ -110,7 +111,7 @@ class BoundaryDistance(Audit):
         some = data.subset(rows)
         found: list[Measurement] = []
         exhibits = []
-        with evaluating(subject.model):
+        with evaluating(subject.model), filters_channels_last(subject.model):
             looked_at = self._looked_at(subject.model, data)
             for norm in self.norms:
                 every = self._nearest(subject.model, data, norm, looked_at, found)
