@@ -140,10 +140,22 @@ def test_a_class_without_samples_is_refused():
     ("features", "labels", "words"),
     [
         (torch.zeros(4, 6), torch.zeros(4, dtype=torch.long), r"must be \(N, 5\); got \(4, 6\)"),
-        (torch.zeros(4, 5), torch.zeros(3, dtype=torch.long), r"`labels` \(N,\), N at least 1; got \(4, 5\)"),
+        (
+            torch.zeros(4, 5),
+            torch.zeros(3, dtype=torch.long),
+            r"`labels` must have shape \(4,\), one for each sample",
+        ),
         (torch.zeros(0, 5), torch.zeros(0, dtype=torch.long), "N at least 1"),
-        (torch.zeros(2, 5), torch.tensor([0, 3]), r"must lie in 0 .. 2; got 0 .. 3"),
-        (torch.zeros(2, 5), torch.tensor([-1, 1]), r"must lie in 0 .. 2; got -1 .. 1"),
+        (
+            torch.zeros(2, 5),
+            torch.tensor([0, 3]),
+            r"must lie in 0 .. 2, because there are 3 classes; got 0 .. 3",
+        ),
+        (
+            torch.zeros(2, 5),
+            torch.tensor([-1, 1]),
+            r"must lie in 0 .. 2, because there are 3 classes; got -1 .. 1",
+        ),
     ],
 )
 def test_shapes_and_labels_that_do_not_fit_are_refused(features, labels, words):

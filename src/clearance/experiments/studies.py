@@ -57,6 +57,21 @@ STUDIES = {
             "the learning rates of the studies below, on a part of the training set; takes --dataset and --root",
             **_ELSAYED_ON,
         ),
+        "search-clean": Study(
+            f"{_ELSAYED}.search_rates:run_clean",
+            "those for clean labels alone (noise 0, attacks); takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
+        "search-noisy": Study(
+            f"{_ELSAYED}.search_rates:run_noisy",
+            "those for wrong labels alone; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
+        "search-few": Study(
+            f"{_ELSAYED}.search_rates:run_few",
+            "those for few images alone; takes --dataset and --root",
+            **_ELSAYED_ON,
+        ),
         "noise": Study(
             f"{_ELSAYED}.noise:run",
             "wrong training labels, up to 80 %; takes --dataset and --root",

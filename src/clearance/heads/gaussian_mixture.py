@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_positive
+from clearance.heads._labels import check_class_numbers
 from clearance.heads._mixture_floor import (
     at_least_float32,
     excess_log_variances,
@@ -23,7 +24,7 @@ from clearance.heads._mixture_floor import (
 )
 from clearance.heads._priors import Priors, checked_priors, log_prior_parameter
 from clearance.heads._rounding import warn_of_rounded_means, warn_where_rounding_picks
-from clearance.heads.mahalanobis import check_classes, half_distances, rows_of, scaled_half_squares
+from clearance.heads.mahalanobis import half_distances, rows_of, scaled_half_squares
 from clearance.heads.mixture_statistics import Covariance, mixture_statistics
 
 
@@ -129,7 +130,7 @@ class GaussianMixture(nn.Module):
 
     def own_terms(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """That distance, and 1/2 log|Sigma_y|, of each sample, (B,) and (B,), from the rows that are named alone."""
-        check_classes(labels, self.classes, len(features))
+        check_class_numbers(labels, len(features), self.classes)
         (x, mu), factor = self._wide(features), self._factor()
         with torch.autocast(features.device.type, enabled=False):
             offsets = x - mu[labels]  # before they are whitened, which would round what they have in common

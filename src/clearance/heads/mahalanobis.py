@@ -1,8 +1,9 @@
 """Half squared Mahalanobis distances to class means, for all classes by matrix products, for one class exactly."""
 
-import torch
 from torch import Tensor
 from torch.nn.functional import linear
+
+from clearance.heads._labels import check_class_numbers
 
 
 def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None = None) -> Tensor:
@@ -26,6 +27,7 @@ def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None 
     are shortened, TF32 or ``torch.set_float32_matmul_precision("high")``). The order of classes hardly suffers;
     densities do: take :func:`own_half_distance` for a class that matters.
 
+    >>> import torch
     >>> half_distances(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2))
     tensor([[12.5000]])
     """
@@ -58,10 +60,11 @@ def own_half_distance(
     Returns:
         (B,).
 
+    >>> import torch
     >>> own_half_distance(torch.tensor([[3.0, 4.0]]), torch.zeros(2, 2), torch.tensor([1]), torch.zeros(2, 1))
     tensor([12.5000])
     """
-    check_classes(labels, len(means), len(features))
+    check_class_numbers(labels, len(features), len(means))
     return scaled_half_squares(features - means[labels], rows_of(log_variance, labels))
 
 
@@ -71,28 +74,6 @@ def scaled_half_squares(offsets: Tensor, log_variance: Tensor | None) -> Tensor:
     if log_variance is not None:
         squares = squares * log_variance.neg().exp()
     return 0.5 * squares.sum(dim=1)
-
-
-def check_classes(labels: Tensor, classes: int, samples: int) -> None:
-    """Refuse labels that are not one of the classes for each sample; their range is looked at on the CPU alone.
-
-    Raises:
-        ValueError: If they are not.
-    """
-    if labels.shape != (samples,) or labels.dtype != torch.int64:
-        raise ValueError(
-            f"`labels` must be int64 of shape ({samples},); got {labels.dtype} of shape {tuple(labels.shape)}."
-        )
-    if (
-        samples == 0
-        or labels.device.type != "cpu"
-        or type(labels) is not Tensor
-        or torch.compiler.is_compiling()
-    ):
-        return
-    least, most = (int(end) for end in torch.aminmax(labels))
-    if least < 0 or most >= classes:
-        raise ValueError(f"`labels` must lie in 0 .. {classes - 1}; got {least} .. {most}.")
 
 
 def rows_of(per_class: Tensor | None, labels: Tensor) -> Tensor | None:

@@ -5,6 +5,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from clearance.heads._labels import check_class_numbers
+
 Covariance = Literal["identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"]
 
 
@@ -68,17 +70,9 @@ def check_labelled(features: Tensor, labels: Tensor, classes: int) -> None:
         TypeError: If labels are not int64.
         ValueError: If anything else does not fit.
     """
-    if labels.dtype != torch.int64:
-        raise TypeError(f"`labels` must be int64 class numbers; got {labels.dtype}. Write labels.long().")
-    if features.ndim != 2 or labels.shape != features.shape[:1] or len(labels) == 0:
-        raise ValueError(
-            f"`features` must be (N, D) and `labels` (N,), N at least 1; got {tuple(features.shape)} and "
-            f"{tuple(labels.shape)}."
-        )
-    if bool(((labels < 0) | (labels >= classes)).any()):
-        raise ValueError(
-            f"`labels` must lie in 0 .. {classes - 1}; got {int(labels.min())} .. {int(labels.max())}."
-        )
+    if features.ndim != 2 or len(features) == 0:
+        raise ValueError(f"`features` must be (N, D), N at least 1; got {tuple(features.shape)}.")
+    check_class_numbers(labels.cpu(), len(features), classes)  # looked at once, on any device
     broken = int((~features.isfinite().all(dim=1)).sum())
     if broken:
         raise ValueError(

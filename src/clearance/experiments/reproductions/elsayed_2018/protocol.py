@@ -12,7 +12,7 @@ from clearance.experiments.recipe import Method, Recipe
 
 PAPER = "elsayed-2018"
 BASELINE = "cross-entropy"
-Condition = Literal["clean", "noiseless", "noisy", "few"]
+Condition = Literal["clean", "noisy", "few"]
 BLOCKS = ("extractor.block1", "extractor.block2")
 
 
@@ -63,7 +63,7 @@ PROTOCOLS = {
         searched_noise=0.4, search_seeds=2, trial_epochs=None,
     ),
     "mnist": Protocol(
-        noise=(0.0, 0.8), noise_epochs=4, adversarial_epochs=1, validation=1 / 12,
+        noise=(0.0, 0.8), noise_epochs=3, adversarial_epochs=1, validation=1 / 12,
         samples=(68, 550, 5500), steps=3000, small_batch=32, draws=10,
         epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.2,),
         searched_noise=0.8, search_seeds=1, trial_epochs=1,
@@ -106,7 +106,7 @@ def learning_rates(dataset: str, condition: Condition) -> Mapping[str, float]:
 
 
 def noise_recipes(dataset: str, root: str | None = None, seeds: int | None = None) -> Mapping[float, Recipe]:
-    """A recipe for each rate of noise; noisy ones differ in nothing else, and noise 0 has its own learning rates.
+    """A recipe for each rate of noise; those above 0 differ in nothing else.
 
     >>> noise_recipes("mnist")[0.8].label_noise
     0.8
@@ -115,24 +115,29 @@ def noise_recipes(dataset: str, root: str | None = None, seeds: int | None = Non
 
 
 def noise_recipe(dataset: str, rate: float, root: str | None = None, seeds: int | None = None) -> Recipe:
-    """The recipe for one rate of noise: margins and hinge count every rival, and sum what they are short of.
+    """The recipe for one rate of noise: where labels are wrong, margins and hinge sum over every rival.
 
     The nearest rival alone misleads where most labels are wrong. An image whose true class has the highest score
     is pulled down by every wrong label it may have, at 80 % noise four times as often as its true label lifts
     it; only among all rivals does each wrong class get a small share of those pulls. On MNIST margins with one
-    rival learnt nothing there.
+    rival learnt nothing there. Without noise one rival does, with the rates of clean labels.
 
     >>> noise_recipe("mnist", 0.8).methods["margin-l2"].objective_settings["aggregate"]
     'sum'
+    >>> noise_recipe("mnist", 0.0).methods["margin-l2"].objective_settings["top_k"]
+    1
     """
     varied = PROTOCOLS[dataset]
-    start = base_recipe(dataset, root, seeds, "noisy" if rate > 0 else "noiseless")
+    start = base_recipe(dataset, root, seeds, "noisy" if rate > 0 else "clean")
+    methods = start.methods
+    if rate > 0:
+        methods = {name: _against_all_rivals(method) for name, method in methods.items()}
     return dataclasses.replace(
         start,
         label_noise=rate,
         validation=varied.validation,
         epochs=varied.noise_epochs or start.epochs,
-        methods={name: _against_all_rivals(method) for name, method in start.methods.items()},
+        methods=methods,
     )
 
 

@@ -5,8 +5,9 @@ read. What was chosen is committed in ``learning_rates.toml``, from which the re
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproductions.elsayed_2018.protocol import (
@@ -33,12 +34,11 @@ def searched_recipes(
     varied = PROTOCOLS[dataset]
     count = varied.search_seeds if seeds is None else seeds
     middle = varied.samples[len(varied.samples) // 2]
-    noiseless, noisy = (noise_recipe(dataset, rate, root, count) for rate in (0.0, varied.searched_noise))
+    noisy = noise_recipe(dataset, varied.searched_noise, root, count)
     return {
-        "noiseless": dataclasses.replace(noiseless, validation=0.0),
+        "clean": base_recipe(dataset, root, count),
         "noisy": dataclasses.replace(noisy, validation=0.0),
         "few": small_data_recipes(dataset, root, count)[middle],
-        "clean": base_recipe(dataset, root, count),
     }
 
 
@@ -51,6 +51,25 @@ def run(request: StudyRequest) -> Path:
     Raises:
         NoDataError: If the dataset's files are not there.
     """
+    return _searched(request, get_args(Condition))
+
+
+def run_clean(request: StudyRequest) -> Path:
+    """The same for clean labels alone, which all attacks are about, and noise 0."""
+    return _searched(request, ("clean",))
+
+
+def run_noisy(request: StudyRequest) -> Path:
+    """The same for wrong labels alone."""
+    return _searched(request, ("noisy",))
+
+
+def run_few(request: StudyRequest) -> Path:
+    """The same for few images alone."""
+    return _searched(request, ("few",))
+
+
+def _searched(request: StudyRequest, conditions: Sequence[Condition]) -> Path:
     recipes = searched_recipes(request.dataset, request.root, request.seeds)
-    trial_epochs = PROTOCOLS[request.dataset].trial_epochs
-    return search_rates(recipes, WIDENINGS, request, trial_epochs=trial_epochs)
+    chosen = {condition: recipes[condition] for condition in conditions}
+    return search_rates(chosen, WIDENINGS, request, trial_epochs=PROTOCOLS[request.dataset].trial_epochs)
