@@ -13,6 +13,7 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import (
     learning_rates,
     noise_recipe,
     noise_recipes,
+    searched_at,
     small_data_recipes,
 )
 from clearance.experiments.reproductions.elsayed_2018.search_rates import searched_recipes
@@ -29,20 +30,25 @@ def losses(recipe):
 
 @pytest.mark.parametrize("dataset", RUN_HERE)
 class TestSearchedAsStudied:
-    def test_noise_0_is_searched_with_clean_labels(self, dataset):
-        assert losses(searched_recipes(dataset)["clean"]) == losses(noise_recipes(dataset)[0.0])
+    def test_noise_0_counts_the_rivals_that_its_study_counts(self, dataset):
+        searched, studied = searched_recipes(dataset)["noiseless"], noise_recipes(dataset)[0.0]
+        assert losses(searched) == losses(studied)
+        assert (searched.label_noise, searched.train_fraction) == (0, studied.train_fraction)
 
     def test_noise_is_searched_at_one_rate_for_all(self, dataset):
         searched = searched_recipes(dataset)["noisy"]
         assert searched.label_noise == PROTOCOLS[dataset].searched_noise > 0
         for rate, studied in noise_recipes(dataset).items():
             assert rate == 0 or losses(searched) == losses(studied), rate
+            assert (searched.epochs, searched.train_fraction) == (studied.epochs, studied.train_fraction)
 
     def test_the_others_too(self, dataset):
         searched = searched_recipes(dataset)
         assert losses(searched["clean"]) == losses(base_recipe(dataset, None))
-        for studied in small_data_recipes(dataset).values():
-            assert losses(searched["few"]) == losses(studied)
+        for count, studied in small_data_recipes(dataset).items():
+            own = searched[searched_at(dataset, count)]
+            assert losses(own) == losses(studied)
+            assert own.samples in PROTOCOLS[dataset].searched_samples
 
 
 @pytest.mark.parametrize("dataset", RUN_HERE)
@@ -50,18 +56,25 @@ def test_a_study_takes_the_rates_of_its_own_condition(dataset):
     def rates(recipe):
         return {name: method.lr for name, method in recipe.methods.items()}
 
-    assert rates(noise_recipe(dataset, 0.0)) == learning_rates(dataset, "clean")
+    assert rates(noise_recipe(dataset, 0.0)) == learning_rates(dataset, "noiseless")
     assert rates(noise_recipe(dataset, 0.8)) == learning_rates(dataset, "noisy")
     assert rates(base_recipe(dataset, None)) == learning_rates(dataset, "clean")
-    assert {tuple(rates(r).items()) for r in small_data_recipes(dataset).values()} == {
-        tuple(learning_rates(dataset, "few").items())
-    }
+    for count, recipe in small_data_recipes(dataset).items():
+        assert rates(recipe) == learning_rates(dataset, searched_at(dataset, count)) != {}
 
 
-@pytest.mark.parametrize(("dataset", "first"), [("digits", None), ("mnist", 1)])
-def test_first_trials_are_short_where_training_is_long_and_the_best_two_go_on(
-    monkeypatch, tmp_path, dataset, first
-):
+def test_few_images_take_the_rates_of_the_nearest_number_that_was_searched():
+    assert [searched_at("digits", n) for n in (20, 300)] == ["few-68", "few-68"]
+    assert [searched_at("mnist", n) for n in (68, 550, 5500, 10**5)] == [
+        "few-68",
+        "few-550",
+        "few-5500",
+        "few-5500",
+    ]
+
+
+@pytest.mark.parametrize("dataset", RUN_HERE)
+def test_trials_are_as_long_as_the_study(monkeypatch, tmp_path, dataset):
     asked = []
 
     def searched(recipe, *_, **settings):
@@ -71,19 +84,23 @@ def test_first_trials_are_short_where_training_is_long_and_the_best_two_go_on(
     monkeypatch.setattr(rate_search, "search", searched)
     monkeypatch.setattr(rate_search, "data_if_there", lambda recipe: recipe)
     search_rates.run(StudyRequest(tmp_path, dataset=dataset))
-    epochs = {recipe.label_noise: recipe.epochs for recipe, _ in asked if recipe.steps is None}
-    assert (
-        epochs[PROTOCOLS[dataset].searched_noise] == noise_recipe(dataset, 0.8).epochs
-    )  # of finalists: the study's
-    assert epochs[0.0] == base_recipe(dataset, None).epochs
-    for recipe, settings in asked:
-        assert settings["trial_epochs"] == (first if recipe.steps is None else None)
-        assert settings["finalists"] == 2
+    assert len(asked) == len(searched_recipes(dataset))
+    for _, settings in asked:
+        assert settings["trial_epochs"] is None
+        assert settings["factors"] == PROTOCOLS[dataset].search_factors
 
 
-@pytest.mark.parametrize("condition", ["clean", "noisy", "few"])
-def test_each_condition_is_a_study_of_its_own(monkeypatch, tmp_path, condition):
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ("search-clean", ["clean"]),
+        ("search-noise", ["noiseless", "noisy"]),
+        ("search-few", ["few-68", "few-550", "few-5500"]),
+        ("search", ["clean", "noiseless", "noisy", "few-68", "few-550", "few-5500"]),
+    ],
+)
+def test_the_search_of_a_study_alone(monkeypatch, tmp_path, only, expected):
     asked = []
     monkeypatch.setattr(search_rates, "search_rates", lambda recipes, *_, **__: asked.extend(recipes))
-    resolve("only", f"search-{condition}", STUDIES["elsayed-2018"])(StudyRequest(tmp_path))
-    assert asked == [condition]
+    resolve("only", only, STUDIES["elsayed-2018"])(StudyRequest(tmp_path, dataset="mnist"))
+    assert asked == expected

@@ -64,7 +64,7 @@ class Landscape:
 def searched(monkeypatch, data):
     """Search over plain (lr 0.1) and foca (lr 0.2) where the optimum is elsewhere."""
 
-    def run(optimum, broken=(), seeds=2, **more):
+    def run(optimum, broken=(), seeds=2, train_fraction=1.0, **more):
         grid = Landscape(optimum, broken)
         monkeypatch.setattr(search, "run_grid", grid)
         splits = []
@@ -76,7 +76,11 @@ def searched(monkeypatch, data):
         monkeypatch.setattr(build, "load_dataset", load)
         methods = {"plain": Method(lr=0.1), "foca": Method(regime="foca", lr=0.2)}
         trials = search.search(
-            Recipe(methods=methods, seeds=seeds), Path("unused"), 1, lambda *_: None, **more
+            Recipe(methods=methods, seeds=seeds, train_fraction=train_fraction),
+            Path("unused"),
+            1,
+            lambda *_: None,
+            **more,
         )
         assert set(splits) == {"train"}
         return trials, grid
@@ -115,6 +119,15 @@ def test_every_candidate_is_measured_on_a_quarter_of_the_training_set(searched, 
         base = Method(lr=0.1) if plan.method.startswith("plain") else Method(regime="foca", lr=0.2)
         differs = {name for name in vars(base) if getattr(plan.settings, name) != getattr(base, name)}
         assert differs <= ({"lr", "per_class"} if base.regime == "foca" else {"lr"})
+
+
+@pytest.mark.parametrize(
+    ("used", "sizes"), [(1.0, (18, 6)), (0.875, (18, 6)), (0.5, (12, 12)), (0.25, (6, 18))]
+)
+def test_what_the_recipe_leaves_unused_is_held_out(searched, used, sizes):
+    """Trials train on as many images as the recipe does, as far as a quarter can be held out beside them."""
+    _, grid = searched({"plain": 0.1, "foca": 0.2}, train_fraction=used)
+    assert (len(grid.data.train), len(grid.data.test)) == sizes
 
 
 @pytest.mark.parametrize(

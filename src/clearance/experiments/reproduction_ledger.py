@@ -197,16 +197,32 @@ def _cost(report: Report) -> list[Any]:
 
 
 def _cost_table(report: Report) -> str:
-    """A line for each method, a column for each cost that was measured; empty without any."""
+    """A line for each method, a column for each cost and condition that was measured; empty without any."""
     cost = _cost(report)
-    names = [name for name in COST if any(row.name == name for row in cost)]
-    cells = {(row.method, row.name): f"{_number(row.value, row.unit)} ({_ends(row)})" for row in cost}
+    columns = dict.fromkeys((name, _context(row)) for name in COST for row in cost if row.name == name)
+    cells = {
+        (row.method, row.name, _context(row)): f"{_number(row.value, row.unit)} ({_ends(row)})"
+        for row in cost
+    }
     rows = [
-        (method, *(cells.get((method, name), "–") for name in names))
+        (method, *(cells.get((method, *column), "–") for column in columns))
         for method in dict.fromkeys(row.method for row in cost)
     ]
-    columns = [f"{COST[name]}, {report.methods[0]} = 1× (95 % interval)" for name in names]
-    return _table(("method", *columns), rows) if rows else ""
+    titles = [
+        f"{COST[name]}{context and f', {context}'}, {report.methods[0]} = 1× (95 % interval)"
+        for name, context in columns
+    ]
+    return _table(("method", *titles), rows) if rows else ""
+
+
+def _context(row: Any) -> str:
+    """In which condition a cost was measured, in words; nothing where there is one for all.
+
+    >>> from types import SimpleNamespace
+    >>> _context(SimpleNamespace(context={"noise": 0.8})), _context(SimpleNamespace(context={}))
+    ('noise 0.8', '')
+    """
+    return ", ".join(f"{name} {value}" for name, value in row.context.items())
 
 
 def _ends(row: Any) -> str:

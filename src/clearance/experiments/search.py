@@ -19,6 +19,7 @@ from clearance.vocabulary import Measurement
 HELD_OUT = 0.25
 CRITERIA = ("one_image_error", "own_error")
 WIDENINGS = 2
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 ONE_IMAGE = {"per_class": [1], "repetitions": [50], "all_images": False}
 
 
@@ -54,7 +55,7 @@ def search(
     listener: Listener,
     *,
     per_class: tuple[int, ...] = (1, 10),
-    factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0),
+    factors: tuple[float, ...] = FACTORS,
     trial_epochs: int | None = None,
     finalists: int = 3,
     criterion: str = CRITERIA[0],
@@ -62,7 +63,8 @@ def search(
 ) -> list[Trial]:
     """Try each method at five learning rates a factor 2 apart, FOCA also at each `per_class`.
 
-    A quarter of the training set is held out; the test set is never read. Where the recipe's training
+    A quarter of the training set is held out, or what the recipe leaves unused of it where that is more, so that
+    trials train on as many images as the recipe does; the test set is never read. Where the recipe's training
     labels are noisy, the held-out ones are so too. Where the best candidate by the criterion stands at an
     edge of the learning rates tried, the next one beyond that edge is tried too, at most `widenings` times. Where these
     trials are shorter than the recipe, the best few of each method are tried again in full length, and the
@@ -154,9 +156,11 @@ def _run(
         for method in methods
     }
     retrained = criterion == CRITERIA[0]
+    share = max(HELD_OUT, 1 - recipe.train_fraction)
     held_out = dataclasses.replace(
         recipe,
-        held_out=HELD_OUT,
+        held_out=share,
+        train_fraction=min(1.0, recipe.train_fraction / (1 - share)),
         audits=("accuracy", "co_adaptation") if retrained else ("accuracy",),
         audit_settings={"co_adaptation": ONE_IMAGE} if retrained else {},
         methods={label: method for label, (_, method) in candidates.items()},

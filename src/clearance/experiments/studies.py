@@ -59,12 +59,12 @@ STUDIES = {
         ),
         "search-clean": Study(
             f"{_ELSAYED}.search_rates:run_clean",
-            "those for clean labels alone (noise 0, attacks); takes --dataset and --root",
+            "those for attacks alone; takes --dataset and --root",
             **_ELSAYED_ON,
         ),
-        "search-noisy": Study(
-            f"{_ELSAYED}.search_rates:run_noisy",
-            "those for wrong labels alone; takes --dataset and --root",
+        "search-noise": Study(
+            f"{_ELSAYED}.search_rates:run_noise",
+            "those for the study of wrong labels alone; takes --dataset and --root",
             **_ELSAYED_ON,
         ),
         "search-few": Study(

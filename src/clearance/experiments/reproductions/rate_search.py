@@ -10,7 +10,7 @@ from typing import Any
 
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import NoDataError, data_if_there
-from clearance.experiments.search import Trial, at_edge, best, search
+from clearance.experiments.search import FACTORS, Trial, at_edge, best, search
 from clearance.experiments.study_request import StudyRequest
 
 CRITERION, FINALISTS = "own_error", 2
@@ -23,6 +23,7 @@ def search_rates(
     request: StudyRequest,
     per_class: int = 1,
     trial_epochs: int | None = None,
+    factors: tuple[float, ...] = FACTORS,
 ) -> Path:
     """Search, and write ``search.md`` and a CSV file of all trials for each condition; the former's path.
 
@@ -33,18 +34,19 @@ def search_rates(
         per_class: Images for FOCA's weak heads; one candidate, so that no method gets more trials than others.
         trial_epochs: Of first trials; the best two of each method are then tried in full length, and one of them is
             chosen. None is full length for all, as it is for recipes that count steps.
+        factors: Of the learning rates chosen before.
 
     Raises:
         NoDataError: If the dataset's files are not there.
     """
     out, dataset = request.out, request.dataset
-    text = [f"# Learning rates on {dataset}\n\nError of the own head on a quarter of the training images.\n"]
+    text = [f"# Learning rates on {dataset}\n\nError of the own head on training images that are held out.\n"]
     for condition, recipe in recipes.items():
         if data_if_there(recipe) is None:
             raise NoDataError(f"the search needs the files of {dataset}; give their folder with --root.")
         trials = search(
             recipe, request.runs, request.jobs, request.listener,
-            per_class=(per_class,), criterion=CRITERION, widenings=widenings, finalists=FINALISTS,
+            per_class=(per_class,), criterion=CRITERION, widenings=widenings, finalists=FINALISTS, factors=factors,
             trial_epochs=trial_epochs if recipe.steps is None else None,
         )  # fmt: skip
         _write_trials(out / f"search-{condition}.csv", trials)

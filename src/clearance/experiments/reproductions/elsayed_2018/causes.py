@@ -89,8 +89,8 @@ def wrong_labels(request: StudyRequest) -> Question:
     """The study of wrong labels at the largest rate, with the learning rate of the input's margin, and twice as long.
 
     >>> found = wrong_labels(StudyRequest(Path("out"), dataset="mnist")).recipes
-    >>> list(found), list(found[3].methods)[3:]
-    ([3, 6], ['margin-l2, learning rate of margin-l2-input'])
+    >>> list(found), list(found[8].methods)[3:]
+    ([8, 16], ['margin-l2, learning rate of margin-l2-input'])
     """
     rate = PROTOCOLS[request.dataset].noise[-1]
     recipe = protocol.noise_recipe(request.dataset, rate, request.root, request.seeds)

@@ -5,40 +5,38 @@ read. What was chosen is committed in ``learning_rates.toml``, from which the re
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
 
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproductions.elsayed_2018.protocol import (
     PROTOCOLS,
-    Condition,
     base_recipe,
     noise_recipe,
-    small_data_recipes,
+    small_data_recipe,
 )
 from clearance.experiments.reproductions.rate_search import search_rates
 from clearance.experiments.study_request import StudyRequest
 
+FEW = "few-"
 WIDENINGS = 5  # noisy labels ask for far smaller steps than clean ones, in which a search begins
 
 
-def searched_recipes(
-    dataset: str, root: str | None = None, seeds: int | None = None
-) -> Mapping[Condition, Recipe]:
+def searched_recipes(dataset: str, root: str | None = None, seeds: int | None = None) -> Mapping[str, Recipe]:
     """The recipe that is searched for each condition, with the learning rates chosen before in the middle.
 
-    >>> searched_recipes("digits")["noisy"].label_noise
-    0.4
+    >>> list(searched_recipes("mnist"))
+    ['clean', 'noiseless', 'noisy', 'few-68', 'few-550', 'few-5500']
     """
     varied = PROTOCOLS[dataset]
-    count = varied.search_seeds if seeds is None else seeds
-    middle = varied.samples[len(varied.samples) // 2]
-    noisy = noise_recipe(dataset, varied.searched_noise, root, count)
+    count, draws = (varied.search_seeds, varied.search_draws) if seeds is None else (seeds, seeds)
+    noiseless, noisy = (noise_recipe(dataset, rate, root, count) for rate in (0.0, varied.searched_noise))
+    few = {f"{FEW}{n}": small_data_recipe(dataset, n, root, draws) for n in varied.searched_samples}
     return {
         "clean": base_recipe(dataset, root, count),
+        "noiseless": dataclasses.replace(noiseless, validation=0.0),
         "noisy": dataclasses.replace(noisy, validation=0.0),
-        "few": small_data_recipes(dataset, root, count)[middle],
+        **few,
     }
 
 
@@ -51,25 +49,29 @@ def run(request: StudyRequest) -> Path:
     Raises:
         NoDataError: If the dataset's files are not there.
     """
-    return _searched(request, get_args(Condition))
+    return _searched(request)
 
 
 def run_clean(request: StudyRequest) -> Path:
-    """The same for clean labels alone, which all attacks are about, and noise 0."""
-    return _searched(request, ("clean",))
+    """The same for all attacks alone: clean labels, all images."""
+    return _searched(request, "clean")
 
 
-def run_noisy(request: StudyRequest) -> Path:
-    """The same for wrong labels alone."""
-    return _searched(request, ("noisy",))
+def run_noise(request: StudyRequest) -> Path:
+    """The same for the study of wrong labels alone."""
+    return _searched(request, "noiseless", "noisy")
 
 
 def run_few(request: StudyRequest) -> Path:
     """The same for few images alone."""
-    return _searched(request, ("few",))
+    return _searched(request, FEW)
 
 
-def _searched(request: StudyRequest, conditions: Sequence[Condition]) -> Path:
+def _searched(request: StudyRequest, *starts: str) -> Path:
+    """The conditions whose names begin with one of these; without any, all."""
+    varied = PROTOCOLS[request.dataset]
     recipes = searched_recipes(request.dataset, request.root, request.seeds)
-    chosen = {condition: recipes[condition] for condition in conditions}
-    return search_rates(chosen, WIDENINGS, request, trial_epochs=PROTOCOLS[request.dataset].trial_epochs)
+    chosen = {name: recipe for name, recipe in recipes.items() if name.startswith(starts or "")}
+    return search_rates(
+        chosen, WIDENINGS, request, trial_epochs=varied.trial_epochs, factors=varied.search_factors
+    )
