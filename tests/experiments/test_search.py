@@ -75,13 +75,8 @@ def searched(monkeypatch, data):
 
         monkeypatch.setattr(build, "load_dataset", load)
         methods = {"plain": Method(lr=0.1), "foca": Method(regime="foca", lr=0.2)}
-        trials = search.search(
-            Recipe(methods=methods, seeds=seeds, train_fraction=train_fraction),
-            Path("unused"),
-            1,
-            lambda *_: None,
-            **more,
-        )
+        recipe = Recipe(methods=methods, seeds=seeds, train_fraction=train_fraction)
+        trials = search.search(recipe, Path("unused"), 1, lambda *_: None, **more)
         assert set(splits) == {"train"}
         return trials, grid
 
