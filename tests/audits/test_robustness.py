@@ -185,6 +185,15 @@ def test_nor_is_one_that_torch_cannot_differentiate():
     assert values(found)[0] <= transfer + 0.01
 
 
+@pytest.mark.parametrize("sharpness", [1.0, 50.0])
+def test_probabilities_are_refused(sharpness):
+    """Behind a saturated softmax attacks see no way, whatever their loss."""
+    sure = headed(sharpness)
+    sure.head = nn.Sequential(sure.head, nn.Softmax(dim=1))
+    with pytest.raises(ValueError, match="must be logits; of all 10 images they are at least 0 and sum to one"):
+        audited(sure, images=10)
+
+
 def test_the_words_name_what_was_seen():
     calm = Signs(0.5, 0.5, 0.9, 0.0, 0.0, 0.0)
     assert calm.doubts() == calm.fooled(0.5) == []

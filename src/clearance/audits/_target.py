@@ -15,6 +15,7 @@ from clearance.audits._verdict import survivors
 from clearance.vocabulary import Bounds
 
 BOUNDS = Bounds()
+SUMS_TO_ONE = 1e-3
 
 
 class Target:
@@ -26,6 +27,10 @@ class Target:
         labels: (B,).
         source: A network whose gradients make images too, in evaluation mode; None where there is none.
         seed: Of everything drawn.
+
+    Raises:
+        ValueError: If the model gives probabilities: where they round to 0 and 1 no attack sees a way, and the number
+            would say that the network is safe.
     """
 
     def __init__(
@@ -34,6 +39,7 @@ class Target:
         self.model, self.images, self.labels = model, images, labels
         self.source, self.seed = source, seed
         logits = logits_of(model, images)
+        _refuse_probabilities(logits)
         self.classes = logits.shape[1]
         self.right = ~broken(logits, labels)
         self._blind: dict[str, float] = {}
@@ -60,3 +66,12 @@ class Target:
                 self.model, self.images[self.right], self.labels[self.right], loss
             )
         return self._blind[loss]
+
+
+def _refuse_probabilities(logits: Tensor) -> None:
+    sums = logits.double().sum(dim=1)
+    if len(logits) > 1 and bool((logits >= 0).all()) and bool(((sums - 1).abs() < SUMS_TO_ONE).all()):
+        raise ValueError(
+            f"the model's outputs must be logits; of all {len(logits)} images they are at least 0 and sum to one, as "
+            "probabilities do, whose gradient vanishes where they round to 0 and 1. Remove the softmax from the model."
+        )
