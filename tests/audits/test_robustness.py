@@ -190,7 +190,9 @@ def test_probabilities_are_refused(sharpness):
     """Behind a saturated softmax attacks see no way, whatever their loss."""
     sure = headed(sharpness)
     sure.head = nn.Sequential(sure.head, nn.Softmax(dim=1))
-    with pytest.raises(ValueError, match="must be logits; of all 10 images they are at least 0 and sum to one"):
+    with pytest.raises(
+        ValueError, match="must be logits; of all 10 images they are at least 0 and sum to one"
+    ):
         audited(sure, images=10)
 
 

@@ -195,26 +195,34 @@ class TestCauses:
             assert f"[{verdict(low, high)}]" in shown[label]["margin-l2, all rivals"]
             assert [method for method, cell in shown[label].items() if "[" not in cell] == ["cross-entropy"]
 
-    def test_under_noise_the_rate_is_that_of_the_input_and_the_longer_run_changes_nothing_else(
-        self, quick, tmp_path
-    ):
+    def test_under_noise_the_rate_changes_or_the_length_and_nothing_else(self, quick, tmp_path):
         causes.run_noise(StudyRequest(tmp_path, seeds=2))
         ran = {(p.recipe.epochs, p.method): p for p in quick}
         own = ["cross-entropy", "margin-l2", "margin-l2-input"]
-        other = "margin-l2, learning rate of margin-l2-input"
-        assert list(ran) == [*((1, name) for name in (*own, other)), *((2, name) for name in own)]
+        others = [
+            "margin-l2, learning rate x 0.5", "margin-l2, learning rate x 2", "cross-entropy, steps of margin-l2"
+        ]  # fmt: skip
+        assert list(ran) == [*((1, name) for name in (*own, *others)), *((2, name) for name in own)]
         assert {p.recipe.label_noise for p in quick} == {max(RATES)}
-        margin, steep = ran[1, "margin-l2"].settings, ran[1, other].settings
-        assert steep == dataclasses.replace(margin, lr=ran[1, "margin-l2-input"].settings.lr) != margin
+        margin, plain = ran[1, "margin-l2"].settings, ran[1, "cross-entropy"].settings
+        for name, factor in zip(others[:2], (0.5, 2), strict=True):
+            assert ran[1, name].settings == dataclasses.replace(margin, lr=factor * margin.lr)
+        control = ran[1, others[2]].settings
+        assert dataclasses.replace(control, lr=plain.lr, clip_norm=plain.clip_norm) == plain
+        assert control.lr * control.clip_norm == pytest.approx(margin.lr * margin.clip_norm)
+        assert control.clip_norm < margin.clip_norm
         assert all(ran[2, name].settings == ran[1, name].settings for name in own)
 
         shown, rows = cells(tmp_path), ledger_rows(tmp_path)
         for epochs in (1, 2):
             label = f"{epochs} epochs"
             unjudged = [m for m, cell in shown[label].items() if "[" not in cell]
-            assert unjudged == (["margin-l2-input"] if epochs == 1 else ["margin-l2-input", other])
-            assert set(rows[label, "margin-l2"]["against"]) == {"margin-l2-input"}
-        assert shown["2 epochs"][other] == "–"
+            assert unjudged == ["margin-l2-input", *(others if epochs == 2 else ())]
+            assert "margin-l2-input" in rows[label, "margin-l2"]["against"]
+        assert shown["2 epochs"][others[0]] == "–"
+        assert "margin-l2" in rows["1 epochs", others[0]]["against"]
+        judged = {m for m, cell in shown["1 epochs, against margin-l2"].items() if "[" in cell}
+        assert judged == {"cross-entropy", "margin-l2-input", *others}
 
 
 class TestAttacked:
