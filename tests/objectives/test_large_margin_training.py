@@ -12,6 +12,7 @@ from clearance.data import gaussian_images
 from clearance.heads import MLP
 from clearance.models import Classifier
 from clearance.objectives import CrossEntropyLoss, GammaQuantile, LargeMarginLoss, margin_distances
+from clearance.objectives.gamma import LayerMargins
 from clearance.regimes import FOCA, EndToEnd, fit
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     ALL_LAYERS,
@@ -123,6 +124,25 @@ def test_gamma_from_data_is_the_mean_quantile_of_the_first_batches_and_then_stay
         assert found == pytest.approx(expected(outputs, y).total.item(), rel=1e-6)  # kept in float32
         objective.after_step(outputs, y)
     assert len({round(q, 9) for q in quantiles}) == 4
+
+
+def test_all_parts_of_an_accumulated_step_count_for_gamma_and_a_look_without_gradients_does_not():
+    model, y = smooth_net(), labels()
+    objective = LargeMarginLoss(LAYERS, gamma={"input": GammaQuantile(0.5), HIDDEN: 0.7})
+    quantiles = []
+    for seed in range(3):
+        x = images(seed=seed)
+        outputs = model.outputs(x, LAYERS)
+        objective(outputs, y)
+        nearest = margin_distances(model, x, y, LAYERS, top_k=1).nearest()
+        quantiles.append(nearest["input"].abs().quantile(0.5).item())
+    looked_at = model.outputs(10 * images(seed=9), LAYERS)
+    with torch.no_grad():
+        objective(looked_at, y)
+    objective.after_step(outputs, y)
+    (margins,) = (part for part in objective.modules() if isinstance(part, LayerMargins))
+    assert margins.total[0].item() == pytest.approx(sum(quantiles) / 3, rel=1e-5)
+    assert int(margins.batches) == 1
 
 
 def test_what_is_known_of_gamma_is_in_the_checkpoint():

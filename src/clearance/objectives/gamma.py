@@ -80,7 +80,7 @@ class LayerMargins(nn.Module):
     def __init__(self, layers: Sequence[float | GammaQuantile]) -> None:
         super().__init__()
         self._layers = tuple(layers)
-        self._seen: Tensor | None = None
+        self._seen: list[Tensor] = []
         if self.from_data:
             self.register_buffer("total", torch.zeros(len(layers)))
             self.register_buffer("batches", torch.zeros((), dtype=torch.long))
@@ -91,7 +91,11 @@ class LayerMargins(nn.Module):
         return any(isinstance(layer, GammaQuantile) for layer in self._layers)
 
     def forward(self, distances: Tensor) -> Tensor:
-        """Gamma, (L,), for distances (L, k, B); this batch counts for the margins that are not settled yet."""
+        """Gamma, (L,), for distances (L, k, B).
+
+        This batch counts for the margins that are not settled yet, with all others until ``after_step``, as gradients
+        that are accumulated do; one that is looked at without gradients does not.
+        """
         given = [0.0 if isinstance(layer, GammaQuantile) else layer for layer in self._layers]
         gammas = distances.new_tensor(given)
         if not self.from_data:
@@ -106,15 +110,16 @@ class LayerMargins(nn.Module):
                 settled = before / layer.batches
                 now = (before + seen[place]) / (done + 1)
                 gammas[place] = torch.clamp(settled if done >= layer.batches else now, min=LEAST)
-        self._seen = seen
+        if torch.is_grad_enabled():
+            self._seen.append(seen)
         return gammas
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Count the last batch, in all processes alike."""
-        if self._seen is None:
+        """Count the mean of what was seen since the last step, in all processes alike."""
+        if not self._seen:
             return
-        seen = self._seen.to(self.total)
+        seen = torch.stack(self._seen).mean(dim=0).to(self.total)
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             dist.all_reduce(seen)
             seen /= dist.get_world_size()
@@ -122,4 +127,4 @@ class LayerMargins(nn.Module):
             if isinstance(layer, GammaQuantile) and int(self.batches) < layer.batches:
                 self.total[place] += seen[place]
         self.batches += 1
-        self._seen = None
+        self._seen.clear()
