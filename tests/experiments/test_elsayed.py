@@ -129,6 +129,13 @@ class TestNoise:
         shown = next(line for line in table if line.startswith("| hinge | "))
         right = [f"{100 * (1 - found['hinge', rate]):.1f} %" for rate in RATES]
         assert shown == f"| hinge | {right[0]} | {right[1]} |"
+        for rate, expected in zip(("0", "0.8"), right, strict=True):
+            epochs = text[text.index(f"## Test accuracy after every epoch, noise {rate}\n") :].splitlines()
+            assert epochs[2] == "|  | 1 |"
+            assert [line.split(" | ")[0].strip("| ") for line in epochs[4 : 4 + len(METHODS)]] == list(
+                METHODS
+            )
+            assert f"| hinge | {expected} |" in epochs[4 : 4 + len(METHODS)]
 
 
 class TestSmallData:

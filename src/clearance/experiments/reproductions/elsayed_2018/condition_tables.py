@@ -1,7 +1,7 @@
 """What the studies of this paper show: methods under several conditions as tables, the first also drawn."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,16 @@ class Table:
     as_accuracy: bool = True
 
 
+Sections = Callable[[Sequence[RunFindings]], Sequence[str]]
+
+
 def compared_conditions(
-    name: str, setting: str, tables: Sequence[Table], recipes: Mapping[Any, Recipe], request: StudyRequest
+    name: str,
+    setting: str,
+    tables: Sequence[Table],
+    recipes: Mapping[Any, Recipe],
+    request: StudyRequest,
+    more: Sections = lambda _: (),
 ) -> Path:
     """Run every method under every condition, and write the ledger; its path.
 
@@ -55,13 +63,14 @@ def compared_conditions(
         tables: What the ledger shows besides the verdicts; the first is also drawn.
         recipes: One for each condition.
         request: What was asked for. Without the dataset's files the ledger says "not run: no data".
+        more: Further sections, made of what was found.
     """
     start = next(iter(recipes.values()))
     study = JudgedStudy(PAPER, (name,), request.dataset)
     if (data := data_if_there(start)) is None:
         return study.without_data(start, request)
     found = run_conditions(recipes, setting, data, request)
-    return write_tables(study, tables, start, found, request)
+    return write_tables(study, tables, start, found, request, more(found))
 
 
 def write_tables(
@@ -70,6 +79,7 @@ def write_tables(
     recipe: Recipe,
     findings: Iterable[RunFindings],
     request: StudyRequest,
+    more: Sequence[str] = (),
 ) -> Path:
     """Page, records, figure and ledger of what was found; the ledger's path."""
     report = request.paged(recipe, findings, study.command(request.seeds))
@@ -80,7 +90,7 @@ def write_tables(
         name = study.names[0]
         write_bytes(request.out / FIGURE, str(as_svg(drawn, name, picture.caption)).encode())
         text.append(f"![{picture.caption}]({FIGURE})")
-    return study.write_ledger(report, text, request.out)
+    return study.write_ledger(report, [*text, *more], request.out)
 
 
 def table_text(report: Report, table: Table) -> str:

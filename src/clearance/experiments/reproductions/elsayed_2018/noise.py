@@ -4,10 +4,15 @@ Labels are switched once for each seed; what is wrong at a low rate is wrong at 
 after every epoch, the verdict is the last one's, and beside it stands the epoch that noisy validation would choose.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
+from clearance.experiments.epoch_findings import LABELS
+from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
 from clearance.experiments.reproductions.elsayed_2018.condition_tables import Table, compared_conditions
 from clearance.experiments.reproductions.elsayed_2018.protocol import noise_recipes
+from clearance.experiments.run import RunFindings
 from clearance.experiments.study_request import StudyRequest
 
 SETTING = "noise"
@@ -29,4 +34,31 @@ def run(request: StudyRequest) -> Path:
         request: What was asked for. Seeds are runs of each method at each rate; those of the recipe by default.
     """
     recipes = noise_recipes(request.dataset, request.root, request.seeds)
-    return compared_conditions("noise", SETTING, TABLES, recipes, request)
+    return compared_conditions("noise", SETTING, TABLES, recipes, request, by_epoch)
+
+
+def by_epoch(found: Sequence[RunFindings]) -> list[str]:
+    """Test accuracy after every epoch, a table for each rate of noise: means over seeds. Nothing is chosen by it."""
+    curves = [
+        (exhibit.exhibit.context[SETTING], exhibit.method, exhibit.exhibit.columns[LABELS["test_error"]])
+        for run in found
+        for exhibit in run.exhibits
+        if (exhibit.exhibit.audit, exhibit.exhibit.name) == ("training", "epochs")
+    ]
+    sections = []
+    for rate in sorted({rate for rate, _, _ in curves}):
+        own = [(method, errors) for where, method, errors in curves if where == rate]
+        epochs = max(len(errors) for _, errors in own)
+        lines = [["", *(str(epoch) for epoch in range(1, epochs + 1))]]
+        for method in dict.fromkeys(method for method, _ in own):
+            seeds = [errors for name, errors in own if name == method]
+            lines.append([method, *(_right(seeds, epoch) for epoch in range(epochs))])
+        sections.append(f"## Test accuracy after every epoch, noise {rate:g}\n\n{markdown_table(lines)}")
+    return sections
+
+
+def _right(seeds: Sequence[Sequence[float]], epoch: int) -> str:
+    """Mean over the seeds that came so far."""
+    return mean_and_spread(
+        1 - fmean(errors[epoch] for errors in seeds if epoch < len(errors)), None, "fraction"
+    )
