@@ -11,6 +11,7 @@ from clearance.data import ImageSet
 from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.regimes import FOCA, EndToEnd, Progress, fit
+from clearance.regimes._guards import untrained_reason
 from clearance.tensors import LossTerms
 from clearance.vocabulary import Outcome
 
@@ -123,6 +124,24 @@ def test_naming_the_largest_class_of_an_uneven_set_is_chance():
     optimizer = partial(torch.optim.SGD, lr=1e-12)
     result = fit(model, EndToEnd(), data, epochs=1, batch_size=50, optimizer=optimizer)
     assert result.status.reason.startswith("training accuracy 0.800 is no better")
+
+
+def test_learning_little_from_wrong_labels_is_no_collapse():
+    """Right on three tenths of the images, where four fifths of the labels say another class: 12 % of those."""
+    draw = torch.Generator().manual_seed(0)
+    count = 20_000
+    true, other, said = (torch.randint(classes, (count,), generator=draw) for classes in (10, 9, 10))
+    labels = torch.where(torch.rand(count, generator=draw) < 0.2, true, (true + 1 + other) % 10)
+    said = torch.where(torch.rand(count, generator=draw) < 0.22, true, said)
+    images = nn.functional.one_hot(said, 10).float().view(count, 1, 1, 10)
+    head = nn.Linear(10, 10, bias=False)
+    with torch.no_grad():
+        head.weight.copy_(torch.eye(10))
+    data = ImageSet(images, labels, tuple("0123456789"))
+    assert untrained_reason(Classifier(nn.Flatten(), head), data) is None
+    with torch.no_grad():
+        head.weight.copy_(torch.eye(10).roll(1, 0))  # what it says is as often wrong as any guess
+    assert untrained_reason(Classifier(nn.Flatten(), head), data) is not None
 
 
 def test_a_diverged_run_is_not_judged_again(data, make_model):
