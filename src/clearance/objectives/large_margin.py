@@ -48,8 +48,8 @@ class LargeMarginLoss(Objective):
         lower_clip: a >= 1: no gradient for samples that are wrong by more than (a - 1) gamma, which guards
             against false labels; None for none, as in the paper's formula.
         unit: ``"layer"``, ``"element"`` or ``"spread"``, see Ruler.
-        eps: At least 0; 1e-6 as in the published training script. With 0 and no `lower_clip` the loss is infinite where a
-            misclassified sample has no gradient.
+        eps: At least 0; 1e-6 as in the published training script. With 0 and no `lower_clip` the loss is infinite
+            where a misclassified sample has no gradient.
         layer_weights: w_l, at least 0: one for each layer or one for all; None is 1/L, the mean over layers.
         cross_entropy_weight: w_CE, at least 0. With 0 a sample beyond every margin teaches nothing; 1 is
             ours.
