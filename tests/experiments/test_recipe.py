@@ -104,6 +104,7 @@ def test_an_empty_list_of_methods_takes_the_tuned_ones(written):
     [
         ("epoch: 3", "no setting 'epoch'.*Did you mean 'epochs'"),
         ("methods: {mine: {learning_rate: 1, lr: 1}}", "no setting 'learning_rate'"),
+        ("methods: {mine: {learning_rate: 0.5}}", "method 'mine'.*Did you mean 'lr'"),
         ("methods: {mine: {droput: 0.5}}", "method 'mine'.*Did you mean 'dropout'"),
         ("methods: {mine: {base: plane}}", "base of method 'mine'.*Did you mean 'plain'"),
         ("methods: {mine: 3}", "method 'mine' must be a mapping"),

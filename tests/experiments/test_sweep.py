@@ -35,10 +35,10 @@ class TestWords:
         [
             ("weight_decay", "FIELD=LOW:HIGH:COUNT"),
             ("weight_dekay=1,2", "Did you mean 'weight_decay'"),
-            ("norm=1,2", "a field of `sweep`.*Give each of its values as a method"),
-            ("hidden=1,2", "a field of `sweep`"),
-            ("recalibrate=0,1", "a field of `sweep`"),
-            ("schedule=cosine,constant", "a field of `sweep`.*got 'schedule'"),
+            ("norm=1,2", "`sweep` must.*Give each of its values as a method"),
+            ("hidden=1,2", "`sweep` must"),
+            ("recalibrate=0,1", "`sweep` must"),
+            ("schedule=cosine,constant", "`sweep` must.*got 'schedule'"),
             ("lr=0:1:3", "0 < LOW < HIGH"),
             ("lr=0.1:1", "COUNT at least 2"),
             ("lr=0.1:1:1", "COUNT at least 2"),
@@ -139,7 +139,7 @@ def test_from_python_it_is_the_same_words():
     assert "Over momentum" in card.to_html()
     with pytest.raises(ValueError, match="changes the images, which are given here"):
         compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="train_fraction=0.5,1")
-    with pytest.raises(ValueError, match="a field of `sweep`"):
+    with pytest.raises(ValueError, match="`sweep` must"):
         compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="hidden=1,2")
 
 

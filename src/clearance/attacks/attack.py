@@ -216,4 +216,4 @@ class GradientAttack(Attack):
 
 
 AnyAttack = Callable[[Model, Tensor, Tensor], Attacked]
-"""What takes attacks takes any of these."""
+"""What takes attacks takes any of these; a callable that returns images becomes one by :func:`as_attack`."""

@@ -28,7 +28,14 @@ class Findings:
 
 
 def check_comparable(train: ImageSet, test: ImageSet) -> None:
-    """Raise ValueError unless both sets have the same classes and images of one shape."""
+    """Raise ValueError unless both sets have the same classes and images of one shape.
+
+    >>> from clearance.data import gaussian_images
+    >>> check_comparable(gaussian_images(class_count=2), gaussian_images(class_count=3))
+    Traceback (most recent call last):
+        ...
+    ValueError: `train` and `test` must have the same classes in the same order; got 2 and 3: only `test` has 2.
+    """
     if train.shape != test.shape:
         raise ValueError(
             f"`train` and `test` must have the same image shape; got {train.shape} and {test.shape}."

@@ -29,7 +29,10 @@ COMMANDS: dict[str, Any] = {
     "list": ListCommand,
 }
 
-DESCRIPTION = "Train, audit and compare image classifiers for how clearly they separate what they see."
+DESCRIPTION = (
+    "Train, audit and compare image classifiers for how clearly they separate what they see. "
+    "--version, alone, tells the versions."
+)
 USAGE, INTERRUPTED = 2, 130
 
 

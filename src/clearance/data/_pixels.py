@@ -72,7 +72,10 @@ def as_labels(labels: object) -> Tensor:
 def _label_array(labels: object) -> NDArray:
     found = np.asarray(labels)
     if found.dtype.kind not in "iu":
-        raise ValueError(f"`labels` must be whole numbers; got {found.dtype}; number the classes from 0.")
+        raise ValueError(
+            f"`labels` must be whole numbers; got {found.dtype}; number the classes from 0, and give their names apart "
+            "(`classes`)."
+        )
     return found.astype(np.int64)
 
 

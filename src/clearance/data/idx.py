@@ -76,9 +76,11 @@ def _found(root: Path, stem: str, name: str) -> Path:
         for file in (folder / f"{stem}.gz", folder / stem):
             if file.is_file():
                 return file
-    looked = ", ".join(str(folder) for folder in folders)
+    if not root.is_dir():
+        raise FileNotFoundError(f"there is no folder {root} for {name}; correct `root`.")
+    looked = ", ".join(str(folder) for folder in [*folders, root / name])
     raise FileNotFoundError(
-        f"no file {stem}.gz or {stem}; looked in {looked}; download it, or correct `root`."
+        f"no file {stem}.gz or {stem} of {name}; looked in {looked}; download it, or correct `root`."
     )
 
 

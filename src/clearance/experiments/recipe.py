@@ -16,6 +16,14 @@ import yaml
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.experiments.method import Method
 
+USUAL = {
+    "learning_rate": ("lr",),
+    "wd": ("weight_decay",),
+    "decay": ("weight_decay",),
+    "loss": ("objective",),
+}
+"""What others call settings."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -192,7 +200,7 @@ def _filled(kind: Any, values: Mapping[str, Any], source: str) -> Any:
     fields = {f.name: f for f in dataclasses.fields(kind)}
     for key in values:
         if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1, cutoff=0.5)
+            near = [*USUAL.get(key, ()), *difflib.get_close_matches(key, fields, n=1, cutoff=0.5)]
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"{source}: no setting {key!r}; known are {', '.join(fields)}.{hint}")
     try:

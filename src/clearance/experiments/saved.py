@@ -41,6 +41,11 @@ def load_run(run_dir: str | Path) -> SavedRun:
     if not (folder / FACTS).exists():
         near = [path.parent.name for path in sorted(folder.glob(f"*/{FACTS}"))]
         hint = f" It holds the runs {', '.join(near)}; name one of them." if near else ""
+        if not folder.exists():
+            alike = sorted(path.parent.name for path in folder.parent.glob(f"{folder.name}*/{FACTS}"))
+            hint = (
+                f" There is {', '.join(alike)}." if alike else " For a network of your own give MODULE:NAME."
+            )
         got = f"one without {FACTS}" if folder.is_dir() else "a file" if folder.is_file() else "no folder"
         if folder.is_file():
             hint = f" If it holds weights, name what builds the network, too: MODULE:NAME --weights {folder.name}."

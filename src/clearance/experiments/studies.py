@@ -119,7 +119,7 @@ STUDIES = {
         ),
         "fine-tuning": Study(
             "clearance.experiments.reproductions.sato_2019.fine_tuning:run",
-            "what a few epochs of FOCA do to a network that was trained plainly; takes --root",
+            "what a few epochs of FOCA do to a network that was trained plainly; on MNIST with --root, else on digits",
             rooted=True,
         ),
         "fig1": Study(

@@ -100,10 +100,10 @@ def _kind(field: str) -> type:
     words = {one.name for owner in (Method, Recipe) for one in dataclasses.fields(owner)} - set(kinds)
     if field in words:
         raise ValueError(
-            f"a field of `sweep` must be a number that can be an axis; got {field!r}. Give each of its values as a "
+            f"`sweep` must be over a number that can be an axis; got {field!r}. Give each of its values as a "
             "method, or a comparison, of its own."
         )
-    check_choice("a field of `sweep`", field, kinds)
+    check_choice("sweep", field, [*kinds, "objective_settings.NAME"])
     return kinds[field]
 
 

@@ -53,6 +53,9 @@ def pooled_scatter(features: Tensor, labels: Tensor, classes: int) -> PooledScat
 
     Raises:
         ValueError: If a class has no sample, or there is only one class.
+
+    >>> pooled_scatter(torch.tensor([[0.0], [2.0], [10.0], [12.0]]), torch.tensor([0, 0, 1, 1]), 2).spectrum
+    tensor([4.], dtype=torch.float64)
     """
     if classes < 2:
         raise ValueError(

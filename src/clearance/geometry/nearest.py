@@ -19,6 +19,12 @@ def class_means(features: Tensor, labels: Tensor, classes: int) -> Tensor:
         features: (K, n, D).
         labels: (K, n); every set holds every class.
         classes: C.
+
+    A class without a sample has a mean of NaN.
+
+    >>> class_means(torch.tensor([[[0.0], [2.0], [5.0]]]), torch.tensor([[0, 0, 1]]), 2)
+    tensor([[[1.],
+             [5.]]])
     """
     membership = torch.nn.functional.one_hot(labels, classes).to(features.dtype)
     return membership.mT @ features / membership.sum(dim=1).unsqueeze(-1)

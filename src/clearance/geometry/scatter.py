@@ -90,8 +90,14 @@ def nc1(features: Tensor, labels: Tensor, classes: int) -> float:
 
     Args:
         features: (N, D).
-        labels: (N,).
+        labels: (N,), int64, at least one of each class.
         classes: C.
+
+    Returns:
+        At least 0; infinite where all means are one point.
+
+    >>> nc1(torch.tensor([[0.0], [2.0], [10.0], [12.0]]), torch.tensor([0, 0, 1, 1]), 2)    # (1 / 25) / 2
+    0.02
     """
     cloud = class_scatter(features, labels, classes)
     _, sizes, directions = torch.linalg.svd(cloud.centred_means, full_matrices=False)

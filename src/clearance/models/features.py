@@ -48,7 +48,18 @@ def extract_features(model: Classifier, data: ImageSet, batch_size: int | None =
 
 
 def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None) -> Tensor:
-    """The class that the model's own head gives each image, shape (N,); -1 where logits are not finite."""
+    """The class that the model's own head gives each image, shape (N,); -1 where logits are not finite.
+
+    Args:
+        model: In any mode; looked at in evaluation mode.
+        data: The images, on any device.
+        batch_size: Images at a time; None is as many as suit them.
+
+    >>> from clearance.data import gaussian_images
+    >>> linear = Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    >>> predictions(linear, gaussian_images(per_class=2)).shape
+    torch.Size([6])
+    """
     device = next(model.parameters()).device
     with evaluating(model):
         logits = torch.cat(

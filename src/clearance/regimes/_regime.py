@@ -22,7 +22,15 @@ class Training(ABC):
 
     @abstractmethod
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
-        """Move the parameters once on a batch; images (B, C, H, W) in [0, 1], labels (B,)."""
+        """Move the parameters once on a batch: gradients are cleared, the loss goes backward, the optimiser steps.
+
+        Args:
+            images: (B, C, H, W), in [0, 1].
+            labels: (B,), int64.
+
+        Returns:
+            The loss that was stepped on, by term.
+        """
 
     def finish(self) -> None:  # noqa: B027 - doing nothing is right for most regimes
         """Leave the model complete; nothing to do where its head was trained all along."""
@@ -67,7 +75,14 @@ class Regime(ABC):
     def start(
         self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
     ) -> Training:
-        """Begin training `model` on `data`; `optimizer` holds ``trainable(model)``."""
+        """Begin training a model; every step is then ``training.step(images, labels)``.
+
+        Args:
+            model: Trained in place.
+            data: The training images; regimes draw from them what they need besides the batch.
+            optimizer: Of ``trainable(model)``.
+            generators: As ``generators`` makes them.
+        """
 
     def generators(self, seed: int) -> dict[str, torch.Generator]:
         """One independent generator for each of ``streams``."""
