@@ -45,6 +45,16 @@ def test_filters_are_laid_out_and_then_the_same_tensors_again(images: Tensor) ->
     assert [one.data_ptr() for one in model.parameters()] == before
 
 
+def test_what_filters_of_one_channel_give_lies_so_too() -> None:
+    """Their own layout is ambiguous; if they kept it, every layer after them would copy."""
+    model = Classifier(small_cnn(1, 16), nn.LazyLinear(4)).eval()
+    images = torch.rand(5, 1, 16, 16)
+    model(images)
+    with filters_channels_last(model):
+        maps = next(part for part in model.modules() if isinstance(part, nn.Conv2d))(images)
+    assert maps.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_they_are_back_after_an_error(images: Tensor) -> None:
     model = _network()
     model(images)

@@ -27,7 +27,8 @@ def filters_channels_last(module: nn.Module) -> Iterator[None]:
     filters = _filters(module)
     before = [weight.data for weight in filters]
     for weight in filters:
-        weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+        # not `contiguous`, which leaves filters of one channel as they are, and with them what they give
+        weight.data = weight.data.to(memory_format=torch.channels_last)
     try:
         yield
     finally:
