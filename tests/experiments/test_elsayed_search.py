@@ -88,6 +88,7 @@ def test_trials_are_as_long_as_the_study(monkeypatch, tmp_path, dataset):
     for _, settings in asked:
         assert settings["trial_epochs"] is None
         assert settings["factors"] == PROTOCOLS[dataset].search_factors
+        assert settings["finalist_seeds"] == PROTOCOLS[dataset].finalist_seeds
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,22 @@ def test_the_best_of_short_trials_are_repeated_in_full_length(searched):
     assert best(trials, "plain").epochs == 60
 
 
+def test_the_best_are_repeated_with_more_seeds_and_chosen_among_by_all_of_them(searched):
+    """A rate that one seed happens to like falls behind once others are asked."""
+    trials, grid = searched({"plain": 0.1, "foca": 0.4}, seeds=1, finalists=2, finalist_seeds=3)
+    assert len(grid.calls) == 2
+    assert {plan.seed for plan in grid.calls[0]} == {0}
+    assert {plan.seed for plan in grid.calls[1]} == {0, 1, 2}
+    assert len(grid.calls[1]) == 2 * 2 * 3  # both methods, two candidates, three seeds
+    assert len(best(trials, "plain", "own_error").statuses) == 3
+    lucky = [
+        Trial("a", 1.0, 1, 4, None, None, 0.1, ("finished",)),
+        Trial("a", 1.0, 1, 4, None, None, 0.3, ("finished",) * 3),
+        Trial("a", 2.0, 1, 4, None, None, 0.2, ("finished",) * 3),
+    ]
+    assert best(lucky, "a", "own_error").lr == 2.0
+
+
 def test_the_standard_error_is_that_of_the_mean(searched):
     trials, _ = searched({"plain": 0.1, "foca": 0.2}, seeds=2)
     chosen = best(trials, "plain")

@@ -60,6 +60,7 @@ def search(
     finalists: int = 3,
     criterion: str = CRITERIA[0],
     widenings: int = WIDENINGS,
+    finalist_seeds: int | None = None,
 ) -> list[Trial]:
     """Try each method at five learning rates a factor 2 apart, FOCA also at each `per_class`.
 
@@ -67,8 +68,8 @@ def search(
     trials train on as many images as the recipe does; the test set is never read. Where the recipe's training
     labels are noisy, the held-out ones are so too. Where the best candidate by the criterion stands at an
     edge of the learning rates tried, the next one beyond that edge is tried too, at most `widenings` times. Where these
-    trials are shorter than the recipe, the best few of each method are tried again in full length, and the
-    choice is made among those.
+    trials are shorter than the recipe, or have fewer seeds than finalists, the best few of each method are tried again,
+    and the choice is made among those.
 
     Args:
         recipe: Methods with the learning rates in the middle of the search, epochs, seeds.
@@ -78,9 +79,11 @@ def search(
         per_class: Candidates for FOCA's weak heads.
         factors: Of the recipe's learning rate.
         trial_epochs: Epochs of the first trials, below the recipe's; None is as many as the recipe.
-        finalists: Trials of each method that are repeated in full length.
+        finalists: Trials of each method that are repeated in full length, and with all seeds.
         criterion: What is best: ``"one_image_error"``, or ``"own_error"``, for which no other head is trained.
         widenings: How often the learning rates of a method are widened, at most.
+        finalist_seeds: Seeds of the finalists, where one does not tell a rate that works from one that happens to;
+            None is the recipe's.
 
     Raises:
         ValueError: If there is no such criterion.
@@ -103,29 +106,35 @@ def search(
         }
         if not any(wanted.values()):
             break
-    if short.epochs < recipe.epochs:
+    seeds = max(recipe.seeds, finalist_seeds or 0)
+    if short.epochs < recipe.epochs or recipe.seeds < seeds:
         again = {
             name: _best_few(method, trials, name, finalists, criterion)
             for name, method in recipe.methods.items()
         }
-        trials += _run(recipe, again, directory, jobs, listener, criterion)
+        final = dataclasses.replace(recipe, seeds=seeds)
+        trials += _run(final, again, directory, jobs, listener, criterion)
     return trials
 
 
 def best(trials: list[Trial], method: str, criterion: str = "one_image_error") -> Trial:
-    """The trial of a method that is best by a criterion, among those with most epochs.
+    """The trial of a method that is best by a criterion, among those with most epochs and seeds.
 
     By one-image error: of all trials within one standard error of the lowest (Breiman et al. 1984), the one
     with the smallest own error. By own error: the smallest; ties go to the smaller one-image error.
     """
     own = [trial for trial in trials if trial.method == method]
-    own = [trial for trial in own if trial.epochs == max(one.epochs for one in own)]
+    own = [trial for trial in own if _effort(trial) == max(map(_effort, own))]
     if criterion == "own_error":
         return min(own, key=lambda trial: (trial.own_error, _few(trial)))
     lowest = min(own, key=_few)
     limit = _few(lowest) + (lowest.one_image_standard_error or 0.0)
     alike = [trial for trial in own if _few(trial) <= limit]
     return min(alike, key=lambda trial: (trial.own_error, _few(trial)))
+
+
+def _effort(trial: Trial) -> tuple[int, int]:
+    return trial.epochs, len(trial.statuses)
 
 
 def _few(trial: Trial) -> float:

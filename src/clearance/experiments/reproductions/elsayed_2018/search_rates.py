@@ -73,5 +73,6 @@ def _searched(request: StudyRequest, *starts: str) -> Path:
     recipes = searched_recipes(request.dataset, request.root, request.seeds)
     chosen = {name: recipe for name, recipe in recipes.items() if name.startswith(starts or "")}
     return search_rates(
-        chosen, WIDENINGS, request, trial_epochs=varied.trial_epochs, factors=varied.search_factors
-    )
+        chosen, WIDENINGS, request,
+        trial_epochs=varied.trial_epochs, factors=varied.search_factors, finalist_seeds=varied.finalist_seeds,
+    )  # fmt: skip
