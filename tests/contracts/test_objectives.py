@@ -252,7 +252,7 @@ WRONG_LABELS = {
     "a class too many": (
         torch.tensor([0, 1, 2, 3, 4, 0, 1]),
         ValueError,
-        "0 .. 3, because there are 4 logits; got 0 .. 4",
+        "0 .. 3, because there are 4 classes; got 0 .. 4",
     ),
     "below 0": (torch.tensor([0, 1, -100, 3, 3, 0, 1]), ValueError, "got -100 .. 3"),
     "too few": (torch.tensor([0, 1, 2]), ValueError, r"shape \(7,\).*got \(3,\)"),
