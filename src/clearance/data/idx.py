@@ -78,7 +78,7 @@ def _found(root: Path, stem: str, name: str) -> Path:
                 return file
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root} for {name}; correct `root`.")
-    looked = ", ".join(str(folder) for folder in [*folders, root / name])
+    looked = ", ".join(str(folder) for folder in folders)
     raise FileNotFoundError(
         f"no file {stem}.gz or {stem} of {name}; looked in {looked}; download it, or correct `root`."
     )
