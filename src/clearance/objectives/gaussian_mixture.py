@@ -125,7 +125,7 @@ class GaussianMixtureLoss(Objective):
         """Terms ``classification``, ``likelihood``, ``variance_prior``; those whose weight is 0 are left out."""
         check_labels(outputs.logits, labels)
         head = mixture_of(outputs)
-        distance, volume = head.own_terms(outputs.features, labels)
+        distance, volume = head.own_terms(outputs.features, labels, outputs.logits)
         scores = margin_scores(outputs.logits.to(distance.dtype), distance, labels, self.current_alpha)
         terms = {"classification": F.cross_entropy(scores, labels)}
         weight = self.likelihood_weight
@@ -133,7 +133,8 @@ class GaussianMixtureLoss(Objective):
             likelihood = negative_log_likelihood(distance, volume, head.in_features)
             terms["likelihood"] = weight * likelihood.mean()
         if weight * self.variance_prior > 0 and head.covariance != "identity":
-            terms["variance_prior"] = weight * self.variance_prior * head.excess_log_variance().mean()
+            excess = head.excess_log_variance(outputs.logits)
+            terms["variance_prior"] = weight * self.variance_prior * excess.mean()
         return LossTerms(terms)
 
     @torch.no_grad()

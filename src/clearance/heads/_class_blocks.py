@@ -1,0 +1,141 @@
+"""Half distances under a variance of each dimension of each class, forward and back, by blocks that fit a cache.
+
+Written as single operations every one of them makes a tensor as large as the means, and at thousands of classes and
+dimensions that costs more than the matrix products. Here all of it is done to a block before the next one comes.
+Variances are floor + exp(raw).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+CPU_BLOCK, BLOCK = 2**21, 2**26  # bytes of a block: a core's cache; few launches elsewhere
+
+
+class AllClasses(NamedTuple):
+    """Half distances (B, K), and of each class log|Sigma_k| and the trace of Sigma_k^-1, (K,)."""
+
+    half_distances: Tensor
+    log_variances: Tensor
+    traces: Tensor
+
+
+def all_classes(x: Tensor, means: Tensor, raw: Tensor, floor: float) -> AllClasses:
+    """Of every sample (B, D) to every class, means and raw (K, D), all of one dtype."""
+    shift = means.mean(dim=0)  # distances do not change, and rounding errors shrink
+    offsets = x - shift
+    squares = offsets.square()
+    found = AllClasses(x.new_empty(len(x), len(means)), x.new_empty(len(means)), x.new_empty(len(means)))
+    for rows, (mu, precision, weighted) in _blocks(means):
+        torch.sub(means[rows], shift, out=mu)
+        torch.sum(_log_variance(raw[rows], floor, weighted), dim=1, out=found.log_variances[rows])
+        torch.sum(_precision(raw[rows], floor, precision), dim=1, out=found.traces[rows])
+        torch.mul(mu, precision, out=weighted)
+        distances = found.half_distances[:, rows]
+        torch.addmm(distances, squares, precision.T, beta=0, alpha=0.5, out=distances)
+        distances.addmm_(offsets, weighted.T, alpha=-1).add_(weighted.mul_(mu).sum(dim=1), alpha=0.5)
+    found.half_distances.clamp_(min=0)
+    return found
+
+
+def all_classes_backward(
+    inputs: Sequence[Tensor], floor: float, needed: tuple[bool, ...], of_found: AllClasses
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of x, means and raw from those of what was found; those nobody needs are None.
+
+    Those of distances that were cut off at 0 must be 0.
+    """
+    x, means, raw = inputs
+    by_class = of_found.half_distances.T.contiguous()
+    totals = by_class.sum(dim=1, keepdim=True)
+    shift = means.mean(dim=0)
+    offsets = x - shift
+    squares = offsets.square()
+    by_square, by_product = torch.zeros_like(x), torch.zeros_like(x)
+    of_means, of_raw = torch.empty_like(means), torch.empty_like(raw)
+    for rows, (mu, precision, product) in _blocks(means):
+        torch.sub(means[rows], shift, out=mu)
+        _precision(raw[rows], floor, precision)
+        if needed[0]:
+            by_square.addmm_(by_class[rows].T, precision)
+            by_product.addmm_(by_class[rows].T, torch.mul(mu, precision, out=product))
+        if needed[1] or needed[2]:
+            torch.mm(by_class[rows], offsets, out=product)
+            of_mu = torch.mul(mu, totals[rows], out=of_means[rows]).sub_(product)
+            torch.sub(of_mu, product, out=product).mul_(mu)
+            of_mu.mul_(precision)
+        if needed[2]:
+            of_precision = torch.addmm(
+                product, by_class[rows], squares, beta=0.5, alpha=0.5, out=of_raw[rows]
+            )
+            of_precision.add_(of_found.traces[rows, None]).mul_(precision)
+            torch.sub(of_found.log_variances[rows, None], of_precision, out=of_precision)
+            of_precision.mul_(_slope(raw[rows], floor, product))
+    found = (by_square.mul_(offsets).sub_(by_product), of_means, of_raw)
+    of_x, first, second = (one if needs else None for one, needs in zip(found, needed, strict=True))
+    return of_x, first, second
+
+
+def own_class(x: Tensor, means: Tensor, raw: Tensor, labels: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    """Half distance of each sample to one class, by its differences, and that class's log|Sigma|, (B,) and (B,)."""
+    distances, log_variances = x.new_empty(len(x)), x.new_empty(len(x))
+    for rows, (offsets, own_raw, room) in _blocks(x):
+        _gathered(x, means, raw, labels, rows, offsets, own_raw)
+        torch.sum(_log_variance(own_raw, floor, room), dim=1, out=log_variances[rows])
+        squares = offsets.square_().mul_(_precision(own_raw, floor, room))
+        torch.sum(squares, dim=1, out=distances[rows])
+    return distances.mul_(0.5), log_variances
+
+
+def own_class_backward(
+    inputs: Sequence[Tensor], labels: Tensor, floor: float, of_distances: Tensor, of_log_variances: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of x, and of the row of means and of raw that each sample read, three times (B, D)."""
+    x, means, raw = inputs
+    of_x, of_means, of_raw = (torch.empty_like(x) for _ in range(3))
+    for rows, (offsets, own_raw, room) in _blocks(x):
+        _gathered(x, means, raw, labels, rows, offsets, own_raw)
+        weights = _precision(own_raw, floor, room).mul_(of_distances[rows, None])
+        torch.mul(offsets, weights, out=of_x[rows])
+        torch.neg(of_x[rows], out=of_means[rows])
+        squares = offsets.mul_(of_x[rows])
+        torch.sub(of_log_variances[rows, None], squares, alpha=0.5, out=of_raw[rows])
+        of_raw[rows].mul_(_slope(own_raw, floor, room))
+    return of_x, of_means, of_raw
+
+
+def _gathered(
+    x: Tensor, means: Tensor, raw: Tensor, labels: Tensor, rows: slice, offsets: Tensor, own_raw: Tensor
+) -> None:
+    """Write what separates these samples from their means, and their rows of raw."""
+    torch.index_select(means, 0, labels[rows], out=offsets)
+    torch.sub(x[rows], offsets, out=offsets)
+    torch.index_select(raw, 0, labels[rows], out=own_raw)
+
+
+def _blocks(table: Tensor) -> Iterator[tuple[slice, list[Tensor]]]:
+    """Blocks of rows, and room for three tensors of their size, which the next block takes over."""
+    count, width = table.shape
+    size = CPU_BLOCK if table.device.type == "cpu" else BLOCK
+    rows = min(count, max(1, size // (width * table.element_size())))
+    room = [table.new_empty(rows, width) for _ in range(3)]
+    for start in range(0, count, max(rows, 1)):
+        block = slice(start, min(start + rows, count))
+        yield block, [tensor[: block.stop - start] for tensor in room]
+
+
+def _log_variance(raw: Tensor, floor: float, out: Tensor) -> Tensor:
+    return torch.logaddexp(raw, raw.new_tensor(math.log(floor)), out=out)
+
+
+def _precision(raw: Tensor, floor: float, out: Tensor) -> Tensor:
+    """1 / (floor + exp(raw)), which neither overflows nor cancels."""
+    return torch.sub(raw.new_tensor(math.log(floor)), raw, out=out).sigmoid_().mul_(1 / floor)
+
+
+def _slope(raw: Tensor, floor: float, out: Tensor) -> Tensor:
+    """The derivative of log(floor + exp(raw))."""
+    return torch.sub(raw, math.log(floor), out=out).sigmoid_()
