@@ -199,6 +199,42 @@ def test_refusals():
         plateau([[0.0], [1.0], [2.0]], [-1, 1, 1])
 
 
+def mean_loss(w, b, x, y, loss):
+    margins = y * (x @ w + b)
+    losses = np.maximum(1 - margins, 0) if loss == "hinge" else np.logaddexp(0, -margins)
+    return float(losses.mean())
+
+
+@pytest.mark.parametrize("loss", ["hinge", "softplus"])
+@pytest.mark.parametrize("unit", [1.0, 255.0])
+def test_weights_of_classes_that_overlap_stay_however_weak_the_penalty(loss, unit):
+    """2 lambda w is next to nothing of what is added up in it there, and w is not."""
+    rng = np.random.default_rng(0)
+    x, y = unit * rng.normal(size=(80, 3)), np.repeat([-1.0, 1.0], 40)
+    fits = svm_path(x, y, [1e-6, 1e-10, 1e-14, 1e-20], loss=loss)
+    for fit in fits:
+        assert fit.w.any()
+        assert fit.risk == pytest.approx(mean_loss(fit.w, fit.b, x, y, loss), rel=1e-9)
+    np.testing.assert_allclose(fits[-1].w, fits[-2].w, rtol=0.1, atol=1e-3 / unit)
+
+
+@pytest.mark.parametrize(("loss", "nothing"), [("hinge", 0.5), ("softplus", 0.5623351)])
+def test_unequal_classes_that_coincide_have_no_weights_either(loss, nothing):
+    points = np.random.default_rng(0).random((40, 5))
+    x, y = np.tile(points, (4, 1)), np.repeat([1.0, -1.0, -1.0, -1.0], 40)
+    for fit in svm_path(x, y, GRID, loss=loss):
+        assert not fit.w.any()
+        assert fit.risk == pytest.approx(nothing, rel=1e-6)
+        assert fit.risk == pytest.approx(mean_loss(fit.w, fit.b, x, y, loss), rel=1e-6)
+
+
+def test_lambdas_farther_apart_than_numbers_reach():
+    x, y = separable()
+    strong, weak = svm_path(x, y, [1e300, 1e-300])
+    assert strong.risk == pytest.approx(1.0)
+    assert weak.risk == 0
+
+
 def test_classes_that_coincide_have_no_boundary_and_say_so():
     points = np.random.default_rng(0).random((300, 50))
     x, y = np.concatenate([points, points]), np.repeat([1.0, -1.0], 300)

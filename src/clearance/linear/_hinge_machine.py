@@ -8,6 +8,11 @@ from clearance.linear._problem import Problem, balanced_multipliers
 class HingeMachine:
     """f(z) = max(1 - z, 0)."""
 
+    def risk_without_weights(self, problem: Problem) -> float:
+        """Twice the smaller class's share: that class pays 2 a sample, the other nothing."""
+        positive = int((problem.y > 0).sum())
+        return 2 * min(positive, len(problem.y) - positive) * problem.cap
+
     def origin(self, problem: Problem) -> float:
         """Where the first sample reaches the margin: lambda_0 of the plateau, for classes of equal size.
 

@@ -18,6 +18,9 @@ LONGEST = 1.5  # extrapolation in steps of the path
 class Machine(Protocol):
     """One loss."""
 
+    def risk_without_weights(self, problem: Problem) -> float:
+        """The least mean loss that a bias alone can have."""
+
     def origin(self, problem: Problem) -> float:
         """The lambda from which a cold start is good."""
 
@@ -78,8 +81,8 @@ def _stations(wanted: Sequence[float], origin: float) -> Iterator[float]:
     """The wanted lambdas, and between those that are far apart as many more as keep every step short."""
     last = max(origin, wanted[0])
     for lam in wanted:
-        steps = math.ceil(math.log(last / lam) / math.log(STRIDE)) if lam < last else 1
-        yield from (last * (lam / last) ** (step / steps) for step in range(1, steps))
+        steps = math.ceil((math.log(last) - math.log(lam)) / math.log(STRIDE)) if lam < last else 1
+        yield from (last ** (1 - step / steps) * lam ** (step / steps) for step in range(1, steps))
         yield lam
         last = lam
 

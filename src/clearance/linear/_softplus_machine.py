@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 from scipy.linalg import blas, lapack
-from scipy.special import expit, xlogy
+from scipy.special import entr, expit, xlogy
 
 from clearance.linear._certificate import Certified, State
 from clearance.linear._problem import Array, Problem, balanced_multipliers, repaired
@@ -15,6 +15,11 @@ ENOUGH = 1e-4  # share of the promised descent that a step must keep (Armijo)
 
 class SoftplusMachine:
     """f(z) = ln(1 + exp(-z)): smooth, so that the best bias is unique and every sample has a say."""
+
+    def risk_without_weights(self, problem: Problem) -> float:
+        """The entropy of the labels, in nats."""
+        share = float((problem.y > 0).mean())
+        return float(entr(share) + entr(1 - share))
 
     def origin(self, problem: Problem) -> float:
         """Where the cold start's scaled distances reach 1, below which the loss is no longer nearly linear."""

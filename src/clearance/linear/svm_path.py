@@ -17,6 +17,7 @@ from clearance.linear.fits import LinearFit
 MACHINES: dict[str, type[Machine]] = {"hinge": HingeMachine, "softplus": SoftplusMachine}
 SOLVERS = ("newton", "libsvm")
 NOTHING = 1e-13  # of the lengths that are added up in 2 lambda w: what is left of them where it ought to be 0
+USELESS = 1e-12  # of the risk without weights: a gain that rounding makes up
 
 
 def svm_path(
@@ -78,8 +79,9 @@ def svm_path(
         solved = libsvm_path(problem, wanted, tolerance)
     else:
         solved = walk(MACHINES[loss](), problem, wanted, tolerance)
-        _warn_of_gaps(solved, tolerance)
-    return [_fit(problem, lam, solved[lam]) for lam in wanted]
+        _warn_of_gaps(solved, tolerance, loss)
+    without = MACHINES[loss]().risk_without_weights(problem)
+    return [_fit(problem, lam, solved[lam], without) for lam in wanted]
 
 
 def _checked_lambdas(lambdas: ArrayLike) -> list[float]:
@@ -92,12 +94,17 @@ def _checked_lambdas(lambdas: ArrayLike) -> list[float]:
     return wanted
 
 
-def _fit(problem: Problem, lam: float, found: Certified) -> LinearFit:
+def _fit(problem: Problem, lam: float, found: Certified, without: float) -> LinearFit:
+    """The machine on all features; without weights where they are rounding of a sum that is 0 and gain nothing.
+
+    Where they gain something they are no rounding, however little of the sum is left: multipliers of classes that
+    overlap stay as lambda shrinks, and 2 lambda w does not.
+    """
     w = problem.weights(found.state.w)
-    # shrinks with lambda, as 2 lambda w does
     added = float(found.state.a @ np.linalg.norm(problem.rows, axis=1))
-    if 2 * lam * float(np.linalg.norm(w)) <= NOTHING * added:
-        w = np.zeros_like(w)  # rounding of a sum that is 0 would point somewhere
+    left_over = 2 * lam * float(np.linalg.norm(w)) <= NOTHING * added
+    if left_over and found.objective >= without * (1 - USELESS):
+        w = np.zeros_like(w)  # it would point somewhere
     return LinearFit(
         w=w,
         b=found.state.b - float(w @ problem.mid),
@@ -109,13 +116,14 @@ def _fit(problem: Problem, lam: float, found: Certified) -> LinearFit:
     )
 
 
-def _warn_of_gaps(solved: dict[float, Certified], tolerance: float) -> None:
+def _warn_of_gaps(solved: dict[float, Certified], tolerance: float, loss: str) -> None:
     left = {lam: found.relative_gap for lam, found in solved.items() if not found.relative_gap <= tolerance}
     if left:
         worst = max(left, key=lambda lam: left[lam])
+        instead = ", or solver='libsvm'" if loss == "hinge" else ""
         warnings.warn(
             f"{len(left)} of {len(solved)} fits have a relative duality gap above {tolerance}; the largest is "
-            f"{left[worst]:.1e} at lambda {worst}. Use a larger tolerance, or solver='libsvm'.",
+            f"{left[worst]:.1e} at lambda {worst}. Use a larger tolerance{instead}.",
             RuntimeWarning,
             stacklevel=3,
         )
