@@ -1,7 +1,10 @@
 """A diagonal covariance for every class: one pass and one back say what single operations say."""
 
+import copy
 import gc
+import io
 import math
+import warnings
 from typing import cast
 
 import pytest
@@ -22,6 +25,10 @@ from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's pa
 )
 
 FLOOR = 0.05
+
+
+def made_of(logits, head):
+    return remembered(logits, (head.means, head.raw_log_variance))
 
 
 @pytest.fixture(params=[1, 3 * 7 * 8, 2**21], ids=["one row a block", "three rows", "one block"])
@@ -149,7 +156,7 @@ def test_a_loss_gives_the_gradients_of_one_that_does_not_know_whose_logits_it_ha
         x = features.clone().requires_grad_()
         logits = head(x)
         outputs = Outputs(x, logits.clone() if copied else logits, head)
-        assert (remembered(outputs.logits) is None) == copied
+        assert (made_of(outputs.logits, head) is None) == copied
         GaussianMixtureLoss(0.3)(outputs, labels).total.backward()
         gradients.append([x.grad, *(parameter.grad for parameter in head.parameters())])
     for one, other in zip(*gradients, strict=True):
@@ -167,7 +174,7 @@ def test_what_logits_were_made_of_is_kept_no_longer_than_they_are():
     assert len(_class_diagonal._OF_LOGITS) == before
     with torch.no_grad():
         logits = head(features)
-    assert remembered(logits) is None
+    assert made_of(logits, head) is None
 
 
 def test_gradients_are_dense_whatever_part_of_the_loss_is_asked_for():
@@ -184,12 +191,94 @@ def test_after_a_step_the_loss_is_that_of_the_new_parameters_and_has_no_gradient
     outputs = outputs_of(head, features)
     with torch.no_grad():
         head.raw_log_variance.add_(1.0)
-    assert remembered(outputs.logits) is None
+    assert made_of(outputs.logits, head) is None
     found = GaussianMixtureLoss()(outputs, labels)
     anew = GaussianMixtureLoss()(Outputs(features, outputs.logits.detach(), head), labels)
     torch.testing.assert_close(found.total, anew.total)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         found.total.backward()
+
+
+def replaced(head):
+    head.means = torch.nn.Parameter(head.means.detach() + 1)
+
+
+def moved(head):
+    head.means.data = head.means.data + 1
+
+
+def stepped(head):
+    with torch.no_grad():
+        head.means.add_(1)
+
+
+@pytest.mark.parametrize("change", [replaced, moved, stepped])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_whatever_way_parameters_change_logits_are_no_longer_theirs(change, dtype):
+    """Also where features of another dtype had made the pass take a copy of them."""
+    head, (features, labels) = mixture(dtype=dtype), samples()
+    logits = head(features)
+    assert made_of(logits, head) is not None
+    change(head)
+    assert made_of(logits, head) is None
+    torch.testing.assert_close(
+        head.own_terms(features, labels, logits), head.own_terms(features, labels), rtol=0, atol=0
+    )
+
+
+def test_logits_of_another_head_are_not_taken_for_its_own():
+    one, other, (features, labels) = mixture(seed=0), mixture(seed=1), samples()
+    logits = other(features)
+    found = one.own_terms(features, labels, logits)
+    torch.testing.assert_close(found, one.own_terms(features, labels), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("floor", [1e-4, 1e-8])
+def test_own_distances_that_join_the_pass_are_exact_in_float32(floor):
+    """P12's bound, where rounding has most to take: far means, small variances."""
+    head = GaussianMixture(64, 5, "class_diagonal", floor=floor)
+    draws = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        head.means.copy_(10 * torch.randn(5, 64, generator=draws))
+        cast("Tensor", head.raw_log_variance).copy_(3 * torch.randn(5, 64, generator=draws) - 4)
+    labels = torch.arange(200) % 5
+    features = head.means.detach()[labels] + 0.1 * torch.randn(200, 64, generator=draws)
+    exact = copy.deepcopy(head).double()
+    truth = exact.own_terms(features.double(), labels)
+    for found in (head.own_terms(features, labels, head(features)), head.own_terms(features, labels)):
+        for one, other in zip(found, truth, strict=True):
+            torch.testing.assert_close(one.double(), other, rtol=1e-6, atol=1e-6)
+
+
+def test_batched_gradients_and_tracing_take_the_long_way():
+    head, (features, _) = mixture(), samples(count=3)
+    features.requires_grad_()
+    batched = torch.autograd.functional.jacobian(head, features, vectorize=True)
+    torch.testing.assert_close(batched, torch.autograd.functional.jacobian(head, features))
+    x, labels = features[:2], torch.tensor([0, 1])
+
+    def own(x):
+        return torch.stack(head.own_terms(x, labels, head(x)))
+
+    batched = torch.autograd.functional.jacobian(own, x, vectorize=True)
+    torch.testing.assert_close(batched, torch.autograd.functional.jacobian(own, x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, of tracing and of its end
+        traced = torch.jit.trace(head, features.detach())
+        torch.jit.save(traced, io.BytesIO())
+    torch.testing.assert_close(traced(features), head(features))
+
+
+def test_what_does_not_depend_on_the_features_has_no_gradient_there():
+    head, (features, _) = mixture(), samples()
+    head.requires_grad_(False)
+    features.requires_grad_()
+    excess = head.excess_log_variance(head(features)).sum()
+    for again in (False, True):
+        (found,) = torch.autograd.grad(
+            excess, features, retain_graph=True, create_graph=again, allow_unused=True
+        )
+        assert found is None or not bool(found.any())
 
 
 @pytest.mark.parametrize("raw", [-200.0, -20.0, 60.0, 200.0])
@@ -209,13 +298,16 @@ def test_variances_at_their_floor_and_far_from_one_stay_finite(raw, dtype):
 
 
 def test_backward_under_autocast_keeps_float32():
+    """Also where it can be differentiated again, through single operations."""
     head, (features, labels) = mixture(dtype=torch.float32), samples(dtype=torch.float32)
     found = []
     for enabled in (False, True):
         head.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
             GaussianMixtureLoss()(outputs_of(head, features), labels).total.backward()
-        found.append([parameter.grad for parameter in head.parameters()])
+            x = features.clone().requires_grad_()
+            (slope,) = torch.autograd.grad(head(x).square().sum(), x, create_graph=True)
+        found.append([*(parameter.grad for parameter in head.parameters()), slope])
     for one, other in zip(*found, strict=True):
         assert one.dtype == torch.float32
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)

@@ -99,3 +99,10 @@ def test_a_root_that_diverged_gives_nan_and_no_error():
     torch.nn.init.constant_(head.covariance_root, math.nan)
     assert head(torch.zeros(2, 4)).isnan().all()
     assert head.share_at_floor() == 0.0
+
+
+@pytest.mark.parametrize("floor", [0.4, 0.5, 0.7, 2.0, 3.3])
+def test_a_head_that_has_just_been_made_is_not_at_its_floor(floor):
+    """It begins at twice a floor above 1/2, which rounding of a root must not call the floor."""
+    for width in (3, 16):
+        assert GaussianMixture(width, 2, "full", floor=floor).share_at_floor() == 0

@@ -309,3 +309,8 @@ def test_terms_with_no_weight_are_left_out():
     assert list(terms(mixture("identity"), features, labels)) == ["classification", "likelihood"]
     full, half = (terms(mixture(), features, labels, 0.1, w)["likelihood"] for w in (1.0, 0.5))
     close(half, full / 2)
+
+
+def test_without_a_margin_distances_that_overflow_change_nothing():
+    scores = torch.tensor([[0.0, -1.0]])
+    assert torch.equal(margin_scores(scores, torch.tensor([torch.inf]), torch.tensor([1]), 0.0), scores)

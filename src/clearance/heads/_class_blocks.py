@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from clearance.heads._mixture_floor import log_floor
+
 CPU_BLOCK, BLOCK = 2**21, 2**26  # bytes of a block: a core's cache; few launches elsewhere
 
 
@@ -128,12 +130,12 @@ def _blocks(table: Tensor) -> Iterator[tuple[slice, list[Tensor]]]:
 
 
 def _log_variance(raw: Tensor, floor: float, out: Tensor) -> Tensor:
-    return torch.logaddexp(raw, raw.new_tensor(math.log(floor)), out=out)
+    return torch.logaddexp(raw, log_floor(raw, floor), out=out)
 
 
 def _precision(raw: Tensor, floor: float, out: Tensor) -> Tensor:
     """1 / (floor + exp(raw)), which neither overflows nor cancels."""
-    return torch.sub(raw.new_tensor(math.log(floor)), raw, out=out).sigmoid_().mul_(1 / floor)
+    return torch.sub(log_floor(raw, floor), raw, out=out).sigmoid_().mul_(1 / floor)
 
 
 def _slope(raw: Tensor, floor: float, out: Tensor) -> Tensor:

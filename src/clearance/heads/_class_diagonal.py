@@ -4,7 +4,9 @@ What a pass made is kept beside the logits that came of it, so that the loss, wh
 adds its own gradients to tables that the pass writes anyway.
 """
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -36,25 +38,39 @@ class ClassDiagonal(NamedTuple):
     raw: Tensor
 
 
+class _Kept(NamedTuple):
+    made: ClassDiagonal
+    parameters: tuple[weakref.ref[Tensor], ...]
+    states: list[tuple[int, int]]
+
+
 _OF_LOGITS: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
-def remember(logits: Tensor, made: ClassDiagonal | None) -> None:
-    """Keep what these logits were made of for as long as they live and can be differentiated."""
+def remember(logits: Tensor, made: ClassDiagonal | None, parameters: Sequence[Tensor | None]) -> None:
+    """Keep what these logits were made of for as long as they live and can be differentiated.
+
+    Args:
+        logits: Whose key it is.
+        made: Nothing is kept of None.
+        parameters: Of the head, which may be of another dtype than what went through the pass.
+    """
     if made is not None and logits.requires_grad and not _transformed():
-        _OF_LOGITS[logits] = (made, _versions(made))
+        refs = tuple(weakref.ref(one) for one in parameters if one is not None)
+        _OF_LOGITS[logits] = _Kept(made, refs, _states(parameters))
 
 
-def remembered(logits: Tensor | None) -> ClassDiagonal | None:
-    """What these logits were made of, or None where that is not known or parameters are others by now."""
+def remembered(logits: Tensor | None, parameters: Sequence[Tensor | None]) -> ClassDiagonal | None:
+    """What these logits were made of, or None where that is not known, or not of these parameters as they are now."""
     if logits is None or _transformed() or (kept := _OF_LOGITS.get(logits)) is None:
         return None
-    made, versions = kept
-    return made if versions == _versions(made) else None
+    own = [ref() for ref in kept.parameters]
+    same = all(one is other for one, other in zip(own, parameters, strict=True))
+    return kept.made if same and kept.states == _states(parameters) else None
 
 
-def _versions(made: ClassDiagonal) -> tuple[int, int]:
-    return made.means._version, made.raw._version
+def _states(parameters: Sequence[Tensor | None]) -> list[tuple[int, int]]:
+    return [(one._version, one.data_ptr()) for one in parameters if one is not None]
 
 
 def class_diagonal(x: Tensor, means: Tensor, raw: Tensor, floor: float) -> ClassDiagonal:
@@ -84,10 +100,11 @@ class _AllClasses(Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         *inputs, distances = ctx.saved_tensors
         needed = ctx.needs_input_grad[:3]
-        if torch.is_grad_enabled():
-            x, means, raw = (tensor.view_as(tensor) for tensor in inputs)
-            made = (*_written_out(x, means, raw, ctx.floor), means, raw)
-            return *_differentiable((x, means, raw), needed, made, gradients), None
+        if torch.is_grad_enabled() or _batched(gradients):
+            with _written_out_mode(distances):
+                x, means, raw = (tensor.view_as(tensor) for tensor in inputs)
+                made = (*_written_out(x, means, raw, ctx.floor), means, raw)
+                return *_differentiable((x, means, raw), needed, made, gradients), None
         found = all_classes_backward(inputs, ctx.floor, needed, _of_found(distances, *gradients[:3]))
         return *(_with_rows(one, rows) for one, rows in zip(found, (None, *gradients[3:]), strict=True)), None
 
@@ -105,12 +122,13 @@ class _OwnClass(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, labels = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            x, means, raw = (tensor.view_as(tensor) for tensor in inputs)
-            v = floored_log_variance(raw[labels], ctx.floor)
-            made = (scaled_half_squares(x - means[labels], v), half_log_determinants(v, None, means))
-            needed = ctx.needs_input_grad[:3]
-            return *_differentiable((x, means, raw), needed, made, gradients), None, None
+        if torch.is_grad_enabled() or _batched(gradients):
+            with _written_out_mode(labels):
+                x, means, raw = (tensor.view_as(tensor) for tensor in inputs)
+                v = floored_log_variance(raw[labels], ctx.floor)
+                made = (scaled_half_squares(x - means[labels], v), half_log_determinants(v, None, means))
+                needed = ctx.needs_input_grad[:3]
+                return *_differentiable((x, means, raw), needed, made, gradients), None, None
         of_x, *rows = own_class_backward(inputs, labels, ctx.floor, gradients[0], 0.5 * gradients[1])
         tables = (_sparse(one, labels, table) for one, table in zip(rows, inputs[1:], strict=True))
         return of_x, *tables, None, None
@@ -155,12 +173,30 @@ def _differentiable(
     """Gradients of the inputs that can be differentiated again."""
     pairs = [(one, g) for one, g in zip(made, gradients, strict=True) if g is not None and one.requires_grad]
     wanted = [one for one, needs in zip(inputs, needed, strict=True) if needs]
+    if not pairs:
+        return [None for _ in needed]
     outputs, of_outputs = zip(*pairs, strict=True)
     found = iter(torch.autograd.grad(outputs, wanted, of_outputs, create_graph=True, allow_unused=True))
     return [next(found) if needs else None for needs in needed]
 
 
+@contextmanager
+def _written_out_mode(beside: Tensor) -> Iterator[None]:
+    """As in forward: no autocast, and a graph."""
+    with torch.enable_grad(), torch.autocast(beside.device.type, enabled=False):
+        yield
+
+
+def _batched(gradients: Sequence[Tensor | None]) -> bool:
+    """Whether each of these stands for many, as with ``is_grads_batched``: what is written in place cannot."""
+    functions = getattr(torch._C, "_functorch", None)  # torch has two kinds, and no public way to ask for either
+    asked = [getattr(functions, name, None) for name in ("is_batchedtensor", "is_legacy_batchedtensor")]
+    return any(ask(one) for one in gradients if one is not None for ask in asked if ask)
+
+
 def _transformed() -> bool:
-    """Whether torch.compile, torch.func or forward differentiation asks, which do not go into a pass."""
-    functions = torch._C._are_functorch_transforms_active  # torch has no public way to ask
-    return torch.compiler.is_compiling() or functions() or forward_ad._current_level >= 0
+    """Whether a compiler, a tracer, torch.func or forward differentiation asks, which do not go into a pass."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return True
+    functions = getattr(torch._C, "_are_functorch_transforms_active", None)
+    return (functions is not None and functions()) or getattr(forward_ad, "_current_level", -1) >= 0

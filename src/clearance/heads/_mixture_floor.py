@@ -17,7 +17,12 @@ def at_least_float32(tensor: Tensor) -> torch.dtype:
 def floored_log_variance(raw: Tensor, floor: float) -> Tensor:
     """The logarithm of floor + exp(raw), whose gradient never stops."""
     wide = raw.to(at_least_float32(raw))
-    return torch.logaddexp(wide, wide.new_tensor(math.log(floor)))
+    return torch.logaddexp(wide, log_floor(wide, floor))
+
+
+def log_floor(beside: Tensor, floor: float) -> Tensor:
+    """The floor's logarithm on a tensor's device, written there: a copy from here would make a GPU wait."""
+    return torch.full((), math.log(floor), dtype=beside.dtype, device=beside.device)
 
 
 def floored_factor(root: Tensor, floor: float) -> Tensor:

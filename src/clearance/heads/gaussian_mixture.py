@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_positive
-from clearance.heads._class_diagonal import remember, remembered
+from clearance.heads._class_diagonal import ClassDiagonal, remember, remembered
 from clearance.heads._half_terms import half_terms, own_half_terms
 from clearance.heads._labels import check_class_numbers
 from clearance.heads._mixture_floor import (
@@ -106,7 +106,7 @@ class GaussianMixture(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             distances, volumes, made = half_terms(x, mu, self.raw_log_variance, factor, self.floor)
             logits = (self.log_prior() - volumes).to(x.dtype) - distances
-        remember(logits, made)
+        remember(logits, made, (self.means, self.raw_log_variance))
         if not (self.training or self._told_of_rounding or self.classes == 1):
             self._told_of_rounding = warn_where_rounding_picks(logits, distances)
         return logits
@@ -130,7 +130,7 @@ class GaussianMixture(nn.Module):
     def own_terms(self, features: Tensor, labels: Tensor, logits: Tensor | None = None) -> tuple[Tensor, ...]:
         """That distance and 1/2 log|Sigma_y| of each sample, (B,) and (B,); quicker with the logits made of them."""
         check_class_numbers(labels, len(features), self.classes)
-        (x, mu), factor, made = self._wide(features), self._factor(), remembered(logits)
+        (x, mu), factor, made = self._wide(features), self._factor(), self._made(logits)
         with torch.autocast(features.device.type, enabled=False):
             return own_half_terms(x, labels, mu, self.raw_log_variance, factor, self.floor, made)
 
@@ -155,7 +155,7 @@ class GaussianMixture(nn.Module):
 
     def excess_log_variance(self, logits: Tensor | None = None) -> Tensor:
         r"""How far variances are from one: 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (1,) or (K,); logits as above."""
-        if (made := remembered(logits)) is not None:
+        if (made := self._made(logits)) is not None:
             return made.excess_log_variances
         return excess_log_variances(self.log_variance(), self._factor(), self.in_features)
 
@@ -213,7 +213,9 @@ class GaussianMixture(nn.Module):
             return 0.0
         root = self.covariance_root
         values = self.log_variance().exp() if root is None else floored_eigenvalues(root, self.floor)
-        return float((values < 2 * self.floor).double().mean())
+        return float(
+            (values < 2 * (1 - 1e-5) * self.floor).double().mean()
+        )  # where some begin, but for rounding
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -223,6 +225,9 @@ class GaussianMixture(nn.Module):
     @property
     def _constant(self) -> float:
         return 0.5 * self.in_features * math.log(2 * math.pi)
+
+    def _made(self, logits: Tensor | None) -> ClassDiagonal | None:
+        return remembered(logits, (self.means, self.raw_log_variance))
 
     def _floored(self, raw: Tensor | None) -> Tensor | None:
         return None if raw is None else floored_log_variance(raw, self.floor)

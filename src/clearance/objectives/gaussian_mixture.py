@@ -37,6 +37,8 @@ def margin_scores(scores: Tensor, own_distance: Tensor, labels: Tensor, alpha: f
     >>> margin_scores(torch.tensor([[-1.0, -2.0]]), torch.tensor([1.0]), torch.tensor([0]), 0.5)
     tensor([[-1.5000, -2.0000]])
     """
+    if alpha == 0:  # 0 times a distance that is infinite is no number
+        return scores
     return scores.scatter_add(1, labels[:, None], (-alpha * own_distance)[:, None])
 
 
