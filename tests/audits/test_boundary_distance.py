@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.audits import BoundaryDistance
+from clearance.audits import BoundaryDistance, WeightScale
 from clearance.audits._layer_spread import layer_spreads
 from clearance.data import ImageSet
 from clearance.models import Classifier
@@ -113,3 +113,30 @@ def test_bad_settings_are_refused():
     train, test = digits()
     with pytest.raises(ValueError, match="layers"):
         BoundaryDistance(layers=("extractr",))(network(), train, test)
+
+
+def test_a_network_whose_weights_are_buffers_is_audited_like_any_other():
+    """Fixed for good, as quantised and some exported networks have them."""
+    model, data = linear_world()
+
+    class Fixed(nn.Module):
+        weight: torch.Tensor
+        bias: torch.Tensor
+
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("weight", model.head.weight.detach().clone())
+            self.register_buffer("bias", model.head.bias.detach().clone())
+
+        def forward(self, features):
+            return nn.functional.linear(features, self.weight, self.bias)
+
+    fixed = Classifier(nn.Flatten(), Fixed())
+    assert not list(fixed.parameters())
+    audit = BoundaryDistance(norms=("2",), steps=2)
+    same, found = (
+        {(m.name, *m.context.values()): m.value for m in audit(net, data, data).measurements}
+        for net in (model, fixed)
+    )
+    assert found == pytest.approx(same, rel=1e-5, abs=1e-6)
+    assert {m.name for m in WeightScale()(fixed, data, data).measurements} >= {"logit_scale", "temperature"}

@@ -43,6 +43,14 @@ def found_of(audit, *given):
     }
 
 
+def first_order(model, train, test, norm):
+    """The audit's first number, over all images, at the input."""
+    audit = BoundaryDistance(norms=(norm,), layers=("input",), searched=40, steps=2)
+    found = [m for m in audit(model, train, test).measurements if m.name == "first_order_distance"]
+    (value,) = [m.value for m in found if m.context["class"] == "all" and m.context["layer"] == "input"]
+    return value
+
+
 @pytest.mark.parametrize("norm", NORMS)
 def test_p02_two_classes_have_the_linear_theory_s_numbers(norm):
     model, train, test = world()
@@ -63,6 +71,9 @@ def test_p02_two_classes_have_the_linear_theory_s_numbers(norm):
     }
     for name, value in expected.items():
         assert found[name, norm] == pytest.approx(value, rel=1e-10, abs=1e-10), name
+    assert first_order(model, train, test, norm) == pytest.approx(
+        float(linear.margins(plane, x, y, p).median()), rel=1e-10, abs=1e-10
+    )
     signs = 2.0 * train.labels.double() - 1
     angle = linear.tilting_angle(plane, train.images.flatten(1).double(), signs)
     assert found["tilting_angle", "centroid"] == pytest.approx(angle, abs=1e-10)
@@ -76,6 +87,7 @@ def test_three_classes_have_the_distance_to_the_nearest_rival(norm):
     )
     x = test.images.flatten(1).double()
     nearest = linear.rival_distances(model.head.weight, model.head.bias, x, test.labels, NORMS[norm]).amin(1)
+    assert first_order(model, train, test, norm) == pytest.approx(float(nearest.median()), abs=1e-10)
     by_class = [nearest[test.labels == k] for k in range(3)]
     assert found["adversarial_distance", norm] == pytest.approx(
         sum(float(d.mean()) for d in by_class) / 3, abs=1e-10

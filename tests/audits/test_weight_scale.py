@@ -172,3 +172,10 @@ def test_bad_settings_are_refused():
         WeightScale(threshold=0.0)
     with pytest.raises(ValueError, match="`images`"):
         WeightScale(images=0)
+
+
+def test_every_kind_of_normalisation_is_seen():
+    for kind in (nn.BatchNorm1d, nn.LayerNorm, nn.RMSNorm, lambda width: nn.GroupNorm(2, width)):
+        extractor = nn.Sequential(nn.Flatten(), nn.Linear(36, 12), kind(12), nn.ReLU())
+        layers = weight_layers(Classifier(extractor, nn.Linear(12, 3)).eval(), images().images[:2])
+        assert [one.normalised for one in layers] == [True, False]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from clearance.data import ImageSet, as_image_set
+from clearance.models._placement import device_of
 from clearance.models.classifier import Classifier
 from clearance.models.features import extract_features, predictions_from
 from clearance.vocabulary import Exhibit, Measurement
@@ -81,7 +82,7 @@ class Subject:
         seed: int = 0,
         new_classes: tuple[Any, Any] | None = None,
     ) -> None:
-        device = next(model.parameters()).device
+        device = device_of(model)
         self.model = model
         self.train: ImageSet = as_image_set(train).to(device)
         self.test: ImageSet = as_image_set(test).to(device)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from clearance.data import ImageSet
 from clearance.models._observe import evaluating
+from clearance.models._placement import device_of
 from clearance.models.classifier import Classifier
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -80,7 +81,7 @@ def _of_colours(model: Classifier) -> Iterator[InputWay]:
 
 def right_when(model: Classifier, data: ImageSet, way: InputWay | None = None) -> Tensor:
     """Which images the model is right on if the module saw what `way` makes of them; (N,) bool, on the CPU."""
-    device = next(model.parameters()).device
+    device = device_of(model)
     found = []
     with evaluating(model):
         for images, labels in data.batches(_BATCH):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clearance.audits._likely_rivals import CHUNK, LikelyRivals, likely_rivals
 from clearance.geometry.first_order import dual_norm, first_order_distance
+from clearance.models._placement import dtype_of
 from clearance.models.classifier import Classifier
 from clearance.objectives.margins import margin_distances
 
@@ -73,7 +74,7 @@ def nearest_rivals(
         norm: 1, 2 or inf.
         rivals: How many to look at, those with the highest logits; None is all.
     """
-    exact = images.to(next(model.parameters()).dtype)
+    exact = images.to(dtype_of(model))
     chosen = []
     for some, own in zip(exact.split(CHUNK), labels.split(CHUNK), strict=True):
         found = margin_distances(model, some, own, ("input",), norm=norm, top_k=rivals)
@@ -96,7 +97,7 @@ def likely_nearest_rivals(
         doubt: Chance allowed, for each image, that another is nearer; above 0 and below 1.
         rivals: As there.
     """
-    exact = images.to(next(model.parameters()).dtype)
+    exact = images.to(dtype_of(model))
     found = likely_rivals(model, exact, labels, norm, doubt, rivals)
     nearest = found.known.distances.argmin(dim=1, keepdim=True)
     chosen = found.known.rivals.gather(1, nearest).squeeze(1)

@@ -12,7 +12,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from clearance.models._observe import observed_calls
 from clearance.models.classifier import Classifier
 
-NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm)
+NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 DENSE = 64  # sides up to which all singular values are computed
 
 
@@ -23,7 +23,8 @@ class WeightLayer:
     Args:
         name: As in ``named_modules()``.
         weight: Its weight.
-        normalised: Whether normalisation comes directly after it, so that the size of its weight changes nothing.
+        normalised: Whether normalisation runs directly after it, so that the size of its weight changes nothing but
+            where a skip connection goes round it, which is not looked for.
     """
 
     name: str

@@ -42,8 +42,10 @@ class WeightScale(Audit):
     No direction is better. Without images whose answer is right, ``active_share`` is 1: none is done with.
 
     Misleads where normalisation follows a layer: its weights then only set how fast they turn, and their size says
-    nothing about the network's answers. Read the logits' scale instead. Spectral norms of kernels are those of one
-    patch. Which parameters decay is the optimiser's to say: :func:`~clearance.audits.decayed_parameters`.
+    nothing about the network's answers, unless a skip connection that goes round the layer is added before, as in
+    transformers that normalise afterwards; that is not looked for. Read the logits' scale instead. Spectral norms of
+    kernels are those of one patch. Which parameters decay is the optimiser's to say:
+    :func:`~clearance.audits.decayed_parameters`.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images

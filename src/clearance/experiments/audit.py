@@ -20,6 +20,7 @@ from clearance.experiments.limits import Budget, Limits, seconds_of, told_of_ima
 from clearance.experiments.run import RunFindings
 from clearance.models import Classifier
 from clearance.models._observe import evaluating
+from clearance.models._placement import device_of
 from clearance.records import ExhibitRecord, Record
 from clearance.regimes._inputs import check_classifier, check_logits
 from clearance.regimes.describe import describe
@@ -93,7 +94,7 @@ def _call(audits: Sequence[str] | None) -> str:
 
 
 def _first_logits(model: Classifier, images: ImageSet) -> Tensor:
-    device = next(model.parameters()).device
+    device = device_of(model)
     with evaluating(model):
         logits: Tensor = model(images.batch(torch.tensor([0]))[0].to(device))
     return logits

@@ -15,6 +15,7 @@ from clearance.audits import Subject
 from clearance.data import ImageSet
 from clearance.models import Classifier, extract_features
 from clearance.models._observe import evaluating
+from clearance.models._placement import device_of
 from clearance.regimes.describe import describe
 
 _NAME = "features"
@@ -49,7 +50,7 @@ class FeatureCache:
         path = self._path(model, data)
         kept = _read(path)
         if kept is not None and _proved(model, data, kept):
-            return kept.to(next(model.parameters()).device)
+            return kept.to(device_of(model))
         found = extract_features(model, data)
         self.folder.mkdir(parents=True, exist_ok=True)
         write_bytes(path, safetensors.torch.save({_NAME: found.cpu().contiguous()}))
@@ -85,7 +86,7 @@ def _proved(model: Classifier, data: ImageSet, kept: Tensor) -> bool:
     if len(kept) != len(data):
         return False
     rows = torch.linspace(0, len(data) - 1, min(_PROBED, len(data))).long()
-    device = next(model.parameters()).device
+    device = device_of(model)
     with evaluating(model):
         again = model.features(data.batch(rows)[0].to(device)).cpu()
     if again.shape != kept[rows].shape or again.dtype != kept.dtype:

@@ -26,6 +26,7 @@ from clearance.experiments.owner import without_owner
 from clearance.experiments.plan_line import plan_line
 from clearance.models import Classifier, build_module, load_weights
 from clearance.models._observe import evaluating
+from clearance.models._placement import device_of
 from clearance.models.wrap import wrapped
 from clearance.regimes._fit_arguments import device_named
 from clearance.regimes._inputs import check_logits
@@ -167,7 +168,7 @@ def _classifier(
     outside: OutsideModel, module: nn.Module, how: Preprocessing, test: ImageSet, say: Say
 ) -> tuple[Classifier, dict[str, Any]]:
     """The model, and what the report must say of outputs that no class belongs to."""
-    device = next((value.device for value in module.parameters()), torch.device("cpu"))
+    device = device_of(module)
     example = test.batch(torch.linspace(0, len(test) - 1, min(_EXAMPLES, len(test))).long())[0].to(device)
     with _warnings_said(say):
         model, line = wrapped(module, outside.head, example=example, mean=how.mean or 0.0, std=how.std or 1.0)

@@ -7,6 +7,7 @@ import torch
 from clearance.data import ImageSet, StoredImageSet
 from clearance.experiments.build import RunData
 from clearance.models import Classifier
+from clearance.models._placement import device_of
 from clearance.models.features import batch_size_for
 
 
@@ -19,7 +20,7 @@ def plan_line(model: Classifier, data: RunData, unknown: ImageSet | None, audits
         unknown: Images of things that it never saw.
         audits: Names of what will be asked.
     """
-    device = next(model.parameters()).device
+    device = device_of(model)
     count = len(data.train) + len(data.test)
     with torch.no_grad():
         width = model.features(data.test.batch(torch.tensor([0]))[0].to(device)).shape[1]

@@ -189,7 +189,9 @@ def _written_out_mode(beside: Tensor) -> Iterator[None]:
 
 def _batched(gradients: Sequence[Tensor | None]) -> bool:
     """Whether each of these stands for many, as with ``is_grads_batched``: what is written in place cannot."""
-    functions = getattr(torch._C, "_functorch", None)  # torch has two kinds, and no public way to ask for either
+    functions = getattr(
+        torch._C, "_functorch", None
+    )  # torch has two kinds, and no public way to ask for either
     asked = [getattr(functions, name, None) for name in ("is_batchedtensor", "is_legacy_batchedtensor")]
     return any(ask(one) for one in gradients if one is not None for ask in asked if ask)
 

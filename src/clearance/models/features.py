@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clearance.data.image_set import ImageSet
 from clearance.models._observe import evaluating
+from clearance.models._placement import device_of
 from clearance.models.classifier import Classifier
 
 MOST = 128  # images in a batch: with more, activations of small networks leave a CPU's cache
@@ -32,7 +33,7 @@ def extract_features(model: Classifier, data: ImageSet, batch_size: int | None =
     >>> extract_features(Classifier(nn.Flatten(), nn.Linear(4, 2)), images).shape
     torch.Size([4, 4])
     """
-    device = next(model.parameters()).device
+    device = device_of(model)
     features: Tensor | None = None
     at = 0
     with evaluating(model):
@@ -60,7 +61,7 @@ def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None
     >>> predictions(linear, gaussian_images(per_class=2)).shape
     torch.Size([6])
     """
-    device = next(model.parameters()).device
+    device = device_of(model)
     with evaluating(model):
         logits = torch.cat(
             [model(images.to(device)) for images, _ in data.batches(batch_size or batch_size_for(data))]

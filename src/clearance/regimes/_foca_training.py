@@ -16,6 +16,7 @@ from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack
 from clearance.heads.weak.gradient import train_on_unit_scale
 from clearance.models._observe import evaluating
+from clearance.models._placement import device_of
 from clearance.models.classifier import Classifier
 from clearance.models.features import extract_features
 from clearance.objectives._objective import Objective
@@ -47,7 +48,7 @@ class FOCATraining(Training):
         generators: Generators,
     ) -> None:
         HeadStack.of(model.head)  # refuses a head that cannot be stacked before anything has moved
-        self._device = next(model.parameters()).device
+        self._device = device_of(model)
         data = as_image_set(data)
         if data.images.device != self._device:
             data = data.to(self._device)

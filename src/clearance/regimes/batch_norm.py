@@ -12,6 +12,7 @@ from clearance._checks import check_count
 from clearance._rng import generator
 from clearance.data.image_set import ImageSet
 from clearance.models._observe import evaluating
+from clearance.models._placement import device_of
 from clearance.models.classifier import Classifier
 
 BatchNormPolicy = Literal["batch", "running", "update"]
@@ -91,7 +92,7 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
         )
     # Sets come sorted by class, and a batch of one class would know nothing of the spread between classes.
     order = torch.randperm(len(data), generator=generator(0, "recalibration"))
-    device = next(model.parameters()).device
+    device = device_of(model)
     momenta = [layer.momentum for layer in layers]
     batches = min(math.ceil(len(data) / batch_size), len(data) // 2)
     with evaluating(model):
