@@ -9,17 +9,11 @@ from numpy.typing import NDArray
 from clearance.experiments.papers import paper_claims
 from clearance.experiments.reproductions.tanay_2018.svm_truth import STRONG, TOLERANCES
 from clearance.records.claims import Claim, Reading
-from clearance.records.judgement import Judgement, Outcome
+from clearance.records.judgement import Judgement, Outcome, Verdict
 from clearance.records.judging import judge
 
 PAPER, STUDY = "tanay-2018", "svm"
-ROUNDING = {
-    "theta_rad": 5e-4,
-    "d_adv": 5e-4,
-    "err_train_pct": 5e-3,
-    "err_test_pct": 5e-3,
-    "best_test_pct": 5e-4,
-}
+ROUNDING = {"err_train_pct": 5e-3, "err_test_pct": 5e-3, "best_test_pct": 5e-4}  # of percentages as printed
 NOT_SEPARABLE = ("3-5", "3-8", "4-9", "5-8", "7-9")
 FLAT = 1e-6  # radians, and units of distance, that a step may go the other way in any case
 Found = Mapping[str, Mapping[str, Any]]
@@ -50,7 +44,7 @@ def _judged(claim: Claim, pairs: Found) -> Judgement:
     if claim.readings:
         return _landmarks(claim, pairs)
     verdict, told = RULES[claim.id](pairs)
-    return Judgement(claim, "holds" if verdict else "refuted", told)
+    return Judgement(claim, verdict, told)
 
 
 def _landmarks(claim: Claim, pairs: Found) -> Judgement:
@@ -85,21 +79,24 @@ def landmark(reading: Reading, pair: Mapping[str, Any]) -> float:
 
 
 def tolerance(reading: Reading, pair: Mapping[str, Any]) -> float:
-    """How far a number may be from the article's: its rounding, and what its solver left open."""
+    """How far a number may be from the article's, which is rounded and whose solver stopped early."""
     weak = "log10_lambda" not in reading.context or _column(reading) > STRONG
     if reading.measure.endswith("_pct"):
         split = "train" if reading.measure == "err_train_pct" else "test"
         images = TOLERANCES[f"n_err_{split}"][weak]
         return 100 * images / float(pair[f"n_{split}"]) + ROUNDING[reading.measure]
-    return TOLERANCES[reading.measure][weak] + ROUNDING[reading.measure]
+    return TOLERANCES[reading.measure][weak]
 
 
 def _column(reading: Reading) -> int:
     return round(10 * (2 - float(reading.context["log10_lambda"])))
 
 
-def _tilts(pairs: Found) -> tuple[bool, str]:
-    """Theta never falls and d_adv never grows to the next weaker lambda, by more than both gaps leave open."""
+def _tilts(pairs: Found) -> tuple[Verdict, str]:
+    """Theta never falls and d_adv never grows to the next weaker lambda.
+
+    A step the other way by more than both gaps leave open refutes it; by less, nothing can be told.
+    """
     against = unsure = steps = 0
     for pair in pairs.values():
         models = pair["models"]
@@ -113,7 +110,9 @@ def _tilts(pairs: Found) -> tuple[bool, str]:
         against += int(wrong.sum())
         unsure += int((((theta < -FLAT) | (distance > FLAT)) & ~wrong).sum())
     told = f"{against} of {steps} steps go the other way"
-    return against == 0, told + (f"; {unsure} more do by less than the gaps leave open" if unsure else "")
+    if unsure:
+        told += f"; {unsure} more do by less than the gaps leave open"
+    return ("refuted" if against else "cannot tell" if unsure else "holds"), told
 
 
 def angle_errors(models: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
@@ -127,33 +126,37 @@ def angle_errors(models: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
     return found
 
 
-def _nearest_centroid(pairs: Found) -> tuple[bool, str]:
+def _holds(good: bool) -> Verdict:
+    return "holds" if good else "refuted"
+
+
+def _nearest_centroid(pairs: Found) -> tuple[Verdict, str]:
     largest = max(float(pair["models"]["theta_rad"][0]) for pair in pairs.values())
-    return largest < FLAT, f"largest theta {largest:.1g} over {len(pairs)} pairs"
+    return _holds(largest < FLAT), f"largest theta {largest:.1g} over {len(pairs)} pairs"
 
 
-def _u_shaped(pairs: Found) -> tuple[bool, str]:
+def _u_shaped(pairs: Found) -> tuple[Verdict, str]:
     """The least test error is lower than at lambda 10^2 and at 10^-6."""
     inside = [name for name, pair in pairs.items() if _between(pair["models"]["n_err_test"])]
     outside = [name for name in pairs if name not in inside]
     told = f"{len(inside)} of {len(pairs)} pairs"
-    return not outside, told + (f"; not {', '.join(outside)}" if outside else "")
+    return _holds(not outside), told + (f"; not {', '.join(outside)}" if outside else "")
 
 
 def _between(errors: Sequence[float]) -> bool:
     return min(errors) < min(errors[0], errors[-1])
 
 
-def _separable(pairs: Found) -> tuple[bool, str]:
+def _separable(pairs: Found) -> tuple[Verdict, str]:
     never = [name for name, pair in pairs.items() if min(pair["models"]["n_err_train"]) > 0]
     wanted = [name for name in NOT_SEPARABLE if name in pairs]
     return (
-        never == wanted,
+        _holds(never == wanted),
         f"{len(pairs) - len(never)} of {len(pairs)} pairs reach 0; not {', '.join(never) or 'none'}",
     )
 
 
-RULES: Mapping[str, Callable[[Found], tuple[bool, str]]] = {
+RULES: Mapping[str, Callable[[Found], tuple[Verdict, str]]] = {
     "S1": _tilts,
     "S2": _nearest_centroid,
     "S3": _u_shaped,
