@@ -1,13 +1,14 @@
 """All 81 exact hinge machines of pairs of MNIST digits, beside scikit-learn's SVC with a precomputed Gram matrix.
 
-    python benchmarks/svm_path.py --root DATA [--pairs 2-3 7-9 1-8] [--tolerance 1e-6]
+    python benchmarks/svm_path.py --root DATA [--pairs 2-3 7-9 1-8] [--tolerance 1e-8]
 
 The first 3000 training images of each digit, lambda = 10^2 ... 10^-6 in 81 steps, one thread, in one run. SVC has its
 default tolerance and a cache of 1000 MB; its time includes the Gram matrix, and ours everything that we do (we need no
 such matrix; in the last column the time that one takes is counted against us all the same). Time is that of the
 processor. Gaps are relative duality gaps, (objective - dual objective) / objective, the worst of 81; model by model
-it is counted where ours is the larger. 2 vs 3 is also timed from the command line: `clearance explore`, which starts
-Python, reads the files, solves the 81 machines and writes its page.
+it is counted where ours is the larger by more than rounding; at a tolerance of 1e-6, all that is asked for, SVC's is
+the smaller where it happens to end exactly, so that the default here is 1e-8. 2 vs 3 is also timed from the command
+line: `clearance explore`, which starts Python, reads the files, solves the 81 machines and writes its page.
 Targets: all pairs together 3 times faster; 2 vs 3 from the command line in at most 0.6 of SVC's time; no gap of ours
 above the tolerance, or above SVC's worst.
 """
@@ -32,6 +33,7 @@ from clearance.linear import svm_path
 LAMBDAS = 10 ** (2 - 0.1 * np.arange(81))
 PER_CLASS = 3000
 FASTER, SHARE = 3.0, 0.6
+ROUNDING = 1e-14  # of a relative gap
 Array = NDArray[np.float64]
 
 
@@ -93,7 +95,7 @@ def main() -> None:
     )
     parser.add_argument("--root", required=True, help="folder of MNIST's files, called mnist")
     parser.add_argument("--pairs", nargs="+", default=["2-3", "7-9", "1-8"])
-    parser.add_argument("--tolerance", type=float, default=1e-6)
+    parser.add_argument("--tolerance", type=float, default=1e-8)
     given = parser.parse_args()
     torch.set_num_threads(1)  # set OMP_NUM_THREADS=1 too: NumPy's own threads are bound by it alone
     print(f"{'pair':>5} {'SVC s':>8} {'gap':>8} {'ours s':>8} {'gap':>8} {'faster':>7} {'with Gram':>9}")
@@ -109,10 +111,8 @@ def main() -> None:
             f"{theirs / (own + of_gram):9.1f}",
             flush=True,
         )
-        looser = int((own_gaps > np.maximum(their_gaps, given.tolerance)).sum())
-        print(
-            f"      ours is looser than SVC and than {given.tolerance:g} in {looser} of {len(LAMBDAS)} models"
-        )
+        looser = int((own_gaps > their_gaps + ROUNDING).sum())
+        print(f"      ours is looser than SVC in {looser} of {len(LAMBDAS)} models")
         if name == "2-3":
             command = from_command_line(given.root)
             print(

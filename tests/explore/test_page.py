@@ -4,17 +4,19 @@ import base64
 import gzip
 import json
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from clearance.experiments.explore import explored_dataset
+from clearance.explore import packing, render_explorer, scene_of, write_explorer
 from clearance.explore import page as pages
-from clearance.explore import render_explorer, scene_of, write_explorer
 from clearance.explore.packing import (
     ALL_LIMIT,
     OWN,
     PAIR_LIMIT,
+    check_page,
     check_size,
     packed,
     packed_classes,
@@ -106,6 +108,19 @@ def test_too_many_pairs_are_refused_before_anything_is_fitted(tmp_path):
         write_explorer(scene, tmp_path / "page.html", progress=lambda *told: seen.append(told))
     assert seen == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_told_beforehand_is_what_the_page_will_have():
+    """Many pairs of narrow samples: most of the page is their numbers as decimals, not their weights."""
+    scene = noise(12, 3, 8)
+    page = len(render_explorer(scene).encode())
+    numbers = 66 * 3 * 81 * 15
+    assert numbers < page < ALL_LIMIT
+    with mock.patch.object(packing, "ALL_LIMIT", int(0.9 * page)):
+        with pytest.raises(ValueError, match=r"66 pairs of classes"):
+            check_size(scene, packed_classes(scene))
+        with pytest.raises(ValueError, match=r"the page has .* MB; at most"):
+            check_page(scene, "x" * page)
 
 
 @pytest.mark.slow

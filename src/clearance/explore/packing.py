@@ -14,6 +14,7 @@ from clearance.explore.scene import ClassSamples, Scene
 PAIR_LIMIT, ALL_LIMIT = 8_000_000, 25_000_000  # bytes of a page with one pair, and with several
 OWN = 150_000  # bytes of the page without samples and machines
 SHRINKS = 0.95  # what compression leaves of float32 weights that are not 0
+SPELT = 3 * 22 * len(LOG_LAMBDAS)  # bytes of a pair's scales, offsets and gaps, at most, as decimals
 
 
 def packed(array: NDArray) -> str:
@@ -64,7 +65,7 @@ def check_size(scene: Scene, classes: list[str]) -> None:
     for one in scene.classes:
         varied |= np.any(one.train != scene.classes[0].train[0], axis=0)
     pairs = math.comb(len(scene.classes), 2)
-    weights = int(pairs * len(LOG_LAMBDAS) * varied.sum() * 4 * SHRINKS * 4 / 3)
+    weights = int(pairs * (len(LOG_LAMBDAS) * varied.sum() * 4 * SHRINKS * 4 / 3 + SPELT))
     limit = size_limit(scene)
     if samples + weights + OWN <= limit:
         return
@@ -78,3 +79,18 @@ def check_size(scene: Scene, classes: list[str]) -> None:
         f"the page would have {(samples + weights + OWN) / 1e6:.1f} MB with {of} of classes; at most "
         f"{limit / 1e6:.0f} MB are allowed; {', or '.join(ways)}."
     )
+
+
+def check_page(scene: Scene, page: str) -> str:
+    """The page itself, unless it became larger than it may be.
+
+    Raises:
+        ValueError: With both sizes.
+    """
+    size, limit = len(page.encode()), size_limit(scene)
+    if size > limit:
+        raise ValueError(
+            f"the page has {size / 1e6:.1f} MB; at most {limit / 1e6:.0f} MB are allowed; take fewer samples of each "
+            "class (--per-class), or name two classes instead of all."
+        )
+    return page

@@ -13,7 +13,7 @@ import jinja2
 from clearance._files import write_bytes
 from clearance.explore.example import example_distances
 from clearance.explore.machines import LOG_LAMBDAS, Machines, Progress, all_machines
-from clearance.explore.packing import check_size, packed, packed_classes
+from clearance.explore.packing import check_page, check_size, packed, packed_classes
 from clearance.explore.scene import Scene
 
 SCRIPTS = (
@@ -69,7 +69,7 @@ def render_explorer(
     found = all_machines(scene, progress) if machines is None else machines
     blobs = [(f"class-{k}", text) for k, text in enumerate(classes)]
     blobs += [(f"pair-{k}", packed(one.directions)) for k, one in enumerate(found)]
-    return _template().render(
+    page = _template().render(
         title=_title(scene),
         heading=scene.name,
         first=scene.classes[found[0].first].name,  # until the scripts have unpacked the pair that is shown
@@ -84,6 +84,7 @@ def render_explorer(
         blobs=blobs,
         script=_script(),
     )
+    return check_page(scene, page)
 
 
 def write_explorer(
