@@ -97,12 +97,12 @@ def _kind(field: str) -> type:
     if field.startswith(OF_LOSS):
         return float
     kinds = _numeric_fields()
-    words = {one.name for owner in (Method, Recipe) for one in dataclasses.fields(owner)} - set(kinds)
-    if field in words:
-        raise ValueError(
-            f"`sweep` must be over a number that can be an axis; got {field!r}. Give each of its values as a "
-            "method, or a comparison, of its own."
-        )
+    for owner, called in ((Method, "method"), (Recipe, "comparison")):
+        if field in {one.name for one in dataclasses.fields(owner)} - set(kinds):
+            raise ValueError(
+                f"`sweep` must be over a number that can be an axis of one comparison; got {field!r}. Give each of its "
+                f"values as a {called} of its own."
+            )
     check_choice("sweep", field, [*kinds, "objective_settings.NAME"])
     return kinds[field]
 
