@@ -170,7 +170,7 @@ class TestFgsm:
             m: f"{100 * (1 - robust[m]):.1f} %" for m in METHODS
         }
         assert verdicts(tmp_path)["A1"]["reason"].startswith("1 seed")
-        assert verdicts(tmp_path)["V2"]["verdict"] in ("cannot tell", "not run")
+        assert verdicts(tmp_path)["V2"]["verdict"] == "not run"  # epsilon 0.2 was not asked for
         # without margin and likelihood both gradients are the same
         own, whole = (
             measured(tmp_path, "attacked", "accuracy", box=box, epsilon=0.1)

@@ -58,3 +58,28 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise ValueError(f"{option} takes numbers separated by commas; got {text!r}.") from None
+
+
+def refuse(options: "AuditCommand", names: Sequence[str], taken_as: str) -> None:
+    """Options that this kind of model has no use for.
+
+    Args:
+        options: What was given.
+        names: Of fields that must be None.
+        taken_as: What the model was taken for, in words.
+
+    Raises:
+        ValueError: If one was given.
+    """
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
+    if not given:
+        return
+    if Path(options.model).is_file():
+        raise ValueError(
+            f"a model must be given as MODULE:NAME, what builds the network; got the file {options.model!r}. If it "
+            f"holds weights: clearance audit MODULE:NAME --weights {options.model} ..."
+        )
+    verb = "is" if len(given) == 1 else "are"
+    raise ValueError(
+        f"{', '.join(given)} {verb} for a model given as MODULE:NAME; got {options.model!r}, taken as {taken_as}."
+    )

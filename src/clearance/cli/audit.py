@@ -1,7 +1,7 @@
 """``clearance audit``: audit a saved run, or a model that was trained elsewhere."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ import tyro
 
 from clearance.cli._fields import OptionalCount, OptionalNumber, OptionalPath, OptionalText
 from clearance.cli._options import split_names
-from clearance.cli._outside import command, numbers
+from clearance.cli._outside import command, numbers, refuse
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,7 +135,7 @@ class AuditCommand:
     def _demo(self, console: "Console") -> "Card":
         from clearance.experiments.demo import demo
 
-        self._refuse((*_OF_MODELS, *_OF_AUDITS), "the demonstration, which has a model and images of its own")
+        refuse(self, (*_OF_MODELS, *_OF_AUDITS), "the demonstration, which has a model and images of its own")
         if self.device != "auto" or self.include_images:
             raise ValueError(
                 "--device and --include-images are for a model of your own; the demonstration runs on the CPU, and "
@@ -156,7 +156,7 @@ class AuditCommand:
         from clearance.experiments.plan import RunPlan
         from clearance.experiments.saved import load_run
 
-        self._refuse(_OF_MODELS, "a run's directory, with weights and images of its own")
+        refuse(self, _OF_MODELS, "a run's directory, with weights and images of its own")
         limits = self._limits()
         folder = Path(self.model)
         run = load_run(folder)
@@ -182,20 +182,6 @@ class AuditCommand:
                 limits=limits,
                 on_audit=on_audit,
             )
-
-    def _refuse(self, options: Sequence[str], taken_as: str) -> None:
-        given = [f"--{name.replace('_', '-')}" for name in options if getattr(self, name) is not None]
-        if not given:
-            return
-        if Path(self.model).is_file():
-            raise ValueError(
-                f"a model must be given as MODULE:NAME, what builds the network; got the file {self.model!r}. If it "
-                f"holds weights: clearance audit MODULE:NAME --weights {self.model} ..."
-            )
-        verb = "is" if len(given) == 1 else "are"
-        raise ValueError(
-            f"{', '.join(given)} {verb} for a model given as MODULE:NAME; got {self.model!r}, taken as {taken_as}."
-        )
 
     def _from_elsewhere(self, console: "Console") -> "Card":
         from clearance.experiments.outside import audit_outside

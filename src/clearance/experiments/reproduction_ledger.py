@@ -216,12 +216,7 @@ def _cost_table(report: Report) -> str:
 
 
 def _context(row: Any) -> str:
-    """In which condition a cost was measured, in words; nothing where there is one for all.
-
-    >>> from types import SimpleNamespace
-    >>> _context(SimpleNamespace(context={"noise": 0.8})), _context(SimpleNamespace(context={}))
-    ('noise 0.8', '')
-    """
+    """In which condition a cost was measured, in words; nothing where there is one for all."""
     return ", ".join(f"{name} {value}" for name, value in row.context.items())
 
 

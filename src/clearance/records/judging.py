@@ -1,9 +1,9 @@
 """Whether a claim of a paper holds in the records of a comparison.
 
 A claim is judged by paired differences over seeds (of logarithms where a factor is claimed), with their 95 % t
-intervals; for "best of all" the p values of all rivals are Holm-adjusted. Fewer than five seeds judge nothing.
-A claim about several numbers holds where every one of them carries it, and is refuted where one of them says
-the opposite after adjustment for all of them.
+intervals; for "best of all" the p values of all rivals are Holm-adjusted, within one number. Fewer than five seeds
+judge nothing. A claim about several numbers holds where every one of them carries it, and is refuted where one of them
+says the opposite: of many numbers one may do so by chance, which the ledger leaves to see, number by number.
 """
 
 from collections.abc import Iterable, Sequence
