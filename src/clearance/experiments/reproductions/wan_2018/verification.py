@@ -145,6 +145,10 @@ def sections(report: Report, dataset: str) -> list[str]:
     """The paper's comparison, how it fares against an attack that knows the score, and every score beside it."""
     radii = PROTOCOLS[dataset].epsilons
     evaded = [Column(f"epsilon {r:g}", OwnScore("", AUDIT, "evasion", context={"epsilon": r})) for r in radii]
+    fitted = [
+        Column(f"epsilon {r:g}", Quantity("", AUDIT, "evasion", context={"epsilon": r, "score": MAHALANOBIS}))
+        for r in radii
+    ]
     areas = _areas(OwnScore, ATTACKED, radii)
     text = [
         "## How well each loss's own likelihood tells FGSM images from ordinary ones",
@@ -168,6 +172,8 @@ def sections(report: Report, dataset: str) -> list[str]:
         f"Of {images_told(report, AUDIT, 'evasion', {})}, above the threshold that rejects 5 % of ordinary ones. It "
         "is a lower bound: another attack may find more.",
         method_table(report, evaded, dataset),
+        "The same where Mahalanobis distances, fitted afterwards, are the score, and the attack knows them:",
+        method_table(report, fitted, dataset),
         "## How well the likelihood tells the images of that attack from their own originals",
         "Area under the ROC curve, of the images that it found; below 50 % they look more ordinary than what they were "
         "made from.",
