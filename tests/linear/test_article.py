@@ -102,6 +102,8 @@ def test_the_exact_solution_s_numbers(solved, truth):
     rows = truth("l2_resolved", pair)
     for name in ("theta_rad", "d_adv", "d_err"):
         assert np.abs(found[name] - column(rows, name)).max() <= 5e-4, name
+    # where b's best value is an interval below the plateau, this alone sees that its middle is taken
+    assert np.abs(found["b_mid"] - column(rows, "b_mid")).max() <= 2e-3
     np.testing.assert_allclose(found["objective"], column(rows, "objective"), rtol=2e-6)
     assert found["relative_gap"].max() <= 1e-6
 
@@ -126,5 +128,5 @@ def test_the_hard_margin_s_first_column(solved, truth):
     if np.isnan(row["hardmargin_first_col"]):
         assert paid.all()
     else:
-        assert np.flatnonzero(~paid)[0] == pytest.approx(row["hardmargin_first_col"], abs=1)
+        assert np.flatnonzero(~paid)[0] == row["hardmargin_first_col"]
         assert not paid[np.flatnonzero(~paid)[0] :].any()
