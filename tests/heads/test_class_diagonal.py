@@ -1,7 +1,6 @@
 """A diagonal covariance for every class: one pass and one back say what single operations say."""
 
 import copy
-import gc
 import io
 import math
 import warnings
@@ -13,22 +12,16 @@ from torch import Tensor
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import functional_call, grad, jvp, vmap
 
-from clearance.heads import GaussianMixture, _class_blocks, _class_diagonal, half_distances
-from clearance.heads._class_diagonal import class_diagonal, own_class_diagonal, remembered
+from clearance.heads import GaussianMixture, _class_blocks, half_distances
+from clearance.heads._class_diagonal import class_diagonal, own_class_diagonal
 from clearance.objectives import GaussianMixtureLoss
-from clearance.tensors import Outputs
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     mixture,
     outputs_of,
     samples,
-    terms,
 )
 
 FLOOR = 0.05
-
-
-def made_of(logits, head):
-    return remembered(logits, (head.means, head.raw_log_variance))
 
 
 @pytest.fixture(params=[1, 3 * 7 * 8, 2**21], ids=["one row a block", "three rows", "one block"])
@@ -147,92 +140,6 @@ def test_distances_that_rounding_makes_negative_are_0_and_pull_at_nothing():
     assert torch.equal((x.grad == 0).all(dim=1), own == 0)
 
 
-def test_a_loss_gives_the_gradients_of_one_that_does_not_know_whose_logits_it_has():
-    """Logits that were copied on the way are nobody's, and everything is computed again."""
-    head, (features, labels) = mixture(), samples()
-    gradients = []
-    for copied in (False, True):
-        head.zero_grad()
-        x = features.clone().requires_grad_()
-        logits = head(x)
-        outputs = Outputs(x, logits.clone() if copied else logits, head)
-        assert (made_of(outputs.logits, head) is None) == copied
-        GaussianMixtureLoss(0.3)(outputs, labels).total.backward()
-        gradients.append([x.grad, *(parameter.grad for parameter in head.parameters())])
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
-
-
-def test_what_logits_were_made_of_is_kept_no_longer_than_they_are():
-    head, (features, _) = mixture(), samples()
-    gc.collect()
-    before = len(_class_diagonal._OF_LOGITS)
-    logits = head(features)
-    assert len(_class_diagonal._OF_LOGITS) == before + 1
-    del logits
-    gc.collect()
-    assert len(_class_diagonal._OF_LOGITS) == before
-    with torch.no_grad():
-        logits = head(features)
-    assert made_of(logits, head) is None
-
-
-def test_gradients_are_dense_whatever_part_of_the_loss_is_asked_for():
-    """Optimizers with momentum take no sparse ones."""
-    head, (features, labels) = mixture(), samples()
-    terms(head, features, labels)["likelihood"].backward()
-    assert not head.means.grad.is_sparse
-    assert not head.raw_log_variance.grad.is_sparse
-
-
-def test_after_a_step_the_loss_is_that_of_the_new_parameters_and_has_no_gradient():
-    """The logits' own part is of the old ones, whose gradients would be wrong."""
-    head, (features, labels) = mixture(), samples()
-    outputs = outputs_of(head, features)
-    with torch.no_grad():
-        head.raw_log_variance.add_(1.0)
-    assert made_of(outputs.logits, head) is None
-    found = GaussianMixtureLoss()(outputs, labels)
-    anew = GaussianMixtureLoss()(Outputs(features, outputs.logits.detach(), head), labels)
-    torch.testing.assert_close(found.total, anew.total)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        found.total.backward()
-
-
-def replaced(head):
-    head.means = torch.nn.Parameter(head.means.detach() + 1)
-
-
-def moved(head):
-    head.means.data = head.means.data + 1
-
-
-def stepped(head):
-    with torch.no_grad():
-        head.means.add_(1)
-
-
-@pytest.mark.parametrize("change", [replaced, moved, stepped])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_whatever_way_parameters_change_logits_are_no_longer_theirs(change, dtype):
-    """Also where features of another dtype had made the pass take a copy of them."""
-    head, (features, labels) = mixture(dtype=dtype), samples()
-    logits = head(features)
-    assert made_of(logits, head) is not None
-    change(head)
-    assert made_of(logits, head) is None
-    torch.testing.assert_close(
-        head.own_terms(features, labels, logits), head.own_terms(features, labels), rtol=0, atol=0
-    )
-
-
-def test_logits_of_another_head_are_not_taken_for_its_own():
-    one, other, (features, labels) = mixture(seed=0), mixture(seed=1), samples()
-    logits = other(features)
-    found = one.own_terms(features, labels, logits)
-    torch.testing.assert_close(found, one.own_terms(features, labels), rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("floor", [1e-4, 1e-8])
 def test_own_distances_that_join_the_pass_are_exact_in_float32(floor):
     """P12's bound, where rounding has most to take: far means, small variances."""
@@ -267,18 +174,6 @@ def test_batched_gradients_and_tracing_take_the_long_way():
         traced = torch.jit.trace(head, features.detach())
         torch.jit.save(traced, io.BytesIO())
     torch.testing.assert_close(traced(features), head(features))
-
-
-def test_what_does_not_depend_on_the_features_has_no_gradient_there():
-    head, (features, _) = mixture(), samples()
-    head.requires_grad_(False)
-    features.requires_grad_()
-    excess = head.excess_log_variance(head(features)).sum()
-    for again in (False, True):
-        (found,) = torch.autograd.grad(
-            excess, features, retain_graph=True, create_graph=again, allow_unused=True
-        )
-        assert found is None or not bool(found.any())
 
 
 @pytest.mark.parametrize("raw", [-200.0, -20.0, 60.0, 200.0])
