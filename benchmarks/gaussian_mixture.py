@@ -10,7 +10,8 @@ and its memory taken at a batch of 8 and scaled by 32: its cost is proportional 
 batches spare the broadcast the worst of its memory traffic. The losses it is compared with are in companion_losses.py.
 
 Ways take turns within a round and a ratio is one of medians over rounds, in CPU seconds of this process (on a GPU:
-clock seconds, synchronised). Features are noise.
+clock seconds, synchronised). Before all of it one tensor as large as a network's activations is made and freed
+(timing.py says why). Features are noise.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from timing import DEVICE, medians, peak_bytes  # type: ignore[import-not-found]  # beside this file
+from timing import DEVICE, as_after_a_network, medians, peak_bytes  # type: ignore[import-not-found]  # beside this file
 from torch import Tensor, nn
 
 from clearance.heads import GaussianMixture
@@ -182,6 +183,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    as_after_a_network()
     small = Sizes(batch=16, classes=20, width=32, broadcast=4, images=4, rounds=2)
     sizes = small if options.small else Sizes()
     print(f"{DEVICE}, {sizes.batch} x {sizes.classes} x {sizes.width}, medians of {sizes.rounds} rounds")

@@ -9,6 +9,16 @@ import torch
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def as_after_a_network() -> None:
+    """Make and free one tensor of 31 MB, as activations of a network are.
+
+    From then on glibc keeps the pages of smaller tensors; before, it gives those of a step back, and new ones can cost
+    as much as a matrix product.
+    """
+    tensor = torch.empty(31 * 2**20, dtype=torch.uint8)
+    del tensor
+
+
 def seconds(action: Callable[[], object], device: str = "cpu") -> float:
     """Of one call: CPU seconds of this process, which other work on the machine disturbs little; wall time of a GPU."""
     if device == "cuda":

@@ -5,8 +5,8 @@ import gc
 import pytest
 import torch
 
-from clearance.heads import _class_diagonal
-from clearance.heads._class_diagonal import remembered
+from clearance.heads import _remembered
+from clearance.heads._remembered import remembered
 from clearance.objectives import GaussianMixtureLoss
 from clearance.tensors import Outputs
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -40,12 +40,12 @@ def test_a_loss_gives_the_gradients_of_one_that_does_not_know_whose_logits_it_ha
 def test_what_logits_were_made_of_is_kept_no_longer_than_they_are():
     head, (features, _) = mixture(), samples()
     gc.collect()
-    before = len(_class_diagonal._OF_LOGITS)
+    before = len(_remembered._OF_LOGITS)
     logits = head(features)
-    assert len(_class_diagonal._OF_LOGITS) == before + 1
+    assert len(_remembered._OF_LOGITS) == before + 1
     del logits
     gc.collect()
-    assert len(_class_diagonal._OF_LOGITS) == before
+    assert len(_remembered._OF_LOGITS) == before
     with torch.no_grad():
         logits = head(features)
     assert made_of(logits, head) is None

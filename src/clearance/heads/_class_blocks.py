@@ -1,8 +1,8 @@
-"""Half distances under a variance of each dimension of each class, forward and back, by blocks that fit a cache.
+"""Half distances to class means, forward and back, by blocks of classes that fit a cache.
 
 Written as single operations every one of them makes a tensor as large as the means, and at thousands of classes and
-dimensions that costs more than the matrix products. Here all of it is done to a block before the next one comes.
-Variances are floor + exp(raw).
+dimensions new memory costs as much as the matrix products do. Here all of it is done to a block before the next one
+comes. Variances of each dimension of each class are floor + exp(raw).
 """
 
 import math
@@ -15,6 +15,48 @@ from torch import Tensor
 from clearance.heads._mixture_floor import log_floor
 
 CPU_BLOCK, BLOCK = 2**21, 2**26  # bytes of a block: a core's cache; few launches elsewhere
+
+
+def shared_scale(x: Tensor, means: Tensor, root: Tensor | None) -> Tensor:
+    """Of every sample (B, D) to every class, 1/2 sum_d (root_d (x_d - mu_kd))^2, (B, K); a root of None is 1."""
+    shift = means.mean(dim=0)  # distances do not change, and rounding errors shrink
+    scaled = _scaled(x, shift, root)
+    halves = 0.5 * scaled.square().sum(dim=1, keepdim=True)
+    distances = x.new_empty(len(x), len(means))
+    for rows, (mu, *_) in _blocks(means, rooms=1):
+        _scaled(means[rows], shift, root, mu)
+        block = distances[:, rows]
+        torch.addmm(halves, scaled, mu.T, alpha=-1, out=block)
+        block.add_(mu.square_().sum(dim=1), alpha=0.5)
+    return distances.clamp_(min=0)
+
+
+def shared_scale_backward(
+    inputs: tuple[Tensor, Tensor, Tensor | None], needed: tuple[bool, ...], of_distances: Tensor
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of x, means and root; those nobody needs are None. Those of distances cut off at 0 must be 0."""
+    x, means, root = inputs
+    by_class = of_distances.T.contiguous()
+    shift = means.mean(dim=0)
+    scaled = _scaled(x, shift, root)
+    of_scaled = scaled * of_distances.sum(dim=1, keepdim=True)
+    of_means = torch.empty_like(means)
+    of_root = None if root is None else torch.zeros_like(root)
+    for rows, (mu, *_) in _blocks(means, rooms=1):
+        _scaled(means[rows], shift, root, mu)
+        if needed[0] or needed[2]:
+            of_scaled.addmm_(by_class[rows].T, mu, alpha=-1)
+        if needed[1] or needed[2]:
+            totals = by_class[rows].sum(dim=1, keepdim=True)
+            of_mu = torch.mul(mu, totals, out=of_means[rows]).addmm_(by_class[rows], scaled, alpha=-1)
+            if of_root is not None:
+                of_root += torch.sub(means[rows], shift, out=mu).mul_(of_mu).sum(dim=0)
+            _times(of_mu, root)
+    if of_root is not None:
+        of_root += (of_scaled * (x - shift)).sum(dim=0)
+    found = (_times(of_scaled, root), of_means, of_root)
+    first, second, third = (one if needs else None for one, needs in zip(found, needed, strict=True))
+    return first, second, third
 
 
 class AllClasses(NamedTuple):
@@ -81,19 +123,18 @@ def all_classes_backward(
     return of_x, first, second
 
 
-def own_class(x: Tensor, means: Tensor, raw: Tensor, labels: Tensor, floor: float) -> tuple[Tensor, Tensor]:
-    """Half distance of each sample to one class, by its differences, and that class's log|Sigma|, (B,) and (B,)."""
-    distances, log_variances = x.new_empty(len(x)), x.new_empty(len(x))
+def own_class(x: Tensor, means: Tensor, raw: Tensor, labels: Tensor, floor: float) -> Tensor:
+    """Half distance of each sample to one class, by its differences, (B,)."""
+    distances = x.new_empty(len(x))
     for rows, (offsets, own_raw, room) in _blocks(x):
         _gathered(x, means, raw, labels, rows, offsets, own_raw)
-        torch.sum(_log_variance(own_raw, floor, room), dim=1, out=log_variances[rows])
         squares = offsets.square_().mul_(_precision(own_raw, floor, room))
         torch.sum(squares, dim=1, out=distances[rows])
-    return distances.mul_(0.5), log_variances
+    return distances.mul_(0.5)
 
 
 def own_class_backward(
-    inputs: Sequence[Tensor], labels: Tensor, floor: float, of_distances: Tensor, of_log_variances: Tensor
+    inputs: Sequence[Tensor], labels: Tensor, floor: float, of_distances: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of x, and of the row of means and of raw that each sample read, three times (B, D)."""
     x, means, raw = inputs
@@ -103,9 +144,8 @@ def own_class_backward(
         weights = _precision(own_raw, floor, room).mul_(of_distances[rows, None])
         torch.mul(offsets, weights, out=of_x[rows])
         torch.neg(of_x[rows], out=of_means[rows])
-        squares = offsets.mul_(of_x[rows])
-        torch.sub(of_log_variances[rows, None], squares, alpha=0.5, out=of_raw[rows])
-        of_raw[rows].mul_(_slope(own_raw, floor, room))
+        squares = offsets.mul_(of_x[rows]).mul_(-0.5)
+        torch.mul(squares, _slope(own_raw, floor, room), out=of_raw[rows])
     return of_x, of_means, of_raw
 
 
@@ -118,12 +158,20 @@ def _gathered(
     torch.index_select(raw, 0, labels[rows], out=own_raw)
 
 
-def _blocks(table: Tensor) -> Iterator[tuple[slice, list[Tensor]]]:
-    """Blocks of rows, and room for three tensors of their size, which the next block takes over."""
+def _scaled(x: Tensor, shift: Tensor, root: Tensor | None, out: Tensor | None = None) -> Tensor:
+    return _times(torch.sub(x, shift, out=out), root)
+
+
+def _times(table: Tensor, root: Tensor | None) -> Tensor:
+    return table if root is None else table.mul_(root)
+
+
+def _blocks(table: Tensor, rooms: int = 3) -> Iterator[tuple[slice, list[Tensor]]]:
+    """Blocks of rows, and room for so many tensors of their size, which the next block takes over."""
     count, width = table.shape
     size = CPU_BLOCK if table.device.type == "cpu" else BLOCK
     rows = min(count, max(1, size // (width * table.element_size())))
-    room = [table.new_empty(rows, width) for _ in range(3)]
+    room = [table.new_empty(rows, width) for _ in range(rooms)]
     for start in range(0, count, max(rows, 1)):
         block = slice(start, min(start + rows, count))
         yield block, [tensor[: block.stop - start] for tensor in room]

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_positive
-from clearance.heads._class_diagonal import ClassDiagonal, remember, remembered
 from clearance.heads._half_terms import half_terms, own_half_terms
 from clearance.heads._labels import check_class_numbers
 from clearance.heads._mixture_floor import (
@@ -25,6 +24,7 @@ from clearance.heads._mixture_floor import (
     whitened,
 )
 from clearance.heads._priors import Priors, checked_priors, log_prior_parameter
+from clearance.heads._remembered import Pass, remember, remembered
 from clearance.heads._rounding import warn_of_rounded_means, warn_where_rounding_picks
 from clearance.heads.mixture_statistics import Covariance, mixture_statistics
 
@@ -106,7 +106,7 @@ class GaussianMixture(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             distances, volumes, made = half_terms(x, mu, self.raw_log_variance, factor, self.floor)
             logits = (self.log_prior() - volumes).to(x.dtype) - distances
-        remember(logits, made, (self.means, self.raw_log_variance))
+        remember(logits, made if factor is None else None, (self.means, self.raw_log_variance))
         if not (self.training or self._told_of_rounding or self.classes == 1):
             self._told_of_rounding = warn_where_rounding_picks(logits, distances)
         return logits
@@ -155,7 +155,8 @@ class GaussianMixture(nn.Module):
 
     def excess_log_variance(self, logits: Tensor | None = None) -> Tensor:
         r"""How far variances are from one: 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (1,) or (K,); logits as above."""
-        if (made := self._made(logits)) is not None:
+        made = self._made(logits)
+        if made is not None and made.excess_log_variances is not None:
             return made.excess_log_variances
         return excess_log_variances(self.log_variance(), self._factor(), self.in_features)
 
@@ -226,7 +227,7 @@ class GaussianMixture(nn.Module):
     def _constant(self) -> float:
         return 0.5 * self.in_features * math.log(2 * math.pi)
 
-    def _made(self, logits: Tensor | None) -> ClassDiagonal | None:
+    def _made(self, logits: Tensor | None) -> Pass | None:
         return remembered(logits, (self.means, self.raw_log_variance))
 
     def _floored(self, raw: Tensor | None) -> Tensor | None:
