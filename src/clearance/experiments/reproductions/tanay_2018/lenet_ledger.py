@@ -37,7 +37,7 @@ class LeNetSettings:
         batch_size: The article's.
         lr: The article's, for pixels of 0 to 255.
         clip_norm: Longer gradients are shortened to it. Not in the article; without it the larger first weights
-            diverge here within ten steps. Later gradients are shorter.
+            of three of five seeds diverge here within thirty steps. Later gradients are shorter.
         images: Test images that are attacked.
         grey_levels: L2 length of a step of the ascent, of 255; the article's.
         ascent: Steps of the ascent, at most.
@@ -90,7 +90,7 @@ def about(settings: LeNetSettings) -> str:
         f"{settings.per_class:,} images of each class (the article: 50 epochs; the number of images is not stated), "
         f"SGD with momentum 0.9 and learning rate {settings.lr:g} on pixels of 0 to 255 minus the mean image; decay "
         f"coupled, of weights and biases; gradients longer than {settings.clip_norm} are shortened (ours: without that "
-        "the larger weights diverge in the first steps). Initialisations: "
+        "the larger weights of three of five seeds diverge within thirty steps). Initialisations: "
         "`he`, Conv1 0.01 times normal and the other layers He with fan-out, and `small`, all 0.01 times normal. "
         "Mean ± sd over seeds."
     )
