@@ -10,6 +10,7 @@ from clearance.heads._remembered import remembered
 from clearance.objectives import GaussianMixtureLoss
 from clearance.tensors import Outputs
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    COVARIANCES,
     mixture,
     outputs_of,
     samples,
@@ -21,18 +22,19 @@ def made_of(logits, head):
     return remembered(logits, (head.means, head.raw_log_variance))
 
 
-def test_a_loss_gives_the_gradients_of_one_that_does_not_know_whose_logits_it_has():
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_loss_gives_the_gradients_of_one_that_does_not_know_whose_logits_it_has(covariance):
     """Logits that were copied on the way are nobody's, and everything is computed again."""
-    head, (features, labels) = mixture(), samples()
+    head, (features, labels) = mixture(covariance), samples()
     gradients = []
     for copied in (False, True):
         head.zero_grad()
         x = features.clone().requires_grad_()
         logits = head(x)
         outputs = Outputs(x, logits.clone() if copied else logits, head)
-        assert (made_of(outputs.logits, head) is None) == copied
+        assert (made_of(outputs.logits, head) is None) == (copied or covariance == "full")
         GaussianMixtureLoss(0.3)(outputs, labels).total.backward()
-        gradients.append([x.grad, *(parameter.grad for parameter in head.parameters())])
+        gradients.append([x.grad, *(one.grad for one in head.parameters() if one.requires_grad)])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
 
@@ -51,12 +53,14 @@ def test_what_logits_were_made_of_is_kept_no_longer_than_they_are():
     assert made_of(logits, head) is None
 
 
-def test_gradients_are_dense_whatever_part_of_the_loss_is_asked_for():
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_gradients_are_dense_whatever_part_of_the_loss_is_asked_for(covariance):
     """Optimizers with momentum take no sparse ones."""
-    head, (features, labels) = mixture(), samples()
+    head, (features, labels) = mixture(covariance), samples()
     terms(head, features, labels)["likelihood"].backward()
-    assert not head.means.grad.is_sparse
-    assert not head.raw_log_variance.grad.is_sparse
+    found = [one.grad for one in head.parameters() if one.grad is not None]
+    assert len(found) == (1 if covariance == "identity" else 2)
+    assert not any(one.is_sparse for one in found)
 
 
 def test_after_a_step_the_loss_is_that_of_the_new_parameters_and_has_no_gradient():
@@ -88,9 +92,10 @@ def stepped(head):
 
 @pytest.mark.parametrize("change", [replaced, moved, stepped])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_whatever_way_parameters_change_logits_are_no_longer_theirs(change, dtype):
+@pytest.mark.parametrize("covariance", ["class_diagonal", "identity"])
+def test_whatever_way_parameters_change_logits_are_no_longer_theirs(change, dtype, covariance):
     """Also where features of another dtype had made the pass take a copy of them."""
-    head, (features, labels) = mixture(dtype=dtype), samples()
+    head, (features, labels) = mixture(covariance, dtype=dtype), samples()
     logits = head(features)
     assert made_of(logits, head) is not None
     change(head)

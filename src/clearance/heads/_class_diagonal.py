@@ -16,13 +16,13 @@ from clearance.heads._class_blocks import (
 from clearance.heads._class_rows import sparse_rows, with_rows
 from clearance.heads._mixture_floor import excess_log_variances, floored_log_variance, half_log_determinants
 from clearance.heads._remembered import Pass
-from clearance.heads._transforms import as_in_forward, gradients_of, in_place, transformed
+from clearance.heads._transforms import as_in_forward, by_blocks, gradients_of, in_place
 from clearance.heads.mahalanobis import half_distances, scaled_half_squares
 
 
 def class_diagonal(x: Tensor, means: Tensor, raw: Tensor, floor: float) -> Pass:
     """Of samples (B, D) and classes whose means and raw are (K, D), all of one dtype; variances floor + exp(raw)."""
-    if transformed():
+    if not by_blocks(x):
         distances, volumes, excess = _written_out(x, means, raw, floor)
         return Pass(distances, means, raw, volumes, excess)
     distances, volumes, excess, means, raw = _AllClasses.apply(x, means, raw, floor)

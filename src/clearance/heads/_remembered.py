@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from clearance.heads._transforms import transformed
+from clearance.heads._transforms import by_blocks, transformed
 
 
 class Pass(NamedTuple):
@@ -47,7 +47,7 @@ def remember(logits: Tensor, made: Pass | None, parameters: Sequence[Tensor | No
         made: Nothing is kept of None.
         parameters: Of the head, which may be of another dtype than what went through the pass.
     """
-    if made is not None and logits.requires_grad and not transformed():
+    if made is not None and logits.requires_grad and by_blocks(logits):
         refs = [None if one is None else weakref.ref(one) for one in parameters]
         _OF_LOGITS[logits] = _Kept(made, refs, _states(parameters))
 

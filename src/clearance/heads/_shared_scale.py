@@ -9,13 +9,13 @@ from torch.autograd import Function
 from clearance.heads._class_blocks import shared_scale, shared_scale_backward
 from clearance.heads._class_rows import with_rows
 from clearance.heads._remembered import Pass
-from clearance.heads._transforms import as_in_forward, gradients_of, in_place, transformed
+from clearance.heads._transforms import as_in_forward, by_blocks, gradients_of, in_place
 from clearance.heads.mahalanobis import half_distances
 
 
 def shared_scale_pass(x: Tensor, means: Tensor, root: Tensor | None) -> Pass:
     """1/2 sum_d (root_d (x_d - mu_kd))^2 of samples (B, D) to classes (K, D); root (D,), or None where it is 1."""
-    if transformed():
+    if not by_blocks(x):
         return Pass(_written_out(x, means, root), means)
     distances, means = _SharedScale.apply(x, means, root)
     return Pass(distances, means)

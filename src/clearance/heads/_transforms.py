@@ -16,6 +16,13 @@ def transformed() -> bool:
     return (functions is not None and functions()) or getattr(forward_ad, "_current_level", -1) >= 0
 
 
+def by_blocks(x: Tensor) -> bool:
+    """Whether what is computed from this may be written block by block into one tensor, forward and back."""
+    return (
+        x.device.type in ("cpu", "cuda") and not transformed()
+    )  # others' slices are not to be written through
+
+
 def in_place(gradients: Sequence[Tensor | None]) -> bool:
     """Whether what comes of these gradients may be written in place: nobody differentiates it, and none is a batch."""
     functions = getattr(
