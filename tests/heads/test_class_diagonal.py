@@ -163,6 +163,10 @@ def test_batched_gradients_and_tracing_take_the_long_way():
     features.requires_grad_()
     batched = torch.autograd.functional.jacobian(head, features, vectorize=True)
     torch.testing.assert_close(batched, torch.autograd.functional.jacobian(head, features))
+    logits = head(features)
+    every = torch.eye(logits.numel(), dtype=torch.float64).view(-1, *logits.shape)
+    (slopes,) = torch.autograd.grad(logits, features, every, is_grads_batched=True)
+    assert not slopes.requires_grad
     x, labels = features[:2], torch.tensor([0, 1])
 
     def own(x):
@@ -224,3 +228,14 @@ def test_no_sample_at_all():
     assert features.grad is not None
     assert features.grad.shape == (0, 7)
     assert bool((head.means.grad == 0).all())
+
+
+def test_variances_near_one_have_an_excess_to_all_digits():
+    """A sum of large parts, log variances, precisions and the width, would lose what is left of them."""
+    raw = 1e-2 * torch.randn(4, 16384, generator=torch.Generator().manual_seed(0))
+    x, means = torch.zeros(2, 16384), torch.zeros(4, 16384)
+    found = class_diagonal(x, means, raw, 1e-4).excess_log_variances
+    exact = class_diagonal(x.double(), means.double(), raw.double(), 1e-4).excess_log_variances
+    assert found is not None
+    assert exact is not None
+    torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=0)

@@ -77,6 +77,52 @@ def test_after_a_step_the_loss_is_that_of_the_new_parameters_and_has_no_gradient
         found.total.backward()
 
 
+def test_parameters_that_thaw_after_the_logits_get_their_gradients():
+    """As they did where the loss computed everything itself."""
+    head, (features, labels) = mixture(), samples()
+    features.requires_grad_()
+    head.requires_grad_(False)
+    logits = head(features)
+    head.requires_grad_(True)
+    GaussianMixtureLoss(0.3)(Outputs(features, logits, head), labels).total.backward()
+    for parameter in (head.means, head.raw_log_variance):
+        assert parameter.grad is not None
+        assert bool(parameter.grad.any())
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_logits_of_another_dtype_than_the_features(covariance):
+    head, (features, labels) = mixture(covariance, dtype=torch.float32), samples()
+    narrow = features.float()
+    for own, of_logits in ((narrow, features), (features, narrow)):
+        found = GaussianMixtureLoss(0.3)(Outputs(own, head(of_logits), head), labels)
+        anew = GaussianMixtureLoss(0.3)(Outputs(own, head(of_logits).clone(), head), labels)
+        torch.testing.assert_close(found.total, anew.total, rtol=1e-5, atol=1e-5, check_dtype=False)
+        found.total.backward()
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_features_that_were_made_in_inference_mode(covariance):
+    head, (features, labels) = mixture(covariance), samples()
+    with torch.inference_mode():
+        made = features + 0
+    GaussianMixtureLoss(0.3)(outputs_of(head, made), labels).total.backward()
+    found = head.means.grad.clone()
+    head.zero_grad()
+    GaussianMixtureLoss(0.3)(outputs_of(head, features), labels).total.backward()
+    torch.testing.assert_close(found, head.means.grad)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_own_terms_alone_ask_nothing_of_features_that_made_the_logits(covariance):
+    head, (features, labels) = mixture(covariance), samples()
+    features.requires_grad_()
+    logits = head(features)
+    head.own_terms(features.detach(), labels, logits)[0].sum().backward()
+    assert features.grad is None
+    assert head.means.grad is not None
+
+
 def replaced(head):
     head.means = torch.nn.Parameter(head.means.detach() + 1)
 

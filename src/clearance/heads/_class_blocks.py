@@ -60,11 +60,11 @@ def shared_scale_backward(
 
 
 class AllClasses(NamedTuple):
-    """Half distances (B, K), and of each class log|Sigma_k| and the trace of Sigma_k^-1, (K,)."""
+    """Half distances (B, K), and of each class log|Sigma_k| and log|Sigma_k| + tr Sigma_k^-1 - D, (K,)."""
 
     half_distances: Tensor
     log_variances: Tensor
-    traces: Tensor
+    excesses: Tensor
 
 
 def all_classes(x: Tensor, means: Tensor, raw: Tensor, floor: float) -> AllClasses:
@@ -74,9 +74,11 @@ def all_classes(x: Tensor, means: Tensor, raw: Tensor, floor: float) -> AllClass
     squares = offsets.square()
     found = AllClasses(x.new_empty(len(x), len(means)), x.new_empty(len(means)), x.new_empty(len(means)))
     for rows, (mu, precision, weighted) in _blocks(means):
+        _precision(raw[rows], floor, precision)
+        torch.sum(_log_variance(raw[rows], precision, weighted), dim=1, out=found.log_variances[rows])
+        # each of its parts is of the second order near 1, and their sums are not
+        torch.sum(torch.sub(precision, 1, out=mu).add_(weighted), dim=1, out=found.excesses[rows])
         torch.sub(means[rows], shift, out=mu)
-        torch.sum(_log_variance(raw[rows], floor, weighted), dim=1, out=found.log_variances[rows])
-        torch.sum(_precision(raw[rows], floor, precision), dim=1, out=found.traces[rows])
         torch.mul(mu, precision, out=weighted)
         distances = found.half_distances[:, rows]
         torch.addmm(distances, squares, precision.T, beta=0, alpha=0.5, out=distances)
@@ -115,8 +117,9 @@ def all_classes_backward(
             of_precision = torch.addmm(
                 product, by_class[rows], squares, beta=0.5, alpha=0.5, out=of_raw[rows]
             )
-            of_precision.add_(of_found.traces[rows, None]).mul_(precision)
-            torch.sub(of_found.log_variances[rows, None], of_precision, out=of_precision)
+            of_precision.add_(of_found.excesses[rows, None]).mul_(precision)
+            of_log_variance = of_found.log_variances[rows, None] + of_found.excesses[rows, None]
+            torch.sub(of_log_variance, of_precision, out=of_precision)
             of_precision.mul_(_slope(raw[rows], floor, product))
     found = (by_square.mul_(offsets).sub_(by_product), of_means, of_raw)
     of_x, first, second = (one if needs else None for one, needs in zip(found, needed, strict=True))
@@ -177,13 +180,17 @@ def _blocks(table: Tensor, rooms: int = 3) -> Iterator[tuple[slice, list[Tensor]
         yield block, [tensor[: block.stop - start] for tensor in room]
 
 
-def _log_variance(raw: Tensor, floor: float, out: Tensor) -> Tensor:
-    return torch.logaddexp(raw, log_floor(raw, floor), out=out)
+def _log_variance(raw: Tensor, precision: Tensor, out: Tensor) -> Tensor:
+    """Of that precision, so that rounding takes the same from both; of raw where a precision is too small a number."""
+    torch.log(precision.clamp_(min=torch.finfo(raw.dtype).tiny), out=out).neg_()
+    return torch.maximum(out, raw, out=out)
 
 
 def _precision(raw: Tensor, floor: float, out: Tensor) -> Tensor:
     """1 / (floor + exp(raw)), which neither overflows nor cancels."""
-    return torch.sub(log_floor(raw, floor), raw, out=out).sigmoid_().mul_(1 / floor)
+    # over the floor whose logarithm was rounded, or all precisions would be off to one side
+    rounded = float(torch.tensor(math.log(floor), dtype=raw.dtype))
+    return torch.sub(log_floor(raw, floor), raw, out=out).sigmoid_().mul_(math.exp(-rounded))
 
 
 def _slope(raw: Tensor, floor: float, out: Tensor) -> Tensor:

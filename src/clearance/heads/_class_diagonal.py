@@ -22,11 +22,11 @@ from clearance.heads.mahalanobis import half_distances, scaled_half_squares
 
 def class_diagonal(x: Tensor, means: Tensor, raw: Tensor, floor: float) -> Pass:
     """Of samples (B, D) and classes whose means and raw are (K, D), all of one dtype; variances floor + exp(raw)."""
-    if not by_blocks(x):
+    if not by_blocks(x, means, raw):
         distances, volumes, excess = _written_out(x, means, raw, floor)
         return Pass(distances, means, raw, volumes, excess)
     distances, volumes, excess, means, raw = _AllClasses.apply(x, means, raw, floor)
-    return Pass(distances, means, raw, volumes, excess)
+    return Pass(distances, means, raw, volumes, excess, joined=True)
 
 
 def own_class_diagonal(made: Pass, x: Tensor, labels: Tensor, floor: float) -> tuple[Tensor, Tensor]:
@@ -46,22 +46,23 @@ def own_class_diagonal(made: Pass, x: Tensor, labels: Tensor, floor: float) -> t
 class _AllClasses(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, means: Tensor, raw: Tensor, floor: float) -> tuple[Tensor, ...]:
-        distances, log_variances, traces = all_classes(x, means, raw, floor)
+        distances, log_variances, excess = all_classes(x, means, raw, floor)
         ctx.save_for_backward(x, means, raw, distances)
         ctx.floor = floor
         ctx.set_materialize_grads(False)
-        excess = 0.5 * (log_variances + traces - means.shape[1])
-        return distances, 0.5 * log_variances, excess, means.view_as(means), raw.view_as(raw)
+        return distances, 0.5 * log_variances, 0.5 * excess, means.view_as(means), raw.view_as(raw)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         *inputs, distances = ctx.saved_tensors
         needed = ctx.needs_input_grad[:3]
         if not in_place(gradients):
-            with as_in_forward(distances):
+            with as_in_forward(distances) as again:
                 x, means, raw = (tensor.view_as(tensor) for tensor in inputs)
                 made = (*_written_out(x, means, raw, ctx.floor), means, raw)
-                return *gradients_of(made, (x, means, raw), needed, gradients), None
+                return *gradients_of(made, (x, means, raw), needed, gradients, again), None
+        if gradients[0] is None:
+            needed = (False, *needed[1:])
         found = all_classes_backward(inputs, ctx.floor, needed, _of_found(distances, *gradients[:3]))
         return *(with_rows(one, rows) for one, rows in zip(found, (None, *gradients[3:]), strict=True)), None
 
@@ -77,11 +78,15 @@ class _OwnClass(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, labels = ctx.saved_tensors
         if not in_place(gradients):
-            with as_in_forward(labels):
+            with as_in_forward(labels) as again:
                 x, means, raw = (tensor.view_as(tensor) for tensor in inputs)
                 v = floored_log_variance(raw[labels], ctx.floor)
                 made = (scaled_half_squares(x - means[labels], v),)
-                return *gradients_of(made, (x, means, raw), ctx.needs_input_grad[:3], gradients), None, None
+                return (
+                    *gradients_of(made, (x, means, raw), ctx.needs_input_grad[:3], gradients, again),
+                    None,
+                    None,
+                )
         of_x, *rows = own_class_backward(inputs, labels, ctx.floor, *gradients)
         tables = (sparse_rows(one, labels, table.shape) for one, table in zip(rows, inputs[1:], strict=True))
         return of_x, *tables, None, None
@@ -94,8 +99,8 @@ def _of_found(
     none = distances.new_zeros(distances.shape[1])
     volumes, excess = (none if g is None else 0.5 * g for g in (of_volumes, of_excess))
     if of_distances is None:
-        return AllClasses(torch.zeros_like(distances), volumes + excess, excess)
-    return AllClasses(of_distances.masked_fill(distances == 0, 0), volumes + excess, excess)
+        return AllClasses(torch.zeros_like(distances), volumes, excess)
+    return AllClasses(of_distances.masked_fill(distances == 0, 0), volumes, excess)
 
 
 def _written_out(x: Tensor, means: Tensor, raw: Tensor, floor: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -41,4 +41,7 @@ def with_rows(found: Tensor | None, rows: Tensor | None) -> Tensor | None:
         return found
     if not rows.is_sparse:
         return found.add_(rows)
-    return found.index_add_(0, rows._indices()[0], rows._values())
+    labels = rows._indices()[0]
+    if found.is_cuda:  # there index_add_ sums in no fixed order
+        return found.index_put_((labels,), rows._values(), accumulate=True)
+    return found.index_add_(0, labels, rows._values())

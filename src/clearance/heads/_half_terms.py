@@ -57,6 +57,8 @@ def own_half_terms(
         made: The pass that made the logits of these samples from these means, where it is known: gradients join its
             own.
     """
+    if made is not None and (made.means.dtype != x.dtype or x.is_inference()):  # not what the logits are of
+        made = None
     if made is not None and made.raw is not None:
         return own_class_diagonal(made, x, labels, floor)
     own = means[labels] if made is None else joined_rows(made.means, labels)

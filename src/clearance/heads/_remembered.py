@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from clearance.heads._transforms import by_blocks, transformed
+from clearance.heads._transforms import transformed
 
 
 class Pass(NamedTuple):
@@ -21,6 +21,7 @@ class Pass(NamedTuple):
         raw: (K, D), of variances of each dimension of each class; None where they are others.
         half_log_determinants: 1/2 log|Sigma_k|, (K,), likewise.
         excess_log_variances: 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (K,), likewise.
+        joined: Whether gradients that are given to these do join others, and may be sparse.
     """
 
     half_distances: Tensor
@@ -28,12 +29,13 @@ class Pass(NamedTuple):
     raw: Tensor | None = None
     half_log_determinants: Tensor | None = None
     excess_log_variances: Tensor | None = None
+    joined: bool = False
 
 
 class _Kept(NamedTuple):
     made: Pass
     parameters: list[weakref.ref[Tensor] | None]
-    states: list[tuple[int, int]]
+    states: list[tuple[int, int, bool]]
 
 
 _OF_LOGITS: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -47,7 +49,7 @@ def remember(logits: Tensor, made: Pass | None, parameters: Sequence[Tensor | No
         made: Nothing is kept of None.
         parameters: Of the head, which may be of another dtype than what went through the pass.
     """
-    if made is not None and logits.requires_grad and by_blocks(logits):
+    if made is not None and made.joined and logits.requires_grad:
         refs = [None if one is None else weakref.ref(one) for one in parameters]
         _OF_LOGITS[logits] = _Kept(made, refs, _states(parameters))
 
@@ -61,5 +63,5 @@ def remembered(logits: Tensor | None, parameters: Sequence[Tensor | None]) -> Pa
     return kept.made if same and kept.states == _states(parameters) else None
 
 
-def _states(parameters: Sequence[Tensor | None]) -> list[tuple[int, int]]:
-    return [(one._version, one.data_ptr()) for one in parameters if one is not None]
+def _states(parameters: Sequence[Tensor | None]) -> list[tuple[int, int, bool]]:
+    return [(one._version, one.data_ptr(), one.requires_grad) for one in parameters if one is not None]

@@ -15,10 +15,10 @@ from clearance.heads.mahalanobis import half_distances
 
 def shared_scale_pass(x: Tensor, means: Tensor, root: Tensor | None) -> Pass:
     """1/2 sum_d (root_d (x_d - mu_kd))^2 of samples (B, D) to classes (K, D); root (D,), or None where it is 1."""
-    if not by_blocks(x):
+    if not by_blocks(x, means, root):
         return Pass(_written_out(x, means, root), means)
     distances, means = _SharedScale.apply(x, means, root)
-    return Pass(distances, means)
+    return Pass(distances, means, joined=True)
 
 
 class _SharedScale(Function):
@@ -34,14 +34,14 @@ class _SharedScale(Function):
         *inputs, distances = ctx.saved_tensors
         needed = ctx.needs_input_grad
         if not in_place(gradients):
-            with as_in_forward(distances):
+            with as_in_forward(distances) as again:
                 x, means = (one.view_as(one) for one in inputs[:2])
                 root = None if inputs[2] is None else inputs[2].view_as(inputs[2])
                 made = (_written_out(x, means, root), means)
-                return tuple(gradients_of(made, (x, means, root), needed, gradients))
+                return tuple(gradients_of(made, (x, means, root), needed, gradients, again))
         of_distances = gradients[0]
         if of_distances is None:
-            of_distances = torch.zeros_like(distances)
+            of_distances, needed = torch.zeros_like(distances), (False, *needed[1:])
         else:
             of_distances = of_distances.masked_fill(distances == 0, 0)
         of_x, of_means, of_root = shared_scale_backward(inputs, needed, of_distances)
@@ -50,4 +50,7 @@ class _SharedScale(Function):
 
 def _written_out(x: Tensor, means: Tensor, root: Tensor | None) -> Tensor:
     """The same by single operations."""
-    return half_distances(x, means) if root is None else half_distances(x * root, means * root)
+    if root is None:
+        return half_distances(x, means)
+    shift = means.detach().mean(dim=0)
+    return half_distances((x - shift) * root, (means - shift) * root)

@@ -16,28 +16,29 @@ def transformed() -> bool:
     return (functions is not None and functions()) or getattr(forward_ad, "_current_level", -1) >= 0
 
 
-def by_blocks(x: Tensor) -> bool:
-    """Whether what is computed from this may be written block by block into one tensor, forward and back."""
-    return (
-        x.device.type in ("cpu", "cuda") and not transformed()
-    )  # others' slices are not to be written through
+def by_blocks(*tensors: Tensor | None) -> bool:
+    """Whether what is computed from these may be written block by block into one tensor, forward and back."""
+    if transformed():
+        return False
+    given = [one for one in tensors if one is not None]
+    # slices on other devices are not to be written through; what inference mode made is not to be kept for backward
+    return all(one.device.type in ("cpu", "cuda") and not one.is_inference() for one in given)
 
 
 def in_place(gradients: Sequence[Tensor | None]) -> bool:
     """Whether what comes of these gradients may be written in place: nobody differentiates it, and none is a batch."""
-    functions = getattr(
-        torch._C, "_functorch", None
-    )  # torch has two kinds, and no public way to ask for either
+    functions = getattr(torch._C, "_functorch", None)  # torch has two kinds, and no public way to ask
     asked = [getattr(functions, name, None) for name in ("is_batchedtensor", "is_legacy_batchedtensor")]
     batched = any(ask(one) for one in gradients if one is not None for ask in asked if ask)
-    return not (batched or torch.is_grad_enabled())
+    return not (batched or torch.is_grad_enabled() or transformed())
 
 
 @contextmanager
-def as_in_forward(beside: Tensor) -> Iterator[None]:
-    """With a graph and without autocast."""
+def as_in_forward(beside: Tensor) -> Iterator[bool]:
+    """With a graph and without autocast; tells whether what is done here may be differentiated again."""
+    again = torch.is_grad_enabled()
     with torch.enable_grad(), torch.autocast(beside.device.type, enabled=False):
-        yield
+        yield again
 
 
 def gradients_of(
@@ -45,19 +46,21 @@ def gradients_of(
     inputs: Sequence[Tensor | None],
     needed: Sequence[bool],
     gradients: Sequence[Tensor | None],
+    again: bool,
 ) -> list[Tensor | None]:
-    """Gradients of those inputs that are needed, which can be differentiated again; None for the others.
+    """Gradients of those inputs that are needed; None for the others.
 
     Args:
         made: Of the inputs, by single operations.
         inputs: As they went into them.
         needed: Which of them.
         gradients: Of what was made.
+        again: Whether they are to be differentiated again.
     """
     pairs = [(one, g) for one, g in zip(made, gradients, strict=True) if g is not None and one.requires_grad]
     wanted = [one for one, needs in zip(inputs, needed, strict=True) if needs and one is not None]
     if not pairs:
         return [None for _ in needed]
     outputs, of_outputs = zip(*pairs, strict=True)
-    found = iter(torch.autograd.grad(outputs, wanted, of_outputs, create_graph=True, allow_unused=True))
+    found = iter(torch.autograd.grad(outputs, wanted, of_outputs, create_graph=again, allow_unused=True))
     return [next(found) if needs else None for needs in needed]

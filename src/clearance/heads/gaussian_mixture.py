@@ -140,8 +140,8 @@ class GaussianMixture(nn.Module):
 
     def half_log_determinant(self) -> Tensor:
         """Half of log|Sigma_k|, (K,)."""
-        found = half_log_determinants(self._floored(self.raw_log_variance), self._factor(), self.means)
-        return found.expand(self.classes)
+        v = self._floored(self.raw_log_variance)
+        return half_log_determinants(v, self._factor(), self.means).expand(self.classes)
 
     def log_variance(self) -> Tensor:
         """Logarithms of variances, never below that of the floor: (1, 1), (K, 1), (1, D) or (K, D).
@@ -155,8 +155,7 @@ class GaussianMixture(nn.Module):
 
     def excess_log_variance(self, logits: Tensor | None = None) -> Tensor:
         r"""How far variances are from one: 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (1,) or (K,); logits as above."""
-        made = self._made(logits)
-        if made is not None and made.excess_log_variances is not None:
+        if (made := self._made(logits)) is not None and made.excess_log_variances is not None:
             return made.excess_log_variances
         return excess_log_variances(self.log_variance(), self._factor(), self.in_features)
 

@@ -1,5 +1,7 @@
 """The hinge on a path of lambda: closed form where every sample is active, one machine for all where none is wrong."""
 
+import numpy as np
+
 from clearance.linear._augmented import minimise_hinge
 from clearance.linear._certificate import Certified, State, certify_hinge, hardened
 from clearance.linear._problem import Problem, balanced_multipliers
@@ -8,10 +10,11 @@ from clearance.linear._problem import Problem, balanced_multipliers
 class HingeMachine:
     """f(z) = max(1 - z, 0)."""
 
-    def risk_without_weights(self, problem: Problem) -> float:
-        """Twice the smaller class's share: that class pays 2 a sample, the other nothing."""
+    def without_weights(self, problem: Problem) -> tuple[float, float]:
+        """The smaller class pays 2 a sample, the other nothing; between classes of equal size any bias is as good."""
         positive = int((problem.y > 0).sum())
-        return 2 * min(positive, len(problem.y) - positive) * problem.cap
+        negative = len(problem.y) - positive
+        return float(np.sign(positive - negative)), 2 * min(positive, negative) * problem.cap
 
     def origin(self, problem: Problem) -> float:
         """Where the first sample reaches the margin: lambda_0 of the plateau, for classes of equal size.

@@ -18,8 +18,8 @@ LONGEST = 1.5  # extrapolation in steps of the path
 class Machine(Protocol):
     """One loss."""
 
-    def risk_without_weights(self, problem: Problem) -> float:
-        """The least mean loss that a bias alone can have."""
+    def without_weights(self, problem: Problem) -> tuple[float, float]:
+        """The best bias by itself, and its mean loss."""
 
     def origin(self, problem: Problem) -> float:
         """The lambda from which a cold start is good."""

@@ -16,10 +16,10 @@ ENOUGH = 1e-4  # share of the promised descent that a step must keep (Armijo)
 class SoftplusMachine:
     """f(z) = ln(1 + exp(-z)): smooth, so that the best bias is unique and every sample has a say."""
 
-    def risk_without_weights(self, problem: Problem) -> float:
-        """The entropy of the labels, in nats."""
+    def without_weights(self, problem: Problem) -> tuple[float, float]:
+        """The log odds, and the entropy of the labels in nats."""
         share = float((problem.y > 0).mean())
-        return float(entr(share) + entr(1 - share))
+        return math.log(share / (1 - share)), float(entr(share) + entr(1 - share))
 
     def origin(self, problem: Problem) -> float:
         """Where the cold start's scaled distances reach 1, below which the loss is no longer nearly linear."""

@@ -80,7 +80,7 @@ def svm_path(
     else:
         solved = walk(MACHINES[loss](), problem, wanted, tolerance)
         _warn_of_gaps(solved, tolerance, loss)
-    without = MACHINES[loss]().risk_without_weights(problem)
+    without = MACHINES[loss]().without_weights(problem)
     return [_fit(problem, lam, solved[lam], without) for lam in wanted]
 
 
@@ -94,7 +94,7 @@ def _checked_lambdas(lambdas: ArrayLike) -> list[float]:
     return wanted
 
 
-def _fit(problem: Problem, lam: float, found: Certified, without: float) -> LinearFit:
+def _fit(problem: Problem, lam: float, found: Certified, without: tuple[float, float]) -> LinearFit:
     """The machine on all features; without weights where they are rounding of a sum that is 0 and gain nothing.
 
     Where they gain something they are no rounding, however little of the sum is left: multipliers of classes that
@@ -103,15 +103,17 @@ def _fit(problem: Problem, lam: float, found: Certified, without: float) -> Line
     w = problem.weights(found.state.w)
     added = float(found.state.a @ np.linalg.norm(problem.rows, axis=1))
     left_over = 2 * lam * float(np.linalg.norm(w)) <= NOTHING * added
-    if left_over and found.objective >= without * (1 - USELESS):
-        w = np.zeros_like(w)  # it would point somewhere
+    b, risk, objective, gap = found.state.b, found.risk, found.objective, found.gap
+    if left_over and objective >= without[1] * (1 - USELESS):
+        w, (b, risk) = np.zeros_like(w), without  # it would point somewhere
+        gap, objective = max(risk - (objective - gap), 0.0), risk
     return LinearFit(
         w=w,
-        b=found.state.b - float(w @ problem.mid),
-        objective=found.objective,
-        gap=found.gap,
+        b=b - float(w @ problem.mid),
+        objective=objective,
+        gap=gap,
         lam=lam,
-        risk=found.risk,
+        risk=risk,
         multipliers=found.state.a,
     )
 
