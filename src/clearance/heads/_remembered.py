@@ -46,7 +46,7 @@ def remember(logits: Tensor, made: Pass | None, parameters: Sequence[Tensor | No
 
     Args:
         logits: Whose key it is.
-        made: Nothing is kept of None.
+        made: Nothing is kept of None, or of a pass whose gradients do not join.
         parameters: Of the head, which may be of another dtype than what went through the pass.
     """
     if made is not None and made.joined and logits.requires_grad:
