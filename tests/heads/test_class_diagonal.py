@@ -239,3 +239,16 @@ def test_variances_near_one_have_an_excess_to_all_digits():
     assert found is not None
     assert exact is not None
     torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("above", [-12.0, -3.0, 0.5, 4.0])
+def test_gradients_of_variances_are_exact_in_float32_on_both_sides_of_the_floor(above):
+    """Their slope is all but 0 below it and all but 1 above: neither may come of a difference that rounding takes."""
+    (x, means, raw), labels = tables(width=40)
+    with torch.no_grad():
+        raw.mul_(0.1).add_(math.log(FLOOR) + above)
+    narrow = [one.detach().float().requires_grad_() for one in (x, means, raw)]
+    found = torch.autograd.grad(in_one_pass(narrow, labels)[1].sum(), narrow[2])[0]
+    exact = [one.detach().double().requires_grad_() for one in narrow]
+    expected = torch.autograd.grad(by_hand(exact, labels)[1].sum(), exact[2])[0]
+    torch.testing.assert_close(found.double(), expected, rtol=3e-6, atol=0)

@@ -14,12 +14,18 @@ from torch import Tensor
 
 from clearance.heads._mixture_floor import log_floor
 
-CPU_BLOCK, BLOCK = 2**21, 2**26  # bytes of a block: a core's cache; few launches elsewhere
+CPU_BLOCK, BLOCK = 2**22, 2**26  # bytes of a block: what caches hold; few launches elsewhere
 
 
-def shared_scale(x: Tensor, means: Tensor, root: Tensor | None) -> Tensor:
-    """Of every sample (B, D) to every class, 1/2 sum_d (root_d (x_d - mu_kd))^2, (B, K); a root of None is 1."""
-    shift = means.mean(dim=0)  # distances do not change, and rounding errors shrink
+def shared_scale(x: Tensor, means: Tensor, root: Tensor | None, shift: Tensor) -> Tensor:
+    """Of every sample (B, D) to every class, 1/2 sum_d (root_d (x_d - mu_kd))^2, (B, K); a root of None is 1.
+
+    Args:
+        x: (B, D).
+        means: (K, D).
+        root: (D,).
+        shift: (D,), taken off both: distances do not change, and rounding errors shrink.
+    """
     scaled = _scaled(x, shift, root)
     halves = 0.5 * scaled.square().sum(dim=1, keepdim=True)
     distances = x.new_empty(len(x), len(means))
@@ -32,12 +38,14 @@ def shared_scale(x: Tensor, means: Tensor, root: Tensor | None) -> Tensor:
 
 
 def shared_scale_backward(
-    inputs: tuple[Tensor, Tensor, Tensor | None], needed: tuple[bool, ...], of_distances: Tensor
+    inputs: tuple[Tensor, Tensor, Tensor | None],
+    shift: Tensor,
+    needed: tuple[bool, ...],
+    of_distances: Tensor,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of x, means and root; those nobody needs are None. Those of distances cut off at 0 must be 0."""
     x, means, root = inputs
     by_class = of_distances.T.contiguous()
-    shift = means.mean(dim=0)
     scaled = _scaled(x, shift, root)
     of_scaled = scaled * of_distances.sum(dim=1, keepdim=True)
     of_means = torch.empty_like(means)
@@ -67,28 +75,28 @@ class AllClasses(NamedTuple):
     excesses: Tensor
 
 
-def all_classes(x: Tensor, means: Tensor, raw: Tensor, floor: float) -> AllClasses:
-    """Of every sample (B, D) to every class, means and raw (K, D), all of one dtype."""
-    shift = means.mean(dim=0)  # distances do not change, and rounding errors shrink
+def all_classes(x: Tensor, means: Tensor, raw: Tensor, floor: float, shift: Tensor) -> AllClasses:
+    """Of every sample (B, D) to every class, means and raw (K, D), all of one dtype; shift as above."""
     offsets = x - shift
     squares = offsets.square()
     found = AllClasses(x.new_empty(len(x), len(means)), x.new_empty(len(means)), x.new_empty(len(means)))
     for rows, (mu, precision, weighted) in _blocks(means):
         _precision(raw[rows], floor, precision)
-        torch.sum(_log_variance(raw[rows], precision, weighted), dim=1, out=found.log_variances[rows])
+        torch.sum(_log_precision(raw[rows], precision, weighted), dim=1, out=found.log_variances[rows])
         # each of its parts is of the second order near 1, and their sums are not
-        torch.sum(torch.sub(precision, 1, out=mu).add_(weighted), dim=1, out=found.excesses[rows])
+        torch.sum(torch.sub(precision, 1, out=mu).sub_(weighted), dim=1, out=found.excesses[rows])
         torch.sub(means[rows], shift, out=mu)
         torch.mul(mu, precision, out=weighted)
         distances = found.half_distances[:, rows]
         torch.addmm(distances, squares, precision.T, beta=0, alpha=0.5, out=distances)
         distances.addmm_(offsets, weighted.T, alpha=-1).add_(weighted.mul_(mu).sum(dim=1), alpha=0.5)
     found.half_distances.clamp_(min=0)
+    found.log_variances.neg_()
     return found
 
 
 def all_classes_backward(
-    inputs: Sequence[Tensor], floor: float, needed: tuple[bool, ...], of_found: AllClasses
+    inputs: Sequence[Tensor], shift: Tensor, floor: float, needed: tuple[bool, ...], of_found: AllClasses
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of x, means and raw from those of what was found; those nobody needs are None.
 
@@ -97,33 +105,30 @@ def all_classes_backward(
     x, means, raw = inputs
     by_class = of_found.half_distances.T.contiguous()
     totals = by_class.sum(dim=1, keepdim=True)
-    shift = means.mean(dim=0)
     offsets = x - shift
     squares = offsets.square()
-    by_square, by_product = torch.zeros_like(x), torch.zeros_like(x)
+    by_square, by_product = torch.empty_like(x), torch.empty_like(x)
     of_means, of_raw = torch.empty_like(means), torch.empty_like(raw)
-    for rows, (mu, precision, product) in _blocks(means):
+    of_log_variance = of_found.log_variances + of_found.excesses
+    for rows, (mu, precision, room) in _blocks(means):
         torch.sub(means[rows], shift, out=mu)
         _precision(raw[rows], floor, precision)
         if needed[0]:
-            by_square.addmm_(by_class[rows].T, precision)
-            by_product.addmm_(by_class[rows].T, torch.mul(mu, precision, out=product))
+            before = 1 if rows.start else 0
+            by_square.addmm_(by_class[rows].T, precision, beta=before)
+            by_product.addmm_(by_class[rows].T, torch.mul(mu, precision, out=room), beta=before)
         if needed[1] or needed[2]:
-            torch.mm(by_class[rows], offsets, out=product)
-            of_mu = torch.mul(mu, totals[rows], out=of_means[rows]).sub_(product)
-            torch.sub(of_mu, product, out=product).mul_(mu)
-            of_mu.mul_(precision)
+            torch.addmm(room, by_class[rows], offsets, beta=0, alpha=-1, out=room)
+            of_mu = torch.addcmul(room, mu, totals[rows], out=of_means[rows])
         if needed[2]:
-            of_precision = torch.addmm(
-                product, by_class[rows], squares, beta=0.5, alpha=0.5, out=of_raw[rows]
-            )
-            of_precision.add_(of_found.excesses[rows, None]).mul_(precision)
-            of_log_variance = of_found.log_variances[rows, None] + of_found.excesses[rows, None]
-            torch.sub(of_log_variance, of_precision, out=of_precision)
-            of_precision.mul_(_slope(raw[rows], floor, product))
-    found = (by_square.mul_(offsets).sub_(by_product), of_means, of_raw)
-    of_x, first, second = (one if needs else None for one, needs in zip(found, needed, strict=True))
-    return of_x, first, second
+            torch.addcmul(2 * of_found.excesses[rows, None], room.add_(of_mu), mu, out=room)
+            room.addmm_(by_class[rows], squares, beta=0.5, alpha=0.5)
+            torch.addcmul(of_log_variance[rows, None], precision, room, value=-1, out=room)
+            torch.mul(room, _slope(raw[rows], floor, mu), out=of_raw[rows])
+        if needed[1]:
+            of_mu.mul_(precision)
+    of_x = by_square.mul_(offsets).sub_(by_product) if needed[0] else None
+    return of_x, of_means if needed[1] else None, of_raw if needed[2] else None
 
 
 def own_class(x: Tensor, means: Tensor, raw: Tensor, labels: Tensor, floor: float) -> Tensor:
@@ -180,10 +185,13 @@ def _blocks(table: Tensor, rooms: int = 3) -> Iterator[tuple[slice, list[Tensor]
         yield block, [tensor[: block.stop - start] for tensor in room]
 
 
-def _log_variance(raw: Tensor, precision: Tensor, out: Tensor) -> Tensor:
-    """Of that precision, so that rounding takes the same from both; of raw where a precision is too small a number."""
-    torch.log(precision.clamp_(min=torch.finfo(raw.dtype).tiny), out=out).neg_()
-    return torch.maximum(out, raw, out=out)
+def _log_precision(raw: Tensor, precision: Tensor, out: Tensor) -> Tensor:
+    """Of that precision, so that rounding takes the same from both; -raw where a precision is too small a number."""
+    least = torch.finfo(raw.dtype).tiny
+    if raw.device.type == "cpu" and bool(raw.amax() < -0.5 * math.log(least)):  # elsewhere looking would wait
+        return torch.log(precision, out=out)
+    torch.log(precision.clamp_(min=least), out=out)
+    return torch.minimum(out, raw.neg(), out=out)
 
 
 def _precision(raw: Tensor, floor: float, out: Tensor) -> Tensor:

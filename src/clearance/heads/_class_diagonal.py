@@ -46,15 +46,16 @@ def own_class_diagonal(made: Pass, x: Tensor, labels: Tensor, floor: float) -> t
 class _AllClasses(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, means: Tensor, raw: Tensor, floor: float) -> tuple[Tensor, ...]:
-        distances, log_variances, excess = all_classes(x, means, raw, floor)
-        ctx.save_for_backward(x, means, raw, distances)
+        shift = means.mean(dim=0)
+        distances, log_variances, excess = all_classes(x, means, raw, floor, shift)
+        ctx.save_for_backward(x, means, raw, shift, distances)
         ctx.floor = floor
         ctx.set_materialize_grads(False)
         return distances, 0.5 * log_variances, 0.5 * excess, means.view_as(means), raw.view_as(raw)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        *inputs, distances = ctx.saved_tensors
+        *inputs, shift, distances = ctx.saved_tensors
         needed = ctx.needs_input_grad[:3]
         if not in_place(gradients):
             with as_in_forward(distances) as again:
@@ -63,7 +64,7 @@ class _AllClasses(Function):
                 return *gradients_of(made, (x, means, raw), needed, gradients, again), None
         if gradients[0] is None:
             needed = (False, *needed[1:])
-        found = all_classes_backward(inputs, ctx.floor, needed, _of_found(distances, *gradients[:3]))
+        found = all_classes_backward(inputs, shift, ctx.floor, needed, _of_found(distances, *gradients[:3]))
         return *(with_rows(one, rows) for one, rows in zip(found, (None, *gradients[3:]), strict=True)), None
 
 

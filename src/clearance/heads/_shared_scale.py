@@ -24,14 +24,15 @@ def shared_scale_pass(x: Tensor, means: Tensor, root: Tensor | None) -> Pass:
 class _SharedScale(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, means: Tensor, root: Tensor | None) -> tuple[Tensor, Tensor]:
-        distances = shared_scale(x, means, root)
-        ctx.save_for_backward(x, means, root, distances)
+        shift = means.mean(dim=0)
+        distances = shared_scale(x, means, root, shift)
+        ctx.save_for_backward(x, means, root, shift, distances)
         ctx.set_materialize_grads(False)
         return distances, means.view_as(means)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        *inputs, distances = ctx.saved_tensors
+        *inputs, shift, distances = ctx.saved_tensors
         needed = ctx.needs_input_grad
         if not in_place(gradients):
             with as_in_forward(distances) as again:
@@ -44,7 +45,7 @@ class _SharedScale(Function):
             of_distances, needed = torch.zeros_like(distances), (False, *needed[1:])
         else:
             of_distances = of_distances.masked_fill(distances == 0, 0)
-        of_x, of_means, of_root = shared_scale_backward(inputs, needed, of_distances)
+        of_x, of_means, of_root = shared_scale_backward(inputs, shift, needed, of_distances)
         return of_x, with_rows(of_means, gradients[1]), of_root
 
 
