@@ -20,6 +20,7 @@ from clearance.experiments.reproductions.tanay_2018.lenet_numbers import (
     HIGH,
     LOW,
     attacked_network,
+    errors_on_the_way,
     measured_network,
     paired_lengths,
 )
@@ -83,6 +84,7 @@ def study(settings: LeNetSettings, parts: tuple[str, ...], request: StudyRequest
         for tree in trees.values()
         for row in tree["records"]
     ]
+    records += errors_on_the_way(found.get("lenet", {}), tasks["lenet"])
     records += paired_lengths(found.get("adversarial", {}), tasks["adversarial"])
     told = {"dataset": dataset, "seeds": count, "decays": DECAYS, **vars(settings)}
     judged = JudgedStudy(PAPER, parts, dataset)

@@ -14,7 +14,7 @@ from clearance.audits import Accuracy, WeightScale
 from clearance.audits._change_sheet import change_sheet
 from clearance.audits._fixed_images import fixed_images
 from clearance.data import ImageSet
-from clearance.experiments.reproductions.tanay_2018.networks import trained
+from clearance.experiments.reproductions.tanay_2018.networks import WATCHED, trained
 from clearance.linear import calibrated_temperature
 from clearance.models import Classifier
 from clearance.models._observe import evaluating
@@ -26,6 +26,8 @@ LOW = "low-decay"
 DECAYS = {HIGH: 0.1, LOW: 1e-4}
 CONFIDENCE = 0.95  # of the target, and in the median of the test set: the article's
 AUDIT = "targeted"
+CLASSES = 10
+LANDMARKS = (5, 9, 10, 15, 20, 25)  # epochs at which errors are held against the article's curves
 Tree = dict[str, Any]
 
 
@@ -125,6 +127,27 @@ def paired_lengths(found: Mapping[str, Tree], tasks: Mapping[str, Tree]) -> list
             mean = statistics.fmean(row[k] for k in common)
             one = Measurement(AUDIT, measure, mean, "pixel units", len(common), better="higher")
             records += [Record.from_json(each) for each in _records([one], tasks[name])["records"]]
+    return records
+
+
+def errors_on_the_way(found: Mapping[str, Tree], tasks: Mapping[str, Tree]) -> list[Record]:
+    """Training and test errors after each of the landmarks, from how errors went.
+
+    Args:
+        found: What `measured_network` made of each task.
+        tasks: The tasks.
+    """
+    records = []
+    for name, tree in found.items():
+        last = [Record.from_json(row).measurement for row in tree["records"]]
+        shown = {m.context["split"]: m.n for m in last if (m.audit, m.name) == ("accuracy", "error")}
+        shown["train"] = min(shown["train"], CLASSES * WATCHED)
+        errors = [
+            Measurement("accuracy", "error_after", row[f"{split}_error"], "fraction", n, better="lower",
+                        context={"split": split, "epoch": row["epoch"]})
+            for row in tree["history"] if row["epoch"] in LANDMARKS for split, n in shown.items()
+        ]  # fmt: skip
+        records += [Record.from_json(row) for row in _records(errors, tasks[name])["records"]]
     return records
 
 
