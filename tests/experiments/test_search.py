@@ -32,8 +32,8 @@ def test_best_is_by_the_criterion_then_by_the_other():
 class Landscape:
     """A stand-in for the grid: errors grow with the distance of lr from the optimum, in doublings."""
 
-    def __init__(self, optimum, broken=()):
-        self.optimum, self.broken = optimum, broken
+    def __init__(self, optimum, broken=(), drift=1.0):
+        self.optimum, self.broken, self.drift = optimum, broken, drift
         self.calls, self.data = [], None
 
     def __call__(self, plans, data, directory, jobs, listener):
@@ -45,7 +45,8 @@ class Landscape:
         if plan.settings.lr in self.broken:
             return failed(plan, "boom")
         base = plan.method.split()[0]
-        error = 0.05 * abs(math.log2(plan.settings.lr / self.optimum[base])) + 0.001 * plan.seed
+        optimum = self.optimum[base] * (self.drift if plan.seed else 1.0)
+        error = 0.05 * abs(math.log2(plan.settings.lr / optimum)) + 0.001 * plan.seed
         error += 0.01 * (plan.settings.per_class != 1) * (base == "foca")
         one = Measurement(
             "co_adaptation", "error", error, "fraction", 150, context={"head": "retrained", "samples": 10}
@@ -64,8 +65,8 @@ class Landscape:
 def searched(monkeypatch, data):
     """Search over plain (lr 0.1) and foca (lr 0.2) where the optimum is elsewhere."""
 
-    def run(optimum, broken=(), seeds=2, train_fraction=1.0, **more):
-        grid = Landscape(optimum, broken)
+    def run(optimum, broken=(), seeds=2, train_fraction=1.0, drift=1.0, **more):
+        grid = Landscape(optimum, broken, drift)
         monkeypatch.setattr(search, "run_grid", grid)
         splits = []
 
@@ -192,6 +193,18 @@ def test_the_best_are_repeated_with_more_seeds_and_chosen_among_by_all_of_them(s
         Trial("a", 2.0, 1, 4, None, None, 0.2, ("finished",) * 3),
     ]
     assert best(lucky, "a", "own_error").lr == 2.0
+
+
+def test_a_choice_of_several_seeds_at_an_edge_is_widened_too(searched):
+    """The first seed likes a rate within what was tried, the others one far beyond it."""
+    wanted = {"seeds": 1, "drift": 16.0, "finalists": 2, "finalist_seeds": 3, "criterion": "own_error"}
+    trials, grid = searched({"plain": 0.25, "foca": 0.2}, **wanted)
+    assert best([t for t in trials if len(t.statuses) == 1], "plain", "own_error").lr == 0.2
+    assert best(trials, "plain", "own_error").lr == pytest.approx(1.6)
+    assert not at_edge(trials, best(trials, "foca", "own_error"))
+    later = [plan for plans in grid.calls[2:] for plan in plans if plan.method.startswith("plain")]
+    assert {plan.seed for plan in later} == {0, 1, 2}
+    assert sorted({plan.settings.lr for plan in later}) == pytest.approx([0.8, 1.6])  # two widenings
 
 
 def test_the_standard_error_is_that_of_the_mean(searched):

@@ -69,7 +69,7 @@ def search(
     labels are noisy, the held-out ones are so too. Where the best candidate by the criterion stands at an
     edge of the learning rates tried, the next one beyond that edge is tried too, at most `widenings` times. Where these
     trials are shorter than the recipe, or have fewer seeds than finalists, the best few of each method are tried again,
-    and the choice is made among those.
+    the choice is made among those, and where it stands at an edge there is more beyond it in the same way.
 
     Args:
         recipe: Methods with the learning rates in the middle of the search, epochs, seeds.
@@ -99,21 +99,25 @@ def search(
         ]
         for name, method in recipe.methods.items()
     }
-    for _ in range(1 + widenings):
-        trials += _run(short, wanted, directory, jobs, listener, criterion)
-        wanted = {
-            name: _beyond_edge(recipe.methods[name], trials, name, criterion) for name in recipe.methods
-        }
-        if not any(wanted.values()):
-            break
+
+    def widened(run: Recipe, wanted: Mapping[str, list[Method]]) -> None:
+        """Try these, and then one rate further of every method whose best stands at an edge."""
+        for _ in range(1 + widenings):
+            trials.extend(_run(run, wanted, directory, jobs, listener, criterion))
+            wanted = {
+                name: _beyond_edge(method, trials, name, criterion) for name, method in recipe.methods.items()
+            }
+            if not any(wanted.values()):
+                break
+
+    widened(short, wanted)
     seeds = max(recipe.seeds, finalist_seeds or 0)
     if short.epochs < recipe.epochs or recipe.seeds < seeds:
         again = {
             name: _best_few(method, trials, name, finalists, criterion)
             for name, method in recipe.methods.items()
         }
-        final = dataclasses.replace(recipe, seeds=seeds)
-        trials += _run(final, again, directory, jobs, listener, criterion)
+        widened(dataclasses.replace(recipe, seeds=seeds), again)
     return trials
 
 
