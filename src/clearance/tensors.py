@@ -5,9 +5,34 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Head = Callable[[Tensor], Tensor]
+
+
+def logits_of(head: Head, features: Tensor) -> Tensor:
+    """What a head makes of features, which stay as they are.
+
+    Raises:
+        ValueError: If the head changes them in place by other means than torch's modules: whoever reads the features
+            afterwards would read something else.
+
+    >>> features = torch.tensor([[-1.0, 2.0]])
+    >>> logits_of(nn.ReLU(inplace=True), features), features
+    (tensor([[0., 2.]]), tensor([[-1.,  2.]]))
+    """
+    if isinstance(head, nn.Module) and any(getattr(part, "inplace", False) for part in head.modules()):
+        return head(features.clone())
+    if features.is_inference():  # has no version
+        return head(features)
+    version = features._version
+    logits = head(features)
+    if features._version != version:
+        raise ValueError(
+            "the head must leave its features as they are; it changed them in place. Let it begin with a copy "
+            "(features.clone())."
+        )
+    return logits
 
 
 @dataclass(frozen=True)
@@ -35,7 +60,7 @@ class Outputs:
 
     def with_head(self, head: Head) -> "Outputs":
         """The same features and graph, read by another head."""
-        return replace(self, logits=head(self.features), head=head)
+        return replace(self, logits=logits_of(head, self.features), head=head)
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class TestNoise:
                 "1 seed; a verdict needs 5",
             )
         assert rows["4"]["run"] == "clearance reproduce elsayed-2018 --only small-data --dataset digits"
-        assert rows["15"]["reason"] == "training seconds was not measured"
+        assert rows["15"]["reason"] == "judged by --only white-box"
         text = path.read_text("utf-8")
         assert "## Test accuracy after the last epoch" in text
         assert "| | noise 0 | noise 0.8 |".replace("| |", "|  |") in text

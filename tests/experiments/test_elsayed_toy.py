@@ -49,6 +49,8 @@ class TestToy:
         both = {loss: toy.run_toy(loss, self.SETTINGS, 0) for loss in toy.LOSSES}
         names = [[r.measurement.name for r in one.records] for one in both.values()]
         assert names[0] == names[1] == [one.name for one in (*ERRORS, *DISTANCES)]
+        counted = {r.measurement.name: r.measurement.n for r in both["margin-l2"].records}
+        assert (counted.pop("test_error"), set(counted.values())) == (2 * 20, {2 * 6})
         values = [[r.measurement.value for r in one.records] for one in both.values()]
         assert values[0] != values[1]
         again = toy.run_toy("margin-l2", self.SETTINGS, 0)

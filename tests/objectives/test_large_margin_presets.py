@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from clearance.objectives import LargeMarginLoss
+from clearance.objectives import LargeMarginLoss, margin_distances
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     HIDDEN,
     conv_net,
@@ -32,16 +32,17 @@ def slow_paper(model, x, y, norm, gamma, aggregate):
     return total
 
 
-def slow_reference(model, x, y, norm, gamma, k):
-    """mean over layers and samples of -clip(min over the top k of d, gamma (1 - 4), gamma), on probabilities.
+def slow_reference(model, x, y, norm, gamma, k, aggregate="max"):
+    """mean over layers and samples of -clip(d, gamma (1 - 4), gamma), on probabilities.
 
-    With p = inf the gradient's norm is divided by the number of elements, and eps is added after that.
+    Of the nearest of the top k, or summed over all of those. With p = inf the gradient's norm is divided by the
+    number of elements, and eps is added after that.
     """
     total = 0.0
     for layer in LAYERS:
         elements = model.outputs(x, LAYERS).activations[layer][0].numel() if math.isinf(norm) else 1
         for image, label in zip(x, y.tolist(), strict=True):
-            d = min(
+            distances = [
                 slow_distance(
                     model,
                     image,
@@ -54,8 +55,10 @@ def slow_reference(model, x, y, norm, gamma, k):
                     divided_by=elements,
                 )
                 for rival in wrong_classes(model, image, label)[:k]
-            )
-            total += -min(max(d, gamma * (1 - 4)), gamma) / (len(x) * len(LAYERS))
+            ]
+            counted = distances if aggregate == "sum" else [min(distances)]
+            clipped = sum(min(max(d, gamma * (1 - 4)), gamma) for d in counted)
+            total -= clipped / (len(x) * len(LAYERS))
     return total
 
 
@@ -76,13 +79,15 @@ def test_the_paper_preset_is_the_formula(net, aggregate, norm):
 
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("aggregate", ["max", "sum"])
 @pytest.mark.parametrize(("norm", "gamma"), [(1.0, 0.5), (2.0, 0.5), (math.inf, 1.2)])
-def test_the_reference_preset_is_what_the_published_code_computes(net, k, norm, gamma):
+def test_the_reference_preset_is_what_the_published_code_computes(net, k, aggregate, norm, gamma):
     make, side = NETS[net]
     model, x, y = make(), images(5, side), labels(5)
-    objective = LargeMarginLoss.reference(LAYERS, norm, gamma, top_k=k)
+    objective = LargeMarginLoss.reference(LAYERS, norm, gamma, top_k=k, aggregate=aggregate)
     loss = objective(model.outputs(x, objective.layers), y)
-    assert loss.total.item() == pytest.approx(slow_reference(model, x, y, norm, gamma, k), rel=1e-10)
+    expected = slow_reference(model, x, y, norm, gamma, k, aggregate)
+    assert loss.total.item() == pytest.approx(expected, rel=1e-10)
 
 
 def test_presets_are_those_of_the_sources_and_any_setting_may_be_changed():
@@ -94,11 +99,16 @@ def test_presets_are_those_of_the_sources_and_any_setting_may_be_changed():
     assert LargeMarginLoss.paper(cross_entropy_weight=0.5, top_k=2).top_k == 2
 
 
-def test_default_gamma_of_the_reference_keeps_values_in_its_window():
+def test_the_default_gamma_of_the_reference_is_far_beyond_every_distance():
+    """10,000: nothing is clipped, so that the loss is minus the mean distance and every sample pulls."""
     model, x, y = smooth_net(), images(), labels()
     objective = LargeMarginLoss.reference(("input",))
     value = objective(model.outputs(x, ("input",)), y).total.item()
-    assert -1e4 <= value <= 3e4
+    nearest = margin_distances(
+        model, x, y, ("input",), norm=math.inf, score="softmax", unit="element", top_k=1, eps=1e-6
+    ).nearest()["input"]
+    assert 0 < float(nearest.abs().max()) < 100
+    assert value == pytest.approx(-float(nearest.mean()), rel=1e-9)
 
 
 @pytest.mark.parametrize("weights", [None, 2.0, {"input": 3.0, HIDDEN: 0.5}])

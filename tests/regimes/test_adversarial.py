@@ -165,6 +165,23 @@ def test_what_is_no_image_is_refused(data, make_model, attack, message):
         start(EndToEnd(adversarial=attack), make_model(), data).step(data.images, data.labels)
 
 
+def test_a_callable_may_return_the_images_themselves(data, make_model):
+    plain, wrapped = (make_model() for _ in range(2))
+    for model, attack in (
+        (plain, lambda model, images, labels: 1 - images),
+        (wrapped, returning(lambda x: 1 - x)),
+    ):
+        start(EndToEnd(adversarial=attack), model, data).step(data.images, data.labels)
+    for one, other in zip(plain.parameters(), wrapped.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_what_returns_no_images_is_refused(data, make_model):
+    attack = EndToEnd(adversarial=lambda model, images, labels: None)
+    with pytest.raises(TypeError, match=r"the attack must return images, .*; got NoneType"):
+        start(attack, make_model(), data).step(data.images, data.labels)
+
+
 def test_wrong_settings_are_refused():
     for share in (0.0, 1.5):
         with pytest.raises(ValueError, match=r"`adversarial_share` must lie in \(0, 1\]"):

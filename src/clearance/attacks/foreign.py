@@ -42,12 +42,13 @@ class ForeignAttack(Attack):
 
 @contextlib.contextmanager
 def _as_before(model: Model) -> Iterator[None]:
-    """Whatever is done within, a module's modes and its parameters' gradients are afterwards what they were."""
+    """Whatever is done within, a module's modes, buffers and parameters' gradients are afterwards what they were."""
     if not isinstance(model, nn.Module):
         yield
         return
     modes = {module: module.training for module in model.modules()}
     gradients = {parameter: parameter.grad for parameter in model.parameters()}
+    buffers = {buffer: buffer.clone() for buffer in model.buffers()}  # statistics of a batch, for example
     for parameter in gradients:
         parameter.grad = None
     try:
@@ -57,6 +58,10 @@ def _as_before(model: Model) -> Iterator[None]:
             module.training = mode
         for parameter, gradient in gradients.items():
             parameter.grad = gradient
+        with torch.no_grad():
+            for buffer, kept in buffers.items():
+                if not torch.equal(buffer, kept):
+                    buffer.copy_(kept)
 
 
 def as_attack(
@@ -66,7 +71,7 @@ def as_attack(
 
     It is given the images that the model gets right, and copies of them; what it returns is clipped, checked
     against the ball, and scored by asking the model again. Its own word on success is not heard. The modes of the
-    model's parts and the gradients of its parameters are put back after it.
+    model's parts, its buffers and the gradients of its parameters are put back after it.
 
     Args:
         make: The callable. Its radius is its own: give it the same `epsilon`, in the unit of the pixels.

@@ -65,11 +65,11 @@ def search(
     """Try each method at five learning rates a factor 2 apart, FOCA also at each `per_class`.
 
     A quarter of the training set is held out, or what the recipe leaves unused of it where that is more, so that
-    trials train on as many images as the recipe does; the test set is never read. Where the recipe's training
-    labels are noisy, the held-out ones are so too. Where the best candidate by the criterion stands at an
-    edge of the learning rates tried, the next one beyond that edge is tried too, at most `widenings` times. Where these
-    trials are shorter than the recipe, or have fewer seeds than finalists, the best few of each method are tried again,
-    the choice is made among those, and where it stands at an edge there is more beyond it in the same way.
+    trials train on as many images as the recipe takes (for validation, too); the test set is never read. Where the
+    recipe's training labels are noisy, the held-out ones are so too. Where the best candidate by the criterion stands
+    at an edge of the learning rates tried, the next one beyond that edge is tried too, at most `widenings` times. Where
+    these trials are shorter than the recipe, or have fewer seeds than finalists, the best few of each method are tried
+    again, the choice is made among those, and where it stands at an edge there is more beyond it in the same way.
 
     Args:
         recipe: Methods with the learning rates in the middle of the search, epochs, seeds.

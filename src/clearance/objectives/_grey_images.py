@@ -20,7 +20,8 @@ LARGEST = 5
 class FirstConvolution(NamedTuple):
     """Where a backward pass to the images may stop early, and how to go on from there.
 
-    Nothing that the graph has saved is read: under checkpointing that would compute the whole stage again.
+    Nothing that the graph has saved is read: under checkpointing that would compute the whole stage again. So a weight
+    that was changed in place after the forward pass is not noticed, as autograd would.
     """
 
     node: Any

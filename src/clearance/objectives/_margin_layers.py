@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from clearance.tensors import Outputs
 
@@ -37,12 +38,14 @@ def affine_weight(head: Any) -> Tensor | None:
     """W of a head that computes W f + b and nothing else, None of any other."""
     while _is_plain(head, nn.Sequential) and len(head) == 1:
         head = head[0]
-    return head.weight if _is_plain(head, nn.Linear) else None
+    # a parametrised weight is another one at every look, where looking moves its state (spectral_norm)
+    plain = _is_plain(head, nn.Linear) and not is_parametrized(head)
+    return head.weight if plain else None
 
 
 def _is_plain(module: Any, kind: type[nn.Module]) -> bool:
     """Whether it does what torch's own `kind` does, and no hook changes that."""
-    if not isinstance(module, kind) or type(module).forward is not kind.forward:
+    if not isinstance(module, kind) or type(module).forward is not kind.forward or "forward" in vars(module):
         return False
     return not (module._forward_hooks or module._forward_pre_hooks)
 

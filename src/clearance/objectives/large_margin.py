@@ -213,7 +213,8 @@ class LargeMarginLoss(Objective):
         short = margin_violation(distances, gamma, self.lower_clip)
         losses = over_rivals(short, self.aggregate, gamma, dim=1).mean(dim=1)
         if self.shifted:
-            losses = losses - gamma.flatten()
+            summed = short.shape[1] if self.aggregate == "sum" else 1
+            losses = losses - summed * gamma.flatten()
         return self.every * (losses * losses.new_tensor(self._weights)).sum()
 
     def _rivals(self, outputs: Outputs, labels: Tensor) -> Tensor:

@@ -143,6 +143,8 @@ def projected_rivals(
 ) -> Tensor:
     """The wrong classes that are nearest by estimated first-order distance at one layer, nearest first.
 
+    Distances are those of logits, whatever score a loss then takes; the loss's own are exact.
+
     Under a linear head derivatives are taken of the features and multiplied by its weight once, so that beside
     that product and the choice nothing grows with the number of classes.
 

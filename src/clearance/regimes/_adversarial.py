@@ -13,10 +13,10 @@ LARGEST_SEED = 2**31 - 1
 
 
 class Attack(Protocol):
-    """Anything that is called with a model, images in [0, 1] and labels, and returns them as `.images`."""
+    """Anything that is called with a model, images in [0, 1] and labels, and returns them, or what has them."""
 
     def __call__(self, model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, /) -> Any:
-        """The attacked images, as the attribute `images` of what is returned."""
+        """The attacked images, or what has them as its attribute `images`."""
 
 
 def attacked_part(
@@ -32,6 +32,7 @@ def attacked_part(
     that its random starts differ from step to step and a resumed run draws the same ones.
 
     Raises:
+        TypeError: If the attack returns no images.
         ValueError: If the attack returns images of another shape, or with values outside [0, 1].
     """
     count = max(1, round(share * len(images)))
@@ -44,7 +45,16 @@ def attacked_part(
 
 def _changed(attack: Attack, model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     perturbed: Callable[..., Tensor] | None = getattr(attack, "perturbed", None)
-    return attack(model, images, labels).images if perturbed is None else perturbed(model, images, labels)
+    if perturbed is not None:
+        return perturbed(model, images, labels)
+    made = attack(model, images, labels)
+    found = made if isinstance(made, Tensor) else getattr(made, "images", None)
+    if not isinstance(found, Tensor):
+        raise TypeError(
+            f"the attack must return images, as a tensor or as the attribute `images` of what it returns; got "
+            f"{type(made).__name__}. clearance.attacks.as_attack makes an attack of any callable."
+        )
+    return found
 
 
 def _seeded(attack: Attack, stream: torch.Generator) -> Attack:

@@ -44,9 +44,17 @@ class JudgedStudy:
         claims = paper_claims(self.paper)
         mine = dataclasses.replace(claims, claims=tuple(c for c in claims.claims if c.study in self.names))
         found = {j.claim.id: j for j in judge(mine, records, self.dataset)}
-        # on no records every other claim says by itself whether it is about another dataset, or not measured
-        rest = {j.claim.id: j for j in judge(claims, [], self.dataset)}
+        # on no records every other claim says by itself whether it is about another dataset
+        rest = {j.claim.id: self._elsewhere(j) for j in judge(claims, [], self.dataset)}
         return tuple(found.get(claim.id, rest[claim.id]) for claim in claims.claims)
+
+    def _elsewhere(self, judgement: Judgement) -> Judgement:
+        """A claim of another study: what it rests on may well have been measured here, but is judged there."""
+        claim = judgement.claim
+        here = self.dataset in (*claim.datasets, *claim.also)
+        if judgement.verdict != "not run" or not claim.study or not here:
+            return judgement
+        return dataclasses.replace(judgement, reason=f"judged by --only {claim.study}", outcomes=())
 
     def without_data(self, recipe: Recipe, request: StudyRequest) -> Path:
         """The ledger that says that nothing was run; its path."""

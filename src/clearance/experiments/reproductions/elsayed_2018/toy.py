@@ -174,7 +174,10 @@ def run_toy(loss: Loss, settings: ToySettings, seed: int) -> RunFindings:
         "median_distance": float(distances.median()),
     }
     where = (NAME, loss, seed)
-    records = tuple(Record(*where, _measured(name, value, len(train))) for name, value in values.items())
+    records = tuple(
+        Record(*where, _measured(name, value, len(test if name == "test_error" else train)))
+        for name, value in values.items()
+    )
     return RunFindings(None, records, (ExhibitRecord(*where, _picture(train, curve)),))
 
 
