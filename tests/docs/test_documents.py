@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import tyro
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import clearance
 from clearance.cli.__main__ import COMMANDS
@@ -43,6 +44,21 @@ def commands(name):
     return [words for part in found if (words := shlex.split(part)[1:])]
 
 
+@pytest.fixture
+def steps_that_move():
+    """Refuses a step of an optimizer that no loss gave a gradient to: it trains another network than is shown."""
+
+    def check(optimizer, *_):
+        groups = optimizer.param_groups
+        assert any(p.grad is not None for group in groups for p in group["params"]), (
+            "a step that moves nothing"
+        )
+
+    hook = register_optimizer_step_pre_hook(check)
+    yield
+    hook.remove()
+
+
 def test_the_readme_is_one_of_the_documents():
     assert {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"} <= set(NAMES)
     assert blocks("README.md", "python")
@@ -50,7 +66,8 @@ def test_the_readme_is_one_of_the_documents():
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if blocks(name, "python")])
-def test_python_blocks_run(name, quick_heads, tmp_path, monkeypatch, capsys):
+@pytest.mark.usefixtures("steps_that_move", "quick_heads")
+def test_python_blocks_run(name, tmp_path, monkeypatch, capsys):
     """All blocks of a document, in order, in one namespace, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)

@@ -246,6 +246,12 @@ class TestAudit:
         with pytest.raises(TypeError, match=r"got Sequential.*clearance\.wrap"):
             cl.audit(nn.Sequential(nn.Flatten()), train=data.train, test=data.test)  # type: ignore[arg-type]
 
+    def test_training_images_are_no_held_out_ones(self, model, data):
+        with pytest.raises(
+            ValueError, match=r"`test` must be images that the model was not trained on; got the \d+"
+        ):
+            cl.audit(model, train=data.train, test=data.train, audits=["accuracy"])
+
     def test_an_unknown_audit_is_refused(self, model, data):
         with pytest.raises(ValueError, match="Did you mean 'co_adaptation'"):
             cl.audit(model, train=data.train, test=data.test, audits=["coadaptation"])

@@ -102,11 +102,19 @@ def test_where_there_is_nothing_for_digits_a_dataset_must_be_given(tmp_path):
 
 
 @pytest.mark.parametrize("dataset", [None, "mnist"])
-def test_a_paper_of_studies_alone_asks_for_one(dataset, tmp_path):
+@pytest.mark.parametrize(
+    ("paper", "studies"),
+    [
+        ("tanay-2018", r"svm, lenet, adversarial, depth\."),
+        ("wan-2018", "fig1, accuracy, fgsm"),  # its recipes are where the search for learning rates began
+        ("elsayed-2018", "noise"),
+    ],
+)
+def test_a_paper_of_studies_alone_asks_for_one(paper, studies, dataset, tmp_path):
     with pytest.raises(
-        ValueError, match=r"tanay-2018 is tried by its studies.*svm, lenet, adversarial, depth\."
+        ValueError, match=rf"{paper} is tried by its studies; name one with --only.*{studies}"
     ):
-        reproduce("tanay-2018", dataset, out=tmp_path)
+        reproduce(paper, dataset, out=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ LAYERS = ("input", "features")
 
 def by_definition(model, x, y):
     """Signed distances at the input and at the features, to every rival, one gradient at a time."""
-    found = {name: [] for name in LAYERS}
+    found: dict[str, list] = {name: [] for name in LAYERS}
     moving = x.clone().requires_grad_()
     features = model.features(moving)
     logits = model.head(features.clone())

@@ -74,6 +74,11 @@ def refuse(options: "AuditCommand", names: Sequence[str], taken_as: str) -> None
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
     if not given:
         return
+    if Path(options.model).suffix == ".py" and Path(options.model).is_file():
+        raise ValueError(
+            f"a model must be given as MODULE:NAME, what builds the network; got the file {options.model!r}. Name what "
+            f"builds it in there: clearance audit {options.model}:NAME ..."
+        )
     if Path(options.model).is_file():
         raise ValueError(
             f"a model must be given as MODULE:NAME, what builds the network; got the file {options.model!r}. If it "

@@ -96,9 +96,9 @@ class ReproduceCommand:
         return len(recipe.methods) * recipe.seeds, recipe.dataset
 
     def _recipe(self) -> "Recipe":
-        from clearance.experiments.papers import DEFAULT_DATASET, paper_recipe
+        from clearance.experiments.papers import DEFAULT_DATASET, whole_recipe
 
-        return paper_recipe(self.paper, self.dataset or DEFAULT_DATASET, self.root, self.seeds)
+        return whole_recipe(self.paper, self.dataset or DEFAULT_DATASET, self.root, self.seeds)
 
     def _print_plan(self, console: "Console", jobs: int, out: Path) -> None:
         if self.only is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class SearchCommand:
     """Choose each method's learning rate (and FOCA's images per class) on a quarter of the training set.
 
-    Five learning rates a factor 2 apart around the recipe's, one more where the best is at an edge. The test
+    Five learning rates a factor 2 apart around the recipe's, up to two more where the best is at an edge. The test
     set is not read. Of candidates within one standard error of the lowest error of heads retrained from one
     image of each class, the one with the smallest error of its own head is chosen; beside it the table shows
     the choice by the error of the own head alone. With `--choose-by own_error` that is the only criterion.

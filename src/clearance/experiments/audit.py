@@ -67,8 +67,8 @@ def audit(
 
     Raises:
         TypeError: If `model` is not a Classifier.
-        ValueError: If an audit is unknown, the data are not as they should be, the model has fewer outputs than the
-            data have classes, or a limit is out of range.
+        ValueError: If an audit is unknown, the data are not as they should be, `test` is `train`, the model has fewer
+            outputs than the data have classes, or a limit is out of range.
 
     >>> import torch
     >>> from clearance.data import gaussian_images
@@ -83,10 +83,20 @@ def audit(
         images, None if budget is None else Budget(seconds_of(budget)), include_images=include_images
     )
     data = RunData(open_images(train), open_images(test))
+    check_held_out(data)
     check_logits(_first_logits(model, data.test), data.test)
     others = None if unknown is None else unknown_images(unknown, data.test)
     chosen = with_unknown(chosen_audits(asked_audits(audits, unknown=others is not None)), others)
     return audited(model, data, chosen, seed, name, _call, limits=limits)
+
+
+def check_held_out(data: RunData) -> None:
+    """Refuse the training images for the held-out ones."""
+    if data.train.digest() == data.test.digest():
+        raise ValueError(
+            f"`test` must be images that the model was not trained on; got the {len(data.test)} images of `train`. "
+            "Give others: what is measured on these says nothing of new ones."
+        )
 
 
 def _call(audits: Sequence[str] | None) -> str:

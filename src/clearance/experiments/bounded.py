@@ -13,7 +13,16 @@ from clearance.experiments.pace import Pace, try_pace
 from clearance.experiments.workload import Sizes, Work, work_of
 from clearance.models._observe import evaluating
 
-ORDER = ("accuracy", "preprocessing", "co_adaptation", "refit", "class_pairs", "flip_size", "unknowns")
+ORDER = (
+    "accuracy",
+    "preprocessing",
+    "co_adaptation",
+    "refit",
+    "class_pairs",
+    "flip_size",
+    "unknowns",
+    "calibration",
+)
 """The most useful first: what the first screen says, in its order; then the rest as it was asked for."""
 
 BUDGET, INTERRUPTED = "budget", "interrupted"

@@ -14,7 +14,7 @@ from clearance._checks import check_count
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images, preprocessing_of
 from clearance.data.picture_folder import default_cache
 from clearance.data.preprocessing import short_side_of
-from clearance.experiments.audit import NO_LIMITS, Again, audited
+from clearance.experiments.audit import NO_LIMITS, Again, audited, check_held_out
 from clearance.experiments.audit_datasets import unknown_images, with_unknown
 from clearance.experiments.auditing import asked_audits, chosen_audits
 from clearance.experiments.blame import check_accuracy, check_expected
@@ -74,7 +74,7 @@ def audit_outside(
     with _warnings_said(say):
         train, test = (open_images(each, how, cache=cache) for each in (outside.train, outside.test))
         data = RunData(train, _named(test))
-        _check_held_out(data)
+        check_held_out(data)
         unknown = _unknown(outside, data, how, cache)
     model, outputs = _classifier(outside, module, how, data.test, say)
     chosen = with_unknown(chosen_audits(names, _limits(data, names, say)), unknown)
@@ -104,14 +104,6 @@ def _check_unknown(outside: OutsideModel) -> None:
                 f"`unknown` must be images of things that the model never saw; got those of `{name}`, "
                 f"{outside.unknown!r}."
             )
-
-
-def _check_held_out(data: RunData) -> None:
-    if data.train.digest() == data.test.digest():
-        raise ValueError(
-            f"`test` must be images that the model was not trained on; got the {len(data.test)} images of `train`. "
-            "Give others: what is measured on these says nothing of new ones."
-        )
 
 
 def _unknown(outside: OutsideModel, data: RunData, how: Preprocessing, cache: Path) -> ImageSet | None:

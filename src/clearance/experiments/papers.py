@@ -41,8 +41,25 @@ def paper_datasets(paper: str) -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
 
 
+def whole_recipe(paper: str, dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
+    """The recipe that tries a paper's claims all together, as :func:`paper_recipe`, of which studies may vary it.
+
+    Raises:
+        ValueError: As there, and if the claims are judged by studies alone, which choose settings of their own.
+
+    >>> sorted(whole_recipe("sato-2019", "digits").methods)[:2]
+    ['batchnorm', 'dropout']
+    """
+    claims = paper_claims(paper).claims
+    if not any(claim.readings and not claim.study and not claim.recalled for claim in claims):
+        raise ValueError(
+            f"{paper} is tried by its studies; name one with --only (`only`): {', '.join(STUDIES[paper])}."
+        )
+    return paper_recipe(paper, dataset, root, seeds)
+
+
 def paper_recipe(paper: str, dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
-    """The recipe with which a paper's claims are tried on a dataset.
+    """The recipe with which a paper's claims are tried on a dataset, or from which its studies start.
 
     Args:
         paper: Its name in the catalogue.
@@ -51,18 +68,13 @@ def paper_recipe(paper: str, dataset: str, root: str | None = None, seeds: int |
         seeds: How many seeds; those of the recipe by default. A verdict needs five.
 
     Raises:
-        ValueError: If there is no such paper, it is tried by studies alone, or it has no recipe for the dataset.
+        ValueError: If there is no such paper, or it has no recipe for the dataset.
 
     >>> paper_recipe("sato-2019", "digits").seeds
     5
     """
-    folder, known = _folder(paper), paper_datasets(paper)
-    if not known:
-        raise ValueError(
-            f"{paper} is tried by its studies, each with machines of its own; name one with --only (`only`): "
-            f"{', '.join(STUDIES[paper])}."
-        )
-    _check_dataset(dataset, known)
+    folder = _folder(paper)
+    _check_dataset(dataset, paper_datasets(paper))
     text = folder.joinpath(f"{dataset}.yaml").read_text("utf-8")
     recipe = from_tree(yaml.safe_load(text), f"{paper}/{dataset}.yaml")
     return dataclasses.replace(recipe, root=root, seeds=recipe.seeds if seeds is None else seeds)

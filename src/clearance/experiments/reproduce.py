@@ -10,7 +10,7 @@ from clearance.experiments.catalogue import resolve
 from clearance.experiments.compare import report_of
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import Listener, plans_of, run_grid, silent
-from clearance.experiments.papers import DEFAULT_DATASET, paper_claims, paper_recipe, paper_study
+from clearance.experiments.papers import DEFAULT_DATASET, paper_claims, paper_study, whole_recipe
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
 from clearance.experiments.studies import STUDIES
@@ -89,7 +89,7 @@ def reproduce(
             if not entry.datasets:
                 command = request.command(f"clearance reproduce {paper} --only {only} --root ROOT")
             return _study_without_data(f"{paper}: {only}", command, str(error), out)
-    recipe = paper_recipe(paper, dataset or DEFAULT_DATASET, root, seeds)
+    recipe = whole_recipe(paper, dataset or DEFAULT_DATASET, root, seeds)
     command = reproduce_command(paper, recipe.dataset, seeds)
     return reproduce_recipe(paper_claims(paper), recipe, command, jobs, out, listener)
 

@@ -68,7 +68,8 @@ def load_model(run_dir: str | Path) -> Classifier:
 
     Args:
         run_dir: The directory that ``clearance train`` or ``clearance compare`` left, for example
-            ``clearance-runs/plain-seed0``; weights are read from safetensors, nothing is unpickled.
+            ``clearance-runs/plain-seed0-1a2b3c4d``, as ``clearance train`` prints it; weights are read from
+            safetensors, nothing is unpickled.
 
     Raises:
         FileNotFoundError: If the directory holds no finished run; the message names runs below it.
