@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from clearance.experiments import grid
+from clearance.experiments.recipe import read_recipe
 from cli import terminal  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 
@@ -30,6 +31,30 @@ def test_a_plan_names_claims_and_runs_and_does_nothing(run, tmp_path):
     assert status == 0
     assert shown.startswith("weakness: ")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "length"),
+    [
+        (("elsayed-2018",), "large-margin-cnn", ("epochs", 300)),
+        (("wan-2018",), "lenet-plus", ("steps", 20_000)),
+        (("wan-2018", "--dataset", "cifar100", "--root", "files"), None, ("epochs", 307)),
+    ],
+)
+def test_a_full_protocol_is_a_recipe_that_can_be_read_back(run, tmp_path, words, model, length):
+    status, shown, _ = run(*words, "--full-protocol", "--seeds", "2")
+    assert status == 0
+    (tmp_path / "full.yaml").write_text(shown)
+    recipe = read_recipe(tmp_path / "full.yaml")
+    assert (getattr(recipe, length[0]), recipe.seeds) == (length[1], 2)
+    assert recipe.model == (model or recipe.model)
+    assert recipe.root == ("files" if "--root" in words else None)
+
+
+def test_a_full_protocol_that_is_not_there_is_refused(run):
+    status, _, complaint = run("sato-2019", "--full-protocol")
+    assert (status, complaint.count("\n")) == (2, 1)
+    assert "recipes in full size are kept for elsayed-2018 and wan-2018; got 'sato-2019'" in complaint
 
 
 def test_a_plan_needs_no_torch():

@@ -365,7 +365,7 @@ class TestProtocol:
 
     def test_the_full_protocol_is_the_sheets_network_with_all_nine_rivals(self):
         full = protocol.full_protocol()
-        assert (full.model, full.batch_size) == ("large-margin-cnn", 128)
+        assert (full.model, full.batch_size, full.train_fraction) == ("large-margin-cnn", 128, 1.0)
         settings = full.methods["margin-l2"].objective_settings
         assert settings["layers"] == ["input", "extractor.block1", "extractor.block2"]
         assert settings["top_k"] is None

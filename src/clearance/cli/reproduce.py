@@ -35,6 +35,8 @@ class ReproduceCommand:
         out: Where ledger, report and runs are kept
             (default: clearance-PAPER/DATASET, or STUDY or STUDY-DATASET in it).
         only: A study of the paper to run instead, from `clearance list`; some take --dataset and --root.
+        full_protocol: Print the recipe in full size, for a GPU, and stop: elsayed-2018 on mnist, wan-2018 on mnist and
+            cifar100. `clearance compare --recipe FILE` runs it.
         dry_run: Print the plan and stop.
     """
 
@@ -45,6 +47,7 @@ class ReproduceCommand:
     jobs: OptionalCount = None
     out: OptionalPath = None
     only: OptionalText = None
+    full_protocol: bool = False
     dry_run: bool = False
 
     def run(self) -> None:
@@ -56,6 +59,9 @@ class ReproduceCommand:
         from clearance.cli._options import default_jobs
 
         console = Console()
+        if self.full_protocol:
+            self._print_full_protocol()
+            return
         runs, name = self._runs_and_name()
         jobs = default_jobs() if self.jobs is None else self.jobs
         check_count("jobs", jobs)
@@ -99,6 +105,15 @@ class ReproduceCommand:
         from clearance.experiments.papers import DEFAULT_DATASET, whole_recipe
 
         return whole_recipe(self.paper, self.dataset or DEFAULT_DATASET, self.root, self.seeds)
+
+    def _print_full_protocol(self) -> None:
+        import yaml
+
+        from clearance.experiments.papers import full_recipe
+        from clearance.experiments.recipe import to_tree
+
+        recipe = full_recipe(self.paper, self.dataset or "mnist", self.root, self.seeds)
+        sys.stdout.write(yaml.safe_dump(to_tree(recipe), sort_keys=False))
 
     def _print_plan(self, console: "Console", jobs: int, out: Path) -> None:
         if self.only is not None:

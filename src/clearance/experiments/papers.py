@@ -8,8 +8,9 @@ from importlib.resources.abc import Traversable
 import yaml
 
 from clearance._checks import check_choice
+from clearance.experiments.catalogue import resolve
 from clearance.experiments.recipe import Recipe, from_tree
-from clearance.experiments.studies import PAPERS, STUDIES, Study
+from clearance.experiments.studies import PAPERS, PROTOCOLS, STUDIES, Study
 from clearance.records.claims import PaperClaims
 from clearance.records.claims_file import parse_claims
 
@@ -78,6 +79,26 @@ def paper_recipe(paper: str, dataset: str, root: str | None = None, seeds: int |
     text = folder.joinpath(f"{dataset}.yaml").read_text("utf-8")
     recipe = from_tree(yaml.safe_load(text), f"{paper}/{dataset}.yaml")
     return dataclasses.replace(recipe, root=root, seeds=recipe.seeds if seeds is None else seeds)
+
+
+def full_recipe(paper: str, dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
+    """What a paper trained, in full size as far as it is known, where its studies are scaled down; for a GPU.
+
+    Raises:
+        ValueError: If there is none for the paper, or for the dataset.
+
+    >>> full_recipe("wan-2018", "mnist").steps
+    20000
+    """
+    check_choice("paper", paper, PAPERS)
+    if paper not in PROTOCOLS:
+        known = " and ".join(PROTOCOLS)
+        raise ValueError(
+            f"recipes in full size are kept for {known}; got {paper!r}, whose recipes are all there is."
+        )
+    make = resolve("paper", paper, PROTOCOLS)
+    found: Recipe = make(dataset, root, seeds)
+    return found
 
 
 def paper_study(paper: str, name: str, dataset: str | None = None, root: str | None = None) -> Study:

@@ -47,6 +47,12 @@ _TANAY_ON: dict[str, Any] = {"rooted": True, "datasets": ("digits", "mnist", "fa
 # LeNet is too large for 8x8 images
 _LENET_ON: dict[str, Any] = {"rooted": True, "datasets": ("mnist", "fashion-mnist")}
 
+PROTOCOLS = {
+    "elsayed-2018": Entry(f"{_ELSAYED}.protocol:full_protocol", "the paper's network on all of MNIST"),
+    "wan-2018": Entry(f"{_WAN}.protocol:full_protocol", "the released networks on MNIST and CIFAR-100"),
+}
+"""Recipes in full size of papers whose studies are scaled down for a CPU."""
+
 STUDIES = {
     "elsayed-2018": {
         "toy": Study(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from clearance._checks import check_choice
 from clearance.experiments.papers import paper_recipe
 from clearance.experiments.recipe import Method, Recipe
 from clearance.experiments.search import FACTORS
@@ -208,18 +209,25 @@ def adversarial_recipe(dataset: str, root: str | None = None, seeds: int | None 
     return dataclasses.replace(start, epochs=varied.adversarial_epochs or start.epochs, methods=methods)
 
 
-def full_protocol(root: str | None = None, seeds: int | None = None) -> Recipe:
+def full_protocol(dataset: str = "mnist", root: str | None = None, seeds: int | None = None) -> Recipe:
     """MNIST as in the sheet of the paper and its code: their network, all nine rivals, 300 epochs of batches of 128.
 
     For a GPU. Rates of noise and numbers of images are then the caller's to set, as `noise_recipes` does. The
-    published code trains with RMSProp, which recipes do not know; this one keeps SGD.
+    published code trains with RMSProp, which recipes do not know; this one keeps SGD. Learning rates are those chosen
+    for the small network.
+
+    Raises:
+        ValueError: If the dataset is another.
 
     >>> full_protocol().model
     'large-margin-cnn'
     """
-    start = base_recipe("mnist", root, seeds)
+    check_choice("dataset", dataset, ("mnist",))
+    start = base_recipe(dataset, root, seeds)
     methods = {name: _full(method) for name, method in start.methods.items()}
-    return dataclasses.replace(start, model="large-margin-cnn", epochs=300, batch_size=128, methods=methods)
+    return dataclasses.replace(
+        start, model="large-margin-cnn", train_fraction=1.0, epochs=300, batch_size=128, methods=methods
+    )
 
 
 def _full(method: Method) -> Method:
