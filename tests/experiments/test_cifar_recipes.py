@@ -10,7 +10,7 @@ import pytest
 
 from clearance.cli.__main__ import main
 from clearance.experiments import reproduce as module
-from clearance.experiments.papers import paper_claims, paper_recipe
+from clearance.experiments.papers import paper_claims, whole_recipe
 from clearance.experiments.run import RunPlan
 from clearance.records.judging import judge
 from clearance.records.store import load_report
@@ -86,7 +86,7 @@ def done(request, tmp_path_factory):
         extractor = importlib.import_module(f"clearance.models.extractors.{MODELS[dataset]}")
         patch.setattr(extractor, "STAGES", NARROW[dataset])
         patch.setattr(module, "run_grid", grid_here(plans))
-        patch.setattr(module, "paper_recipe", lambda *given: scaled(paper_recipe(*given)))
+        patch.setattr(module, "whole_recipe", lambda *given: scaled(whole_recipe(*given)))
         words = ["--dataset", dataset, "--root", str(root), "--out", str(out), "--jobs", "1"]
         main(["reproduce", "sato-2019", *words])
     return dataset, out, plans
@@ -94,7 +94,7 @@ def done(request, tmp_path_factory):
 
 def test_all_five_methods_are_trained_and_every_audit_of_the_recipe_has_something_to_say(done):
     dataset, out, plans = done
-    recipe = paper_recipe("sato-2019", dataset)
+    recipe = whole_recipe("sato-2019", dataset)
     assert [plan.method for plan in plans] == list(recipe.methods)
     for (method, _), rows in stored(out, plans).items():
         assert {row["audit"] for row in rows} - {"training"} == set(recipe.audits), method
