@@ -27,7 +27,7 @@ MODEL_AUDITS = (
     "calibration",
     "class_scatter",
 )
-"""What is asked of one model by itself: what its page says first, and what that rests on."""
+"""What is asked of one model by itself, the most useful first: what its page says first, and what that rests on."""
 
 NEEDS_UNKNOWN = "unknowns"
 

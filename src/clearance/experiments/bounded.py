@@ -7,23 +7,12 @@ from dataclasses import dataclass, field
 import torch
 
 from clearance.audits import Audit, Findings, Subject
+from clearance.experiments.auditing import MODEL_AUDITS
 from clearance.experiments.feature_cache import KeptSubject
 from clearance.experiments.limits import Budget, Limits
 from clearance.experiments.pace import Pace, try_pace
 from clearance.experiments.workload import Sizes, Work, work_of
 from clearance.models._observe import evaluating
-
-ORDER = (
-    "accuracy",
-    "preprocessing",
-    "co_adaptation",
-    "refit",
-    "class_pairs",
-    "flip_size",
-    "unknowns",
-    "calibration",
-)
-"""The most useful first: what the first screen says, in its order; then the rest as it was asked for."""
 
 BUDGET, INTERRUPTED = "budget", "interrupted"
 _ON_PIXELS = frozenset({"flip_size", "robustness", "boundary_distance", "weight_scale"})  # need no features
@@ -54,13 +43,14 @@ class Done:
 
 
 def by_usefulness(audits: Sequence[Audit]) -> list[Audit]:
-    """In `ORDER`; what is not in it comes last, as it stands.
+    """In the order of `MODEL_AUDITS`; what is not among them comes last, as it stands.
 
     >>> from clearance.audits import Accuracy, Calibration, Refit
     >>> [audit.name for audit in by_usefulness([Calibration(), Refit(), Accuracy()])]
     ['accuracy', 'refit', 'calibration']
     """
-    return sorted(audits, key=lambda audit: ORDER.index(audit.name) if audit.name in ORDER else len(ORDER))
+    places = {name: place for place, name in enumerate(MODEL_AUDITS)}
+    return sorted(audits, key=lambda audit: places.get(audit.name, len(places)))
 
 
 def bounded_audits(
