@@ -10,7 +10,7 @@ from torch import Tensor, nn
 Head = Callable[[Tensor], Tensor]
 
 
-def logits_of(head: Head, features: Tensor) -> Tensor:
+def head_logits(head: Head, features: Tensor) -> Tensor:
     """What a head makes of features, which stay as they are.
 
     Raises:
@@ -18,7 +18,7 @@ def logits_of(head: Head, features: Tensor) -> Tensor:
             afterwards would read something else.
 
     >>> features = torch.tensor([[-1.0, 2.0]])
-    >>> logits_of(nn.ReLU(inplace=True), features), features
+    >>> head_logits(nn.ReLU(inplace=True), features), features
     (tensor([[0., 2.]]), tensor([[-1.,  2.]]))
     """
     if isinstance(head, nn.Module) and any(getattr(part, "inplace", False) for part in head.modules()):
@@ -60,7 +60,7 @@ class Outputs:
 
     def with_head(self, head: Head) -> "Outputs":
         """The same features and graph, read by another head."""
-        return replace(self, logits=logits_of(head, self.features), head=head)
+        return replace(self, logits=head_logits(head, self.features), head=head)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,9 @@ def test_a_full_protocol_that_is_not_there_is_refused(run):
     status, _, complaint = run("sato-2019", "--full-protocol")
     assert (status, complaint.count("\n")) == (2, 1)
     assert "recipes in full size are kept for elsayed-2018 and wan-2018; got 'sato-2019'" in complaint
+    status, shown, complaint = run("elsayed-2018", "--only", "noise", "--full-protocol")
+    assert (status, shown) == (2, "")
+    assert "not of one study; got --only noise" in complaint
 
 
 def test_a_plan_needs_no_torch():

@@ -59,8 +59,8 @@ class Robustness(Audit):
             et al. 2018). They are far too large for photographs, where 8 / 255 is usual.
         two: Radii in norm 2.
         one: Radii in norm 1.
-        images: At most; a class-balanced choice where there are more, the same for all methods and seeds. It goes by
-            the order of the test set, which of the images that were chosen plays no part.
+        images: At most; a class-balanced choice where there are more, the same for all methods and seeds. Which are
+            chosen follows the order of the test set; the verdict on those that are does not.
         steps: Of PGD.
         queries: Of the square search.
         source: A network whose gradients make images too (a transfer attack), in any mode; moved to

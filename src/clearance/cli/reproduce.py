@@ -112,6 +112,10 @@ class ReproduceCommand:
         from clearance.experiments.papers import full_recipe
         from clearance.experiments.recipe import to_tree
 
+        if self.only is not None:
+            raise ValueError(
+                f"--full-protocol is of a paper, not of one study; got --only {self.only}. Drop it."
+            )
         recipe = full_recipe(self.paper, self.dataset or "mnist", self.root, self.seeds)
         sys.stdout.write(yaml.safe_dump(to_tree(recipe), sort_keys=False))
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance.models._activations import recorded_activations
-from clearance.tensors import Head, Outputs, logits_of
+from clearance.tensors import Head, Outputs, head_logits
 
 
 class Classifier(nn.Module):
@@ -100,6 +100,6 @@ class Classifier(nn.Module):
         with recorded_activations(self, [name for name in layers if name != "input"]) as recorded:
             features = self.features(images)
             reader = self.head if head is None else head
-            logits = logits_of(reader, features)
+            logits = head_logits(reader, features)
         activations.update(recorded)
         return Outputs(features, logits, reader, activations)
