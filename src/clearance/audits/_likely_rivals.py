@@ -18,6 +18,7 @@ from clearance.tensors import Outputs
 
 CHUNK = 64  # activations of so many 28 x 28 images stay in a processor's cache: two thirds of the time of 256 at once
 AT_ONCE = 2  # sweeps of one forward pass
+OF_FEW = 4  # the same where less than one chunk is left, and a forward pass costs more than a sweep too many
 LEARNT = 256  # images of which all rivals are measured
 
 
@@ -69,7 +70,7 @@ class Sweeper:
             with torch.enable_grad():
                 outputs = self.model.outputs(self.images[some], ("input",))
             self._look(outputs, some)
-            columns = _all_or_promising(self.known.rows(some), forecast)
+            columns = _all_or_promising(self.known.rows(some), forecast, len(rows))
             self.known.norms[some.unsqueeze(1), columns] = self._norms(outputs, some, columns).double()
             self.known.measured[some.unsqueeze(1), columns] = True
 
@@ -134,7 +135,8 @@ def agreement(exact: KnownRivals, forecast: PairNorms, doubt: float) -> float:
     seen = exact.forgotten()
 
     def reveal(rows: Tensor, by: PairNorms | None) -> None:
-        seen.measured[rows.unsqueeze(1), _all_or_promising(seen.rows(rows), by)] = True
+        columns = _all_or_promising(seen.rows(rows), by, CHUNK)  # no more at once than of many images
+        seen.measured[rows.unsqueeze(1), columns] = True
 
     _search(seen, torch.arange(len(exact.labels), device=exact.labels.device), forecast, doubt, reveal)
     same = seen.distances.amin(dim=1) == exact.distances.amin(dim=1)
@@ -153,8 +155,9 @@ def _search(
         rows = rows[known.rows(rows).doubts(forecast) > doubt]
 
 
-def _all_or_promising(known: KnownRivals, forecast: PairNorms | None) -> Tensor:
+def _all_or_promising(known: KnownRivals, forecast: PairNorms | None, left: int) -> Tensor:
+    """Columns to measure next, where so many images are `left`."""
     columns = known.rivals.shape[1]
     if forecast is None:
         return torch.arange(columns, device=known.rivals.device).expand(len(known.labels), -1)
-    return known.promising(forecast, min(AT_ONCE, columns))
+    return known.promising(forecast, min(OF_FEW if left < CHUNK else AT_ONCE, columns))

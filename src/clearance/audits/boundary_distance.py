@@ -18,6 +18,7 @@ from clearance.audits._nearest_rival import NearestRival, likely_nearest_rivals,
 from clearance.data import ImageSet
 from clearance.models._channels_last import filters_channels_last
 from clearance.models._observe import evaluating
+from clearance.models._pools_first import pools_before_rectifiers
 from clearance.models.classifier import Classifier
 from clearance.objectives.margins import margin_distances
 from clearance.vocabulary import Exhibit, Measurement, Scalar
@@ -114,11 +115,11 @@ class BoundaryDistance(Audit):
         with evaluating(subject.model), filters_channels_last(subject.model):
             looked_at = self._looked_at(subject.model, data)
             for norm in self.norms:
-                every = self._nearest(subject.model, data, norm, looked_at, found)
+                search = MinimumNorm(float(norm), steps=self.steps)
+                with pools_before_rectifiers(subject.model):  # asks for no layer by its name
+                    every = self._nearest(subject.model, data, norm, looked_at, found)
+                    distance = search(subject.model, some.images, some.labels).distance
                 found.extend(self._first_order(subject.model, data, norm, looked_at, every))
-                distance = MinimumNorm(float(norm), steps=self.steps)(
-                    subject.model, some.images, some.labels
-                ).distance
                 found.extend(_medians("minimum_distance", distance, some, {"norm": norm}, PIXELS))
                 found.extend(dataset_distances(every, norm))
                 near = every.rows(rows)
