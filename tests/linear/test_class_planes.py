@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
@@ -16,6 +17,7 @@ from clearance.linear import (
     margins,
     nearest_centroid,
     one_versus_one,
+    plateau,
     rival_distances,
     scores,
     signed_distances,
@@ -154,6 +156,23 @@ def test_nothing_is_steepest_without_a_direction(norm):
     refused("got zeros alone, along which nothing is steepest", steepest, torch.zeros(2), norm)
     refused("`weight` must be finite; got nan", steepest, [NAN, 1.0], norm)
     assert steepest([0.0, -3.0], norm).tolist() == [0.0, -1.0]
+
+
+@pytest.mark.parametrize("size", [1e160, 1e-160])
+def test_planes_whose_lengths_are_no_numbers_are_refused(size):
+    refused("squares that are numbers; the largest weight is 1e", Hyperplane.of, [size, 0.0])
+
+
+@pytest.mark.parametrize(("count", "width"), [(30, 150_528), (3000, 784)])
+def test_classes_that_coincide_at_the_size_of_images_are_refused(count, width):
+    """Equal means of another order of rows differ by rounding in every entry."""
+    draws = np.random.default_rng(0)
+    images = draws.random((count, width))
+    both, labels = np.concatenate([images, draws.permutation(images)]), np.repeat([-1.0, 1.0], count)
+    assert np.abs(both[:count].mean(0) - both[count:].mean(0)).any()
+    refused("the class centroids coincide", nearest_centroid, both, labels)
+    refused("the class centroids coincide", tilting_angle, Hyperplane.of(np.ones(width)), both, labels)
+    assert plateau(both, labels).lam == 0
 
 
 def test_refusals_of_data_without_a_direction():

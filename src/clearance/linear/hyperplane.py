@@ -8,6 +8,7 @@ from torch import Tensor
 
 from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
 from clearance.linear._arguments import Points, as_float64, as_rows, check_finite
+from clearance.linear._problem import SMALLEST
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Hyperplane:
         """From weights (d,) or (1, d) and a bias of one number.
 
         Raises:
-            ValueError: If the shape is another, a number is not finite, or all weights are 0: then there is no
-                boundary, and no direction in which one could be approached.
+            ValueError: If the shape is another, a number or the square of a weight is not finite, or all weights are
+                0: then there is no boundary, and no direction in which one could be approached.
         """
         w = as_float64(weight)
         w = w[0] if w.ndim == 2 and len(w) == 1 else w
@@ -51,6 +52,12 @@ class Hyperplane:
             raise ValueError(
                 "`weight` must not be all 0, because then no boundary exists; got only zeros. "
                 "Class centroids that coincide lead to this."
+            )
+        largest = float(w.abs().max())
+        if not math.isfinite(largest * largest * len(w)) or largest < SMALLEST:
+            raise ValueError(
+                f"`weight` must have squares that are numbers; the largest weight is {largest:.3g}. Divide weights and "
+                "bias by it: that moves no boundary."
             )
         return cls(w, float(b))
 

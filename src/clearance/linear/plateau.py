@@ -1,5 +1,6 @@
 """Strong regularisation of a hinge machine in closed form: the direction is that of the nearest centroid."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,8 +72,8 @@ def plateau(x: ArrayLike, y: ArrayLike) -> Plateau:
     first, second = points[negative].mean(axis=0), points[~negative].mean(axis=0)
     difference, mid = second - first, (first + second) / 2
     length = float(np.linalg.norm(difference))
-    # means that are equal differ by rounding of their size
-    if length <= 1e-14 * float(np.abs(first).max() + np.abs(second).max()):
+    # means that are equal differ by rounding of their entries' size, in each of d entries
+    if length <= 1e-14 * math.sqrt(len(mid)) * float(np.abs(first).max() + np.abs(second).max()):
         return Plateau(0.0, np.zeros_like(mid), mid, 0.0)
     projections = (points - mid) @ (difference / length)
     least, most = float(projections[negative].min()), float(projections[~negative].max())

@@ -59,7 +59,7 @@ def svm_path(
 
     Warns:
         RuntimeWarning: If solver "newton" leaves a gap above `tolerance`, as rounding may force; the fits say how
-            large. That of "libsvm" is what its own ``tol`` leaves, and is not warned of.
+            large. That of "libsvm" is what its own ``tol`` leaves, and is warned of only if libsvm gives up.
 
     Memory: one copy of x, and per lambda a matrix of the size of the free support vectors or of d, whichever is less.
 
@@ -79,7 +79,7 @@ def svm_path(
         solved = libsvm_path(problem, wanted, tolerance)
     else:
         solved = walk(MACHINES[loss](), problem, wanted, tolerance)
-        _warn_of_gaps(solved, tolerance, loss)
+        _warn_of_gaps(solved, tolerance)
     without = MACHINES[loss]().without_weights(problem)
     return [_fit(problem, lam, solved[lam], without) for lam in wanted]
 
@@ -102,7 +102,7 @@ def _fit(problem: Problem, lam: float, found: Certified, without: tuple[float, f
     """
     w = problem.weights(found.state.w)
     added = float(found.state.a @ np.linalg.norm(problem.rows, axis=1))
-    left_over = 2 * lam * float(np.linalg.norm(w)) <= NOTHING * added
+    left_over = float(np.linalg.norm(2 * lam * w)) <= NOTHING * added  # w alone may have no squares
     b, risk, objective, gap = found.state.b, found.risk, found.objective, found.gap
     if left_over and objective >= without[1] * (1 - USELESS):
         w, (b, risk) = np.zeros_like(w), without  # it would point somewhere
@@ -118,14 +118,13 @@ def _fit(problem: Problem, lam: float, found: Certified, without: tuple[float, f
     )
 
 
-def _warn_of_gaps(solved: dict[float, Certified], tolerance: float, loss: str) -> None:
+def _warn_of_gaps(solved: dict[float, Certified], tolerance: float) -> None:
     left = {lam: found.relative_gap for lam, found in solved.items() if not found.relative_gap <= tolerance}
     if left:
         worst = max(left, key=lambda lam: left[lam])
-        instead = ", or solver='libsvm'" if loss == "hinge" else ""
         warnings.warn(
             f"{len(left)} of {len(solved)} fits have a relative duality gap above {tolerance}; the largest is "
-            f"{left[worst]:.1e} at lambda {worst}. Use a larger tolerance{instead}.",
+            f"{left[worst]:.1e} at lambda {worst}. Use a larger tolerance.",
             RuntimeWarning,
             stacklevel=3,
         )

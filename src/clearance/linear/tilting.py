@@ -148,8 +148,8 @@ def tilting_angle(plane: Hyperplane, x: Points, y: Points) -> float:
 def _direction(first: Tensor, second: Tensor) -> Tensor:
     difference = second - first
     length = torch.linalg.vector_norm(difference)
-    # differences of equal means are rounding of the size of the means
-    if float(length) <= 1e-14 * float(first.abs().max() + second.abs().max()):
+    # differences of equal means are rounding of the size of their entries, in each of d entries
+    if float(length) <= 1e-14 * math.sqrt(len(first)) * float(first.abs().max() + second.abs().max()):
         raise ValueError(
             "the class centroids coincide, so that the nearest-centroid direction and the tilting angle do not exist; "
             "got ||j - i|| = 0. Tilting says nothing about such data."
