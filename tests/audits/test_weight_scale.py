@@ -112,6 +112,70 @@ def test_layers_are_counted_in_the_order_in_which_they_run_and_once():
     assert spectral_norm(layers[0].weight) == pytest.approx(float(torch.linalg.svdvals(kernels)[0]))
 
 
+@pytest.mark.parametrize("groups", [2, 4])
+def test_groups_do_not_mix_so_the_largest_counts(groups):
+    """As the singular values of the matrix with a block for each group say."""
+    kernels = nn.Conv2d(4, 8, 3, groups=groups, bias=False).weight.detach()
+    blocks = torch.block_diag(*kernels.double().flatten(1).chunk(groups))
+    assert spectral_norm(kernels, groups) == pytest.approx(float(torch.linalg.svdvals(blocks)[0]))
+    model = Classifier(
+        nn.Sequential(nn.Conv2d(1, 4, 6), nn.Conv2d(4, 8, 1, groups=groups), nn.Flatten()), nn.Linear(8, 3)
+    )
+    assert [one.groups for one in weight_layers(model.eval(), images().images[:2])] == [1, groups, 1]
+    with torch.no_grad():
+        model.get_parameter("extractor.1.weight").fill_(1 / 3)
+    assert numbers(model)["spectral_norm", "2"] == pytest.approx(math.sqrt(8 / groups * 4 / groups) / 3)
+
+
+def test_what_normalisation_reads_counts_and_not_what_ran_before_it():
+    class Apart(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other, self.norm = nn.Linear(36, 4), nn.Linear(36, 4), nn.BatchNorm1d(4)
+
+        def forward(self, x):
+            one, other = self.one(x.flatten(1)), self.other(x.flatten(1))
+            return self.norm(one) + other
+
+    layers = weight_layers(Classifier(Apart(), nn.Linear(4, 3)).eval(), images().images[:2])
+    assert {one.name: one.normalised for one in layers} == {
+        "extractor.one": True, "extractor.other": False, "head": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("between", "normalised"),
+    [(nn.Identity(), True), (nn.Dropout(), True), (nn.ReLU(), False), (nn.ReLU(inplace=True), False)],
+)
+def test_normalisation_behind_what_hands_on_just_what_it_gets(between, normalised):
+    parts = [nn.Flatten(), nn.Linear(36, 4), between, nn.BatchNorm1d(4)]
+    layers = weight_layers(Classifier(nn.Sequential(*parts), nn.Linear(4, 3)).eval(), images().images[:2])
+    assert [one.normalised for one in layers] == [normalised, False]
+
+
+@pytest.mark.parametrize(
+    ("times", "own"), [(1, ["in_proj_weight"]), (2, ["q_proj_weight", "k_proj_weight", "v_proj_weight"])]
+)
+def test_attention_has_weights_too(times, own):
+    class Attending(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(6, 2, kdim=6 * times, batch_first=True)
+
+        def forward(self, x):
+            rows = x.flatten(1, 2)
+            return self.attention(rows, torch.cat([rows] * times, dim=2), rows)[0].mean(1)
+
+    attending = Attending()
+    model = Classifier(attending, nn.Linear(6, 3)).eval()
+    names = [one.name for one in weight_layers(model, images().images[:2])]
+    assert names == [*(f"extractor.attention.{one}" for one in own), "extractor.attention.out_proj", "head"]
+    last = attending.attention.out_proj.weight.detach().double()
+    assert numbers(model)["weight_rms", str(len(own) + 1)] == pytest.approx(
+        float(last.square().mean().sqrt())
+    )
+
+
 def test_large_matrices_have_the_spectral_norm_of_all_their_singular_values():
     weight = torch.randn(90, 130, generator=torch.Generator().manual_seed(0))
     assert spectral_norm(weight) == pytest.approx(float(torch.linalg.svdvals(weight.double())[0]), rel=1e-9)

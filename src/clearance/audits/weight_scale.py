@@ -25,10 +25,11 @@ CHUNK = 512
 class WeightScale(Audit):
     """The sizes that weight decay works on: of each layer's weights, of the logits, and what the loss still sees.
 
-    ``weight_rms``, ``spectral_norm``: of each linear layer and convolution, counted from the image (``layer``), and
-    the first also over ``all`` of them. ``logit_scale``: root mean square over held-out images and classes of the
-    logits minus their mean over classes. ``temperature``: what logits are divided by, so that the network is as sure
-    as it is right (``by`` likelihood), or so that the median image is 95 % sure (``by`` median confidence).
+    ``weight_rms``, ``spectral_norm``: of each linear layer, convolution and attention, counted from the image
+    (``layer``), and the first also over ``all`` of them. ``logit_scale``: root mean square over held-out images and
+    classes of the logits minus their mean over classes. ``temperature``: what logits are divided by, so that the
+    network is as sure as it is right (``by`` likelihood), or so that the median image is 95 % sure (``by`` median
+    confidence).
     ``active_share``: of the training images that are right, those with a probability of at most 1 - `threshold`, for
     which the loss still asks for more. ``normalised_layers``: how many layers are directly followed by normalisation.
 
@@ -73,7 +74,7 @@ class WeightScale(Audit):
             layers = weight_layers(subject.model, test.images[:2])
             logits = torch.cat([subject.model(part) for part in test.images.split(CHUNK)]).double().cpu()
             learnt = torch.cat([subject.model(part) for part in train.images.split(CHUNK)]).double().cpu()
-        sizes = [(root_mean_square(one.weight), spectral_norm(one.weight)) for one in layers]
+        sizes = [(root_mean_square(one.weight), spectral_norm(one.weight, one.groups)) for one in layers]
         found = [
             *_weights(layers, sizes),
             _number("logit_scale", _finite(_logit_scale(logits)), len(logits)),

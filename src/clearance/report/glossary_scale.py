@@ -14,8 +14,8 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ("weight_scale", "spectral_norm"): Entry(
         "Most that a layer can stretch its input",
         "The largest singular value of a layer's weights. Of a convolution it is that of one patch.",
-        "Neither direction is better. Their product bounds how fast answers can change.",
-        "The bound is never reached: layers seldom stretch in the same direction.",
+        "Neither direction is better. Of linear layers the product bounds how fast answers can change.",
+        "The bound is never reached, as layers seldom stretch in the same direction; patches that overlap add to it.",
     ),
     ("weight_scale", "logit_scale"): Entry(
         "Size of the answers",
