@@ -21,6 +21,7 @@ from audit_cases import test_set as held_out_set
 from clearance.audits import Audit
 from clearance.audits.co_adaptation import PIXEL_HEADS
 from clearance.experiments import catalogue
+from clearance.experiments.sweep_words import Sweep, _numeric_fields
 from clearance.models.features import extract_features, predictions_from
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.vocabulary import Measurement
@@ -95,6 +96,14 @@ def test_measurements_say_how_to_read_them(findings, name):
         # settings only: a result in the context would split one quantity into one per model
         numbers = {round(v, 12) for v in m.context.values() if isinstance(v, float)}
         assert not numbers & results
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_a_sweep_never_takes_the_place_of_what_tells_two_numbers_apart(findings, name):
+    """It says its value in the same context, under a name of its own."""
+    swept = {Sweep(field, (1.0, 2.0)).setting for field in _numeric_fields()}
+    told = [*findings[name].measurements, *findings[name].exhibits]
+    assert not swept & {key for one in told for key in one.context}
 
 
 @pytest.mark.parametrize("name", AUDITS)

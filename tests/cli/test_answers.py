@@ -91,6 +91,17 @@ def test_dry_run_counts_the_runs_of_a_sweep(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("named", "more"), [("", "boundary_distance, weight_scale"), ("audits: [accuracy]\n", None)]
+)
+def test_a_sweep_of_a_recipe_file_has_all_its_curves(tmp_path, named, more):
+    (tmp_path / "mine.yaml").write_text(f"dataset: digits\nmethods:\n  plain: {{}}\n{named}", "utf-8")
+    words = ("--recipe", str(tmp_path / "mine.yaml"), "--sweep", "weight_decay=1e-4,1e-2", "--dry-run")
+    status, shown, _ = run("compare", *words)
+    assert status == 0
+    assert ("weight_scale" in shown) == (more is not None)
+
+
+@pytest.mark.parametrize(
     ("word", "shown"),
     [
         ("--out=/home/ann/out", "--out=out"),

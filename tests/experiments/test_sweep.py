@@ -9,7 +9,7 @@ from clearance.experiments.grid import plans_of
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import run_method
-from clearance.experiments.sweep import at_values, swept_recipes, swept_report
+from clearance.experiments.sweep import at_values, swept_recipes, swept_report, with_swept_audits
 from clearance.experiments.sweep_words import Sweep, parse_sweep
 from clearance.report import Card, comparison_table
 from clearance.report.sweep import at_shown
@@ -62,6 +62,10 @@ class TestRecipes:
         assert {r.methods["noisy"].head_noise for r in recipes.values()} == {0.1}
         assert swept_recipes(self.START, Sweep("epochs", (1, 2)))[2].epochs == 2
         assert self.START.methods["plain"].weight_decay == 5e-4
+
+    def test_a_sweep_measures_what_its_curves_are_of_unless_audits_are_named(self):
+        assert with_swept_audits(self.START).audits == (*Recipe().audits, "boundary_distance", "weight_scale")
+        assert with_swept_audits(Recipe(audits=("accuracy",))).audits == ("accuracy",)
 
     def test_every_value_has_runs_of_its_own(self):
         recipes = swept_recipes(self.START, Sweep("lr", (0.01, 0.02)))

@@ -132,13 +132,10 @@ class CompareCommand:
     def _recipe(self) -> "Recipe":
         from clearance.cli._options import chosen_recipe, default_methods, split_names
         from clearance.experiments.catalogue import named_audits
-        from clearance.experiments.sweep import SWEPT_AUDITS
+        from clearance.experiments.sweep import with_swept_audits
 
         audits = named_audits(split_names(self.audits)) or None
-        if audits is None and self.sweep is not None and self.recipe is None:
-            audits = SWEPT_AUDITS
-
-        return chosen_recipe(
+        recipe = chosen_recipe(
             self.recipe,
             self.dataset,
             split_names(default_methods(self.methods, self.recipe)),
@@ -152,6 +149,7 @@ class CompareCommand:
             samples=self.small_data,
             audits=audits,
         )
+        return recipe if self.sweep is None or audits is not None else with_swept_audits(recipe)
 
 
 def _command(recipe: "Recipe") -> str:

@@ -19,7 +19,7 @@ from clearance.experiments.catalogue import named_audits
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
 from clearance.experiments.run import RunFindings, RunPlan, run_method
-from clearance.experiments.sweep import at_values, swept_recipes, swept_report
+from clearance.experiments.sweep import at_values, swept_recipes, swept_report, with_swept_audits
 from clearance.experiments.sweep_words import Sweep, parse_sweep
 from clearance.models import Classifier
 from clearance.objectives import Objective
@@ -68,7 +68,8 @@ def compare(
             ``"lr=0.01,0.1"``: everything is compared at each of them, and the page draws it over them.
         model: Name of an extractor in the catalogue, or a function that builds a fresh Classifier (the
             methods' settings of head and norm then do not apply).
-        audits: Names of audits; those of the recipe by default.
+        audits: Names of audits; those of the recipe by default, with a sweep ``boundary_distance`` and
+            ``weight_scale``, too, because its curves are of them.
         directory: Where runs are kept, so that an interrupted comparison goes on; None keeps nothing.
         on_run: Told the method and seed of each run before it starts.
 
@@ -109,6 +110,8 @@ def compare(
             f"`sweep` of {swept.field!r} changes the images, which are given here; compare with each of them, or use "
             "the command."
         )
+    if swept is not None and audits is None:
+        recipe = with_swept_audits(recipe)
     recipes = {None: recipe} if swept is None else swept_recipes(recipe, swept)
     build = None if isinstance(model, str) else model
     found: list[tuple[float | None, RunFindings]] = []

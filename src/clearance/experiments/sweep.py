@@ -17,7 +17,7 @@ if typing.TYPE_CHECKING:
     from clearance.experiments.run import RunFindings  # needs torch, and a plan must answer without
 
 SETTING = "sweep"  # what a report's recipe calls it
-SWEPT_AUDITS = (*Recipe().audits, "boundary_distance", "weight_scale")  # what the curves over a sweep are of
+SWEPT_AUDITS = ("boundary_distance", "weight_scale")  # what the curves over a sweep are of beside errors
 
 
 def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:
@@ -82,6 +82,17 @@ def under(found: "RunFindings", settings: Mapping[str, Scalar]) -> "RunFindings"
         ExhibitRecord(e.dataset, e.method, e.seed, _with_context(e.exhibit, settings)) for e in found.exhibits
     )
     return dataclasses.replace(found, records=records, exhibits=exhibits)
+
+
+def with_swept_audits(recipe: Recipe) -> Recipe:
+    """The recipe with what the curves over a sweep are of, where it names no audits of its own.
+
+    >>> with_swept_audits(Recipe()).audits[-2:], with_swept_audits(Recipe(audits=("accuracy",))).audits
+    (('boundary_distance', 'weight_scale'), ('accuracy',))
+    """
+    if recipe.audits != Recipe().audits:
+        return recipe
+    return dataclasses.replace(recipe, audits=(*recipe.audits, *SWEPT_AUDITS))
 
 
 def at_values(findings: Iterable[tuple[float, "RunFindings"]], sweep: Sweep) -> list["RunFindings"]:

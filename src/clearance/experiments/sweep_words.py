@@ -27,8 +27,13 @@ SHARED = (
     *DATA,
 )  # fields of a recipe
 OF_LOSS = "objective_settings."  # before the name of a setting of the methods' loss
-# in the context of a number "samples" are images that a fresh head learnt from
-CALLED = {"samples": "trained_on"}
+CALLED = {
+    "samples": "trained_on",
+    "features": "feature_count",
+    "steps": "updates",
+    "per_class": "weak_head_images",
+}
+"""Other names, because audits tell their own numbers apart by these: images that a fresh head learnt from, say."""
 
 
 @dataclass(frozen=True)
