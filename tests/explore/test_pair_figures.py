@@ -1,12 +1,13 @@
 """What a report draws of a pair: the numbers of `clearance.linear`, machine by machine."""
 
 import dataclasses
+from importlib.resources import files
 
 import numpy as np
 import pytest
 import torch
 
-from clearance.explore.pair_figures import BINS, POINTS, figures_at
+from clearance.explore.pair_figures import BINS, CHOSEN_AMONG, POINTS, _typical, figures_at
 from clearance.linear import signed_distances, tilting_plane
 
 STEPS = (0, 40, 80)
@@ -40,6 +41,14 @@ def test_a_machine_that_does_not_lean_has_the_plane_of_the_next_that_does(digits
     assert float(spread) == pytest.approx(
         float(torch.tensor(figures(digits, leaning)["plane"].columns["y"]).std())
     )
+
+
+def test_the_typical_sample_is_the_one_that_the_page_takes():
+    """Among the first ones, which it draws; the one nearest of all may be another."""
+    script = (files("clearance.explore") / "scripts" / "pair_plane.js").read_text("utf-8")
+    assert f"const MOST_DRAWN = {CHOSEN_AMONG};" in script
+    rows = np.linspace(3.0, 1.0, CHOSEN_AMONG + 9).reshape(-1, 1) * np.ones(4)
+    assert _typical(rows, np.ones(4)).tolist() == rows[CHOSEN_AMONG - 1].tolist()
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clearance.experiments.explore import explored_dataset
-from clearance.explore import LOG_LAMBDAS, machines_of, scene_of
+from clearance.explore import LOG_LAMBDAS, machines_of, render_explorer, scene_of
 from clearance.linear import svm_path
 
 LABELS = np.array([0, 1, 0, 1])
@@ -69,6 +69,19 @@ def test_samples_labels_and_shapes_that_do_not_fit_are_refused(change, message):
     given = {"train": np.eye(4), "labels": LABELS, "test": np.eye(4), "shape": (1, 2, 2), **change}
     with pytest.raises(ValueError, match=message):
         scene_of((given["train"], given["labels"]), (given["test"], LABELS), ("a", "b"), shape=given["shape"])
+
+
+@pytest.mark.parametrize("shape", [None, (1, 2, 2)])
+def test_there_may_be_no_test_samples(shape):
+    scene = scene_of((np.eye(4), LABELS), ([], []), ("a", "b"), shape=shape)
+    assert [one.test.shape for one in scene.classes] == [(0, 4), (0, 4)]
+    assert "<html" in render_explorer(scene)
+
+
+@pytest.mark.parametrize("nothing", [[], np.empty((0, 4)), np.empty((4, 0))])
+def test_there_must_be_training_samples(nothing):
+    with pytest.raises(ValueError, match="`train` must have samples of at least one number; got shape"):
+        scene_of((nothing, LABELS[: len(nothing)]), ([], []), ("a", "b"))
 
 
 def test_features_that_a_larger_one_leaves_no_level_are_told():

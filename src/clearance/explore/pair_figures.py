@@ -16,6 +16,7 @@ from clearance.vocabulary import Exhibit, Scalar
 AUDIT = "tilting"
 LEANING = 1e-3  # radians from which on what is left of w across z points somewhere for certain
 POINTS = 250  # samples of a class that are drawn, the first ones
+CHOSEN_AMONG = 1500  # samples of a class, the first ones: those that the page draws and lets one choose
 BINS = 40
 DIGITS = 4
 
@@ -100,8 +101,8 @@ def _pictures(scene: Scene, machines: Machines, step: int) -> Exhibit:
 
 
 def _typical(rows: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sample nearest to the mean."""
-    nearest: NDArray[np.float64] = rows[((rows - mean) ** 2).sum(axis=1).argmin()]
+    """The sample nearest to the mean, among those that the page chooses it from."""
+    nearest: NDArray[np.float64] = rows[((rows[:CHOSEN_AMONG] - mean) ** 2).sum(axis=1).argmin()]
     return nearest
 
 

@@ -91,7 +91,7 @@ def scene_of(
 
     Raises:
         ValueError: If fewer than two classes are named, a sample is not finite or, of images, not in [0, 1], a label is
-            no class, a class has no training sample, or samples, labels and shape do not fit each other.
+            no class, a class (or all) has no training sample, or samples, labels and shape do not fit each other.
 
     Warns:
         UserWarning: If features vary so much less than others that all their numbers become one.
@@ -107,7 +107,11 @@ def scene_of(
     (x, y), (held_out, held_out_y) = (
         _flat(one, given, len(classes)) for one, given in (("train", train), ("test", test))
     )
-    if len(held_out) and held_out.shape[1] != x.shape[1]:
+    if not x.size:
+        raise ValueError(f"`train` must have samples of at least one number; got shape {np.shape(train[0])}.")
+    if not len(held_out):
+        held_out = held_out.reshape(0, x.shape[1])
+    if held_out.shape[1] != x.shape[1]:
         raise ValueError(
             f"`test` must have {x.shape[1]} numbers a sample, as `train`; got {held_out.shape[1]}."
         )

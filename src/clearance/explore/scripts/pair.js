@@ -23,7 +23,7 @@ async function pairAt(scene, index) {
   return tiltingPair(scene.space, await classAt(scene, first), await classAt(scene, second), machines);
 }
 
-/** The training sample nearest to its class mean: a typical one. */
+/** The sample nearest to its class mean among those that are drawn: a typical one. */
 function typical(rows, mean, space) {
   let [best, least] = [0, Infinity];
   for (let i = 0; i < Math.min(rows.count, MOST_DRAWN); i++) {
