@@ -14,6 +14,7 @@ from clearance.experiments.search import FACTORS, Trial, at_edge, best, search
 from clearance.experiments.study_request import StudyRequest
 
 CRITERION, FINALISTS = "own_error", 2
+NONE_MORE: Mapping[Any, int] = {}
 TABLE = "search.md"
 
 
@@ -24,7 +25,7 @@ def search_rates(
     per_class: int = 1,
     trial_epochs: int | None = None,
     factors: tuple[float, ...] = FACTORS,
-    finalist_seeds: int | None = None,
+    finalist_seeds: Mapping[Any, int] = NONE_MORE,
 ) -> Path:
     """Search, and write ``search.md`` and a CSV file of all trials for each condition; the former's path.
 
@@ -36,7 +37,7 @@ def search_rates(
         trial_epochs: Of first trials; the best two of each method are then tried in full length, and one of them is
             chosen. None is full length for all, as it is for recipes that count steps.
         factors: Of the learning rates chosen before.
-        finalist_seeds: Runs of each of the best two of a method; None is those of a recipe.
+        finalist_seeds: By condition, runs of each of the best two of a method, where those of its recipe are too few.
 
     Raises:
         NoDataError: If the dataset's files are not there.
@@ -49,7 +50,7 @@ def search_rates(
         trials = search(
             recipe, request.runs, request.jobs, request.listener,
             per_class=(per_class,), criterion=CRITERION, widenings=widenings, finalists=FINALISTS, factors=factors,
-            finalist_seeds=finalist_seeds,
+            finalist_seeds=finalist_seeds.get(condition),
             trial_epochs=trial_epochs if recipe.steps is None else None,
         )  # fmt: skip
         _write_trials(out / f"search-{condition}.csv", trials)

@@ -39,7 +39,8 @@ class Protocol:
         searched_samples: Numbers of training images at which rates are chosen; others take those of the nearest.
         search_seeds: Runs of each candidate of the search.
         search_draws: The same with few images.
-        finalist_seeds: Runs of each of a method's two best candidates; None is no more.
+        finalist_seeds: Runs of each of a method's two best candidates under noise and with few images, where one says
+            little; None is no more.
         search_factors: Of the learning rates chosen before: what is tried at first.
         trial_epochs: Epochs of its first trials; the best are repeated in full length. None is all.
     """
@@ -81,7 +82,7 @@ PROTOCOLS = {
         validation=1 / 12,
         samples=(68, 550, 5500), steps=3000, small_batch=34, draws=10,
         epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.2,),
-        searched_noise=0.8, searched_samples=(68, 550, 5500), search_seeds=1, search_draws=2,
+        searched_noise=0.8, searched_samples=(68, 550, 5500), search_seeds=1, search_draws=1,
         finalist_seeds=3, search_factors=FACTORS[1:-1], trial_epochs=None,
     ),
     "cifar10": Protocol(

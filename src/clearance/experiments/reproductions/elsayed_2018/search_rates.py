@@ -18,7 +18,7 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import (
 from clearance.experiments.reproductions.rate_search import search_rates
 from clearance.experiments.study_request import StudyRequest
 
-FEW = "few-"
+CLEAN, FEW = "clean", "few-"
 WIDENINGS = 5  # noisy labels ask for far smaller steps than clean ones, in which a search begins
 
 
@@ -33,7 +33,7 @@ def searched_recipes(dataset: str, root: str | None = None, seeds: int | None = 
     noiseless, noisy = (noise_recipe(dataset, rate, root, count) for rate in (0.0, varied.searched_noise))
     few = {f"{FEW}{n}": small_data_recipe(dataset, n, root, draws) for n in varied.searched_samples}
     return {
-        "clean": base_recipe(dataset, root, count),
+        CLEAN: base_recipe(dataset, root, count),
         "noiseless": dataclasses.replace(noiseless, validation=0.0),
         "noisy": dataclasses.replace(noisy, validation=0.0),
         **few,
@@ -54,7 +54,7 @@ def run(request: StudyRequest) -> Path:
 
 def run_clean(request: StudyRequest) -> Path:
     """The same for all attacks alone: clean labels, all images."""
-    return _searched(request, "clean")
+    return _searched(request, CLEAN)
 
 
 def run_noise(request: StudyRequest) -> Path:
@@ -72,7 +72,9 @@ def _searched(request: StudyRequest, *starts: str) -> Path:
     varied = PROTOCOLS[request.dataset]
     recipes = searched_recipes(request.dataset, request.root, request.seeds)
     chosen = {name: recipe for name, recipe in recipes.items() if name.startswith(starts or "")}
+    more = varied.finalist_seeds
     return search_rates(
         chosen, WIDENINGS, request,
-        trial_epochs=varied.trial_epochs, factors=varied.search_factors, finalist_seeds=varied.finalist_seeds,
+        trial_epochs=varied.trial_epochs, factors=varied.search_factors,
+        finalist_seeds={} if more is None else {name: more for name in chosen if name != CLEAN},
     )  # fmt: skip
