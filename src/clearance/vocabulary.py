@@ -1,5 +1,6 @@
 """The words that measurements, runs and reports share. Frozen dataclasses; no torch."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,8 +23,10 @@ class Bounds:
     upper: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.lower < self.upper:
-            raise ValueError(f"`lower` must be below `upper`; got {self.lower} and {self.upper}.")
+        if not -math.inf < self.lower < self.upper < math.inf:
+            raise ValueError(
+                f"`lower` must be below `upper`, and both finite; got {self.lower} and {self.upper}."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,14 @@ def check_radius(epsilon: float, norm: float, bounds: Bounds) -> None:
         )
 
 
+def check_bounds(bounds: Any) -> None:
+    """Raise TypeError unless these are :class:`Bounds`."""
+    if not isinstance(bounds, Bounds):
+        raise TypeError(
+            f"`bounds` must be clearance.vocabulary.Bounds(lower, upper); got {type(bounds).__name__}."
+        )
+
+
 def check_mode(model: Any) -> None:
     """Raise ValueError if `model` is a module that is in training mode, or holds one that is."""
     if not isinstance(model, nn.Module):

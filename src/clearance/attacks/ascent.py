@@ -38,7 +38,7 @@ class TargetedAscent:
         ValueError: If a setting is out of range.
 
     Misleads where models are compared at one temperature: a confidence is reached sooner where logits are
-    larger. It is the one attack here whose verdict depends on the scale of logits, as the article's does.
+    larger. Its verdict depends on the scale of logits, as the article's does, and as attacks on plain cross-entropy do.
 
     >>> model = torch.nn.Linear(2, 2, bias=False).eval()
     >>> _ = model.weight.data.copy_(torch.tensor([[4.0, 0.0], [0.0, 4.0]]))

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
-from clearance.attacks._arguments import check_images, check_mode, check_radius, check_range, checked_classes
+from clearance.attacks._arguments import (
+    check_bounds,
+    check_images,
+    check_mode,
+    check_radius,
+    check_range,
+    checked_classes,
+)
 from clearance.attacks.attacked import Attacked, broken, confined, rescored
 from clearance.attacks.losses import LOSSES, TARGETED_LOSSES
 from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
@@ -122,6 +129,7 @@ class Attack(ABC):
     chunk: int = field(default=CHUNK, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_bounds(self.bounds)
         check_radius(self.epsilon, self.norm, self.bounds)
         check_count("chunk", self.chunk)
 

@@ -135,7 +135,8 @@ def _inside(found: Tensor, originals: Tensor, epsilon: float, norm: float, bound
     """Within the ball; what is outside by rounding is led back, what is farther outside is refused."""
     delta = found - originals
     distance = norm_of(delta, norm)
-    grain = torch.finfo(originals.dtype).eps * max(abs(bounds.lower), abs(bounds.upper))
+    largest = max(float(one.abs().max()) for one in (found, originals)) if len(found) else 0.0
+    grain = torch.finfo(originals.dtype).eps * largest
     outside = distance > epsilon
     # every pixel may be off by its own rounding, which adds up in norm 1
     if bool((distance > epsilon * (1 + ROUNDING) + grain * _unit_norm(delta, norm)).any()):

@@ -15,6 +15,7 @@ from clearance.geometry.first_order import dual_norm, first_order_distance
 from clearance.vocabulary import Bounds
 
 GRAIN = 1e-6  # in pixel units: the step away from a tie
+ROUNDING = 1e-3  # share of a rise by which a step to the boundary may fall short of it; steps go 2 % beyond
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,11 @@ def _nearest(slopes: Slopes, points: Tensor, norm: float, bounds: Bounds, factor
     """The shortest of the steps to the rivals' linear boundaries; 0 where no gradient leads anywhere.
 
     A step that reaches its boundary inside the bounds is never shorter than the first-order distance, which costs
-    no sorting of pixels: a rival is only looked at where that is less than the steps to the rivals before it.
+    no sorting of pixels: a rival is only looked at where that is less than the steps to the rivals before it. Where no
+    boundary can be reached inside the bounds, the shortest of the steps as far as those.
     """
-    best = torch.zeros_like(points)
-    least = torch.full_like(slopes.gaps[0], torch.inf)
+    best, short = torch.zeros_like(points), torch.zeros_like(points)
+    least, least_short = (torch.full_like(slopes.gaps[0], torch.inf) for _ in range(2))
     for gap, gradient in zip(slopes.gaps, slopes.gradients, strict=True):
         slope = dual_norm(gradient, norm).to(gap)
         # a tie names the label by chance: beyond it is the shortest of all steps, and not none
@@ -95,6 +97,10 @@ def _nearest(slopes: Slopes, points: Tensor, norm: float, bounds: Bounds, factor
             continue
         step = shortest_step(points[rows], gradient[rows], rise[rows], norm, bounds)
         length = norm_of(step, norm).to(least)
-        shorter = (length > 0) & (length < least[rows])
+        gained = (gradient[rows] * step).flatten(1).sum(dim=1)
+        arrives = (length > 0) & (gained >= rise[rows] * (1 - ROUNDING))
+        shorter = arrives & (length < least[rows])
         best[rows[shorter]], least[rows[shorter]] = step[shorter], length[shorter]
-    return best
+        nearly = ~arrives & (length > 0) & (length < least_short[rows])
+        short[rows[nearly]], least_short[rows[nearly]] = step[nearly], length[nearly]
+    return torch.where(least.isinf().view(-1, *[1] * (points.ndim - 1)), short, best)

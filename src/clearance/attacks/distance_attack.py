@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count
+from clearance.attacks._arguments import check_bounds
 from clearance.attacks.attack import Batch
 from clearance.attacks.attacked import Attacked, rescored
 from clearance.attacks.norms import check_norm
@@ -36,6 +37,7 @@ class DistanceAttack(ABC):
     chunk: int = field(default=CHUNK, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_bounds(self.bounds)
         check_norm(self.norm)
         check_count("chunk", self.chunk)
 

@@ -17,7 +17,7 @@ class FGSM(GradientAttack):
     Source: Goodfellow, Shlens and Szegedy, *Explaining and Harnessing Adversarial Examples* (2015), section 4.
     In norm 2 the step is x' = clip(x + t grad_x L) with the t that uses up all of epsilon, in norm 1 it fills
     the pixels with the largest gradients up to their bounds: where pixels are at their bound, these go
-    farther than a clipped unit step. On a linear model they are the strongest attack there is.
+    farther than a clipped unit step. On a linear model of two classes they are the strongest attack there is.
 
     Args:
         epsilon: Radius in the unit of the pixels, at least 0.

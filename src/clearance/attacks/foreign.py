@@ -31,7 +31,12 @@ class ForeignAttack(Attack):
             )
         with torch.enable_grad(), _as_before(batch.model):
             made = self.make(batch.model, batch.images.clone(), batch.labels.clone())
-        found = torch.as_tensor(made).detach().to(batch.images)
+        try:
+            found = torch.as_tensor(made).detach().to(batch.images)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(
+                f"an attack must return images as a tensor; it returned {type(made).__name__}."
+            ) from error
         if found.shape != batch.images.shape:
             raise ValueError(
                 f"an attack must return images of shape {tuple(batch.images.shape)}, as it got; "
@@ -82,6 +87,7 @@ def as_attack(
     Raises:
         ValueError: If `epsilon` or `norm` is out of range; on a call, if images come back outside the ball by
             more than rounding, or in another shape.
+        TypeError: If `make` is no callable; on a call, if it returns no images.
 
     Whether it depends on batch size, on order or on the scale of logits is the callable's own affair.
 
@@ -91,4 +97,8 @@ def as_attack(
     >>> attack(torch.nn.Identity().eval(), torch.tensor([[0.75, 0.1]]), torch.tensor([0])).images
     tensor([[0.5000, 0.0000]])
     """
+    if not callable(make):
+        raise TypeError(
+            f"`make` must be a callable (model, images, labels) -> images; got {type(make).__name__}."
+        )
     return ForeignAttack(epsilon, norm, make=make, bounds=Bounds() if bounds is None else bounds)

@@ -132,8 +132,8 @@ class PGD(IteratedAttack):
         bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
-    An image that breaks is dropped from all that follows. One that never does is returned as the start with
-    the largest final loss left it.
+    An image that breaks is dropped from all that follows. One that never does is returned as the start left it
+    that ended with the largest logit margin, whatever the loss.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -171,7 +171,10 @@ class PGD(IteratedAttack):
             logits = logits_of(active.model, found, chunk=self.chunk)
             done |= active.broken(logits)
             value = _margin(active, logits)
-            better = done | (value > least[rows])
+            value = value.masked_fill(
+                done & value.isnan(), math.inf
+            )  # logits that are no numbers name no class
+            better = (value > least[rows]) | (done & (not persist))
             best[rows[better]], least[rows[better]] = found[better], value[better]
             rows = rows if persist else rows[~done]
             if not len(rows):

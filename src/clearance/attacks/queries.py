@@ -62,7 +62,7 @@ def gradients_of(
         start = 0
         for padded, size in _chunks(images, chunk):
             leaf = padded.requires_grad_()
-            answer = _answer(model, leaf)
+            answer = _answer(model, leaf.clone())  # which the model may change in place
             value = loss(answer[:size], slice(start, start + size)).sum()
             logits.append(answer[:size].detach())
             gradients.append(_gradient(value, leaf)[:size])

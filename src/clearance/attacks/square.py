@@ -28,8 +28,9 @@ class SquareSearch(Attack):
     Norm inf: the start is vertical stripes of +-epsilon; then a patch of every channel is set to +epsilon or
     -epsilon. Norm 2: the start is a grid of bumps of random sign; then a patch gets a bump in two halves of
     opposite sign, paid for by emptying another patch. Norm 1: the start is the image; then a patch of one channel, of
-    at most epsilon pixels, goes towards a bound, paid for by what is not spent yet, and where that is too little by
-    putting one pixel back, the likelier the farther it is from where it was. Patches shrink as queries are spent.
+    at most as many pixels as epsilon can move from bound to bound, goes towards one, paid for by what is not spent
+    yet, and where that is too little by putting one pixel back, the likelier the farther it is from where it was.
+    Patches shrink as queries are spent.
 
     Source: Andriushchenko, Croce, Flammarion, Hein, *Square Attack* (2020), algorithms 1 to 3 and section 3.3;
     written from the description. Norm 1 is ours (Croce and Hein, *Mind the Box*, 2021, have a search of their own
@@ -70,8 +71,9 @@ class SquareSearch(Attack):
         check_count("seed", self.seed, minimum=0)
 
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
-        shape = batch.images.shape[1:] if batch.images.ndim == 4 else (1, 1, batch.images[0].numel())
-        images = batch.images.view(-1, *shape)
+        searched = batch.images.shape[1:]
+        shape = searched if batch.images.ndim == 4 else (1, 1, searched.numel())
+        images = batch.images.reshape(-1, *shape)
         first, draws = self._draws(images)
         delta = self._kept_inside(self._start(images, first), images)
         best, rows = delta.clone(), torch.arange(len(batch), device=images.device)
@@ -80,15 +82,20 @@ class SquareSearch(Attack):
             old = best[rows]
             moved = delta if query == 0 else self._moved(old, images[rows], draws[rows, query], query)
             tried = self._kept_inside(moved, images[rows])
-            logits = logits_of(batch.model, (images[rows] + tried).view_as(batch.images), chunk=self.chunk)
+            logits = logits_of(
+                batch.model, (images[rows] + tried).reshape(batch.images.shape), chunk=self.chunk
+            )
             margin, done = _margin(batch, logits).to(least), batch.broken(logits)
-            better = (margin > least[rows]) | done
+            margin = margin.masked_fill(
+                done & margin.isnan(), math.inf
+            )  # logits that are no numbers name no class
+            better = (margin > least[rows]) | (done & (not persist))
             best[rows[better]], least[rows[better]] = tried[better], margin[better]
             if not persist and bool(done.any()):
                 rows, batch = rows[~done], batch[~done]
             if not len(rows):
                 break
-        return (images + best).view(-1, *batch.images.shape[1:])
+        return (images + best).reshape(-1, *searched)
 
     def _draws(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Uniform numbers of every image: for its start, (B, C, H, W), and for its queries, (B, queries, ...)."""
@@ -115,8 +122,7 @@ class SquareSearch(Attack):
 
     def _moved(self, delta: Tensor, images: Tensor, draws: Tensor, query: int) -> Tensor:
         _, channels, height, width = images.shape
-        side = self._side(height, width, query / self.queries)
-        window = Window(min(side, height), min(side, width))
+        window = self._window(height, width, query / self.queries)
         here = patches(window, height, width, draws[:, 0], draws[:, 1])
         if self.norm == 1:
             channel = (draws[:, 3] * channels).long().clamp(max=channels - 1)
@@ -152,11 +158,17 @@ class SquareSearch(Attack):
     def _kept_inside(self, delta: Tensor, images: Tensor) -> Tensor:
         return projected(delta, images, self.epsilon, self.norm, self.bounds)
 
-    def _side(self, height: int, width: int, spent: float) -> int:
+    def _window(self, height: int, width: int, spent: float) -> Window:
+        """A square, or what has its area where the image is too narrow for one."""
         halvings = sum(spent > at for at in HALVED_AT)
         area = self.share / 2**halvings * height * width
-        # A larger patch could not come near its bounds in norm 1, where few pixels moved far do most.
-        return max(round(math.sqrt(min(area, self.epsilon) if self.norm == 1 else area)), 1)
+        if self.norm == 1:
+            # A larger patch could not come near its bounds, and few pixels moved far do most.
+            area = min(area, self.epsilon / (self.bounds.upper - self.bounds.lower))
+        side = max(round(math.sqrt(area)), 1)
+        if side > height:
+            return Window(height, min(max(round(area / height), 1), width))
+        return Window(side if side <= width else min(round(area / width), height), min(side, width))
 
 
 def _sign(uniform: Tensor) -> Tensor:

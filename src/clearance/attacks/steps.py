@@ -16,7 +16,7 @@ The steepest step of norm 1 moves a single pixel, which makes forty steps visit 
 all of them would be a step of another norm.
 """
 
-_LONGEST = 1e6  # of a step, in units of one that meets no bound
+_LONGEST = 1e6  # of a step, in units of one that meets no bound; less where its square would be no number
 
 
 def steepest(gradient: Tensor, norm: float, room: Tensor | None = None) -> Tensor:
@@ -48,7 +48,8 @@ def steepest(gradient: Tensor, norm: float, room: Tensor | None = None) -> Tenso
     peak = flat.abs().amax(dim=1, keepdim=True)
     flat = flat / torch.where(peak > 0, peak, 1)
     space = None if room is None else wide(room).flatten(1)
-    step = _unit_vector(flat, space) if norm == 2 else _few_pixels(flat, space)
+    longest = min(_LONGEST, math.sqrt(torch.finfo(gradient.dtype).max) / 4)
+    step = _unit_vector(flat, space, longest) if norm == 2 else _few_pixels(flat, space)
     return step.to(gradient.dtype).view_as(gradient)
 
 
@@ -91,14 +92,14 @@ def linear_optimum(
     return (within(moved, limit, norm) * flat.sign()).to(images.dtype).view_as(images)
 
 
-def _unit_vector(gradient: Tensor, room: Tensor | None) -> Tensor:
+def _unit_vector(gradient: Tensor, room: Tensor | None, longest: float) -> Tensor:
     if room is None:
         length = gradient.square().sum(dim=1, keepdim=True).sqrt()
         return gradient / torch.where(length > 0, length, 1)
     size = gradient.abs()
     factor = common_factor(size, torch.where(size > 0, room, 0), torch.ones_like(size[:, :1]))
     # where there is less room than a step needs, the farthest pixel reaches its bound
-    most = torch.where(size > 0, room / size, 0).amax(dim=1, keepdim=True).clamp(max=_LONGEST)
+    most = torch.where(size > 0, room / size, 0).amax(dim=1, keepdim=True).clamp(max=longest)
     return gradient * torch.minimum(factor, most)
 
 

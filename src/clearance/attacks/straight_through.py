@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from clearance.attacks.queries import Model
 
-NAMES = ("round", "floor", "ceil", "trunc", "fix", "sign")
+NAMES = ("round", "floor", "ceil", "trunc", "fix", "sign", "sgn")
 """Functions whose gradient is zero nearly everywhere, and which follow their argument from afar."""
 
 
@@ -23,6 +23,8 @@ _STEPS = _of_both(NAMES)
 _IN_PLACE = _of_both([f"{name}_" for name in NAMES])
 _DIVISIONS = _of_both(("div", "divide"))
 _WHOLE_DIVISIONS = _of_both(("floor_divide", "__floordiv__"))
+_DIVISIONS_IN_PLACE = _of_both(("div_", "divide_"))
+_WHOLE_DIVISIONS_IN_PLACE = _of_both(("floor_divide_", "__ifloordiv__"))
 _REMAINDERS = _of_both(("remainder", "fmod", "frac", "__mod__"))
 _CASTS = _of_both(("int", "long", "short", "byte", "char", "to", "type"))
 
@@ -61,23 +63,30 @@ class _Passing(TorchFunctionMode):
         if func in _REMAINDERS:
             self.passed += 1  # what is left of a step: x less the rounded x, which goes along with x
             return func(*args, **named).detach()
+        rounds = bool(named.get("rounding_mode"))
         if func in _IN_PLACE:
-            return self._stepped_in_place(func, args, named)
+            return self._stepped_in_place(func, args, named, args[0].clone())
+        if func in _WHOLE_DIVISIONS_IN_PLACE or (func in _DIVISIONS_IN_PLACE and rounds):
+            return self._stepped_in_place(func, args, named, args[0] / _divisor(args, named))
         answer, smooth = func(*args, **named), None
         if func in _STEPS or (self.casts and func in _CASTS and _is_whole(answer)):
             smooth = args[0]
-        elif func in _WHOLE_DIVISIONS or (func in _DIVISIONS and named.get("rounding_mode")):
-            smooth = args[0] / args[1]
+        elif func in _WHOLE_DIVISIONS or (func in _DIVISIONS and rounds):
+            smooth = args[0] / _divisor(args, named)
         if smooth is None:
             return answer
         self.passed += 1
         return _Value.apply(smooth, answer.detach())  # `//` has no derivative to be asked for
 
-    def _stepped_in_place(self, func: Any, args: tuple[Any, ...], named: Any) -> Tensor:
+    def _stepped_in_place(self, func: Any, args: tuple[Any, ...], named: Any, smooth: Tensor) -> Tensor:
         self.passed += 1
         stepped = func(args[0].detach().clone(), *args[1:], **named)
-        changed: Tensor = args[0].copy_(_Value.apply(args[0].clone(), stepped))
+        changed: Tensor = args[0].copy_(_Value.apply(smooth, stepped))
         return changed
+
+
+def _divisor(args: tuple[Any, ...], named: Any) -> Any:
+    return args[1] if len(args) > 1 else named["other"]
 
 
 def _is_whole(answer: Any) -> bool:
@@ -99,10 +108,10 @@ def straight_through(model: Model) -> Model:
     Args:
         model: Images to logits; any callable that works with torch's functions.
 
-    Misleads: ``round``, ``floor``, ``ceil``, ``trunc`` and ``sign`` are passed, in place as well (``round_``), and so
-    are divisions that round (``//``), remainders (``%``) and casts to whole numbers, unless the model needs whole
-    numbers there (as indices). Comparisons, lookups in tables, scripted modules, other libraries' code and noise are
-    not.
+    Misleads: ``round``, ``floor``, ``ceil``, ``trunc`` and ``sign`` are passed, and so are divisions that round
+    (``//``), both in place as well (``round_``, ``//=``), remainders (``%``) and casts to whole numbers, unless the
+    model needs whole numbers there (as indices). Comparisons, lookups in tables, scripted modules, other libraries'
+    code and noise are not.
 
     >>> rounded = lambda images: (4 * images).round() / 4
     >>> images = torch.tensor([[0.6, 0.4]], requires_grad=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,6 +35,9 @@ def transferred(source: Model, attack: Attack) -> Transfer:
         source: A model of the same classes, in evaluation mode, whose gradients are used.
         attack: How images are made on it.
 
+    Raises:
+        TypeError: If that is no attack in a ball.
+
     >>> from clearance.attacks.fgsm import FGSM
     >>> source, rounded = torch.nn.Identity().eval(), lambda images: images.round()
     >>> images, labels = torch.tensor([[0.625, 0.375]]), torch.tensor([0])
@@ -42,9 +46,18 @@ def transferred(source: Model, attack: Attack) -> Transfer:
     >>> transferred(source, FGSM(0.25))(rounded, images, labels).success
     tensor([True])
     """
+    _check_in_a_ball(attack)
     return Transfer(
         attack.epsilon, attack.norm, bounds=attack.bounds, chunk=attack.chunk, source=source, attack=attack
     )
+
+
+def _check_in_a_ball(attack: Any) -> None:
+    if not isinstance(attack, Attack):
+        raise TypeError(
+            f"`attack` must be an attack in a ball (FGSM, PGD ..., or what as_attack makes of a callable), because its "
+            f"images are shown to other models; got {type(attack).__name__}."
+        )
 
 
 @dataclass(frozen=True)
@@ -86,6 +99,7 @@ def transfer_matrix(
 
     Raises:
         ValueError: If there is no source, no target or no image, or for what the attack refuses.
+        TypeError: If that is no attack in a ball.
 
     >>> from clearance.attacks.fgsm import FGSM
     >>> models = {"plain": torch.nn.Identity().eval(), "rounded": lambda images: images.round()}
@@ -94,6 +108,7 @@ def transfer_matrix(
     tensor([[0.5000, 0.5000],
             [1.0000, 1.0000]], dtype=torch.float64)
     """
+    _check_in_a_ball(attack)
     for name, given in (("sources", sources), ("targets", targets), ("images", images)):
         if not len(given):
             raise ValueError(f"`{name}` must hold at least one; got none.")

@@ -9,7 +9,7 @@ from clearance.data.stratified import draw_quota
 
 
 def fixed_images(data: ImageSet, limit: int, seed: int, among: Tensor | None = None) -> ImageSet:
-    """All images where they are at most `limit`; else equally many of every class, drawn by the seed alone.
+    """All images where they are at most `limit`; else equally many of every class, at least one, drawn by the seed.
 
     A class with fewer than its share gives all that it has; the others do not make up for it. With a mask, `among`, of
     the images that may be drawn, every class's are those that come first in an order that does not know it: two

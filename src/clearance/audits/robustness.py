@@ -1,7 +1,7 @@
 """How many images stay right under attack, by attacks that loud logits cannot fool?"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -59,8 +59,9 @@ class Robustness(Audit):
             et al. 2018). They are far too large for photographs, where 8 / 255 is usual.
         two: Radii in norm 2.
         one: Radii in norm 1.
-        images: At most; a class-balanced choice where there are more, the same for all methods and seeds. Which are
-            chosen follows the order of the test set; the verdict on those that are does not.
+        images: At most, but one of every class at least; a class-balanced choice where there are more, the same for all
+            methods and seeds. Which are chosen follows the order of the test set; the verdict on those that are does
+            not.
         steps: Of PGD.
         queries: Of the square search.
         source: A network whose gradients make images too (a transfer attack), in any mode; moved to
@@ -91,8 +92,14 @@ class Robustness(Audit):
     def __post_init__(self) -> None:
         for name in ("images", "steps", "queries"):
             check_count(name, getattr(self, name))
+        if self.source is not None and not isinstance(self.source, Classifier):
+            raise TypeError(
+                f"`source` must be a Classifier or None; got {type(self.source).__name__}; clearance.wrap makes one."
+            )
         for name in NORMS:
             radii = getattr(self, name)
+            if isinstance(radii, str) or not isinstance(radii, Sequence):
+                raise TypeError(f"`{name}` must be radii in a tuple, such as (0.1, 0.3); got {radii!r}.")
             for epsilon in radii:
                 check_positive(name, epsilon)
                 check_radius(epsilon, NORMS[name], Bounds())

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from clearance._checks import check_choice
 
+ALWAYS = ("features", "logits")  # of every classifier's outputs, without being asked for
+
 
 @contextmanager
 def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Tensor]]:
@@ -24,6 +26,10 @@ def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[d
                 )
             if not isinstance(output, Tensor):
                 raise ValueError(f"layer {name!r} must return a tensor; got {type(output).__name__}.")  # noqa: TRY004
+            if output.is_inference():
+                raise ValueError(
+                    f"layer {name!r} ran in torch.inference_mode(), where no gradient can be taken; leave that mode."
+                )
             recorded[name] = output
             versions[name] = output._version
 
@@ -32,7 +38,7 @@ def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[d
     handles = []
     try:
         for name in layers:
-            check_choice("layers", name, ["input", *(known for known in modules if known)])
+            check_choice("layers", name, ["input", *ALWAYS, *(known for known in modules if known)])
             _check_own(name, modules)
             handles.append(modules[name].register_forward_hook(hook_for(name)))
         yield recorded

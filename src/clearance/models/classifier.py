@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from clearance.models._activations import recorded_activations
+from clearance.models._activations import ALWAYS, recorded_activations
 from clearance.tensors import Head, Outputs, head_logits
 
 
@@ -54,10 +54,7 @@ class Classifier(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """What enters the head for these images, shape (B, D)."""
-        if not images.is_floating_point():
-            raise TypeError(
-                f"images must be floating point in [0, 1]; got {images.dtype}. Divide grey levels by 255."
-            )
+        _check_floating(images)
         channels = max(len(self.mean), len(self.std))
         if channels > 1 and images.shape[1] != channels:
             raise ValueError(
@@ -79,9 +76,10 @@ class Classifier(nn.Module):
         """Features and logits with their graph, and the activations of `layers`.
 
         Args:
-            images: In [0, 1], shape (B, C, H, W). The caller's tensor never receives a gradient.
+            images: In [0, 1], shape (B, C, H, W). With ``"input"`` among `layers` the caller's tensor receives no
+                gradient.
             layers: Names of submodules (as in ``named_modules()``), or ``"input"``: the images as a
-                fresh leaf that requires a gradient, in [0, 1] units.
+                fresh leaf that requires a gradient, in [0, 1] units. Features and logits are always there.
             head: Reads the features in place of the model's own head.
 
         Raises:
@@ -93,13 +91,22 @@ class Classifier(nn.Module):
             raise TypeError(
                 f"`layers` must be a list of names; got one word, {layers!r}. Write [{layers!r}]."
             )
+        _check_floating(images)
         activations: dict[str, Tensor] = {}
         if "input" in layers:
             images = images.detach().clone().requires_grad_()
             activations["input"] = images
-        with recorded_activations(self, [name for name in layers if name != "input"]) as recorded:
+        hidden = [name for name in dict.fromkeys(layers) if name not in ("input", *ALWAYS)]
+        with recorded_activations(self, hidden) as recorded:
             features = self.features(images)
             reader = self.head if head is None else head
             logits = head_logits(reader, features)
         activations.update(recorded)
         return Outputs(features, logits, reader, activations)
+
+
+def _check_floating(images: Tensor) -> None:
+    if not images.is_floating_point():
+        raise TypeError(
+            f"images must be floating point in [0, 1]; got {images.dtype}. Divide grey levels by 255."
+        )

@@ -1,6 +1,6 @@
 """The gap between the scores of a sample's own class and of a rival, and its gradient in the logits."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -29,8 +29,32 @@ def class_gaps(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score) -> 
     tensor([[2.],
             [3.]])
     """
-    scores = wide(logits) if score == "logits" else wide(logits).softmax(dim=1)
+    if score == "softmax" and logits.requires_grad:
+        return _SoftmaxGaps.apply(wide(logits), labels, rivals)
+    return _gaps(wide(logits) if score == "logits" else wide(logits).softmax(dim=1), labels, rivals)
+
+
+def _gaps(scores: Tensor, labels: Tensor, rivals: Tensor) -> Tensor:
     return scores.gather(1, labels.unsqueeze(1)).mT - scores.gather(1, rivals.mT).mT
+
+
+class _SoftmaxGaps(torch.autograd.Function):
+    """Gaps of probabilities whose gradient is :func:`gap_cotangents`, as that in a distance's denominator is.
+
+    Softmax's own derivative subtracts p_y from 1, and so has no digit left where the network is sure: of a rival that
+    is ahead by 17 the gap would pull the label up and nothing down.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, rivals: Tensor) -> Tensor:
+        ctx.save_for_backward(logits, labels, rivals)
+        return _gaps(logits.softmax(dim=1), labels, rivals)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        logits, labels, rivals = ctx.saved_tensors
+        each = gap_cotangents(logits, labels, rivals, "softmax")
+        return (slopes[0].unsqueeze(-1) * each).sum(dim=0), None, None
 
 
 def gap_cotangents(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score) -> Tensor:

@@ -1,15 +1,17 @@
 """Where a margin can be measured: captured activations, the features, the logits; and every refusal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from clearance._checks import check_choice, check_non_negative
+from clearance.models._activations import ALWAYS
 from clearance.tensors import Outputs
 
-ANALYTIC = ("features", "logits")
+ANALYTIC = ALWAYS
 """Layers that every classifier has; they need no backward sweep (the features only where the head is linear)."""
 
 
@@ -105,3 +107,23 @@ def check_pairs(logits: Tensor, rivals: int | None) -> int:
 def full_precision(tensor: Tensor) -> torch.autocast:
     """Switches automatic mixed precision off: distances are worth the digits, and cost little."""
     return torch.autocast(tensor.device.type, enabled=False)
+
+
+def weights_of_layers(given: float | Mapping[str, float] | None, layers: Sequence[str]) -> tuple[float, ...]:
+    """A weight for each layer, by default alike and with sum 1.
+
+    Raises:
+        ValueError: If a layer is missing or unknown, or a weight below 0.
+    """
+    if given is None:
+        return tuple(1 / len(layers) for _ in layers)
+    if isinstance(given, Mapping):
+        for name in given:
+            check_choice("layer_weights", name, layers)
+        missing = [name for name in layers if name not in given]
+        if missing:
+            raise ValueError(f"`layer_weights` must name every layer or be one number; it lacks {missing}.")
+    weights = tuple(given[name] if isinstance(given, Mapping) else given for name in layers)
+    for weight in weights:
+        check_non_negative("layer_weights", weight)
+    return weights

@@ -94,7 +94,7 @@ class LayerMargins(nn.Module):
         """Gamma, (L,), for distances (L, k, B).
 
         This batch counts for the margins that are not settled yet, with all others until ``after_step``, as gradients
-        that are accumulated do; one that is looked at without gradients does not.
+        that are accumulated do; one that is looked at without gradients or in evaluation mode does not.
         """
         given = [0.0 if isinstance(layer, GammaQuantile) else layer for layer in self._layers]
         gammas = distances.new_tensor(given)
@@ -110,7 +110,7 @@ class LayerMargins(nn.Module):
                 settled = before / layer.batches
                 now = (before + seen[place]) / (done + 1)
                 gammas[place] = torch.clamp(settled if done >= layer.batches else now, min=LEAST)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and self.training:
             self._seen.append(seen)
         return gammas
 

@@ -8,15 +8,27 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_non_negative
+from clearance.geometry.first_order import first_order_distance
 from clearance.objectives._labels import check_labels
-from clearance.objectives._margin_layers import captured_layers, check_pairs, checked_layers
+from clearance.objectives._margin_layers import (
+    captured_layers,
+    check_pairs,
+    checked_layers,
+    weights_of_layers,
+)
 from clearance.objectives._objective import Objective
 from clearance.objectives._sweeps import Sweeps
 from clearance.objectives.clips import Aggregate, margin_violation, over_rivals
 from clearance.objectives.cross_entropy import cross_entropy
 from clearance.objectives.gamma import Gamma, LayerMargins, gamma_of_layers
-from clearance.objectives.margins import Ruler, Score, Unit, pair_distances
-from clearance.objectives.shortlist import Projections, check_stable, projected_rivals, top_rivals
+from clearance.objectives.margins import Ruler, Score, Unit, gaps_and_norms
+from clearance.objectives.shortlist import (
+    Projections,
+    check_stable,
+    projected_rivals,
+    projections_of,
+    top_rivals,
+)
 from clearance.tensors import LossTerms, Outputs
 
 Denominator = Literal["detach", "full"]
@@ -118,9 +130,9 @@ class LargeMarginLoss(Objective):
         self.gamma, self.top_k, self.aggregate, self.denominator = gamma, top_k, aggregate, denominator
         self.lower_clip, self.layer_weights, self.shifted = lower_clip, layer_weights, shifted
         self.cross_entropy_weight, self.every, self.sweeps = cross_entropy_weight, every, sweeps
-        self.shortlist = Projections(**shortlist) if isinstance(shortlist, Mapping) else shortlist
+        self.shortlist = projections_of(shortlist)
         self._check_settings()
-        self._weights = _weights_of(layer_weights, self.margin_layers)
+        self._weights = weights_of_layers(layer_weights, self.margin_layers)
         self.margins = LayerMargins(gamma_of_layers(gamma, self.margin_layers))
         if every > 1 or self.shortlist is not None:
             self.register_buffer("steps", torch.zeros((), dtype=torch.long))
@@ -168,7 +180,9 @@ class LargeMarginLoss(Objective):
         check_non_negative("cross_entropy_weight", self.cross_entropy_weight)
         for name, kind in (("aggregate", Aggregate), ("denominator", Denominator), ("sweeps", Sweeps)):
             check_choice(name, getattr(self, name), get_args(kind))
-        if self.lower_clip is not None and not 1 <= self.lower_clip < math.inf:
+        if self.lower_clip is not None:
+            check_non_negative("lower_clip", self.lower_clip)
+        if self.lower_clip is not None and self.lower_clip < 1:
             raise ValueError(
                 f"`lower_clip` must be a finite number of at least 1, because below 1 the samples at the boundary have "
                 f"no gradient; got {self.lower_clip}."
@@ -180,7 +194,7 @@ class LargeMarginLoss(Objective):
             )
         if self.shortlist is not None:
             check_stable(self.norm)
-            check_choice("shortlist.layer", self.shortlist.layer, self.margin_layers)
+            check_choice("shortlist.layer", self.shortlist.layer, (*self.margin_layers, "features"))
             if self.shortlist.layer == "logits":
                 raise ValueError(
                     "`shortlist.layer` must lie before the logits; got 'logits'. Use top_k there."
@@ -190,7 +204,7 @@ class LargeMarginLoss(Objective):
         """Terms ``margin`` and, unless its weight is 0, ``cross_entropy``."""
         check_pairs(outputs.logits, None)
         check_labels(outputs.logits, labels)
-        due = self.every == 1 or int(self.steps) % self.every == 0
+        due = self.every == 1 or not self.training or int(self.steps) % self.every == 0
         terms = {"margin": self._margin(outputs, labels) if due else _nothing(outputs.logits)}
         if self.cross_entropy_weight > 0:
             terms["cross_entropy"] = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
@@ -205,17 +219,20 @@ class LargeMarginLoss(Objective):
             self.steps += 1
 
     def _margin(self, outputs: Outputs, labels: Tensor) -> Tensor:
-        distances = pair_distances(
+        gaps, norms = gaps_and_norms(
             outputs, labels, self._rivals(outputs, labels), self.margin_layers, self._ruler,
             full=self.denominator == "full", sweeps=self.sweeps,
         )  # fmt: skip
-        gamma = self.margins(distances)[:, None, None]
+        distances = first_order_distance(gaps, norms, self._ruler.eps)
+        # without a gradient no boundary is known, and gap / eps is no distance to learn a margin from
+        gamma = self.margins(torch.where(norms == 0, math.inf, distances))[:, None, None]
         short = margin_violation(distances, gamma, self.lower_clip)
         losses = over_rivals(short, self.aggregate, gamma, dim=1).mean(dim=1)
         if self.shifted:
             summed = short.shape[1] if self.aggregate == "sum" else 1
             losses = losses - summed * gamma.flatten()
-        return self.every * (losses * losses.new_tensor(self._weights)).sum()
+        skipped = self.every if self.training else 1
+        return skipped * (losses * losses.new_tensor(self._weights)).sum()
 
     def _rivals(self, outputs: Outputs, labels: Tensor) -> Tensor:
         if self.shortlist is None:
@@ -227,21 +244,6 @@ class LargeMarginLoss(Objective):
         """The settings."""
         named = {k: v for k, v in vars(self).items() if not k.startswith("_") and k != "training"}
         return ", ".join(f"{name}={value!r}" for name, value in named.items())
-
-
-def _weights_of(given: float | Mapping[str, float] | None, layers: Sequence[str]) -> tuple[float, ...]:
-    if given is None:
-        return tuple(1 / len(layers) for _ in layers)
-    if isinstance(given, Mapping):
-        for name in given:
-            check_choice("layer_weights", name, layers)
-        missing = [name for name in layers if name not in given]
-        if missing:
-            raise ValueError(f"`layer_weights` must name every layer or be one number; it lacks {missing}.")
-    weights = tuple(given[name] if isinstance(given, Mapping) else given for name in layers)
-    for weight in weights:
-        check_non_negative("layer_weights", weight)
-    return weights
 
 
 def _nothing(logits: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_non_negative
 from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
+from clearance.heads._labels import check_class_numbers
 from clearance.models.classifier import Classifier
 from clearance.objectives._class_pairs import Score, class_gaps, wide
 from clearance.objectives._gap_gradients import GapGradients
@@ -68,7 +69,22 @@ def pair_distances(
     full: bool = False,
     sweeps: Sweeps = "auto",
 ) -> Tensor:
-    r"""Signed first-order distance of every sample to its boundary with each rival, at every layer.
+    """:func:`gaps_and_norms` as distances, (L, k, B), at least float32."""
+    gaps, norms = gaps_and_norms(outputs, labels, rivals, layers, ruler, full=full, sweeps=sweeps)
+    return first_order_distance(gaps, norms, ruler.eps)
+
+
+def gaps_and_norms(
+    outputs: Outputs,
+    labels: Tensor,
+    rivals: Tensor,
+    layers: Sequence[str],
+    ruler: Ruler,
+    *,
+    full: bool = False,
+    sweeps: Sweeps = "auto",
+) -> tuple[Tensor, Tensor]:
+    r"""Numerator and denominator of every sample's signed distance to its boundary with each rival, at every layer.
 
     d = (s_y - s_i) / (||grad_h (s_y - s_i)||_q + eps)
 
@@ -87,7 +103,7 @@ def pair_distances(
         sweeps: How k sweeps are made.
 
     Returns:
-        (L, k, B), at least float32, in the order of `layers`.
+        The gaps, (k, B), and the norms in the ruler's unit, (L, k, B), in the order of `layers`; at least float32.
     """
     tensors = margin_tensors(outputs, layers)
     with full_precision(outputs.logits), torch.set_grad_enabled(True):
@@ -98,17 +114,23 @@ def pair_distances(
             root, starts = gradients.nearest_to(list(rest))
             norms |= swept_norms(root, rest, starts, ruler.norm, sweeps=sweeps, create_graph=full)
         scaled = torch.stack([norms[name] * _unit_of(tensors[name], ruler, full) for name in layers])
-        gaps = class_gaps(outputs.logits, labels, rivals, ruler.score)
-        return first_order_distance(gaps, scaled if full else scaled.detach(), ruler.eps)
+        return class_gaps(outputs.logits, labels, rivals, ruler.score), scaled if full else scaled.detach()
 
 
 def _analytic_norms(gradients: GapGradients, layers: Sequence[str], norm: float) -> dict[str, Tensor]:
     found = {}
     if "logits" in layers:
-        found["logits"] = dual_norm(gradients.at_logits, norm, leading=2)
+        found["logits"] = _norm(gradients.at_logits, norm)
     if "features" in layers and gradients.at_features is not None:
-        found["features"] = dual_norm(gradients.at_features, norm, leading=2)
+        found["features"] = _norm(gradients.at_features, norm)
     return found
+
+
+def _norm(gradients: Tensor, norm: float) -> Tensor:
+    """In units of the largest entry, as sweeps start: squares leave the range of float32 before distances do."""
+    peak = gradients.detach().abs().amax(dim=2)
+    unit = torch.where(peak > 0, peak, 1.0)
+    return dual_norm(gradients / unit.unsqueeze(2), norm, leading=2) * unit
 
 
 def _unit_of(tensor: Tensor, ruler: Ruler, full: bool) -> Tensor | float:
@@ -121,7 +143,8 @@ def _unit_of(tensor: Tensor, ruler: Ruler, full: bool) -> Tensor | float:
     if len(tensor) < 2:
         raise ValueError("`unit` 'spread' needs at least 2 samples in a batch; got 1. Use 'layer'.")
     values = wide(tensor if full else tensor.detach())
-    return (values - values.mean(dim=0)).square().mean().sqrt() * elements ** (1 / ruler.norm)
+    spread = torch.linalg.vector_norm(values - values.mean(dim=0)) / math.sqrt(values.numel())  # slope 0 at 0
+    return spread * elements ** (1 / ruler.norm)
 
 
 @dataclass(frozen=True)
@@ -171,7 +194,8 @@ def margin_distances(
 
     Raises:
         ValueError: If the model is in training mode, because batch statistics and dropout make a distance
-            depend on the rest of the batch and on chance; or if a layer or number is wrong.
+            depend on the rest of the batch and on chance; or if a layer, label or number is wrong.
+        TypeError: If labels are not whole numbers of 64 bits.
 
     Misleads away from linear: it is no bound of the true distance. An infinite value says that no
     displacement changes the gap, to first order (a dead or saturated network), not that the sample is safe.
@@ -190,11 +214,13 @@ def margin_distances(
         )
     names = checked_layers(layers)
     ruler = Ruler(norm, score, eps, unit)
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
         # The input even where nobody asks for it: with frozen parameters nothing else would start a graph.
         outputs = model.outputs(images, tuple({"input": None} | dict.fromkeys(captured_layers(names))))
         if top_k is not None:
             check_count("top_k", top_k)
-        rivals = top_rivals(outputs.logits, labels, check_pairs(outputs.logits, top_k))
+        pairs = check_pairs(outputs.logits, top_k)
+        check_class_numbers(labels, *outputs.logits.shape)
+        rivals = top_rivals(outputs.logits, labels, pairs)
         found = pair_distances(outputs, labels, rivals, names, ruler).detach()
     return Margins(rivals.mT, {name: values.mT for name, values in zip(names, found, strict=True)})

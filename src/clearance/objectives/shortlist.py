@@ -1,12 +1,14 @@
 """Which rival classes a margin looks at: the highest logits, or the nearest by random projections."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearance._checks import check_count
+from clearance._checks import check_choice, check_count
 from clearance._rng import generator
 from clearance.geometry.first_order import dual_exponent
 from clearance.objectives._class_pairs import wide
@@ -34,7 +36,8 @@ def top_rivals(logits: Tensor, labels: Tensor, count: int) -> Tensor:
     tensor([[2],
             [1]])
     """
-    masked = logits.detach().scatter(1, labels.unsqueeze(1), -math.inf)
+    lowest = torch.finfo(logits.dtype).min  # a class that is masked out (-inf) comes before the sample's own
+    masked = logits.detach().clamp(min=lowest).scatter(1, labels.unsqueeze(1), -math.inf)
     return masked.topk(count, dim=1).indices.mT
 
 
@@ -70,6 +73,27 @@ class Projections:
     def __post_init__(self) -> None:
         check_count("probes", self.probes)
         check_count("size", self.size)
+        check_count("seed", self.seed, minimum=0)
+
+
+def projections_of(given: Any) -> Projections | None:
+    """Settings, or none, from themselves or from a mapping.
+
+    Raises:
+        TypeError: If they are neither.
+        ValueError: If a setting is unknown, or there is no layer.
+    """
+    if given is None or isinstance(given, Projections):
+        return given
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"`shortlist` must be Projections, a mapping of its settings, or None; got {type(given).__name__}."
+        )
+    for name in given:
+        check_choice("shortlist", name, [field.name for field in fields(Projections)])
+    if "layer" not in given:
+        raise ValueError(f"`shortlist` must name a `layer`; got only {sorted(given)}.")
+    return Projections(**given)
 
 
 def check_stable(norm: float) -> None:
@@ -126,15 +150,25 @@ def directional_slopes(root: Tensor, activation: Tensor, directions: Tensor, lay
         activation: (B, ...); where it is the root itself the slopes are the directions.
         directions: (m, ...), the same for every sample.
         layer: What the activation is called in an error.
+
+    Raises:
+        ValueError: If an operation in between cannot be differentiated twice.
     """
     if activation is root:
         return directions.unsqueeze(1).expand(-1, *root.shape)
     start = torch.zeros_like(root, requires_grad=True)
     (swept,) = one_sweep(root, {layer: activation}, start, create_graph=True)
     spread = directions.to(swept.dtype).unsqueeze(1)
-    slopes = [
-        torch.autograd.grad(swept, start, along.expand_as(swept), retain_graph=True)[0] for along in spread
-    ]
+    try:
+        slopes = [
+            torch.autograd.grad(swept, start, along.expand_as(swept), retain_graph=True)[0]
+            for along in spread
+        ]
+    except RuntimeError as error:
+        raise ValueError(
+            f"`shortlist.layer` {layer!r} has an operation behind it that cannot be differentiated twice, as random "
+            "projections ask; name a later layer, such as 'features', or use top_k."
+        ) from error
     return torch.stack(slopes)
 
 

@@ -38,6 +38,11 @@ class SumLoss(Objective):
         super().__init__()
         if not parts:
             raise ValueError("`parts` must hold at least one objective; got none.")
+        for name, part in parts.items():
+            if not isinstance(part, Objective):
+                raise TypeError(f"`parts` must hold objectives; got {type(part).__name__} under {name!r}.")
+            if not isinstance(name, str) or not name.isidentifier() or hasattr(nn.ModuleDict, name):
+                raise ValueError(f"`parts` must have names such as 'softmax' or 'margin'; got {name!r}.")
         self.weights = dict.fromkeys(parts, 1.0) | dict(weights or {})
         for name, weight in self.weights.items():
             check_choice("weights", name, parts)

@@ -28,8 +28,8 @@ def attacked_part(
     a method `perturbed`): training that is adversarial from its first step needs them, when most images are wrong.
 
     The model is in evaluation mode while it is attacked: dropout is off and batch normalisation uses, and keeps,
-    its running statistics. An attack that has a setting `seed` gets a fresh one from `stream` in every step, so
-    that its random starts differ from step to step and a resumed run draws the same ones.
+    its running statistics. An attack that has a setting `seed`, or holds an attack that has one, gets a fresh one from
+    `stream` in every step, so that its random starts differ from step to step and a resumed run draws the same ones.
 
     Raises:
         TypeError: If the attack returns no images.
@@ -60,9 +60,13 @@ def _changed(attack: Attack, model: nn.Module, images: Tensor, labels: Tensor) -
 def _seeded(attack: Attack, stream: torch.Generator) -> Attack:
     if not dataclasses.is_dataclass(attack) or isinstance(attack, type):
         return attack
-    if "seed" not in {field.name for field in dataclasses.fields(attack) if field.init}:
-        return attack
-    return dataclasses.replace(attack, seed=int(torch.randint(LARGEST_SEED, (), generator=stream)))
+    names = [field.name for field in dataclasses.fields(attack) if field.init]
+    changed: dict[str, Any] = {
+        name: _seeded(value, stream) for name in names if hasattr(value := getattr(attack, name), "perturbed")
+    }
+    if "seed" in names:
+        changed["seed"] = int(torch.randint(LARGEST_SEED, (), generator=stream))
+    return dataclasses.replace(attack, **changed) if changed else attack
 
 
 def _check_images(found: Tensor, given: Tensor) -> None:

@@ -1,0 +1,198 @@
+"""Attacks on images and models out of the ordinary, and what more work never makes worse."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clearance.attacks import (
+    FGSM,
+    PGD,
+    DeepFool,
+    MinimumNorm,
+    SquareSearch,
+    as_attack,
+    straight_through,
+    transfer_matrix,
+    transferred,
+)
+from clearance.attacks.losses import logit_margin
+from clearance.attacks.steps import steepest
+from clearance.attacks.straight_through import has_steps
+from clearance.audits import Robustness
+from clearance.regimes._adversarial import _seeded
+from clearance.vocabulary import Bounds
+
+
+OTHER_KIND: Any = (0, 1)
+NO_RADIUS: Any = MinimumNorm()
+WORD: Any = "plain"
+
+
+def network(features: int = 16, classes: int = 4) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(features, 32), nn.Tanh(), nn.Linear(32, classes)).eval()
+
+
+def shown(count: int = 32, *shape: int) -> tuple[Tensor, Tensor]:
+    draws = torch.Generator().manual_seed(1)
+    return torch.rand(count, *(shape or (1, 4, 4)), generator=draws), torch.arange(count) % 4
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        (PGD(0.1, steps=5), PGD(0.1, steps=5, restarts=4)),
+        (PGD(0.1, steps=5, targets=1), PGD(0.1, steps=5, targets=3)),
+        (PGD(0.3, 2, steps=5), PGD(0.3, 2, steps=5, restarts=4)),
+    ],
+)
+def test_more_starts_never_make_worse_images_for_others(less, more):
+    """What is broken on the source is tried to the end there, too, and may break further."""
+    model, (images, labels) = network(), shown()
+    before, after = (logit_margin(model(a.perturbed(model, images, labels)), labels) for a in (less, more))
+    assert bool((after >= before - 1e-6).all())
+
+
+@pytest.mark.parametrize(("epsilon", "norm"), [(0.1, math.inf), (0.5, 2), (1.0, 1)])
+def test_the_square_search_keeps_the_best_of_all_its_queries_for_others(epsilon, norm):
+    model, (images, labels) = network(), shown()
+    margins: list[Tensor] = []
+
+    def watched(x: Tensor) -> Tensor:
+        logits = model(x)
+        margins.append(logit_margin(logits[: len(images)], labels))
+        return logits
+
+    made = SquareSearch(epsilon, norm, queries=60).perturbed(watched, images, labels)
+    tried = torch.stack(margins[-60:]).amax(dim=0)
+    torch.testing.assert_close(logit_margin(model(made), labels), tried)
+
+
+@pytest.mark.parametrize("ends", [(-math.inf, math.inf), (0.0, math.inf), (0.0, math.nan), (1.0, 1.0)])
+def test_bounds_that_are_no_range_are_refused(ends):
+    with pytest.raises(ValueError, match="`lower` must be below `upper`, and both finite"):
+        Bounds(*ends)
+
+
+def test_wide_bounds_do_not_widen_the_ball():
+    images, labels = shown()
+    with pytest.raises(ValueError, match=r"must stay within `epsilon` 0\.1"):
+        as_attack(lambda _model, x, _y: x + 1000.0, 0.1, bounds=Bounds(-1e12, 1e12)).perturbed(
+            network(), images, labels
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_narrow_images_are_attacked_like_others(dtype):
+    """Where a step meets a bound it is asked for much longer, which has to be a number."""
+    step = steepest(torch.tensor([[1.0, 1e-6]], dtype=dtype), 2, torch.tensor([[0.5, 0.5]], dtype=dtype))
+    assert bool((step.square().sum() < torch.inf).all())
+
+    def model(x: Tensor) -> Tensor:
+        return torch.stack([1 - x[:, 0] - 1e-3 * x[:, 1], x[:, 0] - 0.9], dim=1)
+
+    image = torch.tensor([[0.5, 0.5]], dtype=dtype)
+    assert PGD(1.4, 2, steps=10)(model, image, torch.tensor([0])).success.tolist() == [True]
+
+
+@pytest.mark.parametrize("norm", [1, 2, math.inf])
+def test_the_square_search_knows_no_unit(norm):
+    images, labels = shown()
+    model = network()
+    epsilon = {1: 2.0, 2: 0.5, math.inf: 0.1}[norm]
+    plain = SquareSearch(epsilon, norm, queries=30).perturbed(model, images, labels)
+
+    def grey(x: Tensor) -> Tensor:
+        return model(x / 256)
+
+    attack = SquareSearch(256 * epsilon, norm, queries=30, bounds=Bounds(0.0, 256.0))
+    windows = [attack._window(28, 28, share) for share in (0, 0.3)]
+    assert windows == [SquareSearch(epsilon, norm)._window(28, 28, share) for share in (0, 0.3)]
+    assert attack.perturbed(grey, 256 * images, labels).shape == plain.shape
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 784), (784, 1), (14, 56), (28, 28)])
+def test_patches_have_their_area_where_a_square_does_not_fit(height, width):
+    window = SquareSearch(0.1)._window(height, width, 0)
+    assert window.rows <= height
+    assert window.columns <= width
+    assert window.rows * window.columns == pytest.approx(0.8 * 784, rel=0.02)
+
+
+def test_images_whose_pixels_lie_apart_are_searched():
+    images = torch.rand(6, 8, 2, generator=torch.Generator().manual_seed(0)).transpose(1, 2)
+    found = SquareSearch(0.2, queries=5).perturbed(network(), images, torch.arange(6) % 4)
+    assert found.shape == images.shape
+
+
+@pytest.mark.parametrize("attack", [FGSM(0.1), PGD(0.1, steps=3), MinimumNorm(2, steps=5), DeepFool(steps=3)])
+def test_models_that_work_in_place_are_attacked_like_others(attack):
+    images, labels = shown()
+    net = network()
+
+    def in_place(x: Tensor) -> Tensor:
+        return net(x.sub_(0.5).div_(0.5))
+
+    def apart(x: Tensor) -> Tensor:
+        return net((x - 0.5) / 0.5)
+
+    first, second = (attack(model, images, labels) for model in (in_place, apart))
+    assert torch.equal(first.images, second.images)
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        lambda x: x.clone().__ifloordiv__(0.125),
+        lambda x: x.clone().div_(0.125, rounding_mode="floor"),
+        lambda x: x.clone().floor_divide_(0.125),
+        lambda x: torch.div(x, other=0.125, rounding_mode="floor"),
+        lambda x: 8 * torch.sgn(x - 0.5),
+    ],
+)
+def test_every_way_to_round_is_passed(front):
+    images = torch.tensor([[0.6, 0.4]], requires_grad=True)
+    assert has_steps(front, images.detach())
+    (gradient,) = torch.autograd.grad(straight_through(front)(images).sum(), images)
+    torch.testing.assert_close(gradient, torch.full_like(gradient, 8.0))
+    assert torch.equal(straight_through(front)(images), front(images.detach()))
+
+
+@pytest.mark.parametrize(("norm", "expected"), [(1, 0.3), (2, 0.3), (math.inf, 0.3)])
+def test_deep_fool_goes_to_a_boundary_that_lies_inside_the_bounds(norm, expected):
+    """The nearer plane, of the second class, is not reached by any pixel in [0, 1]."""
+
+    def model(x: Tensor) -> Tensor:
+        return torch.stack([torch.ones(len(x)).to(x), x[:, 0] - 0.05, x[:, 1] + 0.2], dim=1)
+
+    hit = DeepFool(norm)(model, torch.tensor([[0.95, 0.5]]), torch.tensor([0]))
+    assert bool(hit.success)
+    assert float(hit.distance) == pytest.approx(expected, rel=0.03)
+
+
+def test_an_attack_made_on_another_network_gets_fresh_starts_too():
+    stream = torch.Generator().manual_seed(0)
+    seeded: Any = _seeded(transferred(network(), PGD(0.1, restarts=2)), stream)
+    plain: Any = _seeded(PGD(0.1), stream)
+    assert 0 != seeded.attack.seed != plain.seed != 0
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: FGSM(0.1, bounds=OTHER_KIND), "`bounds` must be clearance.vocabulary.Bounds"),
+        (lambda: MinimumNorm(bounds=OTHER_KIND), "`bounds` must be clearance.vocabulary.Bounds"),
+        (lambda: transferred(network(), NO_RADIUS), "`attack` must be an attack in a ball.*got MinimumNorm"),
+        (lambda: transfer_matrix(NO_RADIUS, {}, {}, *shown()), "`attack` must be an attack in a ball"),
+        (lambda: as_attack(OTHER_KIND, 0.1), "`make` must be a callable .*got tuple"),
+        (lambda: as_attack(lambda *_: None, 0.1)(network(), *shown()), "images as a tensor; it returned NoneType"),
+        (lambda: Robustness(inf=WORD), "`inf` must be radii in a tuple.*got 'plain'"),
+        (lambda: Robustness(source=WORD), "`source` must be a Classifier or None; got str"),
+    ],
+)  # fmt: skip
+def test_arguments_of_another_kind_are_refused_in_words(call, said):
+    with pytest.raises(TypeError, match=said):
+        call()
