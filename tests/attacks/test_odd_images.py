@@ -25,7 +25,6 @@ from clearance.audits import Robustness
 from clearance.regimes._adversarial import _seeded
 from clearance.vocabulary import Bounds
 
-
 OTHER_KIND: Any = (0, 1)
 NO_RADIUS: Any = MinimumNorm()
 WORD: Any = "plain"

@@ -56,7 +56,7 @@ class LargeMarginLoss(Objective):
         aggregate: What rivals come to: ``"max"`` (the nearest counts), ``"sum"``, ``"mean"``,
             ``"smooth_max"``.
         score: ``"logits"``, or ``"softmax"``, under which gamma has to be far larger (see Ruler).
-        denominator: ``"full"`` differentiates it too: exact, at twice the time or more.
+        denominator: ``"full"`` differentiates it too (and so everything twice): exact, at twice the time or more.
         lower_clip: a >= 1: no gradient for samples that are wrong by more than (a - 1) gamma, which guards
             against false labels; None for none, as in the paper's formula.
         unit: ``"layer"``, ``"element"`` or ``"spread"``, see Ruler.
