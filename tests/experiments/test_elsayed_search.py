@@ -87,8 +87,9 @@ def test_trials_are_as_long_as_the_study(monkeypatch, tmp_path, dataset):
     for condition, (_, settings) in zip(searched_recipes(dataset), asked, strict=True):
         assert settings["trial_epochs"] is None
         assert settings["factors"] == PROTOCOLS[dataset].search_factors
-        more = None if condition == "clean" else PROTOCOLS[dataset].finalist_seeds
-        assert settings["finalist_seeds"] == more
+        varied = PROTOCOLS[dataset]
+        few = varied.finalist_draws if condition.startswith("few-") else varied.finalist_seeds
+        assert settings["finalist_seeds"] == (None if condition == "clean" else few)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch import nn
 from clearance.data import ImageSet
 from clearance.models import Classifier
 from clearance.objectives import Objective
-from clearance.regimes import FOCA, EndToEnd, Progress, fit
+from clearance.regimes import FOCA, EndToEnd, Progress, _loop, fit
 from clearance.regimes._guards import untrained_reason
 from clearance.tensors import LossTerms
 from clearance.vocabulary import Outcome
@@ -87,6 +87,16 @@ def test_3_5_2_an_extractor_that_gives_all_images_the_same_features_has_collapse
     assert result.status.step == 3  # noticed at the end of the first epoch
     assert "all features are equal" in result.status.reason
     assert "lower the learning rate" in result.status.reason
+
+
+def test_a_collapse_is_looked_for_every_so_many_steps_where_epochs_are_short(data, make_model, monkeypatch):
+    looks: list[None] = []
+    monkeypatch.setattr(_loop, "collapse_reason", lambda *_: looks.append(None))
+    fit(make_model(), EndToEnd(), data, epochs=40, batch_size=10)
+    ends = range(3, 121, 3)
+    assert [step for step in ends if _loop._is_looked_at(step, 3)] == [3, 51, 102]
+    assert len(looks) == 3
+    assert all(_loop._is_looked_at(step, 100) for step in (100, 200, 250))
 
 
 def test_features_far_from_zero_that_differ_have_not_collapsed(data):

@@ -10,6 +10,8 @@ from clearance.regimes.result import FitResult, Progress
 from clearance.runs import RunDirectory
 from clearance.vocabulary import Outcome, Status
 
+STEPS_BETWEEN = 50  # looks for a collapse, at least
+
 
 def run_session(
     session: Session,
@@ -35,7 +37,8 @@ def run_session(
         row = session.end_epoch() if session.at_epoch_end else None
         if row is not None and run is not None:
             run.log(row)
-        if row is not None and (flat := collapse_reason(session.model, session.data)) is not None:
+        looked = row is not None and _is_looked_at(session.step, session.steps_per_epoch)
+        if looked and (flat := collapse_reason(session.model, session.data)) is not None:
             outcome, reason = Outcome.COLLAPSED, flat
             break
         if run is not None and session.step % checkpoint_every == 0 and session.step < total:
@@ -45,6 +48,14 @@ def run_session(
             outcome, reason = Outcome.STOPPED, "asked to"
             break
     return _close(session, run, Status(outcome, session.step, reason))
+
+
+def _is_looked_at(step: int, epoch: int) -> bool:
+    """Whether a collapse is looked for at the end of this epoch: the first, and others some steps apart.
+
+    Looking takes as long as a step, which is nothing beside an epoch unless that has two.
+    """
+    return step <= epoch or step // STEPS_BETWEEN > (step - epoch) // STEPS_BETWEEN
 
 
 def _close(session: Session, run: RunDirectory | None, status: Status) -> FitResult:

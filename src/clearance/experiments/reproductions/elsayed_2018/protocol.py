@@ -39,8 +39,9 @@ class Protocol:
         searched_samples: Numbers of training images at which rates are chosen; others take those of the nearest.
         search_seeds: Runs of each candidate of the search.
         search_draws: The same with few images.
-        finalist_seeds: Runs of each of a method's two best candidates under noise and with few images, where one says
-            little; None is no more.
+        finalist_seeds: Runs of each of a method's two best candidates under noise, where one says little; None is no
+            more.
+        finalist_draws: The same with few images.
         search_factors: Of the learning rates chosen before: what is tried at first.
         trial_epochs: Epochs of its first trials; the best are repeated in full length. None is all.
     """
@@ -62,6 +63,7 @@ class Protocol:
     search_seeds: int
     search_draws: int
     finalist_seeds: int | None
+    finalist_draws: int | None
     search_factors: tuple[float, ...]
     trial_epochs: int | None
 
@@ -74,7 +76,7 @@ PROTOCOLS = {
         validation=1 / 12,
         samples=(20, 68, 300), steps=1000, small_batch=34, draws=10,
         epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.1, 0.2),
-        searched_noise=0.4, searched_samples=(68,), search_seeds=2, search_draws=2, finalist_seeds=None,
+        searched_noise=0.4, searched_samples=(68,), search_seeds=2, search_draws=2, finalist_seeds=None, finalist_draws=None,
         search_factors=FACTORS, trial_epochs=None,
     ),
     "mnist": Protocol(
@@ -83,14 +85,14 @@ PROTOCOLS = {
         samples=(68, 550, 5500), steps=3000, small_batch=34, draws=10,
         epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.2,),
         searched_noise=0.8, searched_samples=(68, 550, 5500), search_seeds=1, search_draws=1,
-        finalist_seeds=3, search_factors=FACTORS[1:-1], trial_epochs=None,
+        finalist_seeds=3, finalist_draws=2, search_factors=FACTORS[1:-1], trial_epochs=None,
     ),
     "cifar10": Protocol(
         noise=SHARES, noise_fraction=None, rivals_without_noise=True, adversarial_epochs=None,
         validation=0.1,
         samples=(500, 2500, 10000), steps=10000, small_batch=64, draws=5,
         epsilons=(0.01, 0.03, 0.06, 0.1), verdict=(0.03, 0.1), adversarial_verdict=(0.03, 0.1),
-        searched_noise=0.8, searched_samples=(2500,), search_seeds=1, search_draws=1, finalist_seeds=None,
+        searched_noise=0.8, searched_samples=(2500,), search_seeds=1, search_draws=1, finalist_seeds=None, finalist_draws=None,
         search_factors=FACTORS,
         trial_epochs=10,
     ),

@@ -11,6 +11,7 @@ from pathlib import Path
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproductions.elsayed_2018.protocol import (
     PROTOCOLS,
+    Protocol,
     base_recipe,
     noise_recipe,
     small_data_recipe,
@@ -72,9 +73,14 @@ def _searched(request: StudyRequest, *starts: str) -> Path:
     varied = PROTOCOLS[request.dataset]
     recipes = searched_recipes(request.dataset, request.root, request.seeds)
     chosen = {name: recipe for name, recipe in recipes.items() if name.startswith(starts or "")}
-    more = varied.finalist_seeds
     return search_rates(
         chosen, WIDENINGS, request,
         trial_epochs=varied.trial_epochs, factors=varied.search_factors,
-        finalist_seeds={} if more is None else {name: more for name in chosen if name != CLEAN},
+        finalist_seeds={name: more for name in chosen if (more := _finalist_seeds(varied, name)) is not None},
     )  # fmt: skip
+
+
+def _finalist_seeds(varied: Protocol, condition: str) -> int | None:
+    if condition == CLEAN:
+        return None
+    return varied.finalist_draws if condition.startswith(FEW) else varied.finalist_seeds
