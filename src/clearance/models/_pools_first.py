@@ -14,7 +14,7 @@ def pools_before_rectifiers(module: nn.Module) -> Iterator[None]:
     """The largest of some values, rectified, is the largest of the rectified: exactly, and so are all gradients.
 
     A rectifier behind a pool of 2 x 2 has a quarter of the values to look at, forward and backward: of a sweep down to
-    the images of a small network a sixth. Names of layers point elsewhere meanwhile, so no layer may be asked for.
+    the images of a small network a tenth. Names of layers point elsewhere meanwhile, so no layer may be asked for.
     Nothing changes in a network with parts of the user's own, which might reach for one of these layers, nor around a
     layer with a hook.
     """
