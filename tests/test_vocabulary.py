@@ -28,7 +28,7 @@ def test_a_word_is_frozen_and_takes_no_new_field(word):
 
 @pytest.mark.parametrize("ends", [(1.0, 1.0), (1.0, 0.0), (float("nan"), 1.0), (0.0, float("nan"))])
 def test_bounds_that_hold_nothing_are_refused(ends):
-    with pytest.raises(ValueError, match="`lower` must be below `upper`; got "):
+    with pytest.raises(ValueError, match="`lower` must be below `upper`, and both finite; got "):
         Bounds(*ends)
 
 

@@ -21,6 +21,12 @@ CLAIMS = paper_claims("sato-2019")
 WITH_RECIPES = [paper for paper in PAPERS if paper != "tanay-2018"]
 
 
+BESIDE = {
+    "margin-l1-input",
+    "margin-linf-input",
+}  # in tables, but not on MNIST, and without a part in the claims
+
+
 class TestPlans:
     @pytest.mark.parametrize("paper", WITH_RECIPES)
     def test_every_recipe_of_every_paper_can_be_planned(self, paper):
@@ -31,16 +37,19 @@ class TestPlans:
             assert recipe.dataset == dataset
             assert recipe.seeds >= 5
             assert claims.method in recipe.methods
-            assert set(recipe.methods) <= {claims.method, *claims.rivals}
+            assert set(recipe.methods) - BESIDE <= {claims.method, *claims.rivals}
             assert claims.scaled[dataset]
         # no rival that nothing trains
         trained = {n for dataset in paper_datasets(paper) for n in paper_recipe(paper, dataset).methods}
-        assert trained == {claims.method, *claims.rivals}
+        assert trained - BESIDE == {claims.method, *claims.rivals}
 
     @pytest.mark.parametrize("paper", ["sato-2019", "elsayed-2018"])
     def test_methods_are_the_same_on_every_dataset(self, paper):
         """Not so for wan-2018, whose CIFAR-100 has further margins."""
-        named = {tuple(paper_recipe(paper, dataset).methods) for dataset in paper_datasets(paper)}
+        named = {
+            tuple(name for name in paper_recipe(paper, dataset).methods if name not in BESIDE)
+            for dataset in paper_datasets(paper)
+        }
         assert len(named) == 1
 
     @pytest.mark.parametrize("dataset", paper_datasets("sato-2019"))
