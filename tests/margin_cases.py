@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearance.geometry.first_order import first_order_distance
 from clearance.models import Classifier
-from clearance.objectives.margins import Ruler, pair_distances
+from clearance.objectives.margins import Ruler, gaps_and_norms
 
 CLASSES = 4
 HIDDEN = "extractor.2"
@@ -102,4 +103,5 @@ def measured(
     outputs = model.outputs(x, tuple(name for name in layers if name not in ("features", "logits")))
     masked = outputs.logits.detach().scatter(1, y[:, None], -math.inf)
     rivals = masked.argsort(dim=1, descending=True)[:, :-1].mT
-    return pair_distances(outputs, y, rivals, layers, Ruler(norm, score), sweeps=sweeps).detach(), rivals
+    gaps, norms = gaps_and_norms(outputs, y, rivals, layers, Ruler(norm, score), sweeps=sweeps)
+    return first_order_distance(gaps, norms, 0.0).detach(), rivals

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from clearance.geometry.first_order import first_order_distance
 from clearance.models import Classifier
 from clearance.objectives import LargeMarginLoss, margin_distances
-from clearance.objectives.margins import Ruler, pair_distances
+from clearance.objectives.margins import Ruler, gaps_and_norms
 from clearance.tensors import Outputs
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     ALL_LAYERS,
@@ -87,7 +88,7 @@ def test_dropout_masks_are_those_of_the_forward_pass():
     outputs = model.outputs(x, ("input", "extractor.1", "extractor.2"))
     mask = (outputs.activations["extractor.2"] / outputs.activations["extractor.1"]).detach()
     rivals = outputs.logits.detach().scatter(1, y[:, None], -math.inf).argmax(dim=1)[None]
-    found = pair_distances(outputs, y, rivals, ("input",), Ruler())[0, 0]
+    found = first_order_distance(*gaps_and_norms(outputs, y, rivals, ("input",), Ruler()), 0.0)[0, 0]
     difference = model.head.weight[y] - model.head.weight[rivals[0]]
     gradient = (difference * mask) @ model.extractor[1].weight
     gap = outputs.logits.gather(1, y[:, None]) - outputs.logits.gather(1, rivals.mT)
@@ -105,7 +106,8 @@ def test_under_automatic_mixed_precision_distances_are_full_precision_where_the_
         assert outputs.logits.dtype == torch.bfloat16
         loss = objective(outputs, y)
         rivals = outputs.logits.detach().scatter(1, y[:, None], -math.inf).topk(2, dim=1).indices.mT
-        found = pair_distances(outputs, y, rivals, ALL_LAYERS, Ruler(), sweeps=sweeps)
+        gaps, norms = gaps_and_norms(outputs, y, rivals, ALL_LAYERS, Ruler(), sweeps=sweeps)
+        found = first_order_distance(gaps, norms, 0.0)
     assert loss.total.dtype == found.dtype == torch.float32
     loss.total.backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())

@@ -59,21 +59,6 @@ class Ruler:
         check_choice("unit", self.unit, get_args(Unit))
 
 
-def pair_distances(
-    outputs: Outputs,
-    labels: Tensor,
-    rivals: Tensor,
-    layers: Sequence[str],
-    ruler: Ruler,
-    *,
-    full: bool = False,
-    sweeps: Sweeps = "auto",
-) -> Tensor:
-    """:func:`gaps_and_norms` as distances, (L, k, B), at least float32."""
-    gaps, norms = gaps_and_norms(outputs, labels, rivals, layers, ruler, full=full, sweeps=sweeps)
-    return first_order_distance(gaps, norms, ruler.eps)
-
-
 def gaps_and_norms(
     outputs: Outputs,
     labels: Tensor,
@@ -222,5 +207,6 @@ def margin_distances(
         pairs = check_pairs(outputs.logits, top_k)
         check_class_numbers(labels, *outputs.logits.shape)
         rivals = top_rivals(outputs.logits, labels, pairs)
-        found = pair_distances(outputs, labels, rivals, names, ruler).detach()
+        gaps, norms = gaps_and_norms(outputs, labels, rivals, names, ruler)
+        found = first_order_distance(gaps, norms, ruler.eps).detach()
     return Margins(rivals.mT, {name: values.mT for name, values in zip(names, found, strict=True)})
