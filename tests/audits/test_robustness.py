@@ -83,6 +83,15 @@ def test_order_does_not_matter(quiet):
     assert values(shuffled) == pytest.approx(values(quiet), abs=1e-12)
 
 
+def test_order_does_not_matter_where_only_some_are_looked_at():
+    train, test = digits()
+    audit = Robustness(inf=(EPSILON,), two=(), steps=5, queries=20, images=40)
+    order = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))
+    one, other = (audit(headed(), train, data) for data in (test, test.subset(order)))
+    assert 0 < values(one)[0] < 1
+    assert values(one) == values(other)
+
+
 def test_batch_size_does_not_matter():
     _, test = digits()
     images, labels = test.images[:40], test.labels[:40]
@@ -235,13 +244,23 @@ def test_on_a_linear_world_the_verdict_is_the_closed_form():
     assert values(found) == pytest.approx(expected, abs=1.5 / len(test))
 
 
-def test_images_are_a_balanced_choice_that_the_seed_alone_decides():
+def same_images(one, other):
+    """Whether two sets hold the same images with the same labels, in any order."""
+    rows = (sorted([int(y), *x.flatten().tolist()] for x, y in each) for each in (one, other))
+    return next(rows) == next(rows)
+
+
+def test_images_are_a_balanced_choice_that_the_seed_and_their_pixels_alone_decide():
     _, test = digits()
     assert fixed_images(test, 497, seed=3) is test
     chosen = fixed_images(test, 100, seed=0)
     assert torch.equal(torch.bincount(chosen.labels), torch.full((10,), 10))
     assert torch.equal(fixed_images(test, 100, seed=0).images, chosen.images)
     assert not torch.equal(fixed_images(test, 100, seed=1).images, chosen.images)
+    order = torch.randperm(len(test), generator=torch.Generator().manual_seed(1))
+    again = fixed_images(test.subset(order), 100, seed=0)  # the same images, whatever their order
+    assert same_images(again, chosen)
+    assert not torch.equal(again.images, chosen.images)
     scarce = ImageSet(torch.rand(12, 1, 2, 2), torch.tensor([0] * 10 + [1] * 2), ("a", "b"))
     assert torch.bincount(fixed_images(scarce, 8, seed=0).labels).tolist() == [4, 2]
 

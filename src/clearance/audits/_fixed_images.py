@@ -1,19 +1,24 @@
 """The images that attacks are run on: few enough to afford, the same for every method."""
 
+import hashlib
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
-from clearance._rng import generator
+from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet
 from clearance.data.stratified import draw_quota
+
+_CHUNK = 1024
 
 
 def fixed_images(data: ImageSet, limit: int, seed: int, among: Tensor | None = None) -> ImageSet:
     """All images where they are at most `limit`; else equally many of every class, at least one, drawn by the seed.
 
-    A class with fewer than its share gives all that it has; the others do not make up for it. With a mask, `among`, of
-    the images that may be drawn, every class's are those that come first in an order that does not know it: two
-    masks that differ in a few images give sets that do so, too.
+    Which, follows from the seed and their pixels: the same set in another order gives the same images. A class with
+    fewer than its share gives all that it has; the others do not make up for it. A mask, `among`, says which may be
+    drawn; two masks that differ in a few images give sets that do so, too.
 
     >>> from clearance.data import gaussian_images
     >>> chosen = fixed_images(gaussian_images(class_count=3, per_class=20), limit=10, seed=0)
@@ -22,21 +27,27 @@ def fixed_images(data: ImageSet, limit: int, seed: int, among: Tensor | None = N
     """
     if among is None and len(data) <= limit:
         return data
-    if among is None:
-        return data.subset(fixed_rows(data.labels, limit, seed, data.class_count))
-    labels, allowed = data.labels.cpu(), among.cpu()
-    order = torch.randperm(len(labels), generator=generator(seed, "audits", "fixed images"))
-    order = order[allowed[order]]
-    if len(order) > limit:
-        share = max(limit // data.class_count, 1)
-        order = torch.cat([order[labels[order] == k][:share] for k in range(data.class_count)])
-    return data.subset(order.sort().values.to(data.labels.device))
+    return data.subset(fixed_rows(data, limit, seed, among))
 
 
-def fixed_rows(labels: Tensor, limit: int, seed: int, classes: int) -> Tensor:
-    """The numbers of the rows that `fixed_images` keeps, ascending; all of them where they are at most `limit`.
+def fixed_rows(data: ImageSet, limit: int, seed: int, among: Tensor | None = None) -> Tensor:
+    """The numbers of the rows that `fixed_images` keeps, ascending.
 
-    >>> fixed_rows(torch.tensor([0, 0, 1, 1]), 4, 0, classes=2)
+    >>> from clearance.data import gaussian_images
+    >>> fixed_rows(gaussian_images(class_count=2, per_class=2), 4, 0)
+    tensor([0, 1, 2, 3])
+    """
+    allowed = torch.ones(len(data), dtype=torch.bool) if among is None else among.cpu()
+    if int(allowed.sum()) > limit:
+        order = torch.tensor(sorted(range(len(data)), key=list(_keys(data, seed)).__getitem__))
+        allowed = _first_of_each(order[allowed[order]], data, limit)
+    return allowed.nonzero().flatten().to(data.labels.device)
+
+
+def balanced_rows(labels: Tensor, limit: int, seed: int, classes: int) -> Tensor:
+    """Rows of at most `limit` labels, equally many of every class, ascending; drawn by their places alone.
+
+    >>> balanced_rows(torch.tensor([0, 0, 1, 1]), 4, 0, classes=2)
     tensor([0, 1, 2, 3])
     """
     given = labels.cpu()
@@ -46,3 +57,22 @@ def fixed_rows(labels: Tensor, limit: int, seed: int, classes: int) -> Tensor:
     quota = sizes.clamp(max=max(limit // classes, 1))
     chosen = draw_quota(given, quota, generator(seed, "audits", "fixed images"))
     return chosen.nonzero().flatten().to(labels.device)
+
+
+def _first_of_each(order: Tensor, data: ImageSet, limit: int) -> Tensor:
+    """A mask of the first of every class in this order, an equal share of the limit."""
+    share, labels = max(limit // data.class_count, 1), data.labels.cpu()[order]
+    chosen = torch.zeros(len(data), dtype=torch.bool)
+    for k in range(data.class_count):
+        chosen[order[labels == k][:share]] = True
+    return chosen
+
+
+def _keys(data: ImageSet, seed: int) -> Iterator[bytes]:
+    """A number for every image that its pixels and the seed alone decide, and that nothing else tells of it."""
+    start = hashlib.sha256(str(derived_seed(seed, "audits", "fixed images")).encode())
+    for images, _ in data.batches(_CHUNK):
+        for pixels in (images.cpu() + 0.0).numpy():  # + 0.0 makes one zero of two
+            found = start.copy()
+            found.update(pixels.tobytes())
+            yield found.digest()

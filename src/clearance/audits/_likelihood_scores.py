@@ -22,7 +22,7 @@ from torch import Tensor
 
 from clearance.audits._audit import Subject
 from clearance.audits._fitted_gaussians import FittedGaussians, fitted_gaussians
-from clearance.audits._fixed_images import fixed_rows
+from clearance.audits._fixed_images import balanced_rows
 from clearance.audits._neighbour_score import neighbour_score, unit_length
 from clearance.geometry.scatter import class_scatter
 from clearance.heads.gaussian_mixture import GaussianMixture
@@ -69,7 +69,7 @@ class Scorer:
         features, labels = _finite(subject.train_features.double(), subject.train.labels)
         gaussians = fitted_gaussians(features, labels, subject.classes, "full")
         means = class_scatter(features, labels, subject.classes).means
-        rows = fixed_rows(labels, reference, subject.seed, subject.classes)
+        rows = balanced_rows(labels, reference, subject.seed, subject.classes)
         return cls(subject.model, means, gaussians, unit_length(features[rows]), neighbours)
 
     @property

@@ -108,7 +108,7 @@ class BoundaryDistance(Audit):
     def examine(self, subject: Subject) -> Findings:
         """Every norm, first to first order at every layer, then by search."""
         data = fixed_images(subject.test, self.images, subject.seed)
-        rows = fixed_rows(data.labels, self.searched, subject.seed, data.class_count)
+        rows = fixed_rows(data, self.searched, subject.seed)
         some = data.subset(rows)
         found: list[Measurement] = []
         exhibits = []

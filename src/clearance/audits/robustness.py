@@ -59,9 +59,8 @@ class Robustness(Audit):
             et al. 2018). They are far too large for photographs, where 8 / 255 is usual.
         two: Radii in norm 2.
         one: Radii in norm 1.
-        images: At most, but one of every class at least; a class-balanced choice where there are more, the same for all
-            methods and seeds. Which are chosen follows the order of the test set; the verdict on those that are does
-            not.
+        images: At most, but one of every class at least; a class-balanced choice where there are more, by their pixels:
+            the same for all methods and seeds, and in whatever order the test set is.
         steps: Of PGD.
         queries: Of the square search.
         source: A network whose gradients make images too (a transfer attack), in any mode; moved to

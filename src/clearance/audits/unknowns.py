@@ -9,7 +9,7 @@ from torch import Tensor
 from clearance._checks import check_count
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._detection import KEPT, detection, lowest_for_nan
-from clearance.audits._fixed_images import fixed_images, fixed_rows
+from clearance.audits._fixed_images import balanced_rows, fixed_images
 from clearance.audits._halves import first_half
 from clearance.audits._neighbour_score import neighbour_score, unit_length
 from clearance.audits.accuracy import wilson_interval
@@ -112,7 +112,7 @@ class Unknowns(Audit):
         return fixed_images(other, self.images, subject.seed)
 
     def _known(self, subject: Subject) -> Tensor:
-        rows = fixed_rows(subject.train.labels, self.reference, subject.seed, subject.classes)
+        rows = balanced_rows(subject.train.labels, self.reference, subject.seed, subject.classes)
         return unit_length(_finite(subject.train_features[rows]))
 
     def _scores(self, features: Tensor, known: Tensor) -> Tensor:
