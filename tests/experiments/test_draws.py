@@ -13,7 +13,7 @@ from clearance.data import gaussian_images
 from clearance.data.samples import draw_samples
 from clearance.experiments import build, run
 from clearance.experiments.build import RunData
-from clearance.experiments.draws import drawn_data, passes
+from clearance.experiments.draws import drawn_data
 from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe, tuned_recipe
 from clearance.experiments.run import RunPlan, kept_findings, run_method
@@ -75,14 +75,6 @@ def test_samples_are_those_of_the_seed_whatever_else():
     assert not torch.equal(drawn_data(Recipe(samples=6), DATA, 1).train.images, few.train.images)
     plain = drawn_data(Recipe(samples=6, balanced=False), DATA, 0)
     assert not torch.equal(plain.train.images, few.train.images)
-
-
-@pytest.mark.parametrize(("images", "expected"), [(68, 1500), (64, 3000), (65, 3000), (550, 334), (60000, 4)])
-def test_as_many_passes_as_the_steps_take(images, expected):
-    """3,000 steps of 64; a last batch of one image is no batch."""
-    assert passes(Recipe(steps=3000, batch_size=64), images) == expected
-    full, rest = divmod(images, 64)
-    assert expected == math.ceil(3000 / (full + (rest > 1)))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from torch import nn
 from clearance.data import gaussian_images
 from clearance.experiments.build import build_model, build_objective, build_regime
 from clearance.experiments.method import Method
-from clearance.experiments.optimizer import build_optimizer, build_schedule
+from clearance.experiments.optimizer import build_optimizer
 from clearance.experiments.recipe import Recipe, identifier, to_tree, tuned_recipe
 from clearance.experiments.run import RunPlan
 from clearance.heads import MLP, GaussianMixture, GaussianMixtureHeads
@@ -232,18 +232,6 @@ class TestStepSizes:
             Method(mixture="identity", means_lr=0.0)
         with pytest.raises(ValueError, match="`means_decay`"):
             Method(mixture="identity", means_decay=-1.0)
-
-
-def test_a_tenth_after_half_and_after_three_quarters():
-    build = build_schedule(Recipe(schedule="tenths"), 8)
-    assert build is not None
-    stepper = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
-    schedule, rates = build(stepper), []
-    for _ in range(8):
-        rates.append(stepper.param_groups[0]["lr"])
-        stepper.step()
-        schedule.step()
-    assert rates == pytest.approx([1, 1, 1, 1, 0.1, 0.1, 0.01, 0.01])
 
 
 def test_an_unknown_mixture_is_refused():

@@ -125,6 +125,23 @@ def test_the_schedule_is_stepped_once_an_epoch_after_it(data, make_model):
     assert all(torch.equal(weight[9], later) for later in weight[10:])
 
 
+def test_where_updates_are_counted_the_schedule_is_stepped_after_each(data, make_model):
+    """So that its course does not depend on how many images there are; 20 images make four updates an epoch."""
+    for images, at_ends in ((20, [0.6, 0.2, 0.1]), (10, [0.8, 0.6, 0.4, 0.2, 0.1])):
+        model = make_model()
+        some = data.subset(torch.arange(images))
+        result = fit(
+            model,
+            EndToEnd(),
+            some,
+            steps=9,
+            batch_size=5,
+            optimizer=partial(torch.optim.SGD, lr=1.0),
+            schedule=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: (9 - step) / 10),
+        )
+        assert [row["lr"] for row in result.history] == pytest.approx(at_ends)
+
+
 def test_history_holds_means_rates_and_the_validation_error(data, make_model):
     objective = Recorder()
     model = make_model(nn.BatchNorm1d(6), nn.Dropout(0.5))

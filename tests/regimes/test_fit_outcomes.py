@@ -39,6 +39,15 @@ def test_a_good_run_is_finished_after_all_its_steps(data, make_model):
     assert result.seconds > 0
 
 
+def test_a_run_is_judged_by_what_its_labels_allow(data, make_model, monkeypatch):
+    told = []
+    monkeypatch.setattr(_loop, "untrained_reason", lambda *given: told.append(given[2]))
+    fit(make_model(), EndToEnd(), data, epochs=1, label_noise=0.25)
+    assert told == [0.25]
+    with pytest.raises(ValueError, match="`label_noise` must lie"):
+        fit(make_model(), EndToEnd(), data, epochs=1, label_noise=1.0)
+
+
 def test_on_step_can_stop_a_run(data, make_model, weights, same):
     result = fit(
         make_model(), EndToEnd(), data, epochs=9, batch_size=10,
@@ -120,6 +129,37 @@ def test_a_head_that_always_names_one_class_has_collapsed(data):
     assert result.status.step == 6
     assert result.status.reason.startswith("training accuracy 0.333 is no better than always naming")
     assert "(0.333)" in result.status.reason
+
+
+def tells_the_truth(classes):
+    """A network on images that show their true class, one pixel each."""
+    head = nn.Linear(classes, classes)
+    with torch.no_grad():
+        head.weight.copy_(torch.eye(classes))
+        head.bias.zero_()
+    return Classifier(nn.Flatten(), head).eval()
+
+
+@pytest.mark.parametrize(("count", "rate"), [(70, 0.8), (70, 0.9), (5000, 0.8)])
+def test_who_learnt_the_truth_from_labels_known_to_be_wrong_has_not_collapsed(count, rate):
+    truth = torch.arange(count) % 10
+    clean = ImageSet(F.one_hot(truth, 10).float().view(-1, 1, 1, 10), truth, tuple("abcdefghij"))
+    noisy = clean.with_label_noise(rate, seed=0)
+    assert untrained_reason(tells_the_truth(10), noisy, rate) is None
+    if count == 70:  # nobody said that these labels are wrong
+        assert "no better than always naming" in str(untrained_reason(tells_the_truth(10), noisy))
+
+
+def test_who_learnt_nothing_from_labels_known_to_be_wrong_has_collapsed():
+    truth = torch.arange(5000) % 10
+    noisy = ImageSet(F.one_hot(truth, 10).float().view(-1, 1, 1, 10), truth, tuple("abcdefghij"))
+    noisy = noisy.with_label_noise(0.8, seed=0)
+    blind = tells_the_truth(10)
+    with torch.no_grad():
+        blind.head.weight.zero_()
+    found = untrained_reason(blind, noisy, 0.8)
+    assert found is not None
+    assert found[0] is Outcome.COLLAPSED
 
 
 def test_naming_the_largest_class_of_an_uneven_set_is_chance():

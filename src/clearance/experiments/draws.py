@@ -1,7 +1,6 @@
 """What is drawn anew for every seed of a comparison, alike for all methods: samples, and wrong labels."""
 
 import dataclasses
-import math
 
 from clearance._rng import derived_seed
 from clearance.data.samples import draw_samples
@@ -45,15 +44,3 @@ def drawn_data(recipe: Recipe, data: RunData, seed: int) -> RunData:
         if recipe.held_out > 0:
             test = test.with_label_noise(rate, derived_seed(seed, "held_out"))
     return dataclasses.replace(data, train=train, test=test, validation=validation)
-
-
-def passes(recipe: Recipe, images: int) -> int:
-    """Passes over so many training images, the last one perhaps cut short.
-
-    >>> passes(Recipe(steps=3000, batch_size=64), 68), passes(Recipe(epochs=8), 68)
-    (1500, 8)
-    """
-    if recipe.steps is None:
-        return recipe.epochs
-    full, rest = divmod(images, recipe.batch_size)
-    return math.ceil(recipe.steps / max(1, full + (rest >= 2)))

@@ -65,10 +65,18 @@ def mixture_sgd(
     return torch.optim.SGD(groups, lr=lr, momentum=momentum)
 
 
-def build_schedule(recipe: Recipe, epochs: int) -> Callable[[Optimizer], LRScheduler] | None:
-    """Cosine decay to 0 over so many epochs, a tenth after half and again after three quarters of them, or none."""
+def build_schedule(recipe: Recipe) -> Callable[[Optimizer], LRScheduler] | None:
+    """Cosine decay to 0 over the run, a tenth after half and again after three quarters of it, or none.
+
+    In epochs, or in updates where the recipe counts those: the course is then the same whatever the number of images.
+    """
+    length = recipe.epochs if recipe.steps is None else recipe.steps
     if recipe.schedule == "constant":
         return None
     if recipe.schedule == "tenths":
-        return partial(MultiStepLR, milestones=[epochs // 2, 3 * epochs // 4], gamma=0.1)
-    return partial(CosineAnnealingLR, T_max=epochs)
+        milestones = [
+            max(1, length // 2),
+            max(1, 3 * length // 4),
+        ]  # at 0 it would turn before the first update
+        return partial(MultiStepLR, milestones=milestones, gamma=0.1)
+    return partial(CosineAnnealingLR, T_max=length)

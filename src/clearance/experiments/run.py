@@ -16,7 +16,7 @@ from clearance.experiments.audit_datasets import with_validation
 from clearance.experiments.auditing import audit_model, chosen_audits, ready_audits
 from clearance.experiments.build import RunData, build_model, build_regime
 from clearance.experiments.decay_findings import decay_findings
-from clearance.experiments.draws import drawn_data, passes
+from clearance.experiments.draws import drawn_data
 from clearance.experiments.epoch_findings import epoch_findings
 from clearance.experiments.optimizer import build_optimizer, build_schedule
 from clearance.experiments.peak_memory import PeakMemory
@@ -86,7 +86,7 @@ def run_method(
         steps=plan.recipe.steps,
         batch_size=plan.recipe.batch_size,
         optimizer=stepper,
-        schedule=build_schedule(plan.recipe, passes(plan.recipe, len(data.train))),
+        schedule=build_schedule(plan.recipe),
         validation=data.validation,
         watched={"test": data.test} if plan.recipe.label_noise > 0 or data.validation is not None else None,
         clip_norm=plan.settings.clip_norm,
@@ -94,6 +94,7 @@ def run_method(
         seed=plan.seed,
         autocast=torch.bfloat16 if plan.recipe.autocast else None,
         compile_extractor=plan.recipe.compile_extractor,
+        label_noise=plan.recipe.label_noise,
         run_dir=folder,
         on_step=on_step,
     )

@@ -68,8 +68,16 @@ def collapse_reason(model: Classifier, data: ImageSet) -> str | None:
     return None
 
 
-def untrained_reason(model: Classifier, data: ImageSet) -> tuple[Outcome, str] | None:
-    """How and why a run that came to its end has failed all the same, or None."""
+def untrained_reason(
+    model: Classifier, data: ImageSet, label_noise: float = 0.0
+) -> tuple[Outcome, str] | None:
+    """How and why a run that came to its end has failed all the same, or None.
+
+    Args:
+        model: As it was trained.
+        data: What it was trained on.
+        label_noise: Share of its labels that are known to be wrong: the truth alone is right on the others.
+    """
     finite = all(bool(value.isfinite().all()) for value in model.state_dict().values())
     if not finite:
         return Outcome.DIVERGED, "the trained weights are not finite"
@@ -79,9 +87,10 @@ def untrained_reason(model: Classifier, data: ImageSet) -> tuple[Outcome, str] |
     some = data.subset(rows.to(data.images.device))
     accuracy = float((predictions(model, some) == some.labels).double().mean())
     largest = float(torch.bincount(some.labels).max()) / len(some)
-    noise = 3 * (largest * (1 - largest) / len(some)) ** 0.5
-    # In a small or lopsided set the noise reaches up to 1; half of what there is to gain is no chance.
-    if accuracy <= min(largest + noise, (1 + largest) / 2):
+    chance = 3 * (largest * (1 - largest) / len(some)) ** 0.5
+    gain = 1 - label_noise - largest
+    # In a small or lopsided set chance reaches up to all there is to gain; half of that is no chance.
+    if gain > 0 and accuracy <= largest + min(chance, gain / 2):
         return Outcome.COLLAPSED, (
             f"training accuracy {accuracy:.3f} is no better than always naming the largest class "
             f"({largest:.3f}); lower the learning rate, or train longer"

@@ -66,8 +66,9 @@ def _close(session: Session, run: RunDirectory | None, status: Status) -> FitRes
         session.training.finish()
         copy_from_first(session.model)
         session.seconds += time.perf_counter() - began
-        problem = untrained_reason(session.model, session.data) if status.good else None
-        status = status if problem is None else Status(problem[0], session.step, problem[1])
+        if status.good:
+            problem = untrained_reason(session.model, session.data, session.label_noise)
+            status = status if problem is None else Status(problem[0], session.step, problem[1])
     session.model.eval()
     if run is not None and status.outcome is not Outcome.STOPPED:
         result = {

@@ -43,6 +43,7 @@ class Session:
     batch_size: int
     steps: int | None = None  # in place of `epochs`: the last pass may then be cut short
     watched: Mapping[str, ImageSet] = field(default_factory=dict)
+    label_noise: float = 0.0
     step: int = 0
     seconds: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
@@ -52,6 +53,7 @@ class Session:
         self.training: Training = self.regime.start(self.model, self.data, self.optimizer, self.generators)
         self._sums: dict[str, float] = {}
         self._order: tuple[int, list[Tensor]] = (-1, [])
+        self._rate = 0.0  # of the last update
         if self.steps_per_epoch == 0:
             raise ValueError(f"`train` must hold at least 2 images; got {len(self.data)}.")
 
@@ -75,9 +77,12 @@ class Session:
         """One update; the reason in words if a loss term is not finite."""
         self.model.train()
         images, labels = self.data.batch(self._rows(), self.generators["augmentation"])
+        self._rate = float(self.optimizer.param_groups[0]["lr"])
         with self.forward.in_use():
             loss = self.training.step(images, labels)
         self.step += 1
+        if self.steps is not None:
+            self._turn_schedule()
         values = [float(term.detach()) for term in loss.terms.values()]
         means = mean_over_processes(values, len(labels), images.device)
         for name, value in zip(loss.terms, means, strict=True):
@@ -89,17 +94,16 @@ class Session:
     def end_epoch(self) -> dict[str, float]:
         """Close the epoch: a row for the history and, if there are any, diagnostics; both as one row to log."""
         copy_from_first(self.model, self.objective)
-        rate = float(self.optimizer.param_groups[0]["lr"])
         done, made = (self.step - 1) // self.steps_per_epoch, (self.step - 1) % self.steps_per_epoch + 1
         row: dict[str, float] = {
             "epoch": done + 1,
             "step": self.step,
-            "lr": rate,
+            "lr": self._rate,
             **{name: total / made for name, total in self._sums.items()},
             **self._errors(),
         }
-        if self.schedule is not None:
-            self.schedule.step()
+        if self.steps is None:
+            self._turn_schedule()
         self._sums = {}
         self.history.append(row)
         seen = self.training.diagnostics()
@@ -109,6 +113,11 @@ class Session:
         seen = dict(zip(seen, means, strict=True))
         self.diagnostics.append({"epoch": row["epoch"], "step": row["step"], **seen})
         return row | seen
+
+    def _turn_schedule(self) -> None:
+        """A course of the step size counts what the run's length counts: epochs, or updates."""
+        if self.schedule is not None:
+            self.schedule.step()
 
     def _errors(self) -> dict[str, float]:
         """Of the head that is in use, where there is one, on the sets that are looked at after every epoch."""

@@ -9,7 +9,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from clearance._checks import check_positive
+from clearance._checks import check_fraction, check_positive
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet, as_image_set
 from clearance.models.classifier import Classifier
@@ -45,6 +45,7 @@ def fit(
     max_norm: float | None = None,
     autocast: torch.dtype | None = None,
     compile_extractor: bool = False,
+    label_noise: float = 0.0,
     device: str = "auto",
     seed: int = 0,
     run_dir: str | Path | None = None,
@@ -62,7 +63,8 @@ def fit(
         batch_size: Images a step; the last batch of an epoch may be smaller (a single image is left out).
         optimizer: Called with the parameters that the regime may move. Default: SGD with lr 0.05 and
             momentum 0.9.
-        schedule: Called with the optimiser; stepped once an epoch, as in torch's own examples.
+        schedule: Called with the optimiser; stepped once an epoch, as in torch's own examples, and after every
+            update where `steps` is given.
         validation: Like `train`; its error is logged after every epoch in which the head can be used.
         watched: More such sets by name, each logged as ``NAME_error``: to look at, not to choose by.
         clip_norm: Bound on the norm of the whole gradient, above 0.
@@ -73,6 +75,8 @@ def fit(
             and the loss stay in float32. None is full precision.
         compile_extractor: Whether torch.compile translates the extractor for the steps; heads and loss stay as
             they are. The first steps then take long, and the last bits differ.
+        label_noise: Share of the training labels that are known to be wrong, in [0, 1). It moves nothing: where few of
+            so many labels are true, a network that has learnt those alone does not count as collapsed.
         device: ``"auto"`` is CUDA where there is one, else the CPU.
         seed: Decides batch order, augmentation, dropout, noise and fresh heads (not the model's own first
             weights: seed torch before you build it).
@@ -102,6 +106,7 @@ def fit(
     check_classifier(model)
     check_kinds(regime, optimizer)
     check_lengths(epochs, steps, batch_size, checkpoint_every)
+    check_fraction("label_noise", label_noise, open_above=True)
     place = device_named(device)
     check_processes(batch_size, run_dir)
     data = as_image_set(train).to(place)
@@ -127,6 +132,7 @@ def fit(
         batch_size=batch_size,
         steps=steps,
         watched=looked_at,
+        label_noise=label_noise,
     )
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         torch.manual_seed(derived_seed(seed, *own_stream("forward")))
