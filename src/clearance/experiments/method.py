@@ -11,6 +11,7 @@ from clearance._checks import (
     check_non_negative,
     check_positive,
 )
+from clearance.experiments._whole_floats import whole_as_floats
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ class Method:
         check_fraction("adversarial_share", self.adversarial_share, open_below=True)
         check_fraction("dropout", self.dropout, open_above=True)
         check_fraction("momentum", self.momentum, open_above=True)
+        whole_as_floats(self)
 
     def _check_mixture(self) -> None:
         check_choice("mixture", self.mixture, get_args(get_type_hints(Method)["mixture"]))

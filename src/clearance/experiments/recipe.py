@@ -14,6 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from clearance._checks import check_choice, check_count, check_fraction
+from clearance.experiments._whole_floats import whole_as_floats
 from clearance.experiments.method import Method
 
 USUAL = {
@@ -99,6 +100,7 @@ class Recipe:
             check_count("steps", self.steps)
         if self.samples is not None:
             check_count("samples", self.samples, minimum=2)
+        whole_as_floats(self)
 
 
 def to_tree(recipe: Recipe | Method) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """Records that a study adds to those of finished runs: attacks on what was trained, each network in a process."""
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from clearance.experiments.reproductions.parallel import each
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record
+from clearance.runs.result import MODEL
 from clearance.vocabulary import Measurement, Outcome
 
 Tree = dict[str, Any]
@@ -42,14 +45,21 @@ def is_finished(found: RunFindings) -> bool:
     return found.note is not None and found.note.outcome is Outcome.FINISHED
 
 
-def whose(plan: RunPlan, data: str) -> Tree:
-    """What `records_of` reads of a task, and ``run``, the folder of the run.
+def whose(plan: RunPlan, data: str, runs: Path) -> Tree:
+    """What `records_of` reads of a task, ``run``, the folder of the run, and ``network``, what was trained in it.
 
     Args:
-        plan: The run.
+        plan: The run, finished.
         data: The name of its images.
+        runs: Where runs are kept.
     """
-    return {"data": data, "method": plan.method, "seed": plan.seed, "run": plan.folder}
+    told = {"data": data, "method": plan.method, "seed": plan.seed, "run": plan.folder}
+    return {**told, "network": network_of(runs / plan.folder)}
+
+
+def network_of(run: Path) -> str:
+    """Sixteen hexadecimal digits that change with any bit of a finished run's weights: one trained anew is another."""
+    return hashlib.sha256((run / MODEL).read_bytes()).hexdigest()[:16]
 
 
 def records_of(task: Tree, numbers: Sequence[Measurement]) -> Tree:

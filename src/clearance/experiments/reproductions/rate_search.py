@@ -82,5 +82,5 @@ def _chosen_table(condition: str, recipe: Recipe, trials: list[Trial]) -> str:
 def _as_toml(dataset: str, condition: str, recipe: Recipe, trials: list[Trial]) -> str:
     """The chosen learning rates as ``learning_rates.toml`` takes them."""
     lines = [f"[{dataset}.{condition}]"]
-    lines += [f'"{method}" = {best(trials, method, CRITERION).lr:g}' for method in recipe.methods]
+    lines += [f'"{method}" = {best(trials, method, CRITERION).lr!r}' for method in recipe.methods]
     return "```toml\n" + "\n".join(lines) + "\n```\n"

@@ -51,7 +51,12 @@ def run(request: StudyRequest) -> Path:
     limits = {"dataset": request.dataset, "images": varied.attacked_images, "epsilons": varied.epsilons}
     work = partial(attacked_run, runs=str(request.runs), root=request.root)
     measured = with_added_records(
-        found, plans, work, lambda plan: {**whose(plan, data.train.name), **limits}, "attacked", request
+        found,
+        plans,
+        work,
+        lambda plan: {**whose(plan, data.train.name, request.runs), **limits},
+        "attacked",
+        request,
     )
     report = request.paged(recipe, measured, study.command(request.seeds))
     return study.write_ledger(report, sections(report, request.dataset), request.out)
