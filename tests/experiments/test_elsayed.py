@@ -216,7 +216,9 @@ class TestCauses:
         for name, factor in zip(others[:2], (0.5, 2), strict=True):
             assert ran[1, name].settings == dataclasses.replace(margin, lr=factor * margin.lr)
         control = ran[1, others[2]].settings
-        assert dataclasses.replace(control, lr=plain.lr, clip_norm=plain.clip_norm) == plain
+        own_steps = {"lr": plain.lr, "clip_norm": plain.clip_norm, "weight_decay": plain.weight_decay}
+        assert dataclasses.replace(control, **own_steps) == plain
+        assert control.lr * control.weight_decay == pytest.approx(margin.lr * margin.weight_decay)
         assert control.lr * control.clip_norm == pytest.approx(margin.lr * margin.clip_norm)
         assert control.clip_norm < margin.clip_norm
         assert all(ran[2, name].settings == ran[1, name].settings for name in own)

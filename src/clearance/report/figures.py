@@ -98,11 +98,12 @@ def empty(size: tuple[float, float]) -> tuple[Figure, Axes]:
     """A figure with one pair of axes in the page's style; `size` in inches."""
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    _styled(axes)
+    styled(axes)
     return figure, axes
 
 
-def _styled(axes: Axes) -> None:
+def styled(axes: Axes) -> None:
+    """Give axes the look that all of a page's have."""
     for side, spine in axes.spines.items():
         spine.set(visible=side in ("left", "bottom"), color=MUTED)
     axes.tick_params(colors=INK, which="both", labelsize=9.5, color=MUTED)

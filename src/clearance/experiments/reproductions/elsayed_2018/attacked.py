@@ -29,6 +29,7 @@ from clearance.experiments.reproduce import data_if_there
 from clearance.experiments.reproductions.added_records import (
     Tree,
     is_finished,
+    network_of,
     records_of,
     whose,
     with_added_records,
@@ -51,6 +52,8 @@ IMAGES = 1000  # of the test set, class-balanced, the same for all
 VERDICT = "robustness"
 ATTACKS: dict[str, Callable[[float], Attack]] = {"FGSM": FGSM, "IFGSM": IFGSM}
 WHITE, BLACK, TRAINED = "white", "black", "white, adversarially trained"
+BOXES = {WHITE: "white box", BLACK: "black box", TRAINED: "white box"}  # as figures say it
+LABEL = "epsilon, largest change of a pixel in [0, 1]"
 
 
 def run_white_box(request: StudyRequest) -> Path:
@@ -105,7 +108,8 @@ def attack_study(name: str, box: str, recipe: Recipe, request: StudyRequest) -> 
     def task(plan: RunPlan) -> Tree | None:
         if box == BLACK and plan.seed not in sources:
             return None
-        return {**whose(plan, data.train.name), **given, "source": sources.get(plan.seed)}
+        told = {**whose(plan, data.train.name, request.runs), **given, "source": sources.get(plan.seed)}
+        return told | ({"source_network": network_of(request.runs / sources[plan.seed])} if sources else {})
 
     work = partial(attacked_run, runs=str(request.runs), root=request.root)
     measured = with_added_records(found, plans, work, task, "attacked", request)
@@ -179,15 +183,16 @@ def _sources(recipe: Recipe, data: RunData, request: StudyRequest) -> dict[int, 
 
 
 def _tables(box: str) -> tuple[Table, ...]:
-    """IFGSM before FGSM, as the first table is the one that is drawn."""
     boxes = (BLACK, WHITE) if box == BLACK else (box,)
     verdict = Table(
         "The verdict that the scale of logits cannot move: accuracy under the worst attack",
         VERDICT, "robust_accuracy", "epsilon", {"norm": "inf"}, as_accuracy=False,
+        panel="verdict free of scale", label=LABEL, scale="apart",
     )  # fmt: skip
     shown = tuple(
         Table(f"Accuracy under {name}, box: {one}", "attacked", "accuracy", "epsilon",
-              {"attack": name, "box": one}, as_accuracy=False)
+              {"attack": name, "box": one}, as_accuracy=False,
+              panel=f"{name}, {BOXES[one]}", label=LABEL)
         for one in boxes
         for name in reversed(ATTACKS)
     )  # fmt: skip

@@ -122,10 +122,15 @@ def wrong_labels(request: StudyRequest) -> Question:
 
 
 def _with_steps_of(margin: Method, plain: Method) -> Method:
-    """Cross-entropy whose gradients are always cut, and whose steps are as long as the margin's where those are."""
+    """Cross-entropy whose gradients are always cut, and whose steps are as long as the margin's where those are.
+
+    What decay takes off a weight in a step is the margin's, too: it is added after gradients are cut.
+    """
     if margin.clip_norm is None:
         raise ValueError("the margin's gradients are not clipped, so that its steps have no one length")
-    return dataclasses.replace(plain, clip_norm=SHORT, lr=margin.lr * margin.clip_norm / SHORT)
+    lr = margin.lr * margin.clip_norm / SHORT
+    decay = margin.weight_decay * margin.lr / lr
+    return dataclasses.replace(plain, clip_norm=SHORT, lr=lr, weight_decay=decay)
 
 
 def _chosen(recipe: Recipe, **more: Method) -> Recipe:

@@ -1,4 +1,4 @@
-"""What the studies of this paper show: methods under several conditions as tables, the first also drawn."""
+"""What the studies of this paper show: methods under several conditions, as tables and drawn."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,16 +11,17 @@ from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
 from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
 from clearance.experiments.reproductions.conditions import run_conditions
+from clearance.experiments.reproductions.elsayed_2018.condition_figure import Panel, Scale, condition_figure
 from clearance.experiments.reproductions.elsayed_2018.protocol import PAPER
 from clearance.experiments.reproductions.judged_study import JudgedStudy
 from clearance.experiments.run import RunFindings
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report, SummaryRow
-from clearance.report.kinds import draw
 from clearance.report.svg import as_svg
-from clearance.vocabulary import Exhibit, Scalar
+from clearance.vocabulary import Scalar
 
 FIGURE = "figure.svg"
+CAPTION = "Mean and standard deviation over seeds or draws; beside each other stands what has one condition."
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class Table:
         setting: The setting that conditions differ in.
         context: Further settings that pick the measurement.
         as_accuracy: Whether an error is shown as what is right, as the paper does.
+        panel: What stands above its drawing; nothing is drawn without.
+        label: Of the axis of conditions there.
+        scale: Of that axis.
     """
 
     title: str
@@ -42,6 +46,9 @@ class Table:
     setting: str
     context: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     as_accuracy: bool = True
+    panel: str = ""
+    label: str = ""
+    scale: Scale = "linear"
 
 
 Sections = Callable[[Sequence[RunFindings]], Sequence[str]]
@@ -60,7 +67,7 @@ def compared_conditions(
     Args:
         name: Of the study.
         setting: What conditions differ in.
-        tables: What the ledger shows besides the verdicts; the first is also drawn.
+        tables: What the ledger shows besides the verdicts.
         recipes: One for each condition.
         request: What was asked for. Without the dataset's files the ledger says "not run: no data".
         more: Further sections, made of what was found.
@@ -84,12 +91,11 @@ def write_tables(
     """Page, records, figure and ledger of what was found; the ledger's path."""
     report = request.paged(recipe, findings, study.command(request.seeds))
     text = [table_text(report, table) for table in tables]
-    if (picture := figure(report, tables[0])) is not None:
-        drawn = draw(picture)
-        drawn.axes[0].set_ylabel("right on test images")
+    if drawn := [panel for table in tables if (panel := panel_of(report, table)) is not None]:
+        figure = condition_figure(drawn, "right on test images")
         name = study.names[0]
-        write_bytes(request.out / FIGURE, str(as_svg(drawn, name, picture.caption)).encode())
-        text.append(f"![{picture.caption}]({FIGURE})")
+        write_bytes(request.out / FIGURE, str(as_svg(figure, name, CAPTION)).encode())
+        text.append(f"![{CAPTION}]({FIGURE})\n\n{CAPTION}")
     return study.write_ledger(report, [*text, *more], request.out)
 
 
@@ -103,16 +109,20 @@ def table_text(report: Report, table: Table) -> str:
     return f"## {table.title}\n\n{markdown_table(lines)}"
 
 
-def figure(report: Report, table: Table) -> Exhibit | None:
-    """The table as curves, a line for each method; None where nothing was measured."""
+def panel_of(report: Report, table: Table) -> Panel | None:
+    """The table as a drawing; None where it is not to be drawn, or nothing was measured."""
     rows, values = _rows(report, table)
-    if not values:
+    if not table.panel or not values:
         return None
-    columns: dict[str, Sequence[Any]] = {table.setting: values}
-    for method in report.methods:
-        found = [rows.get((method, value)) for value in values]
-        columns[method] = [None if row is None else _value(row, table) for row in found]
-    return Exhibit(table.audit, table.name, "curve", columns, f"{table.title}, mean over seeds.")
+    points = {
+        method: {
+            value: (_value(row, table), row.spread)
+            for value in values
+            if (row := rows.get((method, value))) is not None
+        }
+        for method in report.methods
+    }
+    return Panel(table.panel, table.label, table.scale, points)
 
 
 def _rows(report: Report, table: Table) -> tuple[dict[tuple[str, Any], SummaryRow], list[Any]]:

@@ -10,7 +10,12 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import small_data
 from clearance.experiments.study_request import StudyRequest
 
 SETTING = "samples"
-TABLES = (Table("Test accuracy", "accuracy", "error", SETTING, {"split": "test"}),)
+TABLES = (
+    Table(
+        "Test accuracy", "accuracy", "error", SETTING, {"split": "test"},
+        panel="all test images", label="training images, drawn at random", scale="log",
+    ),
+)  # fmt: skip
 
 
 def run(request: StudyRequest) -> Path:
