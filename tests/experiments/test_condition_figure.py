@@ -1,5 +1,7 @@
 """Figures of studies: no method hides another, and no line joins what must not be compared."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,10 @@ METHODS = ("cross-entropy", "hinge", "margin-l2")
 
 
 def drawn(scale, conditions=(68, 550, 5500), spread=0.02):
-    points = {name: {value: (0.9, spread) for value in conditions} for name in METHODS}
+    points = {name: dict.fromkeys(conditions, (0.9, spread)) for name in METHODS}
     figure = condition_figure([Panel("all", "images", scale, points)] * 2, "right")
-    return figure.axes[0]
+    axes: Any = figure.axes[0]
+    return axes
 
 
 @pytest.mark.parametrize("scale", ["linear", "log", "apart"])
@@ -41,5 +44,6 @@ def test_heights_are_percent_with_their_spread():
 def test_a_method_that_one_condition_lacks_and_a_single_seed():
     points = {"plain": {0.0: (0.9, None), 0.8: (0.5, None)}, "other": {0.8: (0.6, None)}}
     figure = condition_figure([Panel("", "noise", "linear", points)], "right")
-    assert [len(c.lines[0].get_xdata()) for c in figure.axes[0].containers] == [2, 1]
+    axes: Any = figure.axes[0]
+    assert [len(c.lines[0].get_xdata()) for c in axes.containers] == [2, 1]
     assert len(figure.legends[0].get_texts()) == 2
