@@ -13,7 +13,7 @@ from clearance.data import gaussian_images
 from clearance.data.samples import draw_samples
 from clearance.experiments import build, run
 from clearance.experiments.build import RunData
-from clearance.experiments.draws import drawn_data
+from clearance.experiments.draws import check_draws, drawn_data
 from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe, tuned_recipe
 from clearance.experiments.run import RunPlan, kept_findings, run_method
@@ -169,6 +169,9 @@ class TestCompare:
         for wrong_option, message in (
             ({"noisy_labels": 1.0}, r"`noisy_labels` must lie in \[0, 1\)"),
             ({"small_data": 1}, "`small_data` must be a whole number of at least 2"),
+            ({"small_data": 5000}, r"`small_data` must not exceed the \d+ training images; got 5000"),
+            ({"small_data": 2}, "`small_data` must be at least 3, one image of each class; got 2"),
+            ({"epochs": 2, "steps": 3}, "one of `epochs` and `steps` must be given, not both; got 2 and 3"),
         ):
             with pytest.raises(ValueError, match=message):
                 cl.compare(["plain"], data.train, data.test, **wrong_option)
@@ -176,3 +179,24 @@ class TestCompare:
     def test_and_on_the_command_line(self):
         made = CompareCommand(noisy_labels=0.8, small_data=68, steps=3000)._recipe()
         assert (made.label_noise, made.samples, made.steps) == (0.8, 68, 3000)
+
+    def test_epochs_of_the_command_line_take_the_place_of_a_files_steps(self, tmp_path):
+        path = tmp_path / "mine.yaml"
+        path.write_text("steps: 7\nmethods: {plain: {}}\n", "utf-8")
+        made = CompareCommand(recipe=path, epochs=2)._recipe()
+        assert (made.epochs, made.steps) == (2, None)
+        assert CompareCommand(recipe=path)._recipe().steps == 7
+        with pytest.raises(ValueError, match="--epochs and --steps both say how long"):
+            CompareCommand(epochs=2, steps=3)._recipe()
+
+
+def test_noise_that_leaves_a_class_without_labels_is_found_before_training():
+    """Three images of three classes; every label that is switched takes a class its only one."""
+    check_draws(Recipe(samples=3, seeds=9), DATA)
+    with pytest.raises(
+        ValueError, match=r"`noisy_labels` of 0.34 leaves no label of class '.*' among 3 images"
+    ):
+        check_draws(Recipe(samples=3, label_noise=0.34, seeds=9), DATA)
+    check_draws(
+        Recipe(samples=3, label_noise=0.34, seeds=9, balanced=False), DATA
+    )  # nobody promised one of each

@@ -92,6 +92,15 @@ def test_other_audits_are_measured_on_the_trained_model(recipe, data, tmp_path, 
     assert any(r["audit"] == "class_scatter" for r in numbers(more))
 
 
+def test_memory_that_was_measured_stays_when_other_audits_are_asked_for(recipe, data, tmp_path):
+    plan = RunPlan(recipe(), "plain", 0)
+    first = run_method(plan, data, tmp_path, own_process=True)
+    more = dataclasses.replace(plan, recipe=recipe(audits=("accuracy", "class_scatter")))
+    again = run_method(more, data, tmp_path, own_process=True)
+    (measured,), (kept,) = ([r for r in numbers(found) if r["name"] == "memory"] for found in (first, again))
+    assert kept == measured
+
+
 class Untrained:
     step = load_state_dict = refuse
 

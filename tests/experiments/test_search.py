@@ -9,7 +9,7 @@ from clearance.experiments import build, search
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, failed
-from clearance.experiments.search import Trial, at_edge, best
+from clearance.experiments.trials import Trial, at_edge, best
 from clearance.records import Record, RunNote
 from clearance.vocabulary import Measurement, Outcome
 
@@ -144,6 +144,24 @@ def test_runs_that_broke_down_count_as_wrong_everywhere(searched):
     assert (broken.one_image_error, broken.own_error) == (1.0, 1.0)
     assert broken.statuses == ("failed: boom", "failed: boom")
     assert best(trials, "plain").lr in (0.05, 0.2)
+
+
+def test_what_broke_down_is_never_chosen(searched):
+    """An error of 1 may be the smallest there is; that a process was killed says nothing of a learning rate."""
+    kept = Trial("plain", 0.2, 10, 4, None, None, 1.0, ("diverged at step 3: not finite",))
+    lost = Trial("plain", 0.1, 10, 4, None, None, 0.0, ("finished", "failed: killed"))
+    assert best([lost, kept], "plain", "own_error") is kept
+    everywhere = tuple(0.1 * factor for factor in search.FACTORS)
+    with pytest.raises(ValueError, match=r"no trial of method 'plain' could be measured.*failed: boom"):
+        searched({"plain": 0.1, "foca": 0.2}, broken=everywhere)
+
+
+def test_shorter_trials_of_a_recipe_that_counts_steps_are_refused(data):
+    recipe = Recipe(methods={"plain": Method()}, steps=10)
+    with pytest.raises(
+        ValueError, match=r"`trial_epochs` must be None where the recipe counts steps; got 2 and 10"
+    ):
+        search.search(recipe, Path("unused"), 1, lambda *_: None, trial_epochs=2)
 
 
 def test_the_table_marks_a_choice_at_an_edge(searched):

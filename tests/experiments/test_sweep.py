@@ -1,5 +1,6 @@
 """A sweep: what is written, what is run, and that every number says at which value it was found."""
 
+import dataclasses
 import json
 
 import pytest
@@ -108,6 +109,10 @@ class TestRecipes:
         hinge = Recipe(methods={"a": Method(objective="hinge")})
         with pytest.raises(ValueError, match=said):
             swept_recipes(hinge, parse_sweep(f"objective_settings.{text}"))
+
+    def test_epochs_of_a_recipe_that_counts_steps_are_refused(self):
+        with pytest.raises(ValueError, match=r"changes nothing where the length is 5 steps"):
+            swept_recipes(dataclasses.replace(self.START, steps=5), parse_sweep("epochs=1,4"))
 
     def test_an_impossible_value_is_refused_by_what_gets_it(self):
         with pytest.raises(ValueError, match="`momentum` must lie"):

@@ -38,6 +38,10 @@ def chosen_recipe(
         sources = [one["source"] for one in settings if one.get("source") in known]
         start = dataclasses.replace(start, methods={name: known[name] for name in (*methods, *sources)})
     given = {name: value for name, value in changes.items() if value is not None}
+    if "epochs" in given:
+        if "steps" in given:
+            raise ValueError("--epochs and --steps both say how long; give one of the two.")
+        given["steps"] = None  # a file's steps would take the place of the epochs that were asked for
     chosen: Recipe = dataclasses.replace(start, **given)  # type: ignore[arg-type]
     _check_names(chosen)
     return chosen

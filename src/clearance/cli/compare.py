@@ -103,15 +103,21 @@ class CompareCommand:
         from clearance.cli._progress import run_with_progress
         from clearance.experiments.build import build_data
         from clearance.experiments.compare import report_of
+        from clearance.experiments.draws import check_draws
         from clearance.experiments.grid import plans_of
         from clearance.experiments.sweep import at_values, swept_recipes, swept_report
         from clearance.report import Card
 
         runs = self.out / "runs"
         if sweep is None:
-            findings = run_with_progress(console, plans_of(recipe), build_data(recipe), runs, jobs)
+            data = build_data(recipe)
+            check_draws(recipe, data)
+            findings = run_with_progress(console, plans_of(recipe), data, runs, jobs)
             return Card(report_of(recipe, findings, _command(recipe)))
         recipes = swept_recipes(recipe, sweep)
+        for one in recipes.values():
+            if one.samples is not None:
+                check_draws(one, build_data(one))
         planned = [(value, plan) for value, one in recipes.items() for plan in plans_of(one)]
         # where the images differ, the grid of each value looks for finished runs on its own
         grids = (

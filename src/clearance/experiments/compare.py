@@ -16,6 +16,7 @@ from clearance.experiments.audit_sources import SETTING, named_sources
 from clearance.experiments.auditing import chosen_audits
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import named_audits
+from clearance.experiments.draws import check_draws
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
 from clearance.experiments.run import RunFindings, RunPlan, run_method
@@ -59,9 +60,10 @@ def compare(
         seeds: How many seeds; a verdict needs two, and three can often not tell.
         epochs: Passes over the training images; the default is that of the dataset's tuned recipe.
         batch_size: Images a step; default likewise.
-        steps: Updates in all, in place of `epochs`.
+        steps: Updates in all, in place of `epochs`; one of the two.
         noisy_labels: Share of training labels switched to another class, in [0, 1): drawn once for each seed, alike
-            for all methods. Errors on `test`, whose labels stay, are then recorded after every epoch.
+            for all methods. Errors on `test`, whose labels stay, are then recorded after every epoch (not under FOCA,
+            whose head is trained at the end).
         small_data: Training images drawn for each seed, class-balanced and alike for all methods; all by default.
             Give `steps`, too, so that few images do not mean little training.
         sweep: One numeric setting at several values, ``"weight_decay=1e-5:1e-1:9"`` (equal ratios) or
@@ -88,6 +90,8 @@ def compare(
     check_fraction("noisy_labels", noisy_labels, open_above=True)
     if small_data is not None:
         check_count("small_data", small_data, minimum=2)
+    if epochs is not None and steps is not None:
+        raise ValueError(f"one of `epochs` and `steps` must be given, not both; got {epochs} and {steps}.")
     data = RunData(as_image_set(train), as_image_set(test))
     start = tuned_recipe(data.train.name)
     named = {name: name for name in methods} if not isinstance(methods, Mapping) else dict(methods)
@@ -113,6 +117,8 @@ def compare(
     if swept is not None and audits is None:
         recipe = with_swept_audits(recipe)
     recipes = {None: recipe} if swept is None else swept_recipes(recipe, swept)
+    for one in recipes.values():
+        check_draws(one, data)
     build = None if isinstance(model, str) else model
     found: list[tuple[float | None, RunFindings]] = []
     for seed, (value, one) in itertools.product(range(seeds), recipes.items()):

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import torch
+
 from clearance._rng import derived_seed
 from clearance.data.samples import draw_samples
 from clearance.experiments.build import RunData
@@ -44,3 +46,37 @@ def drawn_data(recipe: Recipe, data: RunData, seed: int) -> RunData:
         if recipe.held_out > 0:
             test = test.with_label_noise(rate, derived_seed(seed, "held_out"))
     return dataclasses.replace(data, train=train, test=test, validation=validation)
+
+
+def check_draws(recipe: Recipe, data: RunData) -> None:
+    """Raise ValueError unless every seed can have what the recipe draws: before anything is trained.
+
+    Args:
+        recipe: As `drawn_data` reads it; where its few images are class-balanced, each class keeps a label.
+        data: What the recipe's dataset holds, for all seeds.
+
+    >>> from clearance.data import gaussian_images
+    >>> check_draws(Recipe(samples=2), RunData(gaussian_images(class_count=3), gaussian_images(class_count=3)))
+    Traceback (most recent call last):
+    ...
+    ValueError: `small_data` must be at least 3, one image of each class; got 2. Take more.
+    """
+    count, classes = recipe.samples, data.train.class_count
+    if count is None:
+        return
+    if count > len(data.train):
+        raise ValueError(f"`small_data` must not exceed the {len(data.train)} training images; got {count}.")
+    if not recipe.balanced:
+        return
+    if count < classes:
+        raise ValueError(
+            f"`small_data` must be at least {classes}, one image of each class; got {count}. Take more."
+        )
+    for seed in range(recipe.seeds if recipe.label_noise > 0 else 1):
+        sizes = torch.bincount(drawn_data(recipe, data, seed).train.labels.cpu(), minlength=classes)
+        if int(sizes.min()) == 0:
+            lost = data.train.classes[int(sizes.argmin())]
+            raise ValueError(
+                f"`noisy_labels` of {recipe.label_noise:g} leaves no label of class {lost!r} among {count} images "
+                f"under seed {seed}, and methods and audits need one of each; take more images, or switch fewer labels."
+            )

@@ -101,7 +101,7 @@ def run_method(
     if directory is not None and (kept := _kept(plan, data, directory)) is not None:
         return kept  # fit found that the caller's model and regime are those of the finished run
     # before audits add theirs
-    training = training_findings(result, None if memory is None else memory.added())
+    training = training_findings(result, _memory_before(folder) if memory is None else memory.added())
     findings = audit_model(model, data, audits, plan.seed, on_audit)
     epochs = epoch_findings(result, len(data.test))
     if WeightScale.name in plan.recipe.audits:
@@ -110,6 +110,15 @@ def run_method(
     if folder is not None:
         _keep(found, plan, data, folder)
     return found
+
+
+def _memory_before(folder: Path | None) -> float | None:
+    """What training added when it ran, of a run that is audited anew; None where nobody measured it."""
+    if folder is None or not (folder / FINDINGS).exists():
+        return None
+    kept = _from_tree(json.loads((folder / FINDINGS).read_text("utf-8"))).records
+    own = (r.measurement for r in kept if (r.measurement.audit, r.measurement.name) == ("training", "memory"))
+    return next((found.value for found in own), None)
 
 
 def _keep(found: RunFindings, plan: RunPlan, data: RunData, folder: Path) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, variance
 
@@ -13,39 +12,14 @@ from clearance.experiments.grid import Listener, run_grid
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.trials import CRITERIA, Trial, best, measured_trials, one_image_order
 from clearance.records import Record
 from clearance.vocabulary import Measurement
 
 HELD_OUT = 0.25
-CRITERIA = ("one_image_error", "own_error")
 WIDENINGS = 2
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 ONE_IMAGE = {"per_class": [1], "repetitions": [50], "all_images": False}
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One candidate of one method, measured on the held-out part of the training set; means over seeds.
-
-    Args:
-        method: The method.
-        lr: Its step size.
-        per_class: Its images of every class for a weak head; only FOCA's candidates differ in it.
-        epochs: Passes over the training images.
-        one_image_error: Test error of heads retrained from one image of each class; None where the search did not ask.
-        one_image_standard_error: Of that mean, over the draws of images and the seeds.
-        own_error: Error of the model's own head.
-        statuses: How the runs ended.
-    """
-
-    method: str
-    lr: float
-    per_class: int
-    epochs: int
-    one_image_error: float | None
-    one_image_standard_error: float | None
-    own_error: float
-    statuses: tuple[str, ...]
 
 
 def search(
@@ -86,9 +60,14 @@ def search(
             None is the recipe's.
 
     Raises:
-        ValueError: If there is no such criterion.
+        ValueError: If there is no such criterion, `trial_epochs` are given for a recipe that counts steps, or every
+            trial of a method failed: settings of which a run failed are not chosen, those that diverged have error 1.
     """
     check_choice("criterion", criterion, CRITERIA)
+    if trial_epochs is not None and recipe.steps is not None:
+        raise ValueError(
+            f"`trial_epochs` must be None where the recipe counts steps; got {trial_epochs} and {recipe.steps} steps."
+        )
     trials: list[Trial] = []
     short = dataclasses.replace(recipe, epochs=trial_epochs or recipe.epochs)
     wanted = {
@@ -121,37 +100,12 @@ def search(
     return trials
 
 
-def best(trials: list[Trial], method: str, criterion: str = "one_image_error") -> Trial:
-    """The trial of a method that is best by a criterion, among those with most epochs and seeds.
-
-    By one-image error: of all trials within one standard error of the lowest (Breiman et al. 1984), the one
-    with the smallest own error. By own error: the smallest; ties go to the smaller one-image error.
-    """
-    own = [trial for trial in trials if trial.method == method]
-    own = [trial for trial in own if _effort(trial) == max(map(_effort, own))]
-    if criterion == "own_error":
-        return min(own, key=lambda trial: (trial.own_error, _few(trial)))
-    lowest = min(own, key=_few)
-    limit = _few(lowest) + (lowest.one_image_standard_error or 0.0)
-    alike = [trial for trial in own if _few(trial) <= limit]
-    return min(alike, key=lambda trial: (trial.own_error, _few(trial)))
-
-
-def _effort(trial: Trial) -> tuple[int, int]:
-    return trial.epochs, len(trial.statuses)
-
-
-def _few(trial: Trial) -> float:
-    """One-image error for an order; a search that did not ask for it has none."""
-    return 0.0 if trial.one_image_error is None else trial.one_image_error
-
-
 def _best_few(method: Method, trials: list[Trial], name: str, count: int, criterion: str) -> list[Method]:
     def order(trial: Trial) -> tuple[float, float]:
-        errors = (_few(trial), trial.own_error)
+        errors = (one_image_order(trial), trial.own_error)
         return errors if criterion == CRITERIA[0] else errors[::-1]
 
-    own = sorted((trial for trial in trials if trial.method == name), key=order)
+    own = sorted(measured_trials(trials, name), key=order)
     return [dataclasses.replace(method, lr=t.lr, per_class=t.per_class) for t in own[:count]]
 
 
@@ -200,7 +154,7 @@ def _run(
 
 
 def _error(findings: RunFindings, audit: str, key: str, wanted: str) -> Measurement:
-    """One error of a run; 1 where the run broke down before it could be measured."""
+    """One error of a run; 1 where training diverged before it could be measured."""
 
     def fits(record: Record) -> bool:
         found = record.measurement
@@ -215,12 +169,6 @@ def _standard_error(found: list[Measurement]) -> float:
     draws = sum((one.spread or 0.0) ** 2 / one.n for one in found) / len(found) ** 2
     seeds = variance(one.value for one in found) / len(found) if len(found) > 1 else 0.0
     return math.sqrt(max(draws, seeds))
-
-
-def at_edge(trials: list[Trial], chosen: Trial) -> bool:
-    """Whether a trial has the smallest or largest learning rate that its method was tried with."""
-    tried = [trial.lr for trial in trials if trial.method == chosen.method]
-    return chosen.lr in (min(tried), max(tried))
 
 
 def _beyond_edge(method: Method, trials: list[Trial], name: str, criterion: str) -> list[Method]:

@@ -30,6 +30,10 @@ def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:
     >>> [r.methods["plain"].lr for r in swept_recipes(start, Sweep("lr", (0.1, 0.2))).values()]
     [0.1, 0.2]
     """
+    if sweep.field == "epochs" and recipe.steps is not None:
+        raise ValueError(
+            f"`sweep` of 'epochs' changes nothing where the length is {recipe.steps} steps; sweep those."
+        )
     found = {}
     for value in sweep.values:
         change: dict[str, Any] = {sweep.field: value}
