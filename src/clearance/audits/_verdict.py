@@ -23,11 +23,12 @@ def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, se
     the margin sees one rival at a time, the difference-of-logits ratio bends where the third logit comes near,
     scaled cross-entropy sees every class.
     """
-    both = ("logit_margin", "scaled_cross_entropy")
-    attacks: list[Attack] = [FGSM(epsilon, norm, loss=loss) for loss in both]
-    attacks += [PGD(epsilon, norm, loss=loss, steps=steps, restarts=STARTS, seed=seed) for loss in both]
+    losses = ["logit_margin", "scaled_cross_entropy"]
     if classes > 2:  # the ratio needs a third logit; with two classes there is one rival, and no choice of it
-        attacks.append(PGD(epsilon, norm, loss="dlr", steps=steps, seed=seed))
+        losses.append("dlr")
+    attacks: list[Attack] = [FGSM(epsilon, norm, loss=loss) for loss in losses]
+    attacks += [PGD(epsilon, norm, loss=loss, steps=steps, restarts=STARTS, seed=seed) for loss in losses]
+    if classes > 2:
         attacks.append(PGD(epsilon, norm, steps=steps, restarts=STARTS, targets=RIVALS, seed=seed))
     return attacks
 

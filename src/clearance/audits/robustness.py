@@ -33,9 +33,9 @@ class Robustness(Audit):
 
     robust_accuracy = share of images right before and after every attack in the ball ||x' - x||_p <= epsilon
 
-    The attacks, cheap ones first, each on what the ones before left: FGSM; PGD of 40 steps from the image and
-    4 random points, on the logit margin, on cross-entropy in units of the sample's own logits, and (from the
-    image) on the difference-of-logits ratio; the same steered at each of the 3 nearest rivals; images made on
+    The attacks, cheap ones first, each on what the ones before left: FGSM, then PGD of 40 steps from the image and
+    4 random points, both on the logit margin, on cross-entropy in units of the sample's own logits, and on the
+    difference-of-logits ratio; the margin once more steered at each of the 3 nearest rivals; images made on
     `source`, where one is given. Where gradients are in doubt, all of these once more with gradients that pass
     through rounding, if the network rounds, and a square search of 1,000 queries. An image broken within a smaller
     radius is broken within a larger one.

@@ -1,0 +1,96 @@
+"""What the verdict is made of: every loss that ignores scale, every start, and a search without gradients."""
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from clearance.attacks import FGSM, PGD, SquareSearch
+from clearance.attacks.straight_through import straight_through
+from clearance.audits import Robustness
+from clearance.audits._verdict import scale_free_attacks, survivors
+from clearance.models import Classifier
+from digits_nets import digits, network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+
+EPSILON = 0.1
+LOSSES = ("logit_margin", "scaled_cross_entropy", "dlr")
+
+
+@pytest.mark.parametrize("norm", [math.inf, 2.0, 1.0])
+def test_every_loss_that_ignores_scale_from_the_image_and_four_random_points_and_at_three_rivals(norm):
+    row: Any = scale_free_attacks(norm, 0.2, classes=10, steps=40, seed=7)
+    assert {(attack.epsilon, attack.norm) for attack in row} == {(0.2, norm)}
+    assert [type(attack) for attack in row] == [FGSM] * 3 + [PGD] * 4  # cheap ones first
+    assert tuple(attack.loss for attack in row[:3]) == tuple(attack.loss for attack in row[3:6]) == LOSSES
+    iterated = [attack for attack in row if isinstance(attack, PGD)]
+    assert {(attack.steps, attack.restarts, attack.seed) for attack in iterated} == {(40, 5, 7)}
+    assert [attack.targets for attack in iterated] == [None, None, None, 3]
+
+
+def test_with_two_classes_there_is_no_third_logit_and_no_choice_of_a_rival():
+    row: Any = scale_free_attacks(math.inf, 0.2, classes=2, steps=40, seed=0)
+    assert [(type(attack), attack.loss) for attack in row] == [
+        (k, n) for k in (FGSM, PGD) for n in LOSSES[:2]
+    ]
+
+
+def test_what_is_not_said_is_the_full_effort():
+    assert (Robustness().steps, Robustness().queries, Robustness().images) == (40, 1000, 1000)
+    assert Robustness().inf == (0.1, 0.3)
+
+
+class Table(nn.Module):
+    """Sixteen grey values, read from a table: there is no way for a gradient, and no step that one could pass."""
+
+    edges: torch.Tensor
+    values: torch.Tensor
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("edges", (torch.arange(15) + 0.5) / 15)
+        self.register_buffer("values", torch.arange(16) / 15)
+
+    def forward(self, images):
+        return self.values[torch.bucketize(images.detach(), self.edges)]
+
+
+def test_where_no_gradient_leads_through_a_search_without_any_decides():
+    train, test = digits()
+    some = test.per_class(2, seed=0)
+    model = Classifier(nn.Sequential(Table(), network().extractor), network().head).eval()
+    past = straight_through(model)
+    blind = [dataclasses.replace(each, steps=5) if isinstance(each, PGD) else each
+             for each in scale_free_attacks(math.inf, EPSILON, 10, 5, 0)]  # fmt: skip
+    right = model(some.images).argmax(1) == some.labels
+    by_gradients = survivors(past, some.images, some.labels, blind)
+    found = Robustness(inf=(EPSILON,), two=(), steps=5, queries=300)(model, train, some)
+    (verdict,) = [m.value for m in found.measurements if m.name == "robust_accuracy"]
+    searched = survivors(model, some.images, some.labels, [SquareSearch(EPSILON, queries=300)])
+    assert float(right.double().mean()) > 0.9
+    assert float(by_gradients.double().mean()) > verdict + 0.2
+    assert verdict <= float(searched.double().mean())
+
+
+def test_how_many_images_the_network_sees_at_once_does_not_matter(monkeypatch):
+    train, test = digits()
+    some = test.per_class(2, seed=0)
+
+    def left(chunk):
+        for kind in (FGSM, PGD, SquareSearch):
+            ready = kind.__init__
+
+            def smaller(self, *given, _ready=ready, **settings):
+                _ready(self, *given, **{"chunk": chunk, **settings})
+
+            monkeypatch.setattr(kind, "__init__", smaller)
+        assert FGSM(0.1).chunk == PGD(0.1).chunk == SquareSearch(0.1).chunk == chunk
+        found = Robustness(inf=(0.05,), two=(0.4,), steps=8, queries=50)(network(), train, some)
+        monkeypatch.undo()
+        return [m.value for m in found.measurements]
+
+    whole = left(64)
+    assert any(0 < value < 1 for value in whole)
+    assert left(7) == whole
