@@ -12,7 +12,7 @@ from clearance.attacks.balls import projected, room_along
 from clearance.attacks.losses import logit_margin
 from clearance.attacks.queries import logits_of
 from clearance.attacks.starts import random_starts
-from clearance.attacks.steps import steepest
+from clearance.attacks.steps import linear_optimum, steepest
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class IteratedAttack(GradientAttack):
     (:mod:`clearance.attacks.balls`). An image that is broken is kept as it is and costs nothing from there on.
 
     In norm 1 steps shrink evenly to zero: a step there moves few pixels, and at a constant length they would
-    change places for ever.
+    change places for ever. At the end stands the better of what they reached and of the point of the ball that gains
+    most along the last gradient, which on a linear model is the strongest there is.
     """
 
     steps: int = 10
@@ -55,6 +56,8 @@ class IteratedAttack(GradientAttack):
             if not len(rows):
                 break
             delta = self._moved(batch.images, delta, gradient, number)
+        if self.norm == 1 and len(rows):
+            delta = self._or_corner(batch, delta, gradient)
         found[rows] = batch.images + delta
         return found, done
 
@@ -65,6 +68,15 @@ class IteratedAttack(GradientAttack):
         room = room_along(gradient, images + delta, self.bounds) / length
         further = delta + length * steepest(gradient, self.norm, room)
         return projected(further, images, self.epsilon, self.norm, self.bounds)
+
+    def _or_corner(self, batch: Batch, delta: Tensor, gradient: Tensor) -> Tensor:
+        corner = linear_optimum(gradient, batch.images, self.epsilon, self.norm, self.bounds)
+        reached, there = (
+            _margin(batch, logits_of(batch.model, batch.images + d, chunk=batch.chunk))
+            for d in (delta, corner)
+        )
+        better = (there > reached).view(-1, *[1] * (delta.ndim - 1))
+        return torch.where(better, corner, delta)
 
     def _length(self, number: int) -> float:
         length = self.relative_step * self.epsilon / self.steps if self.step is None else self.step
