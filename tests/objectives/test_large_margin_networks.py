@@ -95,6 +95,32 @@ def test_dropout_masks_are_those_of_the_forward_pass():
     torch.testing.assert_close(found, gap[:, 0] / gradient.norm(dim=1), rtol=1e-10, atol=0.0)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_scaled_loss_under_mixed_precision_trains_as_one_that_is_not(dtype):
+    """GradScaler multiplies the total alone; distances are read from the graph without it."""
+
+    def stepped(scale):
+        model = smooth_net().float()
+        stepper = torch.optim.SGD(model.parameters(), lr=0.1)
+        objective = LargeMarginLoss(ALL_LAYERS, top_k=2)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=1000)
+        for _ in range(3):
+            stepper.zero_grad()
+            with torch.autocast("cpu", dtype=dtype):
+                loss = objective(model.outputs(images().float(), objective.layers), labels()).total
+            scaler.scale(loss).backward()
+            scaler.step(stepper)
+            scaler.update()
+        return loss.detach(), [parameter.detach() for parameter in model.parameters()]
+
+    (loss, weights), (other, same) = stepped(1.0), stepped(1024.0)
+    torch.testing.assert_close(other, loss, rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(same, weights, rtol=2e-2, atol=2e-2)
+    assert any(
+        (w - p).abs().max() > 1e-3 for w, p in zip(weights, smooth_net().float().parameters(), strict=True)
+    )
+
+
 @pytest.mark.parametrize("sweeps", ["sequential", "batched"])
 def test_under_automatic_mixed_precision_distances_are_full_precision_where_the_graph_is(sweeps):
     """The loss may be called inside autocast: only the network's own rounding stays."""

@@ -180,6 +180,38 @@ def test_p18_shorter_floats_lose_no_more_than_their_digits(dtype, tolerance):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("score", ["logits", "softmax"])
+@pytest.mark.parametrize("gap", [20.0, 2000.0])
+def test_p18_the_loss_of_saturated_half_precision_logits_is_finite_and_so_is_its_gradient(dtype, score, gap):
+    torch.manual_seed(0)
+    model: Any = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 4)), nn.Linear(4, 3))
+    with torch.no_grad():
+        model.head.weight.copy_(torch.tensor([[1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0, 1.0, 0]]) * gap)
+        model.extractor[1].weight.copy_(torch.eye(4))
+        model.extractor[1].bias.zero_()
+        model.head.bias.zero_()
+    model = model.to(dtype).train()
+    x = torch.eye(4, dtype=dtype)[:3].view(3, 1, 2, 2)
+    y = torch.tensor([0, 1, 0])  # right, right, wrong: by the whole gap
+    # a softmax score stretches distances as sinh does: beyond the clip gradients would leave float16
+    settings: dict[str, Any] = {
+        "top_k": None,
+        "score": score,
+        "lower_clip": 4.0 if score == "softmax" else None,
+    }
+    for detached in ("detach", "full"):
+        objective = LargeMarginLoss(("input", "features", "logits"), denominator=detached, **settings)
+        model.zero_grad()
+        loss = objective(model.outputs(x, objective.layers), y).total
+        loss.backward()
+        assert loss.isfinite()
+        assert loss.item() > 0
+        slopes = [p.grad for p in model.parameters() if p.grad is not None]
+        assert all(slope.isfinite().all() for slope in slopes)
+        assert any(slope.any() for slope in slopes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_p18_saturated_half_precision_is_finite_and_in_the_right_order(dtype):
     """Logit gaps up to 20: there a probability's gradient is 2e-9, which float16 rounds to 0."""
     extractor = nn.Sequential(nn.Flatten(), nn.Linear(1, 1, bias=False))

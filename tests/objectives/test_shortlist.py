@@ -23,6 +23,7 @@ from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path
     filled,
     images,
     labels,
+    slow_distance,
     smooth_net,
 )
 
@@ -146,6 +147,24 @@ def test_it_only_chooses_and_distances_in_the_loss_stay_exact():
         outputs, y
     ).total
     assert listed.item() == pytest.approx(every.item(), rel=1e-12)
+
+
+def test_of_a_short_list_the_loss_is_made_of_exact_distances_to_those_on_it():
+    """Two of three rivals: the sum of what their distances, measured one by one, are short of gamma."""
+    model, x, y = smooth_net(), images(), labels()
+    chosen = Projections(HIDDEN, probes=1, size=2)
+    settings: dict[str, Any] = {"gamma": 2.0, "cross_entropy_weight": 0.0, "eps": 0.0, "layer_weights": 1.0}
+    outputs = model.outputs(x, ("input", HIDDEN))
+    loss = LargeMarginLoss(("input", HIDDEN), aggregate="sum", shortlist=chosen, **settings)(outputs, y).total
+    listed = projected_rivals(outputs, y, 2.0, chosen).mT
+    expected = 0.0
+    for b in range(len(x)):
+        for layer in ("input", HIDDEN):
+            distances = [slow_distance(model, x[b], int(y[b]), rival, layer) for rival in listed[b].tolist()]
+            expected += sum(max(0.0, 2.0 - d) for d in distances) / len(x)
+    assert loss.item() == pytest.approx(expected, rel=1e-9)
+    every = margin_distances(model, x, y).rivals  # all three; the list leaves one out of each
+    assert listed.shape[1] == every.shape[1] - 1
 
 
 def test_directions_change_from_step_to_step_and_come_back_with_the_checkpoint():
