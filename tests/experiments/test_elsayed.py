@@ -120,6 +120,9 @@ class TestNoise:
         assert (tmp_path / "figure.svg").read_text("utf-8").startswith("<svg")
 
         told = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        said = told["recipe"]["conditions"]  # the recipe beside it is that of the first
+        assert said["0.0"] == {}
+        assert said["0.8"]["label_noise"] == 0.8
         found = {
             (row["method"], row["context"]["noise"]): row["value"]
             for row in told["measurements"]

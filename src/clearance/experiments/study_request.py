@@ -1,8 +1,10 @@
 """What is asked of a study of a paper: where its results go, how many seeds, on what, and who is told."""
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from clearance.experiments.build import RunData
 from clearance.experiments.compare import report_of
@@ -64,14 +66,23 @@ class StudyRequest:
         """Where runs are kept."""
         return self.out / "runs"
 
-    def paged(self, recipe: Recipe, findings: Iterable[RunFindings], command: str) -> Report:
+    def paged(
+        self,
+        recipe: Recipe,
+        findings: Iterable[RunFindings],
+        command: str,
+        conditions: Mapping[str, Any] | None = None,
+    ) -> Report:
         """The report of what was found, kept as a page and as records.
 
         Args:
             recipe: What was run.
             findings: What was found.
             command: What the report says made it.
+            conditions: What conditions of a study have otherwise than `recipe`, plain values by their names.
         """
         report = report_of(recipe, findings, command)
+        if conditions is not None:
+            report = dataclasses.replace(report, recipe={**report.recipe, "conditions": conditions})
         Card(report).save_folder(self.out)
         return report

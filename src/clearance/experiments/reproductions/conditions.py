@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clearance.experiments.build import RunData
-from clearance.experiments.recipe import Recipe
+from clearance.experiments.recipe import Recipe, to_tree
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.study_request import StudyRequest
 from clearance.experiments.sweep import under
@@ -30,3 +30,31 @@ def run_conditions(
     ]
     found = request.grid([plan for _, plan in planned], data)
     return [under(one, {setting: value}) for (value, _), one in zip(planned, found, strict=True)]
+
+
+def changed_settings(recipes: Mapping[Any, Recipe]) -> dict[str, Any]:
+    """What every condition has otherwise than the first, as plain values by its name: a report names one recipe.
+
+    >>> from clearance.experiments.method import Method
+    >>> fast, slow = ({"plain": Method(lr=lr), "other": Method()} for lr in (0.1, 0.01))
+    >>> changed_settings({0.0: Recipe(methods=fast), 0.8: Recipe(methods=slow, label_noise=0.8)})
+    {'0.0': {}, '0.8': {'label_noise': 0.8, 'methods': {'plain': {'lr': 0.01}}}}
+    """
+    trees = {str(value): to_tree(recipe) for value, recipe in recipes.items()}
+    first = next(iter(trees.values()))
+    return {value: _difference(first, tree) for value, tree in trees.items()}
+
+
+def _difference(start: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Entries of a tree that another has otherwise or not at all, branch by branch."""
+    found = {}
+    for name, value in other.items():
+        before = start.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            value = _difference(before, value)
+            if not value:
+                continue
+        elif value == before:
+            continue
+        found[name] = value
+    return found

@@ -16,7 +16,7 @@ from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import NoDataError, data_if_there
 from clearance.experiments.reproduction_ledger import reproduce_command
-from clearance.experiments.reproductions.conditions import run_conditions
+from clearance.experiments.reproductions.conditions import changed_settings, run_conditions
 from clearance.experiments.reproductions.elsayed_2018 import protocol, small_data
 from clearance.experiments.reproductions.elsayed_2018.protocol import BASELINE, PAPER, PROTOCOLS
 from clearance.experiments.reproductions.study_ledger import COST, Quantity, provenance, save, table
@@ -168,7 +168,8 @@ def answered(asked: Callable[[StudyRequest], Question], request: StudyRequest) -
         raise NoDataError(f"the files of {request.dataset} are not there; give their folder with --root")
     found = run_conditions(question.recipes, question.setting[0], data, request)
     command = reproduce_command(PAPER, request.dataset, request.seeds, only=question.study)
-    return write_ledger(request.paged(start, found, command), question, request)
+    report = request.paged(start, found, command, changed_settings(question.recipes))
+    return write_ledger(report, question, request)
 
 
 def write_ledger(report: Report, question: Question, request: StudyRequest) -> Path:

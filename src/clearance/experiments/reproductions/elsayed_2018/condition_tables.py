@@ -10,7 +10,7 @@ from clearance._files import write_bytes
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
 from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
-from clearance.experiments.reproductions.conditions import run_conditions
+from clearance.experiments.reproductions.conditions import changed_settings, run_conditions
 from clearance.experiments.reproductions.elsayed_2018.condition_figure import Panel, Scale, condition_figure
 from clearance.experiments.reproductions.elsayed_2018.protocol import PAPER
 from clearance.experiments.reproductions.judged_study import JudgedStudy
@@ -77,7 +77,7 @@ def compared_conditions(
     if (data := data_if_there(start)) is None:
         return study.without_data(start, request)
     found = run_conditions(recipes, setting, data, request)
-    return write_tables(study, tables, start, found, request, more(found))
+    return write_tables(study, tables, start, found, request, more(found), changed_settings(recipes))
 
 
 def write_tables(
@@ -87,9 +87,10 @@ def write_tables(
     findings: Iterable[RunFindings],
     request: StudyRequest,
     more: Sequence[str] = (),
+    conditions: Mapping[str, Any] | None = None,
 ) -> Path:
     """Page, records, figure and ledger of what was found; the ledger's path."""
-    report = request.paged(recipe, findings, study.command(request.seeds))
+    report = request.paged(recipe, findings, study.command(request.seeds), conditions)
     text = [table_text(report, table) for table in tables]
     if drawn := [panel for table in tables if (panel := panel_of(report, table)) is not None]:
         figure = condition_figure(drawn, "right on test images")
