@@ -19,7 +19,7 @@ PUBLIC = {
 
 ROOMS = {
     "attacks": """
-        AnyAttack Attack Attacked BIM DeepFool DistanceAttack FGSM IFGSM LOSSES MinimumNorm PGD
+        AnyAttack Attack Attacked BIM DeepFool DistanceAttack FGSM IFGSM LOSSES MinimumNorm NoGradientWarning PGD
         SCALE_FREE SquareSearch TargetedAscent TransferMatrix as_attack straight_through
         transfer_matrix transferred
     """,

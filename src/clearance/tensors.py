@@ -76,6 +76,14 @@ class LossTerms:
 
     terms: Mapping[str, Tensor]
 
+    def __post_init__(self) -> None:
+        for name, term in self.terms.items():
+            if not isinstance(term, Tensor) or term.ndim:
+                got = f"shape {tuple(term.shape)}" if isinstance(term, Tensor) else type(term).__name__
+                raise ValueError(
+                    f"term {name!r} of a loss must be one number, a 0-dim tensor; got {got}. Average it."
+                )
+
     @cached_property
     def total(self) -> Tensor:
         """Sum of all terms: the number to differentiate."""

@@ -12,6 +12,7 @@ from clearance.attacks.deep_fool import DeepFool
 from clearance.attacks.half_space import shortest_step
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.norms import norm_of
+from clearance.attacks.queries import NoGradientWarning
 from clearance.vocabulary import Bounds
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,
@@ -175,7 +176,10 @@ def test_wrong_images_are_at_0_and_unreachable_ones_at_infinity():
         return torch.tensor([[1.0, 0.0]]).expand(len(batch), 2)
 
     for attack in (MinimumNorm(), DeepFool()):
-        none = attack(constant, images, torch.zeros(4, dtype=torch.long))
+        with pytest.warns(
+            NoGradientWarning, match="passes no gradient to its images: its logits have no graph"
+        ):
+            none = attack(constant, images, torch.zeros(4, dtype=torch.long))
         assert not none.success.any()
         assert none.distance.isinf().all()
         assert torch.equal(none.images, images)

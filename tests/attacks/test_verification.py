@@ -5,7 +5,17 @@ import math
 import pytest
 import torch
 
-from clearance.attacks import FGSM, IFGSM, PGD, as_attack, transfer_matrix, transferred
+from clearance.attacks import (
+    FGSM,
+    IFGSM,
+    PGD,
+    DeepFool,
+    MinimumNorm,
+    TargetedAscent,
+    as_attack,
+    transfer_matrix,
+    transferred,
+)  # fmt: skip
 from clearance.attacks.attacked import broken, rescored
 from clearance.attacks.queries import gradients_of, logits_of
 from clearance.vocabulary import Bounds
@@ -76,7 +86,26 @@ def test_a_foreign_attack_is_not_given_the_callers_images_nor_those_that_are_wro
     assert seen == [right]
     assert torch.equal(hit.images[3], images[3])
     with pytest.raises(ValueError, match="takes no targets"):
-        as_attack(spoil, 1.0)(network(), images, labels, labels)
+        as_attack(spoil, 1.0)(network(), images, labels, (labels + 1) % 10)
+
+
+@pytest.mark.parametrize("ask", ["__call__", "perturbed"])
+def test_an_image_s_own_label_is_no_target(ask):
+    images, labels = batch()
+    targets = (labels + 1) % 10
+    targets[5] = labels[5]
+    with pytest.raises(
+        ValueError, match=r"`targets` must be other classes.*got the label itself.*1 of \d+ images.*5"
+    ):
+        getattr(PGD(0.1), ask)(network(), images, labels, targets)
+
+
+@pytest.mark.parametrize("kind", [FGSM, PGD, DeepFool, MinimumNorm, TargetedAscent])
+def test_norms_may_be_words_as_in_recipes(kind):
+    first = (0.1,) if kind in (FGSM, PGD) else ()
+    assert [kind(*first, norm=word).norm for word in ("inf", "2", "1")] == [math.inf, 2.0, 1.0]
+    with pytest.raises(ValueError, match="`norm` must be one of inf, 2, 1; got 'max'"):
+        kind(*first, norm="max")
 
 
 def test_targets_of_attack_and_call_do_not_go_together():

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import warnings
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 
 import clearance.attacks
 from attack_cases import ATTACKS, COUNT, batch  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from clearance.attacks import FGSM, PGD
+from clearance.attacks import FGSM, PGD, NoGradientWarning, SquareSearch
 from digits_nets import RoundingFront, Times, network  # type: ignore[import-not-found]
 
 
@@ -187,7 +188,14 @@ def test_a_model_without_gradients_gives_finite_images(case, kind):
     }
     if case.foreign and kind in ("constant", "detached"):
         pytest.skip("it differentiates for itself")
-    hit = case.make()(models[kind], images, labels)
+    attack = case.make()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", NoGradientWarning)
+        hit = attack(models[kind], images, labels)
+    blind = kind in ("constant", "detached") and not (
+        isinstance(attack, SquareSearch) or case.source or case.foreign
+    )
+    assert any(issubclass(one.category, NoGradientWarning) for one in said) == blind
     assert hit.images.isfinite().all()
     if case.epsilon is not None:
         assert distance(hit.images, images, case.norm).max() <= case.epsilon * (1 + 1e-6)

@@ -2,9 +2,14 @@
 
 import pytest
 import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
 
-from clearance.objectives import Objective
-from clearance.tensors import Outputs
+from clearance.data import gaussian_images
+from clearance.models import Classifier
+from clearance.objectives import LargeMarginLoss, Objective
+from clearance.regimes import EndToEnd, fit
+from clearance.tensors import LossTerms, Outputs
 
 
 def test_defaults_ask_for_nothing_and_promise_nothing():
@@ -25,3 +30,41 @@ def test_an_objective_without_forward_says_so():
     outputs = Outputs(torch.zeros(1, 2), torch.zeros(1, 3), torch.nn.Identity())
     with pytest.raises(NotImplementedError):
         Objective()(outputs, torch.tensor([0]))
+
+
+class Returning(Objective):
+    """Returns what it was told to."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.make = make
+
+    def forward(self, outputs, labels):
+        return self.make(outputs, labels)
+
+
+def one_step(make):
+    data = gaussian_images(per_class=4)
+    return fit(Classifier(nn.Flatten(), nn.Linear(64, 3)), EndToEnd(Returning(make)), data, epochs=1)
+
+
+def test_logits_in_place_of_outputs_are_refused_in_words():
+    with pytest.raises(
+        TypeError, match=r"LargeMarginLoss takes what model\.outputs\(images, objective\.layers\)"
+    ):
+        LargeMarginLoss("input")(torch.randn(2, 3), torch.tensor([0, 1]))
+
+
+def test_a_loss_that_is_no_named_terms_is_refused_in_words():
+    with pytest.raises(
+        TypeError, match=r"forward of Returning must return LossTerms\(\{'name': loss\}\); got Tensor"
+    ):
+        one_step(lambda outputs, labels: cross_entropy(outputs.logits, labels))
+
+
+@pytest.mark.parametrize(("term", "got"), [(torch.zeros(4), r"shape \(4,\)"), (0.5, "float")])
+def test_a_term_is_one_number(term, got):
+    with pytest.raises(
+        ValueError, match=rf"term 'mine' of a loss must be one number, a 0-dim tensor; got {got}"
+    ):
+        one_step(lambda outputs, labels: LossTerms({"mine": term}))

@@ -43,6 +43,7 @@ from clearance.attacks.iterative import PGD as PGD
 from clearance.attacks.losses import LOSSES as LOSSES
 from clearance.attacks.losses import SCALE_FREE as SCALE_FREE
 from clearance.attacks.minimum_norm import MinimumNorm as MinimumNorm
+from clearance.attacks.queries import NoGradientWarning as NoGradientWarning
 from clearance.attacks.square import SquareSearch as SquareSearch
 from clearance.attacks.straight_through import straight_through as straight_through
 from clearance.attacks.transfer import TransferMatrix as TransferMatrix
@@ -62,6 +63,7 @@ __all__ = [
     "DeepFool",
     "DistanceAttack",
     "MinimumNorm",
+    "NoGradientWarning",
     "SquareSearch",
     "TargetedAscent",
     "TransferMatrix",

@@ -80,6 +80,15 @@ def checked_classes(name: str, classes: Any, images: Tensor) -> Tensor:
     return classes.detach().to(images.device, torch.long)
 
 
+def check_other(targets: Tensor | None, labels: Tensor) -> None:
+    """Raise ValueError if a target is the image's own label, which every image would reach as it is."""
+    if targets is not None and len(same := (targets == labels).nonzero().flatten()):
+        raise ValueError(
+            f"`targets` must be other classes than `labels`; got the label itself, {int(labels[same[0]])}, for "
+            f"{len(same)} of {len(labels)} images, the first at place {int(same[0])}. Leave those images out."
+        )
+
+
 def check_range(name: str, classes: Tensor, count: int) -> None:
     """Raise ValueError unless all `classes` are among the `count` that the model has logits for."""
     outside = classes[(classes < 0) | (classes >= count)]

@@ -9,7 +9,7 @@ from clearance._checks import check_count, check_fraction, check_positive
 from clearance.attacks.attack import Batch
 from clearance.attacks.attacked import Attacked, rescored
 from clearance.attacks.losses import targeted_cross_entropy
-from clearance.attacks.norms import check_norm
+from clearance.attacks.norms import as_norm, check_norm
 from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
 from clearance.attacks.steps import steepest
 from clearance.vocabulary import Bounds
@@ -59,6 +59,7 @@ class TargetedAscent:
         check_fraction("confidence", self.confidence, open_below=True, open_above=True)
         check_positive("step", self.step)
         check_count("steps", self.steps)
+        object.__setattr__(self, "norm", as_norm(self.norm))
         check_norm(self.norm)
         check_positive("temperature", self.temperature)
         check_count("chunk", self.chunk)

@@ -14,12 +14,14 @@ from clearance.attacks._arguments import (
     check_bounds,
     check_images,
     check_mode,
+    check_other,
     check_radius,
     check_range,
     checked_classes,
 )
 from clearance.attacks.attacked import Attacked, broken, confined, rescored
 from clearance.attacks.losses import LOSSES, TARGETED_LOSSES
+from clearance.attacks.norms import as_norm
 from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
 from clearance.vocabulary import Bounds
 
@@ -130,6 +132,7 @@ class Attack(ABC):
 
     def __post_init__(self) -> None:
         check_bounds(self.bounds)
+        object.__setattr__(self, "norm", as_norm(self.norm))
         check_radius(self.epsilon, self.norm, self.bounds)
         check_count("chunk", self.chunk)
 
@@ -157,6 +160,7 @@ class Attack(ABC):
             TypeError: If images, labels or targets are not tensors of the right kind.
         """
         batch = Batch.checked(model, images, labels, targets, self.bounds, self.chunk)
+        check_other(batch.targets, batch.labels)
         before = batch.broken(batch.logits)
         found = batch.images.clone()
         if not bool(before.all()):
@@ -186,6 +190,7 @@ class Attack(ABC):
         but no success is claimed. Arguments and errors are those of a call.
         """
         batch = Batch.checked(model, images, labels, targets, self.bounds, self.chunk)
+        check_other(batch.targets, batch.labels)
         if not len(batch):
             return batch.images
         found = self._search(batch, persist=True)

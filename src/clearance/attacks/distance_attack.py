@@ -11,7 +11,7 @@ from clearance._checks import check_count
 from clearance.attacks._arguments import check_bounds
 from clearance.attacks.attack import Batch
 from clearance.attacks.attacked import Attacked, rescored
-from clearance.attacks.norms import check_norm
+from clearance.attacks.norms import as_norm, check_norm
 from clearance.attacks.queries import CHUNK, Model, logits_of
 from clearance.vocabulary import Bounds
 
@@ -38,6 +38,7 @@ class DistanceAttack(ABC):
 
     def __post_init__(self) -> None:
         check_bounds(self.bounds)
+        object.__setattr__(self, "norm", as_norm(self.norm))
         check_norm(self.norm)
         check_count("chunk", self.chunk)
 

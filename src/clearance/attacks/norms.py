@@ -1,6 +1,7 @@
 """The norms that attacks measure displacements in."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,17 @@ def check_norm(norm: float) -> None:
     """
     if norm not in NORMS:
         raise ValueError(f"`norm` must be one of inf, 2, 1; got {norm!r}.")
+
+
+def as_norm(norm: float | str) -> float:
+    """A norm as a number, where it is a word, as in recipes; anything else as it is.
+
+    >>> as_norm("inf"), as_norm("2"), as_norm(1)
+    (inf, 2.0, 1)
+    """
+    words = {"inf": math.inf, "2": 2.0, "1": 1.0}
+    found: Any = words.get(norm, norm) if isinstance(norm, str) else norm
+    return found
 
 
 def norm_of(delta: Tensor, norm: float) -> Tensor:

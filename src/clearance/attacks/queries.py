@@ -1,5 +1,6 @@
 """Asking a model for logits and gradients, always in batches of one size."""
 
+import warnings
 from collections.abc import Callable, Iterator
 
 import torch
@@ -10,6 +11,10 @@ Model = Callable[[Tensor], Tensor]
 
 CHUNK = 64
 """Images that a model sees at once."""
+
+
+class NoGradientWarning(UserWarning):
+    """A model whose logits carry no gradient back to its images: what attacks by gradients leave says nothing."""
 
 
 def logits_of(model: Model, images: Tensor, *, chunk: int = CHUNK) -> Tensor:
@@ -43,6 +48,9 @@ def gradients_of(
     The sum over a chunk is differentiated, so that no gradient depends on how many images there are.
     Parameters' ``.grad`` and that of `images` stay as they are. A model whose logits do not depend on its
     images in any differentiable way has gradients of zero.
+
+    Warns:
+        NoGradientWarning: Of such a model.
 
     Args:
         model: Images to logits.
@@ -91,11 +99,22 @@ def _answer(model: Model, images: Tensor) -> Tensor:
 
 def _gradient(value: Tensor, leaf: Tensor) -> Tensor:
     if not value.requires_grad:
+        _warn("its logits have no graph (torch.no_grad, detach, or NumPy within)")
         return torch.zeros_like(leaf)
     try:
         (gradient,) = torch.autograd.grad(value, leaf, materialize_grads=True)
     except RuntimeError as error:
         if "derivative for" not in str(error):
             raise
-        return torch.zeros_like(leaf)  # a step like `//`, as round() has a gradient of 0
+        _warn("a step within has no derivative")  # like `//`, as round() has a gradient of 0
+        return torch.zeros_like(leaf)
     return gradient.detach()
+
+
+def _warn(reason: str) -> None:
+    warnings.warn(
+        f"the model passes no gradient to its images: {reason}. Attacks by gradients will find nothing, which is no "
+        "robustness: use SquareSearch, or straight_through(model) where it only rounds.",
+        NoGradientWarning,
+        stacklevel=2,
+    )

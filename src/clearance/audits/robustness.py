@@ -1,6 +1,7 @@
 """How many images stay right under attack, by attacks that loud logits cannot fool?"""
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,6 +12,7 @@ from clearance._checks import check_count, check_positive
 from clearance.attacks._arguments import check_radius
 from clearance.attacks.attack import AnyAttack
 from clearance.attacks.iterative import PGD
+from clearance.attacks.queries import NoGradientWarning
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.straight_through import straight_through
 from clearance.attacks.transfer import transferred
@@ -110,7 +112,8 @@ class Robustness(Audit):
     def examine(self, subject: Subject) -> Findings:
         """Every norm, radius by radius."""
         data = fixed_images(subject.test, self.images, seed=0)  # whatever the run: what differs are networks
-        with evaluating(subject.model):
+        with evaluating(subject.model), warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoGradientWarning)  # the alarm says it
             if self.source is None:
                 return self._examined(Target(subject.model, data.images, data.labels, None, subject.seed))
             source = self.source.to(data.images.device)

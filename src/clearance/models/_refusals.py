@@ -72,7 +72,8 @@ def check_repeatable(first: dict[str, Tensor], second: dict[str, Tensor]) -> Non
 def nearest_name(module: nn.Module, name: str) -> str:
     """The hint for a misspelt submodule: the nearest right name, or the outermost ones."""
     known = [known for known, _ in module.named_modules(remove_duplicate=False) if known]
-    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+    within = [one for one in known if one.endswith(f".{name}")]  # the name that it has in its own module
+    near = within[:1] or difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
     if near:
         return f"Did you mean {near[0]!r}?"
     return f"Its outermost submodules: {', '.join(repr(child) for child, _ in module.named_children())}."

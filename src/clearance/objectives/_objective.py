@@ -1,6 +1,7 @@
 """The contract of an objective."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -31,6 +32,20 @@ class Objective(nn.Module):
     layers: Sequence[str] = ()
     reads_logits_only: bool = False
     sample_loss: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """As of any module; what a subclass takes and returns is checked."""
+        if given and isinstance(given[0], Tensor):
+            raise TypeError(
+                f"{type(self).__name__} takes what model.outputs(images, objective.layers) returns, and labels; got a "
+                "tensor in place of the first. A loss of logits alone would be torch.nn.functional.cross_entropy."
+            )
+        loss = super().__call__(*given, **named)
+        if not isinstance(loss, LossTerms):
+            raise TypeError(
+                f"forward of {type(self).__name__} must return LossTerms({{'name': loss}}); got {type(loss).__name__}."
+            )
+        return loss
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """The loss of a batch: named 0-dim terms, already weighted, averaged over samples."""
