@@ -272,3 +272,16 @@ def test_all_is_every_audit_for_a_comparison_too(data, monkeypatch):
     with pytest.raises(OSError):  # noqa: PT011 - only a way out
         compared(["plain"], data, audits=["all"])
     assert asked == [tuple(AUDITS)]
+
+
+def test_a_function_that_gives_the_same_classifier_twice_is_refused(data):
+    only = cl.Classifier(nn.Flatten(), MLP((64, 3)))
+    with pytest.raises(ValueError, match="`model` must build a fresh classifier at every call"):
+        cl.compare({"a": "plain", "b": "plain"}, data.train, data.test, model=lambda: only, seeds=1, epochs=1)
+
+
+def test_a_classifier_in_place_of_a_function_is_refused(data):
+    with pytest.raises(
+        TypeError, match=r"`model` must be a name or a function .* got a Classifier, which all runs"
+    ):
+        cl.compare(["plain"], data.train, data.test, model=cl.Classifier(nn.Flatten(), MLP((64, 3))))

@@ -174,3 +174,17 @@ def test_a_recipe_survives_the_way_to_a_worker_and_back():
     assert to_tree(again) == to_tree(start)
     assert again.methods == start.methods
     assert again.audits == ("accuracy",)
+
+
+@pytest.mark.parametrize("name", ["foac", "batchnrom", "Plain", "my_own"])
+def test_a_name_alone_that_is_no_method_is_refused(written, name):
+    """It would train as the defaults do, under a name that says otherwise."""
+    with pytest.raises(ValueError, match=rf"`.*method` must be one of .*; got '{name}'"):
+        read_recipe(written(f"methods:\n  plain: {{}}\n  {name}: {{}}\n"))
+
+
+def test_nor_may_settings_stand_under_a_name_that_is_nearly_a_method_s(written):
+    with pytest.raises(ValueError, match=r"method 'foac' is nearly 'foca'\. Write that"):
+        read_recipe(written("methods:\n  foac: {lr: 0.1}\n"))
+    found = read_recipe(written("methods:\n  foac: {base: none, lr: 0.1}\n  mine: {lr: 0.2}\n"))
+    assert {name: method.lr for name, method in found.methods.items()} == {"foac": 0.1, "mine": 0.2}

@@ -195,3 +195,11 @@ def test_example_is_a_batch_of_images(example, reason):
 def test_modules_with_a_forward_of_their_own_are_refused(make, reason, images):
     with pytest.raises(ValueError, match=reason):
         wrap(make(), example=images)
+
+
+@pytest.mark.parametrize(("mean", "std"), [(127.5, 1.0), (0.5, 127.5), ((0.5, 104.0, 0.5), 1.0)])
+def test_means_and_deviations_of_grey_levels_are_refused(mean, std, images):
+    with pytest.raises(
+        ValueError, match=r"must be that of images in \[0, 1\].*Divide `mean` and `std` by 255"
+    ):
+        wrap(cnn(), example=images, mean=mean, std=std)

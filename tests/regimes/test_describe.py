@@ -169,3 +169,34 @@ def test_descriptions_are_the_same_in_every_process():
     )  # which orders its sets in another way
     assert there.stdout.strip() == here["told"]
     assert " at 0x" not in there.stdout
+
+
+SHARPNESS = 0.1
+
+
+def helper(value):
+    return value * SHARPNESS
+
+
+class Reading:
+    """Its method reads a module constant, once by itself and once through a helper."""
+
+    def __call__(self, value):
+        return helper(value) + SHARPNESS
+
+
+@pytest.mark.parametrize(
+    "thing", [Reading(), helper, lambda value: helper(value)], ids=["object", "function", "caller"]
+)
+def test_a_constant_of_the_module_that_a_method_or_its_helper_reads_is_a_setting(thing, monkeypatch):
+    before = describe(thing)
+    assert describe(thing) == before
+    monkeypatch.setitem(globals(), "SHARPNESS", 0.9)
+    assert describe(thing) != before
+
+
+def test_so_is_what_a_helper_does(monkeypatch):
+    before = describe(Reading())
+    monkeypatch.setitem(globals(), "helper", lambda value: value)
+    changed = describe(Reading())
+    assert changed != before

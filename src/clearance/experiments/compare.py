@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.data import as_image_set
 from clearance.experiments.audit_sources import SETTING, named_sources
@@ -84,14 +86,7 @@ def compare(
     >>> sorted({record.method for record in card.records})
     ['foca', 'plain']
     """
-    if isinstance(methods, str) or not methods:
-        raise ValueError(f"`methods` must name at least one method, as a list or a mapping; got {methods!r}.")
-    check_count("seeds", seeds)
-    check_fraction("noisy_labels", noisy_labels, open_above=True)
-    if small_data is not None:
-        check_count("small_data", small_data, minimum=2)
-    if epochs is not None and steps is not None:
-        raise ValueError(f"one of `epochs` and `steps` must be given, not both; got {epochs} and {steps}.")
+    _check_arguments(methods, model, seeds, epochs, steps, noisy_labels, small_data)
     data = RunData(as_image_set(train), as_image_set(test))
     start = tuned_recipe(data.train.name)
     named = {name: name for name in methods} if not isinstance(methods, Mapping) else dict(methods)
@@ -129,6 +124,30 @@ def compare(
             found.append((value, run_method(plan, data, None if directory is None else Path(directory))))
     report = _report_of_values(recipe, found, swept)
     return Card(dataclasses.replace(report, recipe=_with_callers_regimes(report.recipe, resolved)))
+
+
+def _check_arguments(
+    methods: object,
+    model: object,
+    seeds: int,
+    epochs: int | None,
+    steps: int | None,
+    noisy_labels: float,
+    small_data: int | None,
+) -> None:
+    if isinstance(methods, str) or not methods:
+        raise ValueError(f"`methods` must name at least one method, as a list or a mapping; got {methods!r}.")
+    check_count("seeds", seeds)
+    check_fraction("noisy_labels", noisy_labels, open_above=True)
+    if small_data is not None:
+        check_count("small_data", small_data, minimum=2)
+    if epochs is not None and steps is not None:
+        raise ValueError(f"one of `epochs` and `steps` must be given, not both; got {epochs} and {steps}.")
+    if isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"`model` must be a name or a function that builds a fresh Classifier for every run; got a "
+            f"{type(model).__name__}, which all runs would train on. Write a function that builds one."
+        )
 
 
 def _report_of_values(

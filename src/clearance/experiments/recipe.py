@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import hashlib
 import json
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -14,16 +13,9 @@ from typing import Any, Literal
 import yaml
 
 from clearance._checks import check_choice, check_count, check_fraction
+from clearance.experiments._plain_values import filled
 from clearance.experiments._whole_floats import whole_as_floats
 from clearance.experiments.method import Method
-
-USUAL = {
-    "learning_rate": ("lr",),
-    "wd": ("weight_decay",),
-    "decay": ("weight_decay",),
-    "loss": ("objective",),
-}
-"""What others call settings."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +174,7 @@ def from_tree(tree: Mapping[str, Any], source: str, known: Mapping[str, Method] 
     methods = {
         str(name): _method(str(name), change or {}, source, known or {}) for name, change in named.items()
     }
-    return _filled(Recipe, {**values, "methods": methods}, source)
+    return filled(Recipe, {**values, "methods": methods}, source)
 
 
 def _method(name: str, change: Any, source: str, known: Mapping[str, Method]) -> Method:
@@ -191,59 +183,23 @@ def _method(name: str, change: Any, source: str, known: Mapping[str, Method]) ->
     if not isinstance(change, dict):
         raise ValueError(f"{source}: method {name!r} must be a mapping of settings; got {change!r}.")  # noqa: TRY004
     settings = dict(change)
+    if "base" not in settings and name not in known:
+        _check_meant(name, settings, known, source)
     base = settings.pop("base", name if name in known else "none")
     if base != "none":
         check_choice(f"{source}: base of method {name!r}", base, [*known, "none"])
         settings = {**dataclasses.asdict(known[base]), **settings}
-    return _filled(Method, settings, f"{source}: method {name!r}")
+    return filled(Method, settings, f"{source}: method {name!r}")
 
 
-def _filled(kind: Any, values: Mapping[str, Any], source: str) -> Any:
-    fields = {f.name: f for f in dataclasses.fields(kind)}
-    for key in values:
-        if key not in fields:
-            near = [*USUAL.get(key, ()), *difflib.get_close_matches(key, fields, n=1, cutoff=0.5)]
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"{source}: no setting {key!r}; known are {', '.join(fields)}.{hint}")
-    try:
-        return kind(**{k: _typed(v, fields[k], k) for k, v in values.items()})
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{source}: {error}") from error
-
-
-_KINDS = {
-    bool: "true or false",
-    int: "a whole number",
-    str: "a word",
-    tuple: "a list, as in [a, b]",
-    dict: "a mapping",
-}
-
-
-def _example(setting: "dataclasses.Field[Any]") -> Any:
-    """A value of the setting's type: its default, or for `float | None` and the like an empty one."""
-    if setting.default is None:
-        return next(kind for kind in typing.get_args(setting.type) if kind is not type(None))()
-    made = setting.default_factory
-    return setting.default if made is dataclasses.MISSING else made()
-
-
-def _typed(value: Any, setting: "dataclasses.Field[Any]", name: str) -> Any:
-    """A YAML value as the field wants it: lists become tuples, whole numbers floats where one is meant."""
-    if value is None and setting.default is None:
-        return None
-    if isinstance(value, list):
-        value = tuple(value)
-    default = _example(setting)
-    for kind, meant in _KINDS.items():
-        if type(default) is kind and not isinstance(value, kind):
-            raise ValueError(f"`{name}` must be {meant}; got {value!r}.")
-    if isinstance(default, float):
-        try:
-            return float("true is no number" if isinstance(value, bool) else value)  # YAML reads 5e-4 as text
-        except (TypeError, ValueError):
-            raise ValueError(f"`{name}` must be a number; got {value!r}.") from None
-    return value
+def _check_meant(name: str, settings: Mapping[str, Any], known: Mapping[str, Method], source: str) -> None:
+    """Refuse what looks like a misspelt name of a method: it would train as the defaults do, under that name."""
+    if known and not settings:
+        check_choice(f"{source}: method", name, known)
+    if near := difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75):
+        raise ValueError(
+            f"{source}: method {name!r} is nearly {near[0]!r}. Write that, or 'base: none' beside its settings."
+        )
 
 
 def _without_methods(recipe: Recipe) -> dict[str, Any]:

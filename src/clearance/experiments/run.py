@@ -2,6 +2,7 @@
 
 import copy
 import json
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -34,6 +35,9 @@ from clearance.runs import write_json
 from clearance.vocabulary import Outcome
 
 FINDINGS = "findings.json"
+
+
+_GIVEN: weakref.WeakSet[Classifier] = weakref.WeakSet()  # what callers' functions have built
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,12 @@ def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:
             f"`model` must build a clearance Classifier; got {type(model).__name__}. Return one, or "
             "clearance.wrap(module, example=images)."
         )
+    if model in _GIVEN:
+        raise ValueError(
+            "`model` must build a fresh classifier at every call; it returned one that it had returned before, which "
+            "would train on from method to method. Build it inside the function."
+        )
+    _GIVEN.add(model)
     return model
 
 
@@ -182,7 +192,10 @@ def _kept(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
     path = directory / plan.folder / FINDINGS
     if not path.exists():
         return None
-    kept = json.loads(path.read_text("utf-8"))
+    try:
+        kept = json.loads(path.read_text("utf-8"))
+    except ValueError:  # half of a file: what it held is measured again
+        return None
     return _from_tree(kept) if kept["identity"] == _identity(plan, data) else None
 
 

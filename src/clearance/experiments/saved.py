@@ -50,7 +50,13 @@ def load_run(run_dir: str | Path) -> SavedRun:
         if folder.is_file():
             hint = f" If it holds weights, name what builds the network, too: MODULE:NAME --weights {folder.name}."
         raise FileNotFoundError(f"{folder} must be the directory of a finished run; got {got}.{hint}")
-    facts = json.loads((folder / FACTS).read_text("utf-8"))
+    try:
+        facts = json.loads((folder / FACTS).read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{folder / FACTS} must hold what the run was, as JSON; got a file that cannot be read: {error}. It was "
+            f"damaged after it was written. Restore it, or delete {folder} and train again."
+        ) from error
     settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts["method"].items()}
     method = Method(**settings)
     model = empty_model(facts["model"], method, tuple(facts["shape"]), len(facts["classes"]))

@@ -15,6 +15,8 @@ from clearance.models._outputs import logits_entries
 from clearance.models._proof import Seen, proved
 from clearance.models.classifier import Classifier
 
+LARGEST = {"mean": 1.0, "std": 2.0}  # of images in [0, 1]; larger ones count grey levels
+
 
 def wrap(
     module: nn.Module,
@@ -129,6 +131,11 @@ def _per_channel(name: str, value: float | Sequence[float], example: Tensor) -> 
         )
     if name == "std" and not bool((channels > 0).all()):
         raise ValueError(f"`std` must be above 0 in every channel; got {value}.")
+    if bool((channels > LARGEST[name]).any()):
+        raise ValueError(
+            f"`{name}` must be that of images in [0, 1], at most {LARGEST[name]:g}; got {value}. Divide `mean` and "
+            "`std` by 255 where they are those of images up to 255."
+        )
     return channels.to(example)
 
 

@@ -21,7 +21,8 @@ def describe(thing: Any) -> Any:
 
     Functions are known by name, byte code and the values they were made with (defaults, what they close over,
     plain module constants), modules by their form and the attributes of every part (parameters and buffers
-    are compared apart), everything else by its parts. What a function calls is known by name only.
+    are compared apart), everything else by its parts. What a function or method of the caller's own calls is known
+    by code and constants, too, where it is a function outside the libraries; what that calls in turn by name only.
 
     >>> import torch
     >>> describe(partial(torch.optim.SGD, lr=0.1))
@@ -90,13 +91,34 @@ def _module_parts(module: nn.Module) -> dict[str, Any]:
 def _written(thing: Any) -> dict[str, Any]:
     """The code of every method that a class outside torch and Clearance brings: editing it is a change."""
     classes = [kind for kind in type(thing).__mro__ if not kind.__module__.startswith(LIBRARIES)]
-    methods = {
-        f"{kind.__qualname__}.{name}": hashlib.sha256(_text(value.__code__).encode()).hexdigest()[:16]
+    written = {
+        f"{kind.__qualname__}.{name}": value
         for kind in classes
         for name, value in vars(kind).items()
         if isinstance(value, FunctionType)
     }
-    return {"methods": methods} if methods else {}
+    methods = {name: _code(value) for name, value in written.items()}
+    read = {name: found for name, value in written.items() if (found := _read(value))}
+    return ({"methods": methods} if methods else {}) | ({"read": read} if read else {})
+
+
+def _code(function: FunctionType) -> str:
+    return hashlib.sha256(_text(function.__code__).encode()).hexdigest()[:16]
+
+
+def _read(function: FunctionType, *, deeper: bool = True) -> dict[str, Any]:
+    """What a function reads of its module: plain constants, and the code of its own helpers with their constants."""
+    known = {name: function.__globals__.get(name) for name in _names(function.__code__)}
+    constants = {name: value for name, value in known.items() if type(value) in _SCALAR[1:]}
+    own = {
+        name: value
+        for name, value in known.items()
+        if isinstance(value, FunctionType) and not value.__module__.startswith(LIBRARIES)
+    }
+    helpers = {
+        name: {"code": _code(value), **_read(value, deeper=False)} for name, value in own.items() if deeper
+    }
+    return {key: value for key, value in (("constants", constants), ("helpers", helpers)) if value}
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
@@ -115,15 +137,13 @@ def _function_parts(thing: partial | FunctionType | MethodType) -> dict[str, Any
     function = thing.__func__ if isinstance(thing, MethodType) else thing
     assert isinstance(function, FunctionType)
     code = function.__code__
-    content = hashlib.sha256(_text(code).encode()).hexdigest()[:16]
-    known = {name: function.__globals__.get(name) for name in _names(code)}
     made_with = {
         "of": thing.__self__ if isinstance(thing, MethodType) else None,
         "defaults": [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()],
         "closure": dict(zip(code.co_freevars, map(_content, function.__closure__ or ()), strict=True)),
-        "constants": {name: value for name, value in known.items() if type(value) in _SCALAR[1:]},
+        **_read(function),
     }
-    return {"function": _name(function), "code": content} | {k: v for k, v in made_with.items() if v}
+    return {"function": _name(function), "code": _code(function)} | {k: v for k, v in made_with.items() if v}
 
 
 def _text(code: CodeType) -> str:

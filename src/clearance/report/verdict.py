@@ -141,7 +141,7 @@ def _rivals(findings: Findings) -> list[Markup]:
 def _other_heads(findings: Findings) -> list[Markup]:
     """Whether the sentence is also true for other stand-ins for the last layers."""
     method = _lowest(findings)
-    if method is None or len(findings.heads) < 2:
+    if method is None or len(findings.heads) < 2 or findings.few_error(findings.baseline) is None:
         return []
     groups: dict[str, list[str]] = defaultdict(list)
     for head in findings.heads:
