@@ -252,6 +252,22 @@ class TestAudit:
         ):
             cl.audit(model, train=data.train, test=data.train, audits=["accuracy"])
 
+    def test_nor_are_some_of_them(self, model, data):
+        some = data.train.subset(torch.arange(0, len(data.train), 2))
+        with pytest.raises(ValueError, match="`test` must be images that the model was not trained on"):
+            cl.audit(model, train=data.train, test=some, audits=["accuracy"])
+
+    def test_that_many_test_images_were_trained_on_is_said(self, model, data):
+        both = cl.ImageSet(
+            torch.cat([data.train.images, data.test.images[:7]]),
+            torch.cat([data.train.labels, data.test.labels[:7]]),
+            data.train.classes,
+        )
+        with pytest.warns(
+            UserWarning, match=rf"7 of {len(data.test)} test images are among the training images"
+        ):
+            cl.audit(model, train=both, test=data.test, audits=["accuracy"])
+
     def test_an_unknown_audit_is_refused(self, model, data):
         with pytest.raises(ValueError, match="Did you mean 'co_adaptation'"):
             cl.audit(model, train=data.train, test=data.test, audits=["coadaptation"])

@@ -92,6 +92,25 @@ def test_other_audits_are_measured_on_the_trained_model(recipe, data, tmp_path, 
     assert any(r["audit"] == "class_scatter" for r in numbers(more))
 
 
+def test_half_a_file_of_findings_is_measured_again(recipe, data, tmp_path):
+    plan = RunPlan(recipe(), "plain", 0)
+    first = run_method(plan, data, tmp_path)
+    path = tmp_path / plan.folder / "findings.json"
+    path.write_text(path.read_text("utf-8")[:200], "utf-8")
+    again = run_method(plan, data, tmp_path)
+    assert numbers(again) == numbers(first)
+    assert json.loads(path.read_text("utf-8"))
+
+
+def test_half_a_file_that_says_what_a_run_was_is_named(recipe, data, tmp_path):
+    plan = RunPlan(recipe(), "plain", 0)
+    run_method(plan, data, tmp_path)
+    path = tmp_path / plan.folder / "model.json"
+    path.write_text("", "utf-8")
+    with pytest.raises(ValueError, match=r"model\.json must hold what the run was, as JSON.*train again"):
+        load_model(tmp_path / plan.folder)
+
+
 def test_memory_that_was_measured_stays_when_other_audits_are_asked_for(recipe, data, tmp_path):
     plan = RunPlan(recipe(), "plain", 0)
     first = run_method(plan, data, tmp_path, own_process=True)

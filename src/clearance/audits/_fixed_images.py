@@ -1,6 +1,5 @@
 """The images that attacks are run on: few enough to afford, the same for every method."""
 
-import hashlib
 from collections.abc import Iterator
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor
 
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet
+from clearance.data._digest import digests_of_each
 from clearance.data.stratified import draw_quota
 
 _CHUNK = 1024
@@ -70,9 +70,5 @@ def _first_of_each(order: Tensor, data: ImageSet, limit: int) -> Tensor:
 
 def _keys(data: ImageSet, seed: int) -> Iterator[bytes]:
     """A number for every image that its pixels and the seed alone decide, and that nothing else tells of it."""
-    start = hashlib.sha256(str(derived_seed(seed, "audits", "fixed images")).encode())
-    for images, _ in data.batches(_CHUNK):
-        for pixels in (images.cpu() + 0.0).numpy():  # + 0.0 makes one zero of two
-            found = start.copy()
-            found.update(pixels.tobytes())
-            yield found.digest()
+    parts = (images for images, _ in data.batches(_CHUNK))
+    return digests_of_each(parts, str(derived_seed(seed, "audits", "fixed images")))

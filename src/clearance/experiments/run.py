@@ -118,9 +118,7 @@ def run_method(
 
 def _memory_before(folder: Path | None) -> float | None:
     """What training added when it ran, of a run that is audited anew; None where nobody measured it."""
-    if folder is None or not (folder / FINDINGS).exists():
-        return None
-    kept = _from_tree(json.loads((folder / FINDINGS).read_text("utf-8"))).records
+    kept = () if folder is None or (tree := _tree_in(folder)) is None else _from_tree(tree).records
     own = (r.measurement for r in kept if (r.measurement.audit, r.measurement.name) == ("training", "memory"))
     return next((found.value for found in own), None)
 
@@ -189,14 +187,17 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
 
 
 def _kept(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
-    path = directory / plan.folder / FINDINGS
-    if not path.exists():
-        return None
+    kept = _tree_in(directory / plan.folder)
+    return _from_tree(kept) if kept is not None and kept["identity"] == _identity(plan, data) else None
+
+
+def _tree_in(folder: Path) -> dict[str, Any] | None:
+    """The findings in a run's folder; None where there are none, or half a file, which is then measured again."""
     try:
-        kept = json.loads(path.read_text("utf-8"))
-    except ValueError:  # half of a file: what it held is measured again
+        tree: dict[str, Any] = json.loads((folder / FINDINGS).read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
         return None
-    return _from_tree(kept) if kept["identity"] == _identity(plan, data) else None
+    return tree
 
 
 def _identity(plan: RunPlan, data: RunData) -> Any:
