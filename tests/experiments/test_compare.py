@@ -252,6 +252,13 @@ class TestAudit:
         ):
             cl.audit(model, train=data.train, test=data.train, audits=["accuracy"])
 
+    def test_an_audit_may_come_with_settings_of_its_own(self, model, data):
+        own = cl.audits.Robustness(inf=(0.03,), two=(), steps=3, queries=5)
+        card = cl.audit(model, train=data.train, test=data.test, audits=["accuracy", own])
+        radii = {m.context["epsilon"] for m in card.measurements if m.name == "robust_accuracy"}
+        assert radii == {0.03}
+        assert "accuracy" in {m.audit for m in card.measurements}
+
     def test_nor_are_some_of_them(self, model, data):
         some = data.train.subset(torch.arange(0, len(data.train), 2))
         with pytest.raises(ValueError, match="`test` must be images that the model was not trained on"):

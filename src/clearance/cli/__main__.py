@@ -34,6 +34,7 @@ DESCRIPTION = (
     "--version, alone, tells the versions."
 )
 USAGE, INTERRUPTED = 2, 130
+KEEPS_RUNS = ("compare", "train", "search", "reproduce")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -57,7 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.write(f"clearance: {error}\n")
         sys.exit(USAGE)
     except KeyboardInterrupt:
-        sys.stderr.write("\nclearance: interrupted. The same command goes on where it stood.\n")
+        goes_on = " The same command goes on where it stood." if words and words[0] in KEEPS_RUNS else ""
+        sys.stderr.write(f"\nclearance: interrupted.{goes_on}\n")
         sys.exit(INTERRUPTED)
 
 

@@ -43,7 +43,7 @@ def audit(
     train: Any,
     test: Any,
     unknown: Any = None,
-    audits: Sequence[str] | None = None,
+    audits: "Sequence[str | Audit] | None" = None,
     images: int | None = None,
     budget: str | float | None = None,
     include_images: bool = False,
@@ -60,8 +60,8 @@ def audit(
         unknown: Images of things that the model never saw, of the size of `test`, without labels or with: a folder of
             pictures, a tensor, the name of a dataset or whatever `test` may be; see
             :func:`clearance.data.open_unlabelled`. The audits `unknowns` and `likelihood` look at them.
-        audits: Names of audits; by default those that the first screen of one network needs, as on the command line.
-            ``["all"]`` is every one.
+        audits: Names of audits, or audits with settings of your own, as in ``[Robustness(inf=(0.03,))]``; by default
+            those that the first screen of one network needs, as on the command line. ``["all"]`` is every one.
         images: Held-out images that attacks and the like look at, at most, equally many of each class; by default
             each audit's own number.
         budget: How long all of it may take, ``"90s"``, ``"5m"``, ``"2h"`` or seconds: audits that are not expected to
@@ -91,7 +91,15 @@ def audit(
     check_held_out(data)
     check_logits(_first_logits(model, data.test), data.test)
     others = None if unknown is None else unknown_images(unknown, data.test)
-    chosen = with_unknown(chosen_audits(asked_audits(audits, unknown=others is not None)), others)
+    own = (
+        {}
+        if audits is None or isinstance(audits, str)
+        else {a.name: a for a in audits if isinstance(a, Audit)}
+    )
+    # a word alone is refused by what reads names
+    names = audits if audits is None or isinstance(audits, str) else [getattr(a, "name", a) for a in audits]
+    asked = chosen_audits(asked_audits(names, unknown=others is not None))
+    chosen = with_unknown([own.get(audit.name, audit) for audit in asked], others)
     return audited(model, data, chosen, seed, name, _call, limits=limits)
 
 
@@ -128,7 +136,7 @@ def check_held_out(data: RunData) -> None:
         )
 
 
-def _call(audits: Sequence[str] | None) -> str:
+def _call(audits: "Sequence[str | Audit] | None") -> str:
     return "clearance.audit(...)" if audits is None else f"clearance.audit(..., audits={list(audits)})"
 
 

@@ -131,6 +131,10 @@ def _found(content: Any, file: str, entry: str | None) -> Checkpoint:
             f"{file} must hold a dictionary of tensors; got {type(content).__name__}. Save model.state_dict()."
         )
     places = [name for name in content if isinstance(name, str) and _weights(content[name])]
+    if entry is not None and not places and _weights(content):
+        raise ValueError(
+            f"{file} holds its weights at the top and has no entries; got entry {entry!r}. Leave it out."
+        )
     if entry is not None:
         check_choice("entry", entry, places)
         return Checkpoint(_tensors(content[entry]), file, entry, tuple(n for n in places if n != entry))
