@@ -96,8 +96,9 @@ def audit(
         if audits is None or isinstance(audits, str)
         else {a.name: a for a in audits if isinstance(a, Audit)}
     )
-    # a word alone is refused by what reads names
-    names = audits if audits is None or isinstance(audits, str) else [getattr(a, "name", a) for a in audits]
+    # a word alone goes on as it is, to be refused by what reads names
+    alone = audits is None or isinstance(audits, str)
+    names: Any = audits if alone else [getattr(each, "name", each) for each in audits or ()]
     asked = chosen_audits(asked_audits(names, unknown=others is not None))
     chosen = with_unknown([own.get(audit.name, audit) for audit in asked], others)
     return audited(model, data, chosen, seed, name, _call, limits=limits)
