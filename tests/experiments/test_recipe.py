@@ -188,3 +188,8 @@ def test_nor_may_settings_stand_under_a_name_that_is_nearly_a_method_s(written):
         read_recipe(written("methods:\n  foac: {lr: 0.1}\n"))
     found = read_recipe(written("methods:\n  foac: {base: none, lr: 0.1}\n  mine: {lr: 0.2}\n"))
     assert {name: method.lr for name, method in found.methods.items()} == {"foac": 0.1, "mine": 0.2}
+
+
+def test_a_method_that_says_what_it_is_may_have_any_name(written):
+    found = read_recipe(written("methods:\n  foac: {regime: end_to_end, lr: 0.1}\n"))
+    assert found.methods["foac"].lr == 0.1

@@ -31,7 +31,7 @@ from clearance.report import Card
 
 PICTURES = "images"  # the kind of exhibit that shows images themselves
 NO_LIMITS = Limits()
-SHARED = 0.01  # of the test images: known datasets repeat fewer
+SHARED = 0.05  # of the test images: small pictures repeat by chance
 _CHUNK = 1024
 Again = Callable[[Sequence[str] | None], str]
 """The command that makes a report again; for names of audits, the one that adds these."""

@@ -183,7 +183,7 @@ def _method(name: str, change: Any, source: str, known: Mapping[str, Method]) ->
     if not isinstance(change, dict):
         raise ValueError(f"{source}: method {name!r} must be a mapping of settings; got {change!r}.")  # noqa: TRY004
     settings = dict(change)
-    if "base" not in settings and name not in known:
+    if name not in known and not {"base", "regime"} & set(settings):  # else it says what it is by itself
         _check_meant(name, settings, known, source)
     base = settings.pop("base", name if name in known else "none")
     if base != "none":

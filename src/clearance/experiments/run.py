@@ -195,7 +195,7 @@ def _tree_in(folder: Path) -> dict[str, Any] | None:
     """The findings in a run's folder; None where there are none, or half a file, which is then measured again."""
     try:
         tree: dict[str, Any] = json.loads((folder / FINDINGS).read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return tree
 
