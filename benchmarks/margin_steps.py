@@ -13,6 +13,7 @@ from clearance.models import Classifier, resnet20
 from clearance.objectives import Objective
 from clearance.objectives.clips import margin_violation
 from clearance.regimes._backward import backward_to
+from clearance.tensors import LossTerms
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Looped(Objective):
         super().__init__()
         self.layers, self.k = tuple(layers), k
 
-    def forward(self, outputs: Any, labels: Tensor) -> Any:
+    def forward(self, outputs: Any, labels: Tensor) -> LossTerms:
         """Cross-entropy and the mean margin."""
         z = outputs.logits
         rivals = z.detach().scatter(1, labels[:, None], -torch.inf).topk(self.k, dim=1).indices
@@ -59,12 +60,7 @@ class Looped(Objective):
                 (g,) = torch.autograd.grad(gap.sum(), outputs.activations[name], retain_graph=True)
                 short.append(margin_violation(gap / (g.flatten(1).norm(dim=1) + 1e-6), 1.0))
             total = total + torch.stack(short).amax(dim=0).mean() / len(self.layers)
-        return _Total(total)
-
-
-@dataclass(frozen=True)
-class _Total:
-    total: Tensor
+        return LossTerms({"margin": total})
 
 
 def batch_of(sizes: Sizes, channels: int, side: int, classes: int = 10) -> tuple[Tensor, Tensor]:
