@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -258,6 +259,15 @@ class TestAudit:
         radii = {m.context["epsilon"] for m in card.measurements if m.name == "robust_accuracy"}
         assert radii == {0.03}
         assert "accuracy" in {m.audit for m in card.measurements}
+
+    def test_two_settings_of_one_audit_are_two_calls(self, model, data):
+        both = [cl.audits.Robustness(inf=(epsilon,)) for epsilon in (0.03, 0.1)]
+        asks: Any = (both, [both[0], "robustness"])
+        for asked in asks:
+            with pytest.raises(
+                ValueError, match="`audits` must have each audit once; got 'robustness' twice"
+            ):
+                cl.audit(model, train=data.train, test=data.test, audits=asked)
 
     def test_nor_are_some_of_them(self, model, data):
         some = data.train.subset(torch.arange(0, len(data.train), 2))

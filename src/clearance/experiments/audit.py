@@ -91,17 +91,23 @@ def audit(
     check_held_out(data)
     check_logits(_first_logits(model, data.test), data.test)
     others = None if unknown is None else unknown_images(unknown, data.test)
-    own = (
-        {}
-        if audits is None or isinstance(audits, str)
-        else {a.name: a for a in audits if isinstance(a, Audit)}
-    )
-    # a word alone goes on as it is, to be refused by what reads names
-    alone = audits is None or isinstance(audits, str)
-    names: Any = audits if alone else [getattr(each, "name", each) for each in audits or ()]
+    names, own = _asked_for(audits)
     asked = chosen_audits(asked_audits(names, unknown=others is not None))
     chosen = with_unknown([own.get(audit.name, audit) for audit in asked], others)
     return audited(model, data, chosen, seed, name, _call, limits=limits)
+
+
+def _asked_for(audits: "Sequence[str | Audit] | None") -> tuple[Any, dict[str, Audit]]:
+    """The names of the audits that were asked for, and those that came with settings of their own, by name."""
+    if audits is None or isinstance(audits, str):  # one word is refused by what reads names
+        return audits, {}
+    names = [audit.name if isinstance(audit, Audit) else audit for audit in audits]
+    own = {audit.name: audit for audit in audits if isinstance(audit, Audit)}
+    if twice := [name for name in own if names.count(name) > 1]:
+        raise ValueError(
+            f"`audits` must have each audit once; got {twice[0]!r} twice. Audit twice for two settings."
+        )
+    return names, own
 
 
 def check_held_out(data: RunData) -> None:
