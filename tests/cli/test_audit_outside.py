@@ -186,7 +186,7 @@ WRONG = {
         "got the file 'best.pt'. If it holds weights: clearance audit MODULE:NAME --weights best.pt",
     ),
     "no place": (("audit", "bobs_nett:Net", *SETS), "no module 'bobs_nett'"),
-    "root": ((*SIZED, "--root", "."), "--root is for the dataset of a run"),
+    "root": ((*SIZED, "--root", "."), "--root is for datasets given by name; got folders or files alone"),
     "mean": ((*SIZED, "--mean", "a,b"), "--mean takes numbers separated by commas; got 'a,b'"),
     "sizes": (("audit", "bobs_net:Net", *SETS), "give `image_size`"),
     "nothing held out": (

@@ -8,8 +8,32 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from clearance.cli.audit import AuditCommand
 
+OF_MODELS = (
+    "weights",
+    "weights_entry",
+    "train",
+    "test",
+    "image_size",
+    "crop",
+    "mean",
+    "std",
+    "head",
+    "expect_accuracy",
+)
+OF_AUDITS = ("unknown", "images", "budget", "audits", "settings", "cache", "root", "seed")
 _IMAGES = ("train", "test", "unknown")
-_PLAIN = ("weights_entry", "image_size", "crop", "mean", "std", "head", "expect_accuracy", "images", "seed")
+_PLAIN = (
+    "weights_entry",
+    "image_size",
+    "crop",
+    "mean",
+    "std",
+    "head",
+    "expect_accuracy",
+    "images",
+    "settings",
+    "seed",
+)
 
 
 def command(options: "AuditCommand", model: str, more: Sequence[str] | None = None) -> str:

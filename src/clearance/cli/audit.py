@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,8 @@ import tyro
 
 from clearance.cli._fields import OptionalCount, OptionalNumber, OptionalPath, OptionalText
 from clearance.cli._options import split_names
-from clearance.cli._outside import command, numbers, refuse
+from clearance.cli._outside import OF_AUDITS, OF_MODELS, command, numbers, refuse
+from clearance.cli._settings import audit_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,19 +23,6 @@ if TYPE_CHECKING:
 
 DEMO = "demo"
 INTERRUPTED = 130
-_OF_MODELS = (
-    "weights",
-    "weights_entry",
-    "train",
-    "test",
-    "image_size",
-    "crop",
-    "mean",
-    "std",
-    "head",
-    "expect_accuracy",
-)
-_OF_AUDITS = ("unknown", "images", "budget", "audits", "cache", "root", "seed")
 
 
 @dataclass(frozen=True)
@@ -50,8 +38,8 @@ class AuditCommand:
         model: The directory of a run that `clearance train` or `clearance compare` left, MODULE:NAME, or demo.
         weights: A checkpoint (.safetensors, .pt, .pth, .ckpt); nothing is unpickled.
         weights_entry: The entry of the checkpoint to take (default: averaged weights, else state_dict or model).
-        train: The images that the model was trained on: folder:PATH or npz:PATH.
-        test: Held-out images of the same classes: folder:PATH or npz:PATH.
+        train: The images that the model was trained on: folder:PATH, npz:PATH or the name of a dataset (see --root).
+        test: Held-out images of the same classes: folder:PATH, npz:PATH or the name of a dataset.
         unknown: Images of things it never saw: folder:PATH (flat, no labels), npz:PATH or the name of a dataset.
         image_size: Side of the square that the model takes, in pixels (default: what the model says, else as they are).
         crop: The share of the short side that is kept, for example 0.875 (default: what the model says, else 1).
@@ -61,8 +49,10 @@ class AuditCommand:
         expect_accuracy: What its owner says, for example 0.915: less than that stops before any other number.
         device: auto, cpu, cuda or mps.
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
-        root: The folder that holds the files of a run's dataset, if it has moved, or of the one that --unknown names.
+        root: The folder that holds the files of a run's dataset, if it has moved, or of those that are given by name.
         audits: Names separated by commas, or all (default: those of the run; else what the first screen needs).
+        settings: Of those audits, such as "robustness.inf=2/255,8/255; robustness.two=0.5" (default: the run's, or each
+            audit's own).
         images: Test images that attacks look at, at most, equally many of each class (default: as each audit says).
         budget: A time such as 90s, 5m or 2h: audits that are not expected to fit are left out, and named on the page.
         include_images: Show the images themselves where an audit has pictures of them.
@@ -89,6 +79,7 @@ class AuditCommand:
     cache: OptionalPath = None
     root: OptionalText = None
     audits: OptionalText = None
+    settings: OptionalText = None
     images: OptionalCount = None
     budget: OptionalText = None
     include_images: bool = False
@@ -135,7 +126,7 @@ class AuditCommand:
     def _demo(self, console: "Console") -> "Card":
         from clearance.experiments.demo import demo
 
-        refuse(self, (*_OF_MODELS, *_OF_AUDITS), "the demonstration, which has a model and images of its own")
+        refuse(self, (*OF_MODELS, *OF_AUDITS), "the demonstration, which has a model and images of its own")
         if self.device != "auto" or self.include_images:
             raise ValueError(
                 "--device and --include-images are for a model of your own; the demonstration runs on the CPU, and "
@@ -152,16 +143,17 @@ class AuditCommand:
         from clearance.experiments.audit import audited
         from clearance.experiments.audit_datasets import unknown_images, with_unknown, with_validation
         from clearance.experiments.audit_sources import named_sources
-        from clearance.experiments.auditing import asked_of_run, ready_audits
+        from clearance.experiments.auditing import asked_of_run, ready_audits, with_audits
         from clearance.experiments.plan import RunPlan
         from clearance.experiments.saved import load_run
 
-        refuse(self, _OF_MODELS, "a run's directory, with weights and images of its own")
+        refuse(self, OF_MODELS, "a run's directory, with weights and images of its own")
         limits = self._limits()
         folder = Path(self.model)
         run = load_run(folder)
         asked = asked_of_run(run.recipe, split_names(self.audits), unknown=self.unknown is not None)
-        plan = RunPlan(replace(run.recipe, audits=asked), run.method, run.seed)
+        changed = with_audits(run.recipe, asked, audit_settings(self.settings))
+        plan = RunPlan(changed, run.method, run.seed)
         audits = ready_audits(plan, folder.resolve().parent)
         with self._progress(console) as on_audit:
             data, sources = run.data(self.root), named_sources(plan.recipe)
@@ -201,6 +193,7 @@ class AuditCommand:
                 say,
                 limits,
                 on_audit,
+                audit_settings(self.settings),
             )
 
     def _limits(self) -> "Limits":
@@ -219,12 +212,14 @@ class AuditCommand:
 
         if self.train is None or self.test is None:
             raise ValueError(
-                "a model given as MODULE:NAME needs images: --train and --test, each folder:PATH or npz:PATH."
+                "a model given as MODULE:NAME needs images: --train and --test, each folder:PATH, npz:PATH or the name "
+                "of a dataset."
             )
-        if self.root is not None and (self.unknown is None or ":" in self.unknown):
+        if self.root is not None and all(
+            ":" in given for given in (self.train, self.test, self.unknown or ":")
+        ):
             raise ValueError(
-                "--root is for the dataset of a run, or the one that --unknown names; a model given as MODULE:NAME has "
-                "--train and --test."
+                "--root is for datasets given by name; got folders or files alone in --train, --test and --unknown."
             )
         return OutsideModel(
             self.model,

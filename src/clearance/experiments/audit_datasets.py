@@ -10,7 +10,7 @@ from clearance.audits import Audit
 from clearance.audits._halves import first_half
 from clearance.audits.unknowns import check_enough
 from clearance.data import ImageSet, Preprocessing, open_unlabelled
-from clearance.experiments.datasets import load_dataset
+from clearance.experiments.datasets import check_not_a_path, load_dataset
 from clearance.experiments.recipe import Recipe
 
 OTHER, VALIDATION = "other", "validation"
@@ -100,11 +100,7 @@ def unknown_images(
     """
     check_enough(int(first_half(test.labels, seed=0).sum()))
     if isinstance(given, str) and ":" not in given:
-        if Path(given).exists():
-            raise ValueError(
-                f"`unknown` must be folder:PATH, npz:PATH or the name of a dataset; got {given!r}, a path alone. Write "
-                f"{'folder' if Path(given).is_dir() else 'npz'}:{given}."
-            )
+        check_not_a_path("unknown", given)
         given = load_dataset(given, "test", root)
     return open_unlabelled(given, test, preprocessing, cache=cache)
 

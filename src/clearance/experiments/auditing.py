@@ -75,6 +75,48 @@ def asked_of_run(recipe: Recipe, names: Sequence[str], *, unknown: bool) -> tupl
     return asked_audits(names, unknown=unknown or OTHER in recipe.audit_settings.get(NEEDS_UNKNOWN, {}))
 
 
+def check_settings(settings: Mapping[str, object], names: Sequence[str]) -> None:
+    """Settings that no audit would read.
+
+    Args:
+        settings: By audit.
+        names: Of the audits that are asked for.
+
+    Raises:
+        ValueError: If there are settings of another audit.
+
+    >>> check_settings({"robustness": {"inf": [0.1]}}, ["accuracy", "robustness"])
+    """
+    for audit in settings:
+        check_choice("audit", audit, AUDITS)
+        if audit not in names:
+            raise ValueError(
+                f"settings are for audits that are asked for; got some of {audit!r}, and these are asked for: "
+                f"{', '.join(names)}. Add it: --audits {','.join((*names, audit))}"
+            )
+
+
+def with_audits(recipe: Recipe, names: Sequence[str], settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
+    """The recipe with these audits, and these settings of theirs on top of its own.
+
+    Args:
+        recipe: Of a run.
+        names: Of the audits.
+        settings: By audit and setting.
+
+    Raises:
+        ValueError: If there are settings of another audit.
+
+    >>> recipe = Recipe(audit_settings={"robustness": {"images": 100}})
+    >>> with_audits(recipe, ["robustness"], {"robustness": {"steps": 5}}).audit_settings
+    {'robustness': {'images': 100, 'steps': 5}}
+    """
+    check_settings(settings, names)
+    told = dict(recipe.audit_settings)
+    told |= {name: {**told.get(name, {}), **given} for name, given in settings.items()}
+    return dataclasses.replace(recipe, audits=tuple(names), audit_settings=told)
+
+
 def chosen_audits(
     names: Sequence[str], settings: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[Audit]:

@@ -1,10 +1,11 @@
 """Datasets by name."""
 
 import dataclasses
+from os import PathLike
 from pathlib import Path
 
 from clearance._checks import check_choice
-from clearance.data import ImageSet
+from clearance.data import ImageSet, Preprocessing, open_images
 from clearance.experiments.catalogue import DATASETS, resolve
 
 EMBEDDED = ("digits", "photographs")  # which need no files
@@ -51,6 +52,57 @@ def load_dataset(
     folder = folder / name if (folder / name).is_dir() else folder
     reader = resolve("dataset", name, DATASETS)
     return reader(folder, split, name) if name in ("mnist", "fashion-mnist") else reader(folder, split)
+
+
+def open_split(
+    option: str,
+    given: str,
+    split: str,
+    preprocessing: Preprocessing | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+    root: str | Path | None = None,
+) -> ImageSet:
+    """The images of a folder or file, all of them, or those of one split of a dataset that is known by name.
+
+    Args:
+        option: What messages call `given`.
+        given: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset.
+        split: Of a named dataset: ``"train"`` or ``"test"``.
+        preprocessing: What is done to pictures of a folder; arrays must have its size.
+        cache: Folder for the decoded pictures of a folder.
+        root: The folder that holds the files of a named dataset.
+
+    Raises:
+        ValueError: If there is no such dataset, `root` is missing, or the images are not of `preprocessing`'s size.
+        FileNotFoundError: If files are not there.
+
+    >>> open_split("test", "digits", "test")
+    ImageSet('digits', 497 images of shape (1, 8, 8), 10 classes)
+    """
+    if ":" in given:
+        return open_images(given, preprocessing, cache=cache)
+    check_not_a_path(option, given)
+    found = load_dataset(given, split, root)
+    side = None if preprocessing is None else preprocessing.image_size
+    if side is not None and found.shape[1:] != (side, side):
+        raise ValueError(
+            f"the images of a named dataset are taken as they are; {given} has {found.shape[2]}x{found.shape[1]}, not "
+            f"`image_size` {side}. Leave that out, or give the pictures at that size as folder:PATH or npz:PATH."
+        )
+    return found
+
+
+def check_not_a_path(option: str, given: str) -> None:
+    """Raise ValueError for a path that does not say of what kind it is, where the name of a dataset is expected.
+
+    >>> check_not_a_path("unknown", "digits")
+    """
+    if Path(given).exists():
+        raise ValueError(
+            f"`{option}` must be folder:PATH, npz:PATH or the name of a dataset; got {given!r}, a path alone. Write "
+            f"{'folder' if Path(given).is_dir() else 'npz'}:{given}."
+        )
 
 
 def _own_files(kind: str, path: Path, split: str, size: int | None) -> ImageSet:

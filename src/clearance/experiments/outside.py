@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images,
 from clearance.data.picture_folder import default_cache
 from clearance.data.preprocessing import short_side_of
 from clearance.experiments.audit import NO_LIMITS, Again, audited, check_held_out
-from clearance.experiments.audit_datasets import unknown_images, with_unknown
-from clearance.experiments.auditing import asked_audits, chosen_audits
+from clearance.experiments.audit_datasets import OTHER, unknown_images, with_unknown
+from clearance.experiments.audit_sources import SETTING
+from clearance.experiments.auditing import asked_audits, check_settings, chosen_audits
 from clearance.experiments.blame import check_accuracy, check_expected
 from clearance.experiments.build import RunData
+from clearance.experiments.datasets import open_split
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.limits import Limits
 from clearance.experiments.outside_model import OutsideModel
@@ -33,6 +35,7 @@ from clearance.regimes._inputs import check_logits
 from clearance.report import Card
 
 Say = Callable[[str], object]
+Settings = Mapping[str, Mapping[str, Any]]
 _EXAMPLES = 4
 _PIXEL_HEADS = "co_adaptation"  # the audit that also trains heads on raw pixels, all of them at once
 
@@ -45,6 +48,7 @@ def audit_outside(
     say: Say,
     limits: Limits = NO_LIMITS,
     on_audit: Callable[[str], object] | None = None,
+    settings: Settings | None = None,
 ) -> Card:
     """Build, load, read, prove and audit; `say` is told each step in a line.
 
@@ -56,6 +60,7 @@ def audit_outside(
         say: Told each step.
         limits: What bounds it.
         on_audit: Told the name of each audit before it starts.
+        settings: Of audits, by audit and setting, where they differ from the defaults.
 
     Raises:
         FileNotFoundError: If a file or folder is not there.
@@ -65,19 +70,25 @@ def audit_outside(
     if outside.expect_accuracy is not None:
         check_expected(outside.expect_accuracy)
     names = asked_audits(audits, unknown=outside.unknown is not None)
-    chosen_audits(names)  # a wrong name, before anything is read
+    given = settings or {}
+    _check_settings(given, names)  # a wrong name, before anything is read
     _check_unknown(outside)
     module = _module(outside, say)
     how = _preprocessing(outside, module)
     say(f"preprocessing: {how}")
     cache = default_cache() if outside.cache is None else outside.cache
     with _warnings_said(say):
-        train, test = (open_images(each, how, cache=cache) for each in (outside.train, outside.test))
+        train, test = (
+            open_split(split, getattr(outside, split), split, how, cache=cache, root=outside.root)
+            for split in ("train", "test")
+        )
         data = RunData(train, _named(test))
         check_held_out(data)
         unknown = _unknown(outside, data, how, cache)
     model, outputs = _classifier(outside, module, how, data.test, say)
-    chosen = with_unknown(chosen_audits(names, _limits(data, names, say)), unknown)
+    limited = _limits(data, names, say)
+    merged = {name: {**limited.get(name, {}), **given.get(name, {})} for name in names}
+    chosen = with_unknown(chosen_audits(names, merged), unknown)
     say(plan_line(model, data, unknown, names))
     if outside.expect_accuracy is not None:
         say(check_accuracy(model, data.test, outside.expect_accuracy))
@@ -95,6 +106,22 @@ def audit_outside(
         limits=limits,
         on_audit=on_audit,
     )
+
+
+def _check_settings(settings: Settings, names: Sequence[str]) -> None:
+    check_settings(settings, names)
+    chosen_audits(names, settings)
+    for audit, given in settings.items():
+        if SETTING in given:
+            raise ValueError(
+                f"setting {SETTING!r} of audit {audit!r} names a method of a comparison; a model that was trained "
+                "elsewhere has none. Leave it out; in Python an audit takes a network: "
+                "clearance.audit(..., audits=[Robustness(source=other)])."
+            )
+        if OTHER in given:
+            raise ValueError(
+                f"setting {OTHER!r} of audit {audit!r} is given as --unknown here: {given[OTHER]}."
+            )
 
 
 def _check_unknown(outside: OutsideModel) -> None:

@@ -14,8 +14,9 @@ class OutsideModel:
 
     Args:
         place: ``package.module:name`` or ``path/to/file.py:name``; see :func:`clearance.models.build_module`.
-        train: Images that it was trained on: ``"folder:PATH"`` or ``"npz:PATH"``.
-        test: Held-out images of the same classes.
+        train: Images that it was trained on: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset, whose training
+            images are taken.
+        test: Held-out images of the same classes, likewise; of a named dataset its test images.
         weights: A checkpoint; None leaves what the place gives.
         entry: The entry of the checkpoint; see :func:`clearance.models.load_weights`.
         head: Name of the submodule that is the head; None takes the last linear layer.

@@ -1,0 +1,144 @@
+"""``clearance audit --settings``, and images given by the name of a dataset."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from clearance.cli._settings import audit_settings
+from clearance.experiments.datasets import load_dataset
+from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+
+CODE = """
+import torch
+from torch import nn
+
+class Net(nn.Sequential):
+    def __init__(self):
+        torch.manual_seed(0)
+        super().__init__(nn.Flatten(), nn.Linear(64, 10))
+"""
+AUDITS = ("--audits", "accuracy,robustness")
+FEW = "robustness.images=20; robustness.steps=2; robustness.queries=2"
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "small_net.py").write_text(CODE)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def there(work, monkeypatch):
+    monkeypatch.chdir(work)
+    yield
+    sys.modules.pop("small_net", None)
+
+
+def audited(out, *options, train="digits", test="digits"):
+    words = (
+        "audit",
+        "small_net:Net",
+        "--train",
+        train,
+        "--test",
+        test,
+        "--out",
+        str(out),
+        "--cache",
+        "cache",
+    )
+    return run(*words, *options)
+
+
+def report_of(folder):
+    return json.loads((folder / "report.json").read_text("utf-8"))
+
+
+def test_radii_in_the_form_in_which_people_write_them(tmp_path):
+    asked = f"robustness.inf=2/255,8/255; robustness.two=0.5; {FEW}"
+    status, _, complaint = audited(tmp_path, *AUDITS, "--settings", asked)
+    assert (status, complaint) == (0, "")
+    report = report_of(tmp_path)
+    found = [
+        (row["context"]["norm"], row["context"]["epsilon"], row["n"])
+        for row in report["measurements"]
+        if row["name"] == "robust_accuracy"
+    ]
+    assert found == [("inf", 2 / 255, 20), ("inf", 8 / 255, 20), ("2", 0.5, 20)]
+    assert f"--settings '{asked}'" in report["command"]
+    assert [told["inf"] for told in report["recipe"]["audits"] if "inf" in told] == [[2 / 255, 8 / 255]]
+
+
+def test_a_named_dataset_is_that_dataset(tmp_path):
+    """Not the other half of it, nor another order: the same numbers as from the same images in a file."""
+    for split in ("train", "test"):
+        images = load_dataset("digits", split)
+        np.savez(f"{split}.npz", images=images.images.numpy(), labels=images.labels.numpy())
+    assert audited(tmp_path / "named", "--audits", "accuracy,class_scatter")[0] == 0
+    status, _, _ = audited(
+        tmp_path / "file", "--audits", "accuracy,class_scatter", train="npz:train.npz", test="npz:test.npz"
+    )
+    assert status == 0
+    named, file = (
+        [(row["name"], row["value"]) for row in report_of(tmp_path / name)["measurements"]]
+        for name in ("named", "file")
+    )
+    assert named == file
+
+
+@pytest.mark.parametrize(
+    ("train", "options", "fragment"),
+    [
+        ("small_net.py", (), "a path alone. Write npz:small_net.py."),
+        ("digit", (), "Did you mean 'digits'?"),
+        ("mnist", (), "dataset 'mnist' needs `root`"),
+        ("digits", ("--image-size", "12"), "digits has 8x8, not `image_size` 12"),
+    ],
+)
+def test_a_name_that_cannot_be_taken_is_one_line(tmp_path, train, options, fragment):
+    status, _, complaint = audited(tmp_path / "out", *options, train=train)
+    assert status == 2
+    assert fragment in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_values_are_what_the_audit_declares():
+    assert audit_settings("boundary_distance.norms=inf; boundary_distance.rivals=none") == {
+        "boundary_distance": {"norms": ["inf"], "rivals": None}
+    }
+    assert audit_settings("co_adaptation.all_images=false; co_adaptation.per_class=1, 10") == {
+        "co_adaptation": {"all_images": False, "per_class": [1, 10]}
+    }
+    assert audit_settings(None) == {}
+
+
+WRONG = {
+    "no value": ("robustness.inf", "--settings takes AUDIT.SETTING=VALUE"),
+    "no setting": ("robustness=3", "--settings takes AUDIT.SETTING=VALUE"),
+    "no audit": ("robustnes.inf=1", "Did you mean 'robustness'?"),
+    "misspelt": ("robustness.inff=1", "Did you mean 'inf'?"),
+    "twice": ("robustness.inf=0.1; robustness.inf=0.2", "robustness.inf twice"),
+    "no number": ("robustness.inf=wide", "`inf` must be a finite number above 0; got 'wide'"),
+    "divided by nothing": ("robustness.inf=1/0", "`inf` must be a finite number above 0; got '1/0'"),
+    "not asked for": ("flip_size.steps=3", "Add it: --audits accuracy,robustness,flip_size"),
+    "a method": ("robustness.source=plain", "a model that was trained elsewhere has none"),
+}
+
+
+@pytest.mark.parametrize(("text", "fragment"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_setting_is_one_line_before_anything_is_read(tmp_path, monkeypatch, text, fragment):
+    monkeypatch.setattr("clearance.experiments.outside.open_split", lambda *_, **__: pytest.fail("read"))
+    status, _, complaint = audited(tmp_path / "out", *AUDITS, "--settings", text)
+    assert status == 2
+    assert fragment in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_other_images_have_an_option(tmp_path):
+    words = ("--audits", "likelihood", "--settings", "likelihood.other=photographs")
+    status, _, complaint = audited(tmp_path / "out", *words)
+    assert status == 2
+    assert "is given as --unknown here: photographs" in complaint
