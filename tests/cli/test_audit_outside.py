@@ -209,7 +209,7 @@ WRONG = {
     "no side": (("audit", "bobs_net:Net", *SETS, "--image-size", "0"), "`image_size` must be a whole number"),
     "mean of bytes": (
         (*SIZED, "--mean", "127.5"),
-        "`mean` must be that of images in [0, 1]; got 127.5. Divide",
+        "`mean` must be that of images in [0, 1], at most 1; got 127.5. Divide",
     ),
     "out is a file": (
         (*SIZED, "--out", "best.pt/page"),

@@ -177,24 +177,27 @@ def test_other_types_of_numbers_keep_theirs(case, dtype):
     assert hit.images.max() <= 1
 
 
-@pytest.mark.parametrize("kind", ["rounds", "constant", "detached", "nan"])
+BLIND = ("constant", "detached", "detached first")
+
+
+@pytest.mark.parametrize("kind", ["rounds", "constant", "detached", "detached first", "nan"])
 def test_a_model_without_gradients_gives_finite_images(case, kind):
     images, labels = batch()
+    trained = network().requires_grad_()
     models = {
         "rounds": RoundingFront(network()),
         "constant": lambda x: torch.ones(len(x), 10) * torch.arange(10.0),
         "detached": lambda x: network()(x).detach(),
+        "detached first": lambda x: trained(x.detach()),  # the graph ends at the parameters
         "nan": lambda x: network()(x) * math.nan,
     }
-    if case.foreign and kind in ("constant", "detached"):
+    if case.foreign and kind in BLIND:
         pytest.skip("it differentiates for itself")
     attack = case.make()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", NoGradientWarning)
         hit = attack(models[kind], images, labels)
-    blind = kind in ("constant", "detached") and not (
-        isinstance(attack, SquareSearch) or case.source or case.foreign
-    )
+    blind = kind in BLIND and not (isinstance(attack, SquareSearch) or case.source or case.foreign)
     assert any(issubclass(one.category, NoGradientWarning) for one in said) == blind
     assert hit.images.isfinite().all()
     if case.epsilon is not None:

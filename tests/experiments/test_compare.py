@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from typing import Any
 
 import pytest
 import torch
@@ -253,22 +252,6 @@ class TestAudit:
         ):
             cl.audit(model, train=data.train, test=data.train, audits=["accuracy"])
 
-    def test_an_audit_may_come_with_settings_of_its_own(self, model, data):
-        own = cl.audits.Robustness(inf=(0.03,), two=(), steps=3, queries=5)
-        card = cl.audit(model, train=data.train, test=data.test, audits=["accuracy", own])
-        radii = {m.context["epsilon"] for m in card.measurements if m.name == "robust_accuracy"}
-        assert radii == {0.03}
-        assert "accuracy" in {m.audit for m in card.measurements}
-
-    def test_two_settings_of_one_audit_are_two_calls(self, model, data):
-        both = [cl.audits.Robustness(inf=(epsilon,)) for epsilon in (0.03, 0.1)]
-        asks: Any = (both, [both[0], "robustness"])
-        for asked in asks:
-            with pytest.raises(
-                ValueError, match="`audits` must have each audit once; got 'robustness' twice"
-            ):
-                cl.audit(model, train=data.train, test=data.test, audits=asked)
-
     def test_nor_are_some_of_them(self, model, data):
         some = data.train.subset(torch.arange(0, len(data.train), 2))
         with pytest.raises(ValueError, match="`test` must be images that the model was not trained on"):
@@ -311,6 +294,26 @@ def test_a_function_that_gives_the_same_classifier_twice_is_refused(data):
     only = cl.Classifier(nn.Flatten(), MLP((64, 3)))
     with pytest.raises(ValueError, match="`model` must build a fresh classifier at every call"):
         cl.compare({"a": "plain", "b": "plain"}, data.train, data.test, model=lambda: only, seeds=1, epochs=1)
+
+
+def test_so_is_one_around_the_same_layers(data):
+    """`wrap` makes a classifier at every call, around what it is given; what is frozen may be shared."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.ReLU(), nn.Linear(6, 3))
+
+    def again():
+        return cl.wrap(net, example=data.train.images[:4])
+
+    with pytest.raises(ValueError, match="it returned layers that it had returned before"):
+        cl.compare(["plain"], data.train, data.test, model=again, seeds=2, epochs=1, audits=["accuracy"])
+    frozen = nn.Linear(64, 6).requires_grad_(requires_grad=False)
+
+    def on_top():
+        return cl.Classifier(nn.Sequential(nn.Flatten(), frozen, nn.Linear(6, 6)), MLP((6, 3)))
+
+    shared = cl.compare(
+        ["plain"], data.train, data.test, model=on_top, seeds=2, epochs=1, audits=["accuracy"]
+    )
+    assert {record.seed for record in shared.records} == {0, 1}
 
 
 def test_a_classifier_in_place_of_a_function_is_refused(data):

@@ -29,6 +29,15 @@ def test_best_is_by_the_criterion_then_by_the_other():
     assert best(trials, "b").lr == 4
 
 
+def test_where_all_finalists_failed_nothing_is_chosen():
+    """The trials that chose them were shorter: they are no measurement of what was asked for."""
+    short = [Trial("a", lr, 10, 2, None, None, lr, ("finished",)) for lr in (0.1, 0.2)]
+    last = [Trial("a", lr, 10, 8, None, None, 1.0, ("failed: killed",)) for lr in (0.1, 0.2)]
+    assert best(short, "a", "own_error").lr == 0.1
+    with pytest.raises(ValueError, match=r"no trial of method 'a' could be measured.*killed"):
+        best(short + last, "a", "own_error")
+
+
 class Landscape:
     """A stand-in for the grid: errors grow with the distance of lr from the optimum, in doublings."""
 
@@ -148,7 +157,7 @@ def test_runs_that_broke_down_count_as_wrong_everywhere(searched):
 
 def test_what_broke_down_is_never_chosen(searched):
     """An error of 1 may be the smallest there is; that a process was killed says nothing of a learning rate."""
-    kept = Trial("plain", 0.2, 10, 4, None, None, 1.0, ("diverged at step 3: not finite",))
+    kept = Trial("plain", 0.2, 10, 4, None, None, 1.0, ("diverged at step 3: not finite", "finished"))
     lost = Trial("plain", 0.1, 10, 4, None, None, 0.0, ("finished", "failed: killed"))
     assert best([lost, kept], "plain", "own_error") is kept
     everywhere = tuple(0.1 * factor for factor in search.FACTORS)

@@ -200,3 +200,10 @@ def test_so_is_what_a_helper_does(monkeypatch):
     monkeypatch.setitem(globals(), "helper", lambda value: value)
     changed = describe(Reading())
     assert changed != before
+
+
+def test_a_helper_that_comes_from_no_module():
+    """As `exec` into a bare dictionary makes them."""
+    made: dict = {}
+    exec("def doubled(x):\n    return 2 * x\ndef build(x):\n    return doubled(x)\n", made)
+    assert "doubled" in json.dumps(describe(made["build"]))

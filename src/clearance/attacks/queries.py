@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 Model = Callable[[Tensor], Tensor]
+NO_GRAPH = "its logits have no graph to them (torch.no_grad, detach, or NumPy within)"
 """Images in, logits (B, C) out; a module in evaluation mode, or any other callable."""
 
 CHUNK = 64
@@ -99,14 +100,17 @@ def _answer(model: Model, images: Tensor) -> Tensor:
 
 def _gradient(value: Tensor, leaf: Tensor) -> Tensor:
     if not value.requires_grad:
-        _warn("its logits have no graph (torch.no_grad, detach, or NumPy within)")
+        _warn(NO_GRAPH)
         return torch.zeros_like(leaf)
     try:
-        (gradient,) = torch.autograd.grad(value, leaf, materialize_grads=True)
+        (gradient,) = torch.autograd.grad(value, leaf, allow_unused=True)
     except RuntimeError as error:
         if "derivative for" not in str(error):
             raise
         _warn("a step within has no derivative")  # like `//`, as round() has a gradient of 0
+        return torch.zeros_like(leaf)
+    if gradient is None:  # the logits depend on parameters alone
+        _warn(NO_GRAPH)
         return torch.zeros_like(leaf)
     return gradient.detach()
 

@@ -1,16 +1,12 @@
 """The images that attacks are run on: few enough to afford, the same for every method."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet
-from clearance.data._digest import digests_of_each
+from clearance.data._digest import image_digests
 from clearance.data.stratified import draw_quota
-
-_CHUNK = 1024
 
 
 def fixed_images(data: ImageSet, limit: int, seed: int, among: Tensor | None = None) -> ImageSet:
@@ -39,7 +35,7 @@ def fixed_rows(data: ImageSet, limit: int, seed: int, among: Tensor | None = Non
     """
     allowed = torch.ones(len(data), dtype=torch.bool) if among is None else among.cpu()
     if int(allowed.sum()) > limit:
-        order = torch.tensor(sorted(range(len(data)), key=list(_keys(data, seed)).__getitem__))
+        order = torch.tensor(sorted(range(len(data)), key=_keys(data, seed).__getitem__))
         allowed = _first_of_each(order[allowed[order]], data, limit)
     return allowed.nonzero().flatten().to(data.labels.device)
 
@@ -68,7 +64,6 @@ def _first_of_each(order: Tensor, data: ImageSet, limit: int) -> Tensor:
     return chosen
 
 
-def _keys(data: ImageSet, seed: int) -> Iterator[bytes]:
+def _keys(data: ImageSet, seed: int) -> list[bytes]:
     """A number for every image that its pixels and the seed alone decide, and that nothing else tells of it."""
-    parts = (images for images, _ in data.batches(_CHUNK))
-    return digests_of_each(parts, str(derived_seed(seed, "audits", "fixed images")))
+    return image_digests(data, str(derived_seed(seed, "audits", "fixed images")))

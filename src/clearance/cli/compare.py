@@ -115,9 +115,10 @@ class CompareCommand:
             findings = run_with_progress(console, plans_of(recipe), data, runs, jobs)
             return Card(report_of(recipe, findings, _command(recipe)))
         recipes = swept_recipes(recipe, sweep)
+        common = None if sweep.of_data else build_data(recipe)
         for one in recipes.values():
             if one.samples is not None:
-                check_draws(one, build_data(one))
+                check_draws(one, common or build_data(one))
         planned = [(value, plan) for value, one in recipes.items() for plan in plans_of(one)]
         # where the images differ, the grid of each value looks for finished runs on its own
         grids = (
@@ -129,7 +130,7 @@ class CompareCommand:
             found
             for grid in grids
             for found in run_with_progress(
-                console, [plan for _, plan in grid], build_data(grid[0][1].recipe), runs, jobs
+                console, [plan for _, plan in grid], common or build_data(grid[0][1].recipe), runs, jobs
             )
         ]
         findings = at_values(zip([value for value, _ in planned], findings, strict=True), sweep)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from clearance.audits import Audit
 from clearance.data import ImageSet, open_images
-from clearance.data._digest import digests_of_each
+from clearance.data._digest import image_digests
 from clearance.data.stored import StoredImageSet
 from clearance.experiments.audit_datasets import OTHER, unknown_images, with_unknown
 from clearance.experiments.audit_sources import SETTING
-from clearance.experiments.auditing import asked_audits, chosen_audits, subject_of
+from clearance.experiments.auditing import NEEDS_UNKNOWN, asked_audits, chosen_audits, subject_of
 from clearance.experiments.bounded import Done, bounded_audits
 from clearance.experiments.build import RunData
 from clearance.experiments.compare import report_with
@@ -32,7 +32,6 @@ from clearance.report import Card
 PICTURES = "images"  # the kind of exhibit that shows images themselves
 NO_LIMITS = Limits()
 SHARED = 0.05  # of the test images: small pictures repeat by chance
-_CHUNK = 1024
 Again = Callable[[Sequence[str] | None], str]
 """The command that makes a report again; for names of audits, the one that adds these."""
 
@@ -84,6 +83,8 @@ def audit(
     ['test', 'train']
     """
     check_classifier(model)
+    if audits is not None and not isinstance(audits, str):  # one word is refused by what reads names
+        audits = list(audits)
     limits = Limits(
         images, None if budget is None else Budget(seconds_of(budget)), include_images=include_images
     )
@@ -91,23 +92,24 @@ def audit(
     check_held_out(data)
     check_logits(_first_logits(model, data.test), data.test)
     others = None if unknown is None else unknown_images(unknown, data.test)
-    names, own = _asked_for(audits)
-    asked = chosen_audits(asked_audits(names, unknown=others is not None))
-    chosen = with_unknown([own.get(audit.name, audit) for audit in asked], others)
-    return audited(model, data, chosen, seed, name, _call, limits=limits)
+    asked = _asked_for(audits, unknown=others is not None)
+    return audited(model, data, with_unknown(asked, others), seed, name, _call, limits=limits)
 
 
-def _asked_for(audits: "Sequence[str | Audit] | None") -> tuple[Any, dict[str, Audit]]:
-    """The names of the audits that were asked for, and those that came with settings of their own, by name."""
-    if audits is None or isinstance(audits, str):  # one word is refused by what reads names
-        return audits, {}
-    names = [audit.name if isinstance(audit, Audit) else audit for audit in audits]
+def _asked_for(audits: "Sequence[str | Audit] | None", *, unknown: bool) -> list[Audit]:
+    """The audits of these names, and those that came with settings of their own in place of the ones of their names."""
+    if audits is None or isinstance(audits, str):
+        return chosen_audits(asked_audits(audits, unknown=unknown))
     own = {audit.name: audit for audit in audits if isinstance(audit, Audit)}
+    words = [audit for audit in audits if not isinstance(audit, Audit)]
+    names = [audit.name if isinstance(audit, Audit) else audit for audit in audits]
     if twice := [name for name in own if names.count(name) > 1]:
         raise ValueError(
             f"`audits` must have each audit once; got {twice[0]!r} twice. Audit twice for two settings."
         )
-    return names, own
+    has_others = unknown or getattr(own.get(NEEDS_UNKNOWN), OTHER, None) is not None
+    found = asked_audits(words if words == ["all"] else names, unknown=has_others)
+    return [own[name] if name in own else chosen_audits([name])[0] for name in dict.fromkeys((*found, *own))]
 
 
 def check_held_out(data: RunData) -> None:
@@ -121,23 +123,20 @@ def check_held_out(data: RunData) -> None:
     Warns:
         UserWarning: If more than `SHARED` of them are. A few are in most large datasets.
     """
-    on_disk = any(isinstance(part, StoredImageSet) for part in (data.train, data.test))
-    if on_disk and data.train.digest() != data.test.digest():
-        return
-    trained, shown = (
-        list(digests_of_each(x for x, _ in part.batches(_CHUNK))) for part in (data.train, data.test)
-    )
-    known = set(trained)
-    shared = sum(image in known for image in shown)
-    if shared == len(shown):
+    if any(isinstance(part, StoredImageSet) for part in (data.train, data.test)):
+        shared = len(data.test) if data.train.digest() == data.test.digest() else 0
+    else:
+        known = set(image_digests(data.train))
+        shared = sum(image in known for image in image_digests(data.test))
+    if shared == len(data.test):
         raise ValueError(
-            f"`test` must be images that the model was not trained on; got the {len(shown)} images of `train`, or some "
+            f"`test` must be images that the model was not trained on; got the {shared} images of `train`, or some "
             "of them. Give others: what is measured on these says nothing of new ones."
         )
-    if shared > SHARED * len(shown):
+    if shared > SHARED * len(data.test):
         warnings.warn(
-            f"{shared} of {len(shown)} test images are among the training images, pixel for pixel: what is measured on "
-            "them says nothing of new ones. Take them out of one of the two.",
+            f"{shared} of {len(data.test)} test images are among the training images, pixel for pixel: what is "
+            "measured on them says nothing of new ones. Take them out of one of the two.",
             UserWarning,
             stacklevel=3,
         )

@@ -29,7 +29,7 @@ from clearance.experiments.plan_line import plan_line
 from clearance.models import Classifier, build_module, load_weights
 from clearance.models._observe import evaluating
 from clearance.models._placement import device_of
-from clearance.models.wrap import wrapped
+from clearance.models.wrap import check_of_unit_images, wrapped
 from clearance.regimes._fit_arguments import device_named
 from clearance.regimes._inputs import check_logits
 from clearance.report import Card
@@ -164,11 +164,8 @@ def _preprocessing(outside: OutsideModel, module: nn.Module) -> Preprocessing:
     except ValueError:
         found = Preprocessing()
     given = {name: getattr(outside, name) for name in ("mean", "std") if getattr(outside, name) is not None}
-    if max(outside.mean or (0.0,)) > 1:
-        raise ValueError(
-            f"`mean` must be that of images in [0, 1]; got {', '.join(f'{value:g}' for value in outside.mean or ())}. "
-            "Divide `mean` and `std` by 255 where they are those of images up to 255."
-        )
+    for name, values in given.items():
+        check_of_unit_images(name, values)
     if outside.image_size is not None:
         check_count("image_size", outside.image_size)
     if outside.crop is not None and outside.image_size is None and found.image_size is None:

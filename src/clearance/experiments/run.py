@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from clearance._rng import derived_seed
 from clearance.audits import Findings, WeightScale
@@ -37,7 +38,7 @@ from clearance.vocabulary import Outcome
 FINDINGS = "findings.json"
 
 
-_GIVEN: weakref.WeakSet[Classifier] = weakref.WeakSet()  # what callers' functions have built
+_GIVEN: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # layers to train that callers' functions have built
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,21 @@ def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:
             f"`model` must build a clearance Classifier; got {type(model).__name__}. Return one, or "
             "clearance.wrap(module, example=images)."
         )
-    if model in _GIVEN:
-        raise ValueError(
-            "`model` must build a fresh classifier at every call; it returned one that it had returned before, which "
-            "would train on from method to method. Build it inside the function."
-        )
-    _GIVEN.add(model)
+    _check_fresh(model)
     return model
+
+
+def _check_fresh(model: Classifier) -> None:
+    """Refuse layers that were given before; what is frozen may be shared, and so may what has no weights."""
+    trained = [
+        layer for layer in model.modules() if any(p.requires_grad for p in layer.parameters(recurse=False))
+    ]
+    if any(layer in _GIVEN for layer in trained):
+        raise ValueError(
+            "`model` must build a fresh classifier at every call; it returned layers that it had returned before, "
+            "which would train on from method to method. Build them inside the function."
+        )
+    _GIVEN.update(trained)
 
 
 def _as_records(plan: RunPlan, data: RunData, result: FitResult, findings: Sequence[Findings]) -> RunFindings:

@@ -45,8 +45,8 @@ def best(trials: list[Trial], method: str, criterion: str = "one_image_error") -
     Raises:
         ValueError: If all of them failed.
     """
-    own = measured_trials(trials, method)
-    own = [trial for trial in own if _effort(trial) == max(map(_effort, own))]
+    most = max((_effort(trial) for trial in trials if trial.method == method), default=(0, 0))
+    own = measured_trials([trial for trial in trials if _effort(trial) == most], method)
     if criterion == "own_error":
         return min(own, key=lambda trial: (trial.own_error, one_image_order(trial)))
     lowest = min(own, key=one_image_order)

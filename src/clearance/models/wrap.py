@@ -131,12 +131,21 @@ def _per_channel(name: str, value: float | Sequence[float], example: Tensor) -> 
         )
     if name == "std" and not bool((channels > 0).all()):
         raise ValueError(f"`std` must be above 0 in every channel; got {value}.")
-    if bool((channels > LARGEST[name]).any()):
-        raise ValueError(
-            f"`{name}` must be that of images in [0, 1], at most {LARGEST[name]:g}; got {value}. Divide `mean` and "
-            "`std` by 255 where they are those of images up to 255."
-        )
+    check_of_unit_images(name, channels.flatten().tolist())
     return channels.to(example)
+
+
+def check_of_unit_images(name: str, values: Sequence[float]) -> None:
+    """Raise ValueError for a mean or standard deviation of images that count grey levels.
+
+    >>> check_of_unit_images("mean", (0.485, 0.456, 0.406))
+    """
+    if any(value > LARGEST[name] for value in values):
+        raise ValueError(
+            f"`{name}` must be that of images in [0, 1], at most {LARGEST[name]:g}; got "
+            f"{', '.join(f'{value:g}' for value in values)}. Divide `mean` and `std` by 255 where they are those of "
+            "images up to 255."
+        )
 
 
 def _observed(module: nn.Module, inputs: Tensor, head: str | None) -> tuple[dict[str, Tensor], list[Call]]:

@@ -113,7 +113,7 @@ def _read(function: FunctionType, *, deeper: bool = True) -> dict[str, Any]:
     own = {
         name: value
         for name, value in known.items()
-        if isinstance(value, FunctionType) and not value.__module__.startswith(LIBRARIES)
+        if isinstance(value, FunctionType) and not (value.__module__ or "").startswith(LIBRARIES)
     }
     helpers = {
         name: {"code": _code(value), **_read(value, deeper=False)} for name, value in own.items() if deeper

@@ -46,8 +46,8 @@ def changed_settings(recipes: Mapping[Any, Recipe]) -> dict[str, Any]:
 
 
 def _difference(start: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries of a tree that another has otherwise or not at all, branch by branch."""
-    found = {}
+    """Entries of `other` that `start` has otherwise or not at all, branch by branch; None for those that are gone."""
+    found: dict[str, Any] = {name: None for name in start if name not in other}
     for name, value in other.items():
         before = start.get(name)
         if isinstance(value, Mapping) and isinstance(before, Mapping):

@@ -1,0 +1,90 @@
+"""`audit` with audits that come as objects, with settings of their own, among names."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import clearance as cl
+from clearance.audits import Accuracy, Audit, Findings, Robustness, Unknowns
+from clearance.data import gaussian_images
+from clearance.experiments.audit import _asked_for
+from clearance.experiments.catalogue import AUDITS
+from clearance.heads import MLP
+from clearance.vocabulary import Measurement
+
+QUICK: Any = {"inf": (0.03,), "two": (), "steps": 3, "queries": 5}
+
+
+class MeanPixel(Audit):
+    """An audit of one's own, which the catalogue does not know."""
+
+    name = "mean_pixel"
+    question = "How bright are the test images?"
+
+    def examine(self, subject):
+        value = float(subject.test.images.mean())
+        return Findings((Measurement("mean_pixel", "mean", value, "fraction", 1, better="neither"),))
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return cl.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 6)), MLP((6, 3)))
+
+
+def audited(model, audits, **given):
+    train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    return cl.audit(model, train=train, test=test, audits=audits, **given)
+
+
+def radii(card):
+    return {m.context["epsilon"] for m in card.measurements if m.name == "robust_accuracy"}
+
+
+def test_an_audit_may_come_with_settings_of_its_own(model):
+    card = audited(model, ["accuracy", Robustness(**QUICK)])
+    assert radii(card) == {0.03}
+    assert "accuracy" in {m.audit for m in card.measurements}
+
+
+def test_also_from_what_can_be_read_once(model):
+    """A generator had been read for the names, and its settings lost."""
+    once: Any = (each for each in [Robustness(**QUICK)])
+    assert radii(audited(model, once)) == {0.03}
+
+
+def test_two_settings_of_one_audit_are_two_calls(model):
+    both = [Robustness(inf=(epsilon,)) for epsilon in (0.03, 0.1)]
+    asks: Any = (both, [both[0], "robustness"])
+    for asked in asks:
+        with pytest.raises(ValueError, match="`audits` must have each audit once; got 'robustness' twice"):
+            audited(model, asked)
+
+
+def test_all_of_them_and_one_with_settings():
+    own = Robustness(**QUICK)
+    found = {audit.name: audit for audit in _asked_for(["all", own], unknown=False)}
+    assert {*found} == {*AUDITS} - {"unknowns"}
+    assert found["robustness"] is own
+
+
+def test_an_audit_that_nobody_else_knows(model):
+    card = audited(model, [MeanPixel(), "accuracy"])
+    assert [m.name for m in card.measurements if m.audit == "mean_pixel"] == ["mean"]
+
+
+def test_unknown_images_may_come_with_their_audit(model):
+    other = gaussian_images(per_class=10, seed=2).unlabelled()
+    rows = {m.name: m for m in audited(model, [Unknowns(other=other)]).measurements}
+    assert rows["rejected"].n == 30
+    with pytest.raises(ValueError, match="audit 'unknowns' needs images"):
+        audited(model, [Unknowns()])
+
+
+def test_no_audit_twice_among_those_with_defaults(model):
+    assert [audit.name for audit in _asked_for([Accuracy(), "class_scatter"], unknown=False)] == [
+        "accuracy",
+        "class_scatter",
+    ]
