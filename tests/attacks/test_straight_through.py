@@ -10,6 +10,13 @@ from clearance.attacks import FGSM, NoGradientWarning, straight_through, transfe
 from clearance.attacks.queries import gradients_of
 from clearance.attacks.straight_through import has_steps
 
+
+@torch.no_grad()
+def without_graph(x):
+    scaled = 8 * x
+    return scaled.round() / 8
+
+
 STEPS = {
     "round": lambda x: torch.round(8 * x) / 8,
     "method": lambda x: (8 * x).round() / 8,
@@ -33,6 +40,9 @@ STEPS = {
     "a whole number": lambda x: (8 * x).int() / 8,
     "a whole number of a type": lambda x: (8 * x).to(torch.int64) / 8,
     "there and back": lambda x: (8 * x).byte().float() / 8,
+    "behind detach": lambda x: (8 * x.detach()).round() / 8,
+    "of its data": lambda x: (8 * x.data).round_() / 8,
+    "without a graph": without_graph,
 }
 
 
@@ -58,6 +68,18 @@ def test_values_are_the_models_bit_for_bit_and_gradients_pass(step):
     assert not plain.any()
     torch.testing.assert_close(slope(past, given), torch.ones_like(given))
     assert has_steps(step, given)
+
+
+def test_where_there_can_be_no_gradient_the_model_stays_as_it_is():
+    """NumPy takes no tensor that needs one; what rounds before it is still passed by those who ask for less."""
+
+    def model(x):
+        return torch.from_numpy(x.detach().numpy().round())
+
+    given = images()
+    assert torch.equal(straight_through(model)(given), model(given))
+    assert torch.equal(straight_through(model)(given.clone().requires_grad_()), model(given))
+    assert not has_steps(model, given)
 
 
 def test_a_change_in_place_is_seen_by_all_who_hold_the_tensor():

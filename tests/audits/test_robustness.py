@@ -200,7 +200,7 @@ def test_probabilities_are_refused(sharpness):
     sure = headed(sharpness)
     sure.head = nn.Sequential(sure.head, nn.Softmax(dim=1))
     with pytest.raises(
-        ValueError, match="must be logits; of all 10 images they are at least 0 and sum to one"
+        ValueError, match="must return logits; its outputs are at least 0 and sum to one for all 10"
     ):
         audited(sure, images=10)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.attacks import FGSM, PGD, SquareSearch
+from clearance.attacks import FGSM, PGD, NoGradientWarning, SquareSearch
 from clearance.attacks.straight_through import straight_through
 from clearance.audits import Robustness
 from clearance.audits._verdict import scale_free_attacks, survivors
@@ -65,7 +65,8 @@ def test_where_no_gradient_leads_through_a_search_without_any_decides():
     blind = [dataclasses.replace(each, steps=5) if isinstance(each, PGD) else each
              for each in scale_free_attacks(math.inf, EPSILON, 10, 5, 0)]  # fmt: skip
     right = model(some.images).argmax(1) == some.labels
-    by_gradients = survivors(past, some.images, some.labels, blind)
+    with pytest.warns(NoGradientWarning):
+        by_gradients = survivors(past, some.images, some.labels, blind)
     found = Robustness(inf=(EPSILON,), two=(), steps=5, queries=300)(model, train, some)
     (verdict,) = [m.value for m in found.measurements if m.name == "robust_accuracy"]
     searched = survivors(model, some.images, some.labels, [SquareSearch(EPSILON, queries=300)])

@@ -44,6 +44,18 @@ def check_mode(model: Any) -> None:
             f"`model` must be in evaluation mode because dropout and batch normalisation would make its answer "
             f"depend on chance and on the other images; {which}; call `model.eval()` first."
         )
+    if (
+        found := next((name for name, module in model.named_modules() if _by_the_batch(module)), None)
+    ) is not None:
+        raise ValueError(
+            f"`model` must answer to an image alone; its {found!r} normalises by the statistics of whatever images are "
+            "asked together, also in evaluation mode. Give it running statistics (track_running_stats=True)."
+        )
+
+
+def _by_the_batch(module: nn.Module) -> bool:
+    normalises = isinstance(module, nn.modules.batchnorm._BatchNorm)
+    return normalises and module.running_mean is None and module.running_var is None
 
 
 def check_images(images: Any, bounds: Bounds) -> None:

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from clearance.attacks.norms import wide
 from clearance.vocabulary import Bounds
 
 
@@ -39,12 +40,15 @@ def shortest_step(
     [0.4, 0.1]
     """
     bounds = Bounds() if bounds is None else bounds
-    slopes = gradient.flatten(1)
-    at = points.flatten(1)
+    slopes, at = (
+        wide(gradient).flatten(1),
+        wide(points).flatten(1),
+    )  # sums over pixels would lose half precision
+    rise = wide(rise)
     room = torch.where(slopes > 0, bounds.upper - at, at - bounds.lower).clamp(min=0.0)
     steep = slopes.abs()
     length = _filled(steep, room, rise) if norm == 1 else _raised_together(steep, room, rise, norm)
-    return (slopes.sign() * length).view_as(points)
+    return (slopes.sign() * length).to(points.dtype).view_as(points)
 
 
 def _raised_together(steep: Tensor, room: Tensor, rise: Tensor, norm: float) -> Tensor:

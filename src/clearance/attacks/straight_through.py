@@ -26,6 +26,7 @@ _WHOLE_DIVISIONS = _of_both(("floor_divide", "__floordiv__"))
 _DIVISIONS_IN_PLACE = _of_both(("div_", "divide_"))
 _WHOLE_DIVISIONS_IN_PLACE = _of_both(("floor_divide_", "__ifloordiv__"))
 _REMAINDERS = _of_both(("remainder", "fmod", "frac", "__mod__"))
+_STOPS = _of_both(("detach",)) | {Tensor.data.__get__}  # type: ignore[attr-defined]  # a descriptor
 _CASTS = _of_both(("int", "long", "short", "byte", "char", "to", "type"))
 
 
@@ -46,11 +47,12 @@ class _Passing(TorchFunctionMode):
 
     Args:
         casts: Whether a cast to whole numbers stays floating point, so that a gradient can pass through it.
+        stops: Whether gradients also pass where the model stops them: detach, data and torch.no_grad.
     """
 
-    def __init__(self, *, casts: bool) -> None:
+    def __init__(self, *, casts: bool, stops: bool) -> None:
         super().__init__()
-        self.passed, self.casts = 0, casts
+        self.passed, self.casts, self.stops = 0, casts, stops
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -60,6 +62,13 @@ class _Passing(TorchFunctionMode):
             args, named = (first,), {k: v for k, v in named.items() if k not in ("input", "self")}
         if not args or not isinstance(args[0], Tensor) or not args[0].requires_grad:
             return func(*args, **named)
+        if self.stops and not torch.is_grad_enabled():
+            self.passed += 1
+            with torch.enable_grad():
+                return self._passing(func, args, named)
+        return self._passing(func, args, named)
+
+    def _passing(self, func: Any, args: tuple[Any, ...], named: Any) -> Any:
         if func in _REMAINDERS:
             self.passed += 1  # what is left of a step: x less the rounded x, which goes along with x
             return func(*args, **named).detach()
@@ -69,7 +78,8 @@ class _Passing(TorchFunctionMode):
         if func in _WHOLE_DIVISIONS_IN_PLACE or (func in _DIVISIONS_IN_PLACE and rounds):
             return self._stepped_in_place(func, args, named, args[0] / _divisor(args, named))
         answer, smooth = func(*args, **named), None
-        if func in _STEPS or (self.casts and func in _CASTS and _is_whole(answer)):
+        whole = self.casts and func in _CASTS and _is_whole(answer)
+        if func in _STEPS or whole or (self.stops and func in _STOPS):
             smooth = args[0]
         elif func in _WHOLE_DIVISIONS or (func in _DIVISIONS and rounds):
             smooth = args[0] / _divisor(args, named)
@@ -110,8 +120,9 @@ def straight_through(model: Model) -> Model:
 
     Misleads: ``round``, ``floor``, ``ceil``, ``trunc`` and ``sign`` are passed, and so are divisions that round
     (``//``), both in place as well (``round_``, ``//=``), remainders (``%``) and casts to whole numbers, unless the
-    model needs whole numbers there (as indices). Comparisons, lookups in tables, scripted modules, other libraries'
-    code and noise are not.
+    model needs whole numbers there (as indices), and what stops gradients (``detach``, ``data``, ``torch.no_grad``),
+    unless the model goes on where there can be none (NumPy). Comparisons, lookups in tables, scripted modules, other
+    libraries' code and noise are not.
 
     >>> rounded = lambda images: (4 * images).round() / 4
     >>> images = torch.tensor([[0.6, 0.4]], requires_grad=True)
@@ -141,9 +152,11 @@ def has_steps(model: Model, images: Tensor) -> bool:
 
 def _passed(model: Model, images: Tensor) -> tuple[Tensor, int]:
     """The model's answer with gradients past its steps, and how many steps there were."""
-    try:
-        with _Passing(casts=True) as mode:
-            return model(images), mode.passed
-    except (RuntimeError, TypeError, IndexError):  # whole numbers were needed, or the error comes again
-        with _Passing(casts=False) as mode:
-            return model(images), mode.passed
+    for casts, stops in ((True, True), (False, True), (True, False)):
+        try:
+            with _Passing(casts=casts, stops=stops) as mode:
+                return model(images), mode.passed
+        except (RuntimeError, TypeError, IndexError):  # whole numbers were needed, or no graph, as by NumPy
+            continue
+    with _Passing(casts=False, stops=False) as mode:  # or the error comes again
+        return model(images), mode.passed

@@ -39,6 +39,7 @@ class Signs:
         blind: Share of right images where the logit margin has no gradient.
         blind_cross_entropy: Where cross-entropy has none.
         transfer: Accuracy under images made on another network; None where there is none.
+        unnumbered: Share of images whose logits, unattacked, are not all finite numbers: they name no class.
     """
 
     white_box: float
@@ -48,6 +49,7 @@ class Signs:
     blind: float
     blind_cross_entropy: float
     transfer: float | None = None
+    unnumbered: float = 0.0
 
     def doubts(self) -> list[Reason]:
         """Reasons to think that gradient attacks are too weak here; none of them depends on the scale of logits.
@@ -65,6 +67,11 @@ class Signs:
         if self.transfer is not None and self.transfer < self.white_box - SLACK:
             words = "images made on another network leave {}, less than its own gradients"
             found.append(Reason(words, self.transfer))
+        if self.unnumbered > 0:
+            words = (
+                "{} of images have logits that are no finite numbers, before any attack, and count as wrong"
+            )
+            found.append(Reason(words, self.unnumbered))
         return found
 
     def fooled(self, verdict: float) -> list[Reason]:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from clearance.data import ImageSet, as_image_set
+from clearance.models._observe import evaluating
 from clearance.models._placement import device_of
 from clearance.models.classifier import Classifier
 from clearance.models.features import extract_features, predictions_from
+from clearance.regimes._inputs import check_classifier
 from clearance.vocabulary import Exhibit, Measurement
 
 
@@ -59,6 +62,22 @@ def _short(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
+def _check_precision(model: Classifier, data: ImageSet) -> None:
+    """Raise ValueError if weights are in half precision and the model does not bring images to it by itself."""
+    kinds = {weight.dtype for weight in model.parameters()} & {torch.float16, torch.bfloat16}
+    if not kinds:
+        return
+    image, _ = data.batch(torch.tensor([0]))
+    try:
+        with evaluating(model), torch.no_grad():
+            model(image)
+    except RuntimeError as error:
+        raise ValueError(
+            f"the model must take images in {image.dtype}; its weights are in {kinds.pop()}, and it says: {error}. "
+            "Call model.float(), which changes no weight, or cast the images within the model."
+        ) from error
+
+
 class Subject:
     """A trained classifier with the images that it is audited on; features are extracted once.
 
@@ -82,12 +101,14 @@ class Subject:
         seed: int = 0,
         new_classes: tuple[Any, Any] | None = None,
     ) -> None:
+        check_classifier(model)
         device = device_of(model)
         self.model = model
         self.train: ImageSet = as_image_set(train).to(device)
         self.test: ImageSet = as_image_set(test).to(device)
         self.seed = seed
         check_comparable(self.train, self.test)
+        _check_precision(model, self.test)
         self.new_classes: Subject | None = None
         if new_classes is not None:
             self.new_classes = Subject(model, *new_classes, seed)

@@ -27,8 +27,8 @@ def dataset_distances(rivals: NearestRival, norm: str) -> Iterator[Measurement]:
 
     d_adv = mean over classes of mean d(x);  d_err likewise of max(-d(x), 0).
 
-    Source: Tanay and Griffin (2018), there for two classes. Images without a gradient are left out; a gap that is no
-    number is infinitely wrong.
+    Source: Tanay and Griffin (2018), there for two classes. Images without a gradient are left out; where
+    no image has one, both are the worst there is; a gap that is no number is infinitely wrong.
     """
     distance = torch.where(rivals.gap.isnan(), -torch.inf, rivals.distance)
     kept = rivals.gap.isnan() | rivals.usable
@@ -38,21 +38,22 @@ def dataset_distances(rivals: NearestRival, norm: str) -> Iterator[Measurement]:
         ("error_distance", (-distance).clamp(min=0), "lower"),
     )
     for name, values, better in both:
-        mean = class_balanced_mean(values[kept], rivals.labels[kept])
+        worst = 0.0 if better == "higher" else math.inf
+        mean = class_balanced_mean(values[kept], rivals.labels[kept]) if kept.any() else worst
         yield _number(name, mean, PIXELS, int(kept.sum()), better, context)
     slope = torch.where(rivals.slope.isnan(), torch.inf, rivals.slope)
     yield _number("local_scale", float(slope.median()), "", len(slope), "neither", context)
 
 
 def class_balanced_mean(values: Tensor, labels: Tensor) -> float:
-    """The mean over classes of the mean within each; 0 of no value.
+    """The mean over classes of the mean within each, of at least one value.
 
     >>> class_balanced_mean(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
     3.5
     """
     classes = labels.unique().tolist()
     means = [float(values[labels == k].double().mean()) for k in classes]
-    return math.fsum(means) / len(means) if means else 0.0
+    return math.fsum(means) / len(means)
 
 
 def way_numbers(model: Classifier, rivals: NearestRival, norm: str) -> tuple[list[Measurement], Tensor]:

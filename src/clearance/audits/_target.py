@@ -10,12 +10,12 @@ from clearance.attacks.attacked import broken
 from clearance.attacks.queries import Model, logits_of
 from clearance.attacks.starts import random_starts
 from clearance.attacks.straight_through import has_steps
-from clearance.audits._alarm import blind_share
+from clearance.audits._alarm import blind_share, share
+from clearance.audits._answers import check_source, checked_logits
 from clearance.audits._verdict import survivors
 from clearance.vocabulary import Bounds
 
 BOUNDS = Bounds()
-SUMS_TO_ONE = 1e-3
 
 
 class Target:
@@ -29,8 +29,8 @@ class Target:
         seed: Of everything drawn.
 
     Raises:
-        ValueError: If the model gives probabilities: where they round to 0 and 1 no attack sees a way, and the number
-            would say that the network is safe.
+        ValueError: If either gives probabilities, or no one answer to an image (see :func:`checked_logits`), or the
+            source has other classes or takes other images.
     """
 
     def __init__(
@@ -38,9 +38,11 @@ class Target:
     ) -> None:
         self.model, self.images, self.labels = model, images, labels
         self.source, self.seed = source, seed
-        logits = logits_of(model, images)
-        _refuse_probabilities(logits)
+        logits = checked_logits(model, images)
         self.classes = logits.shape[1]
+        self.unnumbered = share(~logits.isfinite().all(dim=1))
+        if source is not None:
+            check_source(source, images, self.classes)
         self.right = ~broken(logits, labels)
         self._blind: dict[str, float] = {}
 
@@ -66,12 +68,3 @@ class Target:
                 self.model, self.images[self.right], self.labels[self.right], loss
             )
         return self._blind[loss]
-
-
-def _refuse_probabilities(logits: Tensor) -> None:
-    sums = logits.double().sum(dim=1)
-    if len(logits) > 1 and bool((logits >= 0).all()) and bool(((sums - 1).abs() < SUMS_TO_ONE).all()):
-        raise ValueError(
-            f"the model's outputs must be logits; of all {len(logits)} images they are at least 0 and sum to one, as "
-            "probabilities do, whose gradient vanishes where they round to 0 and 1. Remove the softmax from the model."
-        )

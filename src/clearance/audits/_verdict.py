@@ -9,10 +9,11 @@ from torch import Tensor
 from clearance.attacks.attack import AnyAttack, Attack
 from clearance.attacks.fgsm import FGSM
 from clearance.attacks.iterative import PGD
-from clearance.attacks.queries import Model
+from clearance.attacks.queries import CHUNK, Model
 
 STARTS = 5  # the image itself and four random ones
 RIVALS = 3
+SLICE = 2**26  # bytes of images that are attacked at once: an attack takes some thirty times that
 NORM_NAMES = {math.inf: "inf", 2.0: "2", 1.0: "1"}
 
 
@@ -57,8 +58,12 @@ def survivors(
     """
     alive = torch.ones_like(labels, dtype=torch.bool) if alive is None else alive.clone()
     for attack in attacks:
-        rows = alive.nonzero().flatten()
-        if not len(rows):
-            break
-        alive[rows[attack(model, images[rows], labels[rows]).success]] = False
+        for rows in alive.nonzero().flatten().split(_at_once(images)):
+            if len(rows):
+                alive[rows[attack(model, images[rows], labels[rows]).success]] = False
     return alive
+
+
+def _at_once(images: Tensor) -> int:
+    """Images that are attacked at once: whole chunks, so that the model sees the same ones together."""
+    return max(1, SLICE // (images[:1].nbytes * CHUNK)) * CHUNK

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.attacks.minimum_norm import MinimumNorm
+from clearance.attacks.queries import Model
+from clearance.attacks.straight_through import has_steps, straight_through
+from clearance.audits._answers import checked_logits
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._boundary_numbers import angle_numbers, dataset_distances, mirror_sheet, way_numbers
 from clearance.audits._fixed_images import fixed_images, fixed_rows
@@ -39,8 +42,8 @@ class BoundaryDistance(Audit):
     the same norm), so that features times a constant, undone by the next layer, give the same number.
 
     ``minimum_distance``, at the input: the nearest wrong image that
-    :class:`~clearance.attacks.MinimumNorm` finds; 0 where the image is misclassified, infinite where none was
-    found.
+    :class:`~clearance.attacks.MinimumNorm` finds, past rounding as well where the network rounds; 0 where the image is
+    misclassified, infinite where none was found.
 
     At the input, under the names of the linear case, and equal to :mod:`clearance.linear` on a linear network:
     ``adversarial_distance``, the mean signed first-order distance d, each class counting alike; ``error_distance``,
@@ -74,8 +77,8 @@ class BoundaryDistance(Audit):
             what the other half taught, that found the nearest of all.
 
     Misleads: the first-order distance is no bound of the true one, and infinite where a gradient is zero; the
-    minimum distance is an upper bound, far too long for a network that hides its gradients (see the audit
-    `robustness`).
+    minimum distance is an upper bound, far too long for a network that hides its gradients otherwise than by rounding
+    (see the audit `robustness`).
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
@@ -113,12 +116,17 @@ class BoundaryDistance(Audit):
         found: list[Measurement] = []
         exhibits = []
         with evaluating(subject.model), filters_channels_last(subject.model):
+            checked_logits(subject.model, data.images)
+            models: list[Model] = [subject.model]
+            if has_steps(subject.model, data.images[:1]):
+                models.append(straight_through(subject.model))  # the same but for its gradient
             looked_at = self._looked_at(subject.model, data)
             for norm in self.norms:
                 search = MinimumNorm(float(norm), steps=self.steps)
                 with pools_before_rectifiers(subject.model):  # asks for no layer by its name
                     every = self._nearest(subject.model, data, norm, looked_at, found)
-                    distance = search(subject.model, some.images, some.labels).distance
+                    found_by = [search(model, some.images, some.labels).distance for model in models]
+                    distance = torch.stack(found_by).amin(dim=0)
                 found.extend(self._first_order(subject.model, data, norm, looked_at, every))
                 found.extend(_medians("minimum_distance", distance, some, {"norm": norm}, PIXELS))
                 found.extend(dataset_distances(every, norm))

@@ -1,0 +1,237 @@
+"""Networks whose answers no attack can judge are refused; those that hide their gradients are not fooled by."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clearance.attacks import FGSM, PGD
+from clearance.audits import Accuracy, BoundaryDistance, FlipSize, Robustness
+from clearance.audits import _verdict as verdict
+from clearance.models import Classifier
+from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    RoundingFront,
+    digits,
+    network,
+)
+
+FEW: Any = {"steps": 5, "queries": 20}
+
+
+class Changed(nn.Module):
+    """Features of the network after a function of the images, or of the features."""
+
+    def __init__(self, before=None, after=None):
+        super().__init__()
+        self.model, self.before, self.after = network().extractor, before, after
+
+    def forward(self, images):
+        features = self.model(images if self.before is None else self.before(images))
+        return features if self.after is None else self.after(features)
+
+
+def with_extractor(extractor):
+    return Classifier(extractor, network().head).eval()
+
+
+def some(per_class=3):
+    return digits()[1].per_class(per_class, seed=0)
+
+
+def audited(model, test=None, norm="inf", epsilon=0.1, **settings):
+    radii = {"inf": (), norm: (epsilon,)}
+    return Robustness(**{"two": (), **radii, **FEW, **settings})(
+        model, digits()[0], some() if test is None else test
+    )
+
+
+def value(findings, name="robust_accuracy"):
+    return next(m.value for m in findings.measurements if m.name == name)
+
+
+class TestRefused:
+    @pytest.mark.parametrize("audit", [Robustness(**FEW), FlipSize(), BoundaryDistance()])
+    @pytest.mark.parametrize(
+        ("changed", "message"),
+        [
+            (lambda f: F.dropout(f, 0.1, training=True), "the model must give the same logits every time"),
+            (lambda f: f + 0.2 * torch.randn_like(f), "the model must give the same logits every time"),
+            (lambda f: f - f.mean(dim=0), "the model must answer to an image alone"),
+        ],
+    )
+    def test_answers_that_chance_or_other_images_change(self, audit, changed, message):
+        with pytest.raises(ValueError, match=message):
+            audit(with_extractor(Changed(after=changed)), digits()[0], some())
+
+    def test_normalisation_by_the_batch_has_its_own_words(self):
+        extractor = nn.Sequential(network().extractor, nn.BatchNorm1d(48, track_running_stats=False))
+        model = with_extractor(extractor)
+        with pytest.raises(ValueError, match="the model must answer to an image alone"):
+            audited(model)
+        with pytest.raises(ValueError, match=r"its 'extractor.1' normalises by the statistics of"):
+            FGSM(0.1)(model, some().images, some().labels)
+
+    def test_one_image_by_itself_is_no_company(self):
+        one = digits()[1].images[:1]
+        assert verdict.survivors(network(), one, digits()[1].labels[:1], [FGSM(1e-6)]).tolist() == [True]
+
+    def test_probabilities_have_no_distances(self):
+        sure = Classifier(network().extractor, nn.Sequential(network().head, nn.Softmax(dim=1))).eval()
+        with pytest.raises(ValueError, match="must return logits; its outputs are at least 0 and sum to one"):
+            BoundaryDistance()(sure, digits()[0], some())
+
+    def test_a_model_that_is_no_classifier(self):
+        with pytest.raises(
+            TypeError, match=r"`model` must be a clearance Classifier; got function.*clearance\.wrap"
+        ):
+            Robustness()(lambda images: images, digits()[0], some())  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="got Sequential"):
+            Accuracy()(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), digits()[0], some())  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    def test_half_precision_that_takes_no_images(self, dtype):
+        model = Classifier(nn.Flatten(), nn.Linear(64, 10)).to(dtype)
+        with pytest.raises(
+            ValueError, match=r"the model must take images in torch.float32.*model\.float\(\)"
+        ):
+            Accuracy()(model, digits()[0], some())
+        casting = Classifier(nn.Sequential(nn.Flatten(), Cast(dtype)), nn.Linear(64, 10).to(dtype))
+        assert len(Accuracy()(casting, digits()[0], some()).measurements) == 2
+
+
+class Cast(nn.Module):
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, images):
+        return images.to(self.dtype)
+
+
+class TestSource:
+    @pytest.mark.parametrize(
+        ("source", "message"),
+        [
+            (
+                Classifier(nn.Flatten(), nn.Linear(64, 5)),
+                "`source` must have a logit for each of the model's 10; got 5",
+            ),
+            (Classifier(nn.Flatten(), nn.Linear(64, 12)), "a logit for each of the model's 10; got 12"),
+            (
+                Classifier(nn.Flatten(), nn.Linear(192, 10)),
+                r"`source` must take the images that the model takes, \(1, 8, 8\)",
+            ),
+            (Classifier(nn.Flatten(), nn.Linear(64, 10)).to(torch.bfloat16), "it fails with RuntimeError"),
+            (
+                Classifier(nn.Flatten(), nn.Sequential(nn.Linear(64, 10), nn.Softmax(dim=1))),
+                "`source` must return logits; its outputs",
+            ),
+            (
+                with_extractor(Changed(after=lambda f: F.dropout(f, 0.2, training=True))),
+                "`source` must give the same",
+            ),
+        ],
+    )
+    def test_one_that_makes_no_images_for_this_network_is_refused_before_any_attack(
+        self, monkeypatch, source, message
+    ):
+        monkeypatch.setattr(verdict, "survivors", lambda *_: pytest.fail("attacked"))
+        with pytest.raises(ValueError, match=message):
+            audited(network(), source=source.eval())
+
+
+class TestLogitsThatAreNoNumbers:
+    def test_a_masked_class_is_said(self):
+        """Nothing that is asked names a class then: the number is 0, and the reason is beside it."""
+
+        def masked(features):
+            return torch.cat([features, torch.full_like(features[:, :1], -math.inf)], dim=1)
+
+        class Head(nn.Module):
+            def forward(self, features):
+                return masked(network().head(features))
+
+        found = audited(Classifier(network().extractor, Head()).eval())
+        assert value(found) == 0
+        (told,) = [one for one in found.exhibits if one.name == "alarms"]
+        assert any("no finite numbers, before any attack" in reason for reason in told.columns["reason"])
+        assert "nothing seen speaks against it" not in found.exhibits[0].caption
+
+
+class Decoy(nn.Module):
+    """A front that rounds, or stops gradients, with a faint linear classifier beside it, which has some of its own."""
+
+    def __init__(self, front):
+        super().__init__()
+        self.model, self.front = network().extractor, front
+        train = digits()[0]
+        means = torch.stack([train.images[train.labels == k].mean(dim=0).flatten() for k in range(10)])
+        self.faint = 1e-3 * (means - means.mean(dim=0))
+
+    def forward(self, images):
+        return torch.cat([self.model(self.front(images)), images.flatten(1) @ self.faint.T], dim=1)
+
+
+class Both(nn.Module):
+    """The network's logits, and those beside them."""
+
+    def forward(self, features):
+        return network().head(features[:, :48]) + features[:, 48:]
+
+
+@torch.no_grad()
+def without_graph(images):
+    return (8 * images).round() / 8
+
+
+FRONTS = {
+    "round": lambda x: (8 * x).round() / 8,
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "no_grad": without_graph,
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize(("norm", "epsilon"), [("inf", 0.1), ("two", 0.5)])
+def test_a_faint_way_beside_a_front_hides_nothing(front, norm, epsilon):
+    """Gradients are not zero then, only wrong; of all signs of that none need ring."""
+    test = some(6)
+    hidden = Classifier(Decoy(FRONTS[front]), Both()).eval()
+    made_on = PGD(epsilon, math.inf if norm == "inf" else 2.0, loss="logit_margin")
+    made = made_on.perturbed(network(), test.images, test.labels)
+    transfer = float((hidden(made).argmax(1) == test.labels).double().mean())
+    assert value(audited(hidden, test, norm, epsilon, steps=20)) <= transfer + 0.01
+
+
+def test_distances_are_searched_past_rounding():
+    plain, rounding = (
+        BoundaryDistance(norms=("inf",), layers=("input",))(model, digits()[0], some())
+        for model in (network(), with_extractor(RoundingFront(network().extractor)))
+    )
+    assert value(rounding, "minimum_distance") <= 1.25 * value(plain, "minimum_distance")
+
+
+def test_where_no_image_has_a_gradient_both_mean_distances_are_the_worst():
+    """A mean of nothing had been 0: the best there is of errors' distances."""
+    blind = with_extractor(Changed(before=torch.round))
+    found = BoundaryDistance(norms=("2",), layers=("input",), steps=5)(blind, digits()[0], some())
+    numbers = {m.name: m for m in found.measurements if m.name in ("error_distance", "adversarial_distance")}
+    assert {m.n for m in numbers.values()} == {0}
+    assert {name: m.value for name, m in numbers.items()} == {
+        "adversarial_distance": 0.0,
+        "error_distance": math.inf,
+    }
+
+
+def test_large_images_are_attacked_in_parts_to_the_same_end(monkeypatch):
+    """An attack takes some thirty times the memory of its images."""
+    test = some(13)
+    attacks = [PGD(0.08, steps=5, restarts=2), PGD(0.5, 1.0, steps=5)]
+    whole = verdict.survivors(network(), test.images, test.labels, attacks)
+    assert 0 < int(whole.sum()) < len(whole)
+    monkeypatch.setattr(verdict, "SLICE", test.images[:64].nbytes)
+    assert torch.equal(verdict.survivors(network(), test.images, test.labels, attacks), whole)
