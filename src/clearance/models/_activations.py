@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice
@@ -16,7 +17,7 @@ def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[d
     """Record the outputs of `layers` while the block runs; check them when it ends."""
     recorded: dict[str, Tensor] = {}
     versions: dict[str, int] = {}
-    modules = dict(module.named_modules())
+    modules = dict(module.named_modules(remove_duplicate=False))  # one that is there twice has two names
 
     def hook_for(name: str) -> Any:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -48,6 +49,17 @@ def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[d
     _check_intact(layers, recorded, versions)
 
 
+def check_reducers(module: nn.Module) -> None:
+    """Refuse wrappers that average gradients at the first backward pass there is: of a margin that is a sweep."""
+    for name, part in module.named_modules():
+        if isinstance(part, nn.parallel.DistributedDataParallel) and part.static_graph:
+            raise ValueError(
+                f"part {name!r} is a DistributedDataParallel with static_graph=True, which takes a margin's backward "
+                "sweep for the backward pass and then averages no gradients; leave static_graph out, or put the loss "
+                "into the wrapped module's forward (docs/large_margin.md)."
+            )
+
+
 def _check_own(name: str, modules: dict[str, nn.Module]) -> None:
     """Refuse a layer that runs as a copy: what is recorded there is not what the logits were made from."""
     parts = name.split(".")
@@ -59,6 +71,11 @@ def _check_own(name: str, modules: dict[str, nn.Module]) -> None:
             raise ValueError(
                 f"layer {name!r} must not lie in compiled code, because torch.compile keeps no activation that a "
                 "gradient can be taken at; name a layer outside it, or compile nothing while layers are asked for."
+            )
+        if isinstance(outer, torch.jit.ScriptModule):
+            raise ValueError(  # noqa: TRY004
+                f"layer {name!r} must not lie in a scripted module, because it tells nobody what its parts give; use "
+                "what was scripted."
             )
         if inside and isinstance(outer, nn.DataParallel):
             raise ValueError(

@@ -18,8 +18,14 @@ def check_module(module: nn.Module) -> None:
         raise ValueError(f"`module` must be a torch.nn.Module; got {type(module).__name__}.")  # noqa: TRY004
     if isinstance(module, torch.jit.ScriptModule):
         raise ValueError("`module` is scripted and cannot be cut; wrap what it was made from.")  # noqa: TRY004
-    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise ValueError(f"`module` is a {type(module).__name__}; wrap its `.module` instead.")  # noqa: TRY004
+    if isinstance(module, nn.DataParallel):
+        raise ValueError("`module` is a DataParallel; wrap its `.module` instead.")  # noqa: TRY004
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        raise ValueError(  # noqa: TRY004
+            "`module` is a DistributedDataParallel; wrap its `.module` instead, to audit it. To train it in several "
+            "processes, call clearance.fit in each, or put DistributedDataParallel around a module whose forward gives "
+            "the loss (docs/large_margin.md): around what is called past it, it averages no gradients."
+        )
     if hasattr(module, "_orig_mod"):
         raise ValueError("`module` is compiled and cannot be cut; wrap its `._orig_mod`, then compile that.")
 

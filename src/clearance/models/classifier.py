@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from clearance.models._activations import ALWAYS, recorded_activations
+from clearance.models._activations import ALWAYS, check_reducers, recorded_activations
 from clearance.tensors import Head, Outputs, head_logits
 
 
@@ -96,6 +96,8 @@ class Classifier(nn.Module):
         if "input" in layers:
             images = images.detach().clone().requires_grad_()
             activations["input"] = images
+        if layers and torch.distributed.is_available() and torch.distributed.is_initialized():
+            check_reducers(self)
         hidden = [name for name in dict.fromkeys(layers) if name not in ("input", *ALWAYS)]
         with recorded_activations(self, hidden) as recorded:
             features = self.features(images)

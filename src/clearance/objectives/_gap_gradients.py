@@ -45,6 +45,13 @@ class GapGradients:
         """(k, B, C)."""
         return gap_cotangents(self._logits, self._labels, self._rivals, self._score)
 
+    @property
+    def entries_at_logits(self) -> Tensor:
+        """The entries of `at_logits` that are not zero, (k, B, 2 or C): with many classes all but two of them are."""
+        if self._score == "softmax":
+            return self.at_logits
+        return wide(self._logits).new_tensor([1.0, -1.0]).expand(*self._rivals.shape, 2)
+
     @cached_property
     def at_features(self) -> Tensor | None:
         """(k, B, D), or None where the head is not linear.

@@ -72,11 +72,17 @@ def first_convolution(root: Tensor, images: Tensor) -> FirstConvolution | None:
     while len(readers.get(node, ())) == 1:
         below, node = node, readers[node][0]
         if node.name() == "ConvolutionBackward0":
-            weight = _plain_weight(node, below)
+            weight = _plain_weight(node, below) if _size_of(below) in (None, tuple(images.shape)) else None
             return None if weight is None else FirstConvolution(node, weight, images)
         if node.name() not in NORMALISING:
             return None
     return None
+
+
+def _size_of(node: Any) -> tuple[int, ...] | None:
+    """The shape of what a node gives, where torch tells it: what is added to images may have made them larger."""
+    known = getattr(node, "_input_metadata", ())
+    return tuple(known[0].shape) if known else None
 
 
 def _readers(root: Node) -> dict[Node, list[Node]]:

@@ -73,8 +73,10 @@ def _tensor(outputs: Outputs, name: str) -> Tensor:
     needs_sweep = name != "features" or affine_weight(outputs.head) is None
     if needs_sweep and not (tensor.requires_grad and outputs.logits.requires_grad):
         raise ValueError(
-            f"layer {name!r} carries no graph, so the distance at it has no gradient to be taken from (torch.no_grad, "
-            "or everything before it is frozen). For a diagnostic, call margin_distances, which builds its own graph."
+            f"layer {name!r} carries no graph, so the distance at it has no gradient to be taken from. If everything "
+            "before it is frozen, let the graph begin at the images: model.outputs(images, [*objective.layers, "
+            "'input']), or name 'input' among the layers. If it ran in torch.no_grad, leave that (for a diagnostic, "
+            "margin_distances does); if in reentrant checkpointing, pass use_reentrant=False."
         )
     return tensor
 

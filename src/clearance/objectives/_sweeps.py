@@ -14,6 +14,15 @@ from clearance.geometry.first_order import dual_norm
 from clearance.objectives._grey_images import FirstConvolution, first_convolution
 
 Sweeps = Literal["auto", "sequential", "batched"]
+_REMEDIES = {
+    "checkpoint": "activations inside reentrant checkpointing have no gradient of their own; pass use_reentrant=False "
+    "to torch.utils.checkpoint, which costs one more recomputation a sweep.",
+    "donated buffer": "a compiled network throws away at its first backward pass what a margin's sweeps need again; "
+    "set torch._functorch.config.donated_buffer = False before it is compiled, or train without torch.compile.",
+    "double backward": "a compiled network cannot be differentiated twice, as denominator='full' and shortlists by "
+    "projections ask; take denominator='detach' and top_k, or train without torch.compile.",
+}
+"""What to do about an error of torch's, by a part of its words."""
 
 
 def swept_norms(
@@ -105,13 +114,31 @@ def _sweep(root: Tensor, ends: _Ends, start: Tensor, *, create_graph: bool) -> l
             root, ends.asked, start, retain_graph=True, create_graph=create_graph, allow_unused=True
         )
     except RuntimeError as error:
-        if "checkpoint" not in str(error).lower():
+        said = next((remedy for sign, remedy in _REMEDIES.items() if sign in str(error).lower()), None)
+        if said is None:
             raise
-        raise ValueError(
-            "activations inside reentrant checkpointing have no gradient of their own; pass "
-            "use_reentrant=False to torch.utils.checkpoint, which costs one more recomputation a sweep."
-        ) from error
-    return ends.finished(found, create_graph=create_graph)
+        raise ValueError(said) from error
+    swept = ends.finished(found, create_graph=create_graph)
+    if create_graph:
+        _check_differentiable(swept)
+    return swept
+
+
+def _check_differentiable(gradients: Sequence[Tensor]) -> None:
+    """Refuse a gradient that cannot be differentiated in turn, where it is made and not where somebody tries."""
+    waiting = [gradient.grad_fn for gradient in gradients if gradient.grad_fn is not None]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        if node.name().endswith("NotImplemented"):
+            raise ValueError(
+                "an operation of the network cannot be differentiated twice, as denominator='full' and shortlists by "
+                "projections ask: fused attention, for one, which torch.nn.attention.sdpa_kernel(SDPBackend.MATH) "
+                "around the forward pass replaces. Or take denominator='detach', and top_k."
+            )
+        fresh = {child for child, _ in node.next_functions if child is not None} - seen
+        seen |= fresh
+        waiting.extend(fresh)
 
 
 def _batched(root: Tensor, ends: _Ends, starts: Tensor, *, create_graph: bool) -> list[Tensor] | None:

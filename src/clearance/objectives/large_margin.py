@@ -9,6 +9,8 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_non_negative
 from clearance.geometry.first_order import first_order_distance
+from clearance.objectives._class_pairs import wide
+from clearance.objectives._fixed_settings import FixedSettings
 from clearance.objectives._labels import check_labels
 from clearance.objectives._margin_layers import (
     captured_layers,
@@ -16,7 +18,6 @@ from clearance.objectives._margin_layers import (
     checked_layers,
     weights_of_layers,
 )
-from clearance.objectives._objective import Objective
 from clearance.objectives._sweeps import Sweeps
 from clearance.objectives.clips import Aggregate, margin_violation, over_rivals
 from clearance.objectives.cross_entropy import cross_entropy
@@ -24,7 +25,6 @@ from clearance.objectives.gamma import Gamma, LayerMargins, gamma_of_layers
 from clearance.objectives.margins import Ruler, Score, Unit, gaps_and_norms
 from clearance.objectives.shortlist import (
     Projections,
-    check_stable,
     projected_rivals,
     projections_of,
     top_rivals,
@@ -34,7 +34,7 @@ from clearance.tensors import LossTerms, Outputs
 Denominator = Literal["detach", "full"]
 
 
-class LargeMarginLoss(Objective):
+class LargeMarginLoss(FixedSettings):
     r"""Asks that every sample be at least gamma away from its class boundaries, at every layer named.
 
     L = sum_l w_l mean_k A_{i != y_k} max(0, gamma_l - d_{k,l,i}) + w_CE mean_k CE_k
@@ -80,9 +80,10 @@ class LargeMarginLoss(Objective):
             rivals than asked for, or an activation is missing or has no graph.
 
     ``every``, quantiles and shortlists count steps by ``after_step``, which a loop of your own must call as
-    ``fit`` does; there ``loss.total.backward(inputs=list(model.parameters()))`` spares a gradient at the images
-    that nobody reads. Batch normalisation in training mode couples samples, so their gradients are mixed (as in
-    the published code); dropout does not matter, masks are those of the forward pass.
+    ``fit`` does; there ``loss.total.backward(inputs=[p for p in model.parameters() if p.requires_grad])`` spares a
+    gradient at the images that nobody reads. Batch normalisation in training mode couples samples, so their gradients
+    are mixed (as in the published code), and under checkpointing every sweep moves its statistics once more; dropout
+    does not matter, masks are those of the forward pass.
 
     Misleads where activations can grow: a hidden layer's margin is met by inflating that layer.
     ``unit="spread"``, normalisation or weight decay are against that. With ``"softmax"`` a saturated network
@@ -100,6 +101,9 @@ class LargeMarginLoss(Objective):
     >>> loss.total.backward()
     """
 
+    fixed_settings = frozenset({"layers", "margin_layers", "norm", "gamma", "score", "unit", "eps"}) | {
+        "layer_weights", "every", "shortlist",
+    }  # fmt: skip
     steps: Tensor
 
     def __init__(
@@ -136,6 +140,7 @@ class LargeMarginLoss(Objective):
         self.margins = LayerMargins(gamma_of_layers(gamma, self.margin_layers))
         if every > 1 or self.shortlist is not None:
             self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+        self._fix_settings()
 
     @classmethod
     def paper(
@@ -193,19 +198,14 @@ class LargeMarginLoss(Objective):
                 f"{self.every}. Raise `cross_entropy_weight`."
             )
         if self.shortlist is not None:
-            check_stable(self.norm)
-            check_choice("shortlist.layer", self.shortlist.layer, (*self.margin_layers, "features"))
-            if self.shortlist.layer == "logits":
-                raise ValueError(
-                    "`shortlist.layer` must lie before the logits; got 'logits'. Use top_k there."
-                )
+            self.shortlist.check_fits(self.norm, self.margin_layers)
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``margin`` and, unless its weight is 0, ``cross_entropy``."""
         check_pairs(outputs.logits, None)
         check_labels(outputs.logits, labels)
         due = self.every == 1 or not self.training or int(self.steps) % self.every == 0
-        terms = {"margin": self._margin(outputs, labels) if due else _nothing(outputs.logits)}
+        terms = {"margin": self._margin(outputs, labels) if due else wide(outputs.logits.new_zeros(()))}
         if self.cross_entropy_weight > 0:
             terms["cross_entropy"] = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
         return LossTerms(terms)
@@ -244,7 +244,3 @@ class LargeMarginLoss(Objective):
         """The settings."""
         named = {k: v for k, v in vars(self).items() if not k.startswith("_") and k != "training"}
         return ", ".join(f"{name}={value!r}" for name, value in named.items())
-
-
-def _nothing(logits: Tensor) -> Tensor:
-    return torch.zeros((), dtype=torch.promote_types(logits.dtype, torch.float32), device=logits.device)

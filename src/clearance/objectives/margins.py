@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_non_negative
+from clearance.data._validity import check_pixels
 from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
 from clearance.heads._labels import check_class_numbers
 from clearance.models.classifier import Classifier
@@ -105,7 +106,7 @@ def gaps_and_norms(
 def _analytic_norms(gradients: GapGradients, layers: Sequence[str], norm: float) -> dict[str, Tensor]:
     found = {}
     if "logits" in layers:
-        found["logits"] = _norm(gradients.at_logits, norm)
+        found["logits"] = _norm(gradients.entries_at_logits, norm)
     if "features" in layers and gradients.at_features is not None:
         found["features"] = _norm(gradients.at_features, norm)
     return found
@@ -179,8 +180,9 @@ def margin_distances(
 
     Raises:
         ValueError: If the model is in training mode, because batch statistics and dropout make a distance
-            depend on the rest of the batch and on chance; or if a layer, label or number is wrong.
-        TypeError: If labels are not whole numbers of 64 bits.
+            depend on the rest of the batch and on chance; or if a layer, label or number is wrong, or a pixel
+            outside [0, 1].
+        TypeError: If the model is no Classifier, or labels are not whole numbers of 64 bits.
 
     Misleads away from linear: it is no bound of the true distance. An infinite value says that no
     displacement changes the gap, to first order (a dead or saturated network), not that the sample is safe.
@@ -192,6 +194,13 @@ def margin_distances(
     >>> margin_distances(model, torch.ones(1, 1, 2, 2), torch.tensor([0])).nearest()    # 7 / ||(3, 4)||
     {'input': tensor([1.4000])}
     """
+    if not isinstance(model, Classifier):
+        raise TypeError(
+            f"`model` must be a clearance Classifier; got {type(model).__name__}. Make one with clearance.wrap(module, "
+            "example=images)."
+        )
+    if len(images) and images.is_floating_point():  # what is not, the model refuses
+        check_pixels(images.detach())
     if any(module.training for module in model.modules()):
         raise ValueError(
             "`model` must be in evaluation mode with all its parts, because batch statistics and dropout make "

@@ -1,7 +1,7 @@
 """Which rival classes a margin looks at: the highest logits, or the nearest by random projections."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -75,6 +75,17 @@ class Projections:
         check_count("size", self.size)
         check_count("seed", self.seed, minimum=0)
 
+    def check_fits(self, norm: float, layers: Sequence[str]) -> None:
+        """Raise ValueError for a norm whose dual has no stable law (p below 2, that is q above 2), or another layer."""
+        if dual_exponent(norm) > 2:
+            raise ValueError(
+                f"`shortlist` needs `norm` of at least 2, because no random projection estimates the dual of a "
+                f"smaller one; got {norm}. Use top_k, or norm=2 or inf."
+            )
+        check_choice("shortlist.layer", self.layer, (*layers, "features"))
+        if self.layer == "logits":
+            raise ValueError("`shortlist.layer` must lie before the logits; got 'logits'. Use top_k there.")
+
 
 def projections_of(given: Any) -> Projections | None:
     """Settings, or none, from themselves or from a mapping.
@@ -94,15 +105,6 @@ def projections_of(given: Any) -> Projections | None:
     if "layer" not in given:
         raise ValueError(f"`shortlist` must name a `layer`; got only {sorted(given)}.")
     return Projections(**given)
-
-
-def check_stable(norm: float) -> None:
-    """Refuse a norm whose dual has no stable law: p below 2, that is q above 2."""
-    if dual_exponent(norm) > 2:
-        raise ValueError(
-            f"`shortlist` needs `norm` of at least 2, because no random projection estimates the dual of a "
-            f"smaller one; got {norm}. Use top_k, or norm=2 or inf."
-        )
 
 
 def stable_draws(exponent: float, shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
@@ -205,8 +207,11 @@ def projected_rivals(
     norms = stable_scale(slopes - slopes.gather(2, own.expand(len(slopes), -1, -1)), exponent)
     scores = outputs.logits.detach().to(norms.dtype)
     distances = (scores.gather(1, own) - scores) / norms.clamp(min=torch.finfo(norms.dtype).tiny)
-    nearest = distances.scatter(1, own, math.inf).topk(
-        min(settings.size, scores.shape[1] - 1), dim=1, largest=False
+    farthest = torch.finfo(distances.dtype).max  # a class that is masked out comes before the sample's own
+    nearest = (
+        distances.clamp(max=farthest)
+        .scatter(1, own, math.inf)
+        .topk(min(settings.size, scores.shape[1] - 1), dim=1, largest=False)
     )
     return nearest.indices.mT
 
