@@ -20,7 +20,7 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def data_root():
     """The folder of real datasets; tests that need it are skipped, loudly, where there is none."""
     root = os.environ.get("CLEARANCE_DATA")

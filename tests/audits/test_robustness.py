@@ -78,6 +78,11 @@ def test_logits_times_50_move_at_most_two_images_of_the_test_set(whole):
         assert abs(one - other) * count <= 2
 
 
+def test_nor_do_they_in_norm_2(quiet):
+    for one, other in zip(values(on_some(headed(50.0))), values(quiet), strict=True):
+        assert abs(one - other) * 60 <= 2
+
+
 def test_order_does_not_matter(quiet):
     shuffled = on_some(headed(), torch.randperm(60, generator=torch.Generator().manual_seed(0)))
     assert values(shuffled) == pytest.approx(values(quiet), abs=1e-12)

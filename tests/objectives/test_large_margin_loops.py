@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
-from clearance.models import Classifier, wrap
-from clearance.models import _activations
+from clearance.models import Classifier, _activations, wrap
 from clearance.objectives import CrossEntropyLoss, LargeMarginLoss, Projections, margin_distances
 from clearance.objectives.margins import Ruler, gaps_and_norms
 from clearance.objectives.shortlist import projected_rivals
@@ -312,7 +311,9 @@ class TestWrappers:
     def test_it_is_refused_where_layers_are_asked_for(self, monkeypatch):
         monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
         model = Classifier(Reducing(static_graph=True), nn.Linear(9, 4))
-        with pytest.raises(ValueError, match="part 'extractor' is a DistributedDataParallel with static_graph"):
+        with pytest.raises(
+            ValueError, match="part 'extractor' is a DistributedDataParallel with static_graph"
+        ):
             model.outputs(images(), ("input",))
 
     def test_wrap_says_how_to_train_in_several_processes(self):
