@@ -1,10 +1,12 @@
 """Models that round, with a gradient: the same values bit for bit, and what lies behind found."""
 
+import copy
 import warnings
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from clearance.attacks import FGSM, NoGradientWarning, straight_through, transferred
 from clearance.attacks.queries import gradients_of
@@ -80,6 +82,61 @@ def test_where_there_can_be_no_gradient_the_model_stays_as_it_is():
     assert torch.equal(straight_through(model)(given), model(given))
     assert torch.equal(straight_through(model)(given.clone().requires_grad_()), model(given))
     assert not has_steps(model, given)
+
+
+class Doubled(torch.autograd.Function):
+    """With a derivative of its own; autograd runs its forward without gradients."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, slope):
+        return 2 * slope
+
+
+class Noting(nn.Module):
+    """Keeps what it saw, and a running mean of it, as people do to look at activations."""
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.seen = torch.zeros(1), torch.zeros(1)
+
+    def forward(self, x):
+        self.last = x.detach()
+        self.seen = 0.9 * self.seen + 0.1 * x.detach().mean()
+        return 2 * x
+
+
+class Weighted(nn.Module):
+    """A detach of nothing but a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([2.0]))
+
+    def forward(self, x):
+        return x * self.weight / self.weight.detach().norm()
+
+
+def kept_for_later(x):
+    return checkpoint(lambda y: y * torch.sigmoid(y.detach()), x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("model", [Doubled.apply, Noting(), Weighted(), kept_for_later])
+def test_gradients_that_are_all_there_or_cannot_be_passed_stay_the_models_own(model):
+    given = images()
+    assert not has_steps(model, given)
+    assert torch.equal(slope(straight_through(model), given), slope(model, given))
+
+
+def test_what_a_model_keeps_of_its_images_has_no_graph_afterwards():
+    model = Noting()
+    has_steps(model, images())
+    assert not model.last.requires_grad
+    assert not model.seen.requires_grad
+    copy.deepcopy(model)
 
 
 def test_a_change_in_place_is_seen_by_all_who_hold_the_tensor():

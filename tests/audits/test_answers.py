@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from clearance.attacks import FGSM, PGD
 from clearance.audits import Accuracy, BoundaryDistance, FlipSize, Robustness
@@ -14,6 +15,7 @@ from clearance.audits import _verdict as verdict
 from clearance.models import Classifier
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,
+    Times,
     digits,
     network,
 )
@@ -205,6 +207,65 @@ def test_a_faint_way_beside_a_front_hides_nothing(front, norm, epsilon):
     made = made_on.perturbed(network(), test.images, test.labels)
     transfer = float((hidden(made).argmax(1) == test.labels).double().mean())
     assert value(audited(hidden, test, norm, epsilon, steps=20)) <= transfer + 0.01
+
+
+class OwnEstimator(nn.Module):
+    """The answer of steps with the gradient of what is stepped, by hand: detach is a part of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = network().extractor
+
+    def forward(self, images):
+        features = self.model(images)
+        return features + ((4 * features).round() / 4 - features).detach()
+
+
+def test_an_estimator_of_the_networks_own_is_not_lost():
+    """Past its detach the two ways cancel, and nothing is left to follow: both gradients are tried."""
+    flips = [
+        value(FlipSize(images=30, steps=20, queries=20)(model, digits()[0], some()), "median_flip")
+        for model in (network(), with_extractor(OwnEstimator()))
+    ]
+    assert flips[1] < 1.3 * flips[0]
+
+
+class Stopped(nn.Module):
+    """A stage that is computed again in the backward pass, with a detach in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = network().extractor
+
+    def forward(self, images):
+        return checkpoint(self._stage, images, use_reentrant=False)
+
+    def _stage(self, images):
+        features = self.model(images)
+        return features * torch.sigmoid(features.detach())
+
+
+@pytest.mark.parametrize(
+    "audit", [Robustness(inf=(0.1,), two=(), **FEW), FlipSize(steps=3, queries=3), BoundaryDistance(steps=3)]
+)
+def test_checkpointed_networks_are_audited(audit):
+    assert audit(with_extractor(Stopped()), digits()[0], some()).measurements
+
+
+def test_a_class_that_is_masked_by_a_large_number_hides_no_chance():
+    class Masked(nn.Module):
+        def forward(self, features):
+            logits = F.dropout(network().head(features), 0.5, training=True)
+            return torch.cat([logits, torch.full_like(logits[:, :2], -1e9)], dim=1)
+
+    with pytest.raises(ValueError, match="the model must give the same logits every time"):
+        audited(Classifier(network().extractor, Masked()).eval())
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-9, 1e9])
+def test_ordinary_networks_are_taken_however_loud(scale):
+    model = Classifier(network().extractor, Times(network().head, scale)).eval()
+    assert len(audited(model, steps=1, queries=1).measurements) > 3
 
 
 def test_distances_are_searched_past_rounding():

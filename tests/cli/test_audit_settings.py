@@ -6,7 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from clearance.cli._outside import command
 from clearance.cli._settings import audit_settings
+from clearance.cli.audit import AuditCommand
 from clearance.experiments.datasets import load_dataset
 from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
@@ -70,6 +72,28 @@ def test_radii_in_the_form_in_which_people_write_them(tmp_path):
     assert found == [("inf", 2 / 255, 20), ("inf", 8 / 255, 20), ("2", 0.5, 20)]
     assert f"--settings '{asked}'" in report["command"]
     assert [told["inf"] for told in report["recipe"]["audits"] if "inf" in told] == [[2 / 255, 8 / 255]]
+
+
+def test_one_norm_alone(tmp_path):
+    assert (
+        audited(tmp_path, *AUDITS, "--settings", f"robustness.inf=0.05; robustness.two=none; {FEW}")[0] == 0
+    )
+    rows = report_of(tmp_path)["measurements"]
+    assert {row["context"]["norm"] for row in rows if row["name"] == "robust_accuracy"} == {"inf"}
+
+
+def test_folders_in_settings_are_no_ones_business():
+    given = AuditCommand(
+        "runs/a", settings="likelihood.other=folder:/home/joe/secret/cats; robustness.images=20"
+    )
+    assert command(given, "a") == (
+        "clearance audit a --settings 'likelihood.other=folder:cats; robustness.images=20'"
+    )
+    # for what a budget left out: settings of audits that are not asked for would be refused
+    assert command(given, "a", ["robustness"]) == (
+        "clearance audit a --settings robustness.images=20 --audits robustness --out clearance-audit-more"
+    )
+    assert "--settings" not in command(given, "a", ["accuracy"])
 
 
 def test_a_named_dataset_is_that_dataset(tmp_path):

@@ -106,19 +106,22 @@ class TestAttention:
         torch.manual_seed(0)
         return Classifier(Attentive(), nn.Linear(8, 4)).eval()
 
-    def loss(self, denominator: Any) -> Tensor:
+    def loss(self, denominator: Any, sweeps: Any = "sequential") -> Tensor:
         model = self.model()
-        objective = LargeMarginLoss(("input",), denominator=denominator, cross_entropy_weight=0.0)
+        objective = LargeMarginLoss(
+            ("input",), top_k=2, denominator=denominator, cross_entropy_weight=0.0, sweeps=sweeps
+        )
         return objective(model.outputs(torch.rand(5, 1, 4, 4), objective.layers), torch.arange(5) % 4).total
 
     def test_a_margin_needs_no_second_derivative(self):
         self.loss("detach").backward()
 
-    def test_differentiating_the_denominator_is_refused_where_the_loss_is_made(self):
+    @pytest.mark.parametrize("sweeps", ["sequential", "batched"])
+    def test_differentiating_the_denominator_is_refused_where_the_loss_is_made(self, sweeps):
         with pytest.raises(
             ValueError, match=r"cannot be differentiated twice.*sdpa_kernel\(SDPBackend\.MATH\)"
         ):
-            self.loss("full")
+            self.loss("full", sweeps)
 
     def test_and_works_as_it_says(self):
         with sdpa_kernel(SDPBackend.MATH):

@@ -110,7 +110,6 @@ CHANGES = {
     "epochs": ("settings.epochs: 2 there, 3 here", {"epochs": 3}),
     "batch_size": ("settings.batch_size: 6 there, 5 here", {"batch_size": 5}),
     "seed": ("settings.seed: 0 there, 1 here", {"seed": 1}),
-    "label noise": ("settings.label_noise", {"label_noise": 0.5}),
     "clip_norm": ("settings.clip_norm: null there, 1.0 here", {"clip_norm": 1.0}),
     "max_norm": ("settings.max_norm: null there, 3.0 here", {"max_norm": 3.0}),
     "schedule": ("schedule", {"schedule": partial(torch.optim.lr_scheduler.StepLR, step_size=1)}),

@@ -48,6 +48,28 @@ def test_a_run_is_judged_by_what_its_labels_allow(data, make_model, monkeypatch)
         fit(make_model(), EndToEnd(), data, epochs=1, label_noise=1.0)
 
 
+def test_a_run_that_is_read_back_is_judged_anew_where_other_labels_are_known_to_be_wrong(
+    data, make_model, monkeypatch, tmp_path
+):
+    told = []
+
+    def judged(model, images, noise):
+        told.append(noise)
+        return None if noise else (Outcome.COLLAPSED, "it is no better than chance")
+
+    monkeypatch.setattr(_loop, "untrained_reason", judged)
+
+    def outcome(**given):
+        torch.manual_seed(0)
+        return fit(make_model(), EndToEnd(), data, epochs=1, run_dir=tmp_path, **given).status.outcome
+
+    assert outcome() is Outcome.COLLAPSED
+    assert outcome() is Outcome.COLLAPSED
+    assert told == [0.0]  # as it was judged: nobody looks again
+    assert outcome(label_noise=0.25) is Outcome.FINISHED
+    assert told == [0.0, 0.25]
+
+
 def test_on_step_can_stop_a_run(data, make_model, weights, same):
     result = fit(
         make_model(), EndToEnd(), data, epochs=9, batch_size=10,

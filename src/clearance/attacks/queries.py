@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 Model = Callable[[Tensor], Tensor]
-NO_GRAPH = "its logits have no graph to them (torch.no_grad, detach, or NumPy within)"
 """Images in, logits (B, C) out; a module in evaluation mode, or any other callable."""
 
+NO_GRAPH = "its logits have no graph to them (torch.no_grad, detach, or NumPy within)"
 CHUNK = 64
 """Images that a model sees at once."""
 

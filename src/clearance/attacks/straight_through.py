@@ -1,6 +1,7 @@
 """A model as it is, with a gradient where rounding has none."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +20,11 @@ def _of_both(names: Sequence[str]) -> frozenset[Any]:
     return frozenset(function for function in found if function is not None)
 
 
+_FAILURES = (
+    RuntimeError,
+    TypeError,
+    IndexError,
+)  # whole numbers are needed, no graph can be (NumPy), checkpoints
 _STEPS = _of_both(NAMES)
 _IN_PLACE = _of_both([f"{name}_" for name in NAMES])
 _DIVISIONS = _of_both(("div", "divide"))
@@ -43,7 +49,7 @@ class _Value(torch.autograd.Function):
 
 
 class _Passing(TorchFunctionMode):
-    """Within it, steps let gradients pass; it counts them.
+    """Within it, steps let gradients pass; it counts them, and the places where the model stops gradients.
 
     Args:
         casts: Whether a cast to whole numbers stays floating point, so that a gradient can pass through it.
@@ -52,7 +58,7 @@ class _Passing(TorchFunctionMode):
 
     def __init__(self, *, casts: bool, stops: bool) -> None:
         super().__init__()
-        self.passed, self.casts, self.stops = 0, casts, stops
+        self.passed, self.stopped, self.casts, self.stops = 0, 0, casts, stops
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -63,7 +69,7 @@ class _Passing(TorchFunctionMode):
         if not args or not isinstance(args[0], Tensor) or not args[0].requires_grad:
             return func(*args, **named)
         if self.stops and not torch.is_grad_enabled():
-            self.passed += 1
+            self.stopped += 1
             with torch.enable_grad():
                 return self._passing(func, args, named)
         return self._passing(func, args, named)
@@ -78,8 +84,10 @@ class _Passing(TorchFunctionMode):
         if func in _WHOLE_DIVISIONS_IN_PLACE or (func in _DIVISIONS_IN_PLACE and rounds):
             return self._stepped_in_place(func, args, named, args[0] / _divisor(args, named))
         answer, smooth = func(*args, **named), None
-        whole = self.casts and func in _CASTS and _is_whole(answer)
-        if func in _STEPS or whole or (self.stops and func in _STOPS):
+        if self.stops and func in _STOPS:
+            self.stopped += 1
+            return _Value.apply(args[0], answer)
+        if func in _STEPS or (self.casts and func in _CASTS and _is_whole(answer)):
             smooth = args[0]
         elif func in _WHOLE_DIVISIONS or (func in _DIVISIONS and rounds):
             smooth = args[0] / _divisor(args, named)
@@ -120,9 +128,10 @@ def straight_through(model: Model) -> Model:
 
     Misleads: ``round``, ``floor``, ``ceil``, ``trunc`` and ``sign`` are passed, and so are divisions that round
     (``//``), both in place as well (``round_``, ``//=``), remainders (``%``) and casts to whole numbers, unless the
-    model needs whole numbers there (as indices), and what stops gradients (``detach``, ``data``, ``torch.no_grad``),
-    unless the model goes on where there can be none (NumPy). Comparisons, lookups in tables, scripted modules, other
-    libraries' code and noise are not.
+    model needs whole numbers there (as indices). What stops gradients (``detach``, ``data``, ``torch.no_grad``) is
+    passed where that changes the gradient, unless the model goes on where there can be none (NumPy, checkpointing): a
+    network that has a straight-through estimator of its own may lose by it, so that both gradients should be tried.
+    Comparisons, lookups in tables, scripted modules, other libraries' code and noise are not passed.
 
     >>> rounded = lambda images: (4 * images).round() / 4
     >>> images = torch.tensor([[0.6, 0.4]], requires_grad=True)
@@ -133,30 +142,71 @@ def straight_through(model: Model) -> Model:
     >>> bool((straight_through(rounded)(images) == rounded(images)).all())
     True
     """
+    way: list[_Way] = []  # known from the first images that ask for a gradient
 
     def passing(images: Tensor) -> Tensor:
-        return _passed(model, images)[0]
+        if not images.requires_grad:
+            return model(images)
+        if not way:
+            way.append(_way(model, images))
+        if not (way[0].steps or way[0].stops):
+            return model(images)
+        try:
+            with _Passing(casts=way[0].casts, stops=way[0].stops):
+                return model(images)
+        except _FAILURES:  # of these images, in other numbers than the first had
+            return model(images)
 
     return passing
 
 
 def has_steps(model: Model, images: Tensor) -> bool:
-    """Whether :func:`straight_through` makes any difference for these images.
+    """Whether :func:`straight_through` makes any difference: the model rounds, or stops a gradient that would count.
 
     >>> has_steps(torch.nn.Identity(), torch.rand(1, 2)), has_steps(torch.floor, torch.rand(1, 2))
     (False, True)
     """
-    with torch.inference_mode(False), torch.enable_grad():
-        return _passed(model, images.detach().clone().requires_grad_())[1] > 0
+    way = _way(model, images)
+    return way.steps or way.stops
 
 
-def _passed(model: Model, images: Tensor) -> tuple[Tensor, int]:
-    """The model's answer with gradients past its steps, and how many steps there were."""
-    for casts, stops in ((True, True), (False, True), (True, False)):
-        try:
-            with _Passing(casts=casts, stops=stops) as mode:
-                return model(images), mode.passed
-        except (RuntimeError, TypeError, IndexError):  # whole numbers were needed, or no graph, as by NumPy
-            continue
-    with _Passing(casts=False, stops=False) as mode:  # or the error comes again
-        return model(images), mode.passed
+@dataclass(frozen=True)
+class _Way:
+    """How a model's steps can be passed, and whether there are any."""
+
+    casts: bool
+    stops: bool
+    steps: bool
+
+
+def _way(model: Model, images: Tensor) -> _Way:
+    """What works, forth and back, for one image; where gradients are stopped, only if passing that changes them."""
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            for casts in (True, False):  # without, where whole numbers are needed
+                found = _slope(model, images, casts=casts, stops=False)
+                if found is not None:
+                    more = _slope(model, images, casts=casts, stops=True)
+                    if more is not None and more[0].stopped and not torch.equal(more[1], found[1]):
+                        return _Way(casts, stops=True, steps=more[0].passed > 0)
+                    return _Way(casts, stops=False, steps=found[0].passed > 0)
+            return _Way(casts=False, stops=False, steps=False)
+    finally:
+        with torch.no_grad():
+            model(images[:1].detach())  # so that nothing which the model keeps of its last images has a graph
+
+
+def _slope(model: Model, images: Tensor, *, casts: bool, stops: bool) -> tuple[_Passing, Tensor] | None:
+    """The gradient of some sum of logits at the first image, and what was passed; None where that does not work."""
+    leaf = images[:1].detach().clone().requires_grad_()
+    try:
+        with _Passing(casts=casts, stops=stops) as mode:
+            answer = model(leaf)
+        weights = torch.linspace(1, 2, answer.numel(), dtype=answer.dtype, device=answer.device).view_as(
+            answer
+        )
+        total = (weights * answer).sum()
+        slope = torch.autograd.grad(total, leaf, allow_unused=True)[0] if total.requires_grad else None
+    except _FAILURES:
+        return None
+    return mode, torch.zeros_like(leaf) if slope is None else slope

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_count
 from clearance.attacks.minimum_norm import MinimumNorm
+from clearance.attacks.queries import Model
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.straight_through import straight_through
 from clearance.audits._audit import Audit, Findings, Subject
@@ -90,11 +91,12 @@ class FlipSize(Audit):
         return Findings((size, *self._shares(counts, right)), (shown,))
 
     def _distances(self, target: Target) -> Tensor:
-        model = (
-            straight_through(target.model) if target.steps else target.model
-        )  # the same but for its gradient
+        models: list[Model] = [target.model]
+        if target.steps:
+            models.append(straight_through(target.model))  # the same but for its gradient
         search = MinimumNorm(float(self.norm), steps=self.steps)
-        return search(model, target.images[target.right], target.labels[target.right]).distance
+        images, labels = target.images[target.right], target.labels[target.right]
+        return torch.stack([search(model, images, labels).distance for model in models]).amin(dim=0)
 
     def _at(self, radius: float, target: Target, distances: Tensor) -> tuple[int, int]:
         """How many right images noise of this radius flips, and how many farther ones a search without gradients."""

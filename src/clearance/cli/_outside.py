@@ -31,7 +31,6 @@ _PLAIN = (
     "head",
     "expect_accuracy",
     "images",
-    "settings",
     "seed",
 )
 
@@ -58,6 +57,10 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
     for name in _PLAIN:
         if getattr(options, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    if told := [
+        part for part in _settings(options.settings) if more is None or part.partition(".")[0] in more
+    ]:
+        words += ["--settings", "; ".join(told)]
     if options.include_images:
         words.append("--include-images")
     if more is not None:
@@ -65,6 +68,19 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
     words += [] if options.audits is None else ["--audits", options.audits]
     words += [] if options.budget is None else ["--budget", options.budget]
     return shlex.join(words)
+
+
+def _settings(text: str | None) -> list[str]:
+    """The parts of ``--settings``, images by the names of their folders alone."""
+    from clearance.experiments.owner import without_owner
+
+    parts = [part.strip().partition("=") for part in (text or "").split(";") if part.strip()]
+    return [
+        f"{place}={value.partition(':')[0]}:{without_owner(Path(value).name)}"
+        if ":" in value
+        else f"{place}={value}"
+        for place, _, value in parts
+    ]
 
 
 def numbers(option: str, text: str | None) -> tuple[float, ...] | None:

@@ -8,7 +8,7 @@ FORM = "AUDIT.SETTING=VALUE, semicolons between them and commas within, such as 
 
 
 def audit_settings(text: str | None) -> dict[str, dict[str, Any]]:
-    """By audit and setting; where an audit takes several values there is a list, also of one.
+    """By audit and setting; where an audit takes several values there is a list, also of one and of ``none``.
 
     Args:
         text: For example ``"robustness.inf=2/255,8/255; flip_size.steps=20"``.
@@ -18,6 +18,8 @@ def audit_settings(text: str | None) -> dict[str, dict[str, Any]]:
 
     >>> audit_settings("robustness.inf=0.25; robustness.images=500; likelihood.other=photographs")
     {'robustness': {'inf': [0.25], 'images': 500}, 'likelihood': {'other': 'photographs'}}
+    >>> audit_settings("robustness.two=none")
+    {'robustness': {'two': []}}
     >>> audit_settings("boundary_distance.norms=inf,2")
     {'boundary_distance': {'norms': ['inf', '2']}}
     """
@@ -32,7 +34,8 @@ def audit_settings(text: str | None) -> dict[str, dict[str, Any]]:
         if setting in found.setdefault(audit, {}):
             raise ValueError(f"--settings must have each setting once; got {place} twice.")
         kind = _type_of(audit, setting)
-        values = [word.strip() if "str" in kind else _value(word.strip()) for word in value.split(",")]
+        values = [] if "tuple[" in kind and value.lower() == "none" else value.split(",")
+        values = [word.strip() if "str" in kind else _value(word.strip()) for word in values]
         found[audit][setting] = values if len(values) > 1 or "tuple[" in kind else values[0]
     return found
 

@@ -51,8 +51,8 @@ class AuditCommand:
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
         root: The folder that holds the files of a run's dataset, if it has moved, or of those that are given by name.
         audits: Names separated by commas, or all (default: those of the run; else what the first screen needs).
-        settings: Of those audits, such as "robustness.inf=2/255,8/255; robustness.two=0.5" (default: the run's, or each
-            audit's own).
+        settings: Of those audits, such as "robustness.inf=2/255,8/255; robustness.two=none" (default: the run's, or
+            each audit's own).
         images: Test images that attacks look at, at most, equally many of each class (default: as each audit says).
         budget: A time such as 90s, 5m or 2h: audits that are not expected to fit are left out, and named on the page.
         include_images: Show the images themselves where an audit has pictures of them.

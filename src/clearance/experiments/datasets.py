@@ -88,7 +88,8 @@ def open_split(
     if side is not None and found.shape[1:] != (side, side):
         raise ValueError(
             f"the images of a named dataset are taken as they are; {given} has {found.shape[2]}x{found.shape[1]}, not "
-            f"`image_size` {side}. Leave that out, or give the pictures at that size as folder:PATH or npz:PATH."
+            f"`image_size` {side}. Say {found.shape[1]} (--image-size) where the model takes them so, or give the "
+            "pictures as folder:PATH."
         )
     return found
 

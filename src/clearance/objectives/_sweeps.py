@@ -148,9 +148,12 @@ def _batched(root: Tensor, ends: _Ends, starts: Tensor, *, create_graph: bool) -
             root, ends.asked, starts,
             retain_graph=True, create_graph=create_graph, allow_unused=True, is_grads_batched=True,
         )  # fmt: skip
-        return ends.finished(found, create_graph=create_graph)
+        swept = ends.finished(found, create_graph=create_graph)
     except RuntimeError:  # one by one, the same error is said again if it is not about vectorising
         return None
+    if create_graph:
+        _check_differentiable(swept)
+    return swept
 
 
 def _check_reached(activations: Mapping[str, Tensor], gradients: Sequence[Tensor | None]) -> None:

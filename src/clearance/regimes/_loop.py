@@ -67,18 +67,23 @@ def _close(session: Session, run: RunDirectory | None, status: Status) -> FitRes
         copy_from_first(session.model)
         session.seconds += time.perf_counter() - began
         if status.good:
-            problem = untrained_reason(session.model, session.data, session.label_noise)
-            status = status if problem is None else Status(problem[0], session.step, problem[1])
+            status = _judged(session, status)
     session.model.eval()
     if run is not None and status.outcome is not Outcome.STOPPED:
         result = {
             "outcome": str(status.outcome), "step": status.step, "reason": status.reason,
             "seconds": session.seconds, "history": session.history, "counts": session.training.counts(),
-            "diagnostics": session.diagnostics,
+            "diagnostics": session.diagnostics, "label_noise": session.label_noise,
         }  # fmt: skip
         run.finish(final_state(session), result)
     counts = session.training.counts()
     return FitResult(session.model, status, session.history, session.seconds, counts, session.diagnostics)
+
+
+def _judged(session: Session, status: Status) -> Status:
+    """A finished run's status, or that it learnt nothing."""
+    problem = untrained_reason(session.model, session.data, session.label_noise)
+    return status if problem is None else Status(problem[0], session.step, problem[1])
 
 
 def _read_back(session: Session, run: RunDirectory) -> FitResult:
@@ -86,6 +91,11 @@ def _read_back(session: Session, run: RunDirectory) -> FitResult:
     load_final_state(session, weights)
     session.model.eval()
     status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
+    trained = status.outcome in (Outcome.FINISHED, Outcome.COLLAPSED) and status.step == session.total_steps
+    if trained and result.get("label_noise", session.label_noise) != session.label_noise:
+        status = _judged(
+            session, Status(Outcome.FINISHED, status.step)
+        )  # other labels are known to be wrong now
     return FitResult(
         session.model,
         status,

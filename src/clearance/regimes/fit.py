@@ -141,7 +141,7 @@ def fit(
         settings = {
             "epochs": epochs, "batch_size": batch_size, "clip_norm": clip_norm, "max_norm": max_norm,
             "seed": seed, "device": place.type,
-            **_unusual(autocast, steps, looked_at, label_noise, compile_extractor=compile_extractor),
+            **_unusual(autocast, steps, looked_at, compile_extractor=compile_extractor),
         }  # fmt: skip
         with RunDirectory.open(Path(run_dir), _fingerprint(session, optimizer, schedule, settings)) as run:
             return run_session(session, run, checkpoint_every, on_step)
@@ -188,7 +188,6 @@ def _unusual(
     autocast: torch.dtype | None,
     steps: int | None,
     watched: Mapping[str, ImageSet],
-    label_noise: float,
     *,
     compile_extractor: bool,
 ) -> dict[str, Any]:
@@ -196,7 +195,6 @@ def _unusual(
     used = {
         "autocast": None if autocast is None else str(autocast),
         "compile_extractor": compile_extractor,
-        "label_noise": label_noise,  # which moves nothing, but decides what counts as collapsed
         "steps": steps,
         "watched": {name: images.digest() for name, images in watched.items()},
     }
