@@ -137,28 +137,31 @@ class Bent(nn.Module):
 
 
 def bent():
-    """Class 1 where f > 0.65, so at a > 0.8; an image at a = 0.5 has m = 0.3 and d = 0.15, both for a slope of 2."""
+    """Class 1 where f > 0.65, so at a > 0.8; an image at a = 0.5 has m = 0.3 and d = 0.15, both for a slope of 2.
+
+    A pixel x is at a = x + 0.2.
+    """
     head = nn.Linear(1, 2).double()
     with torch.no_grad():
         head.weight.copy_(torch.tensor([[-1.0], [1.0]]).double())
         head.bias.copy_(torch.tensor([0.65, -0.65], dtype=torch.float64))
-    return Classifier(Bent(), head).double().eval()
+    return Classifier(Bent(), head, mean=-0.2).double().eval()
 
 
 def test_the_way_along_the_gradient_is_the_true_one_on_a_bent_network():
-    images = torch.tensor([0.5, 0.5, 1.2], dtype=torch.float64).view(3, 1, 1, 1)
+    images = torch.tensor([0.3, 0.3, 1.0], dtype=torch.float64).view(3, 1, 1, 1)
     labels = torch.tensor([0, 1, 1])
     rivals = nearest_rivals(bent(), images, labels, 2.0)
     assert rivals.distance.tolist() == pytest.approx([0.15, -0.15, 0.4])
     assert rivals.slope.tolist() == pytest.approx([2.0, 2.0, 0.5])
     # up to the boundary at 0.8; wrong already; back to it
-    assert bisected_distances(bent(), rivals, 2.0).tolist() == pytest.approx([0.3, 0.0, 0.4], abs=1e-9)
+    assert bisected_distances(bent(), rivals, 2.0).tolist() == pytest.approx([0.3, 0.0, 0.4], abs=1e-6)
     mirrors, stretch = mirror_images(bent(), rivals, 2.0)
     # f = 0.8 is at a = 1.4, three times as far as 2 x 0.15; f = 0.55 is before the bend, nearer than 2 x 0.4
-    assert mirrors.flatten().tolist() == pytest.approx([1.4, 1.4, 0.55], abs=1e-9)
+    assert (mirrors + 0.2).flatten().tolist() == pytest.approx([1.4, 1.4, 0.55], abs=1e-6)
     gaps = bent()(mirrors)
     mirrored = gaps[torch.arange(3), labels] - gaps[torch.arange(3), 1 - labels]
-    assert mirrored.tolist() == pytest.approx([-0.3, 0.3, -0.2], abs=1e-9)
+    assert mirrored.tolist() == pytest.approx([-0.3, 0.3, -0.2], abs=1e-6)
     assert stretch.tolist() == pytest.approx([3.0, 3.0, 0.8125])
 
 

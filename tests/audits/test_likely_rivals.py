@@ -66,7 +66,7 @@ def test_on_a_linear_network_two_rivals_are_enough(monkeypatch):
     with torch.no_grad():
         head.weight.copy_(torch.randn(6, 9, generator=draws))
     model = Classifier(nn.Flatten(), head).double().eval()
-    images = 0.1 + torch.rand(200, 1, 3, 3, generator=draws, dtype=torch.float64)
+    images = torch.rand(200, 1, 3, 3, generator=draws, dtype=torch.float64)
     labels = model(images).argmax(1)
     labels[:20] = (labels[:20] + 1) % 6
     every = nearest_rivals(model, images, labels, 2.0)
