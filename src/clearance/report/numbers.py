@@ -9,6 +9,7 @@ import math
 from markupsafe import Markup
 
 THIN = "\u202f"  # a narrow space that does not break: between a number and its unit
+LONG = 6  # characters of a decimal that nobody chose as one
 
 
 def printed(value: float | None, unit: str, half: float | None = None) -> str:
@@ -122,12 +123,15 @@ def half_width(low: float | None, high: float | None) -> float | None:
 
 
 def exact(value: float) -> Markup:
-    """A setting that somebody chose, with the digits that it was chosen with.
+    """A setting that somebody chose, with the digits that it was chosen with; radii also in grey levels.
 
-    >>> exact(1e-3).striptags(), exact(5).striptags()
-    ('0.001', '5')
+    >>> exact(1e-3).striptags(), exact(5).striptags(), exact(8 / 255).striptags()
+    ('0.001', '5', '8/255')
     """
-    return _element(value, _minus(f"{value:g}"))
+    text, levels = f"{value:g}", round(255 * value)
+    if len(text) > LONG and abs(255 * value - levels) < 1e-9:
+        text = f"{levels}/255"
+    return _element(value, _minus(text))
 
 
 def interval(low: float | None, high: float | None, unit: str) -> Markup:
