@@ -8,31 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from clearance.cli.audit import AuditCommand
 
-OF_MODELS = (
-    "weights",
-    "weights_entry",
-    "train",
-    "test",
-    "image_size",
-    "crop",
-    "mean",
-    "std",
-    "head",
-    "expect_accuracy",
-)
+_OF_INPUT = ("image_size", "crop", "mean", "std", "head", "expect_accuracy")
+OF_MODELS = ("weights", "weights_entry", "train", "test", *_OF_INPUT)
 OF_AUDITS = ("unknown", "images", "budget", "audits", "settings", "cache", "root", "seed")
 _IMAGES = ("train", "test", "unknown")
-_PLAIN = (
-    "weights_entry",
-    "image_size",
-    "crop",
-    "mean",
-    "std",
-    "head",
-    "expect_accuracy",
-    "images",
-    "seed",
-)
+_PLAIN = ("weights_entry", *_OF_INPUT, "images", "seed")
 
 
 def command(options: "AuditCommand", model: str, more: Sequence[str] | None = None) -> str:
