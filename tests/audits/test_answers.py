@@ -159,7 +159,7 @@ class TestLogitsThatAreNoNumbers:
         found = audited(Classifier(network().extractor, Head()).eval())
         assert value(found) == 0
         (told,) = [one for one in found.exhibits if one.name == "alarms"]
-        assert any("no finite numbers, before any attack" in reason for reason in told.columns["reason"])
+        assert any("not finite before any attack" in reason for reason in told.columns["reason"])
         assert "nothing seen speaks against it" not in found.exhibits[0].caption
 
 

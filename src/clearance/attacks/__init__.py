@@ -23,7 +23,7 @@ its ball, and scored by asking the model again.
 | MinimumNorm | the nearest image that the model gets wrong | inf, 2, 1 |
 | SquareSearch | what random patches find, without gradients | inf, 2, 1 |
 | transferred | what another attack finds on another model | its own |
-| straight_through | nothing itself: the model with a gradient where it rounds | |
+| straight_through | nothing itself: the model with a gradient where it rounds or stops one | |
 | as_attack | what any callable returns | inf, 2, 1 |
 
 Losses are named (:data:`LOSSES`); only those in :data:`SCALE_FREE` give a verdict that the scale of logits cannot move.

@@ -44,9 +44,8 @@ def check_mode(model: Any) -> None:
             f"`model` must be in evaluation mode because dropout and batch normalisation would make its answer "
             f"depend on chance and on the other images; {which}; call `model.eval()` first."
         )
-    if (
-        found := next((name for name, module in model.named_modules() if _by_the_batch(module)), None)
-    ) is not None:
+    found = next((name for name, module in model.named_modules() if _by_the_batch(module)), None)
+    if found is not None:
         raise ValueError(
             f"`model` must answer to an image alone; its {found!r} normalises by the statistics of whatever images are "
             "asked together, also in evaluation mode. Give it running statistics (track_running_stats=True)."

@@ -40,11 +40,8 @@ def shortest_step(
     [0.4, 0.1]
     """
     bounds = Bounds() if bounds is None else bounds
-    slopes, at = (
-        wide(gradient).flatten(1),
-        wide(points).flatten(1),
-    )  # sums over pixels would lose half precision
-    rise = wide(rise)
+    # sums over pixels would lose what half precision has
+    slopes, at, rise = wide(gradient).flatten(1), wide(points).flatten(1), wide(rise)
     room = torch.where(slopes > 0, bounds.upper - at, at - bounds.lower).clamp(min=0.0)
     steep = slopes.abs()
     length = _filled(steep, room, rise) if norm == 1 else _raised_together(steep, room, rise, norm)

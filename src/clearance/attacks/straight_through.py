@@ -1,4 +1,4 @@
-"""A model as it is, with a gradient where rounding has none."""
+"""A model as it is, with a gradient where it rounds or stops one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,11 +20,8 @@ def _of_both(names: Sequence[str]) -> frozenset[Any]:
     return frozenset(function for function in found if function is not None)
 
 
-_FAILURES = (
-    RuntimeError,
-    TypeError,
-    IndexError,
-)  # whole numbers are needed, no graph can be (NumPy), checkpoints
+# where whole numbers are needed, no graph can be (NumPy), or a checkpoint is computed again without the mode
+_FAILURES = (RuntimeError, TypeError, IndexError)
 _STEPS = _of_both(NAMES)
 _IN_PLACE = _of_both([f"{name}_" for name in NAMES])
 _DIVISIONS = _of_both(("div", "divide"))

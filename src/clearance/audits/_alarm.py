@@ -68,9 +68,7 @@ class Signs:
             words = "images made on another network leave {}, less than its own gradients"
             found.append(Reason(words, self.transfer))
         if self.unnumbered > 0:
-            words = (
-                "{} of images have logits that are no finite numbers, before any attack, and count as wrong"
-            )
+            words = "{} of images have logits that are not finite before any attack, and count as wrong"
             found.append(Reason(words, self.unnumbered))
         return found
 

@@ -12,9 +12,8 @@ from torch import Tensor
 from clearance.data import ImageSet, as_image_set
 from clearance.models._observe import evaluating
 from clearance.models._placement import device_of
-from clearance.models.classifier import Classifier
+from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions_from
-from clearance.regimes._inputs import check_classifier
 from clearance.vocabulary import Exhibit, Measurement
 
 

@@ -58,8 +58,8 @@ class Target:
 
     @cached_property
     def steps(self) -> bool:
-        """Whether the model rounds on the way, so that its gradient stops there."""
-        return has_steps(self.model, self.images[:1])
+        """Whether the model rounds on the way, or stops gradients that would count."""
+        return has_steps(self.model, self.images)
 
     def blind(self, loss: str) -> float:
         """Share of right images where a loss has no gradient."""

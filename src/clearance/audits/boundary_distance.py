@@ -118,7 +118,7 @@ class BoundaryDistance(Audit):
         with evaluating(subject.model), filters_channels_last(subject.model):
             checked_logits(subject.model, data.images)
             models: list[Model] = [subject.model]
-            if has_steps(subject.model, data.images[:1]):
+            if has_steps(subject.model, data.images):
                 models.append(straight_through(subject.model))  # the same but for its gradient
             looked_at = self._looked_at(subject.model, data)
             for norm in self.norms:

@@ -38,8 +38,8 @@ class Robustness(Audit):
     The attacks, cheap ones first, each on what the ones before left: FGSM, then PGD of 40 steps from the image and
     4 random points, both on the logit margin, on cross-entropy in units of the sample's own logits, and on the
     difference-of-logits ratio; the margin once more steered at each of the 3 nearest rivals; images made on
-    `source`, where one is given. Where the network rounds, all of these once more with gradients that pass through
-    rounding; then, and where gradients are in doubt, a square search of 1,000 queries. An image broken within a smaller
+    `source`, where one is given. Where the network rounds or detaches, all of these once more with gradients that pass
+    there; then, and where gradients are in doubt, a square search of 1,000 queries. An image broken within a smaller
     radius is broken within a larger one.
 
     Logits times a constant are the same classifier, and get the same verdict. Plain cross-entropy attacks do

@@ -112,3 +112,17 @@ def _check_floating(images: Tensor) -> None:
         raise TypeError(
             f"images must be floating point in [0, 1]; got {images.dtype}. Divide grey levels by 255."
         )
+
+
+def check_classifier(model: object) -> None:
+    """Raise TypeError unless `model` is a Classifier, and say how it becomes one."""
+    if isinstance(model, Classifier):
+        return
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        remedy = "Give its `.module`; under torchrun every process trains on its share, and gradients are averaged."
+    elif hasattr(model, "_orig_mod"):
+        remedy = "Give its `._orig_mod`, and compile_extractor=True."
+    else:
+        remedy = "Make one with clearance.wrap(module, example=images)."
+    kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+    raise TypeError(f"`model` must be a clearance Classifier; got {kind}. {remedy}")

@@ -12,7 +12,7 @@ from clearance._checks import check_choice, check_count, check_non_negative
 from clearance.data._validity import check_pixels
 from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
 from clearance.heads._labels import check_class_numbers
-from clearance.models.classifier import Classifier
+from clearance.models.classifier import Classifier, check_classifier
 from clearance.objectives._class_pairs import Score, class_gaps, wide
 from clearance.objectives._gap_gradients import GapGradients
 from clearance.objectives._margin_layers import (
@@ -194,11 +194,7 @@ def margin_distances(
     >>> margin_distances(model, torch.ones(1, 1, 2, 2), torch.tensor([0])).nearest()    # 7 / ||(3, 4)||
     {'input': tensor([1.4000])}
     """
-    if not isinstance(model, Classifier):
-        raise TypeError(
-            f"`model` must be a clearance Classifier; got {type(model).__name__}. Make one with clearance.wrap(module, "
-            "example=images)."
-        )
+    check_classifier(model)
     if len(images) and images.is_floating_point():  # what is not, the model refuses
         check_pixels(images.detach())
     if any(module.training for module in model.modules()):

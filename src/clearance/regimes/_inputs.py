@@ -1,10 +1,9 @@
 """What a regime is given, refused where a step would fail obscurely or train on nonsense in silence."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearance.data._validity import check_labels, check_pixels
 from clearance.data.image_set import ImageSet
-from clearance.models.classifier import Classifier
 from clearance.objectives._objective import Objective
 
 
@@ -15,19 +14,6 @@ def check_objective(objective: object) -> None:
             f"`objective` must be an Objective, such as clearance.objectives.CrossEntropyLoss(); got "
             f"{_named(objective)}. Wrap a loss of your own in a subclass of clearance.objectives.Objective."
         )
-
-
-def check_classifier(model: object) -> None:
-    """Raise TypeError unless `model` is a Classifier, and say how it becomes one."""
-    if isinstance(model, Classifier):
-        return
-    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        remedy = "Give its `.module`; under torchrun every process trains on its share, and gradients are averaged."
-    elif hasattr(model, "_orig_mod"):
-        remedy = "Give its `._orig_mod`, and compile_extractor=True."
-    else:
-        remedy = "Make one with clearance.wrap(module, example=images)."
-    raise TypeError(f"`model` must be a clearance Classifier; got {_named(model)}. {remedy}")
 
 
 def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:

@@ -93,9 +93,8 @@ def _read_back(session: Session, run: RunDirectory) -> FitResult:
     status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
     trained = status.outcome in (Outcome.FINISHED, Outcome.COLLAPSED) and status.step == session.total_steps
     if trained and result.get("label_noise", session.label_noise) != session.label_noise:
-        status = _judged(
-            session, Status(Outcome.FINISHED, status.step)
-        )  # other labels are known to be wrong now
+        # other labels are known to be wrong now
+        status = _judged(session, Status(Outcome.FINISHED, status.step))
     return FitResult(
         session.model,
         status,

@@ -11,13 +11,13 @@ from clearance._checks import check_fraction, check_non_negative
 from clearance._rng import generator
 from clearance.data.conversion import as_image_set
 from clearance.data.image_set import ImageSet
-from clearance.models.classifier import Classifier
+from clearance.models.classifier import Classifier, check_classifier
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import CrossEntropyLoss
 from clearance.regimes._adversarial import Attack, attacked_part
 from clearance.regimes._backward import backward_to
 from clearance.regimes._distributed import average_gradients, copy_from_first, own_stream
-from clearance.regimes._inputs import check_batch, check_classifier, check_logits, check_objective
+from clearance.regimes._inputs import check_batch, check_logits, check_objective
 from clearance.regimes._regime import Generators, Regime, Training
 from clearance.tensors import LossTerms
 

@@ -12,12 +12,11 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from clearance._checks import check_fraction, check_positive
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet, as_image_set
-from clearance.models.classifier import Classifier
+from clearance.models.classifier import Classifier, check_classifier
 from clearance.regimes._distributed import own_stream
 from clearance.regimes._extractor_forward import ExtractorForward
 from clearance.regimes._fit_arguments import check_kinds, check_lengths, check_processes, device_named
 from clearance.regimes._guards import limit_gradients, limit_weights
-from clearance.regimes._inputs import check_classifier
 from clearance.regimes._loop import run_session
 from clearance.regimes._regime import Regime
 from clearance.regimes._session import Session

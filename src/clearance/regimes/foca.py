@@ -11,11 +11,11 @@ from clearance._checks import check_choice, check_count
 from clearance.data.image_set import ImageSet
 from clearance.heads.train import HeadTraining
 from clearance.heads.weak import GradientHeads, WeakHeads
-from clearance.models.classifier import Classifier
+from clearance.models.classifier import Classifier, check_classifier
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import CrossEntropyLoss
 from clearance.regimes._foca_training import FOCATraining
-from clearance.regimes._inputs import check_classifier, check_objective
+from clearance.regimes._inputs import check_objective
 from clearance.regimes._regime import Generators, Regime, Training
 from clearance.regimes.batch_norm import BatchNormPolicy
 
