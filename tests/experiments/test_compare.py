@@ -14,7 +14,7 @@ from clearance.experiments.auditing import MODEL_AUDITS
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.recipe import tuned_recipe
 from clearance.heads import MLP
-from clearance.regimes._session import Session
+from clearance.regimes.fit import Session
 
 
 class Learnt(cl.objectives.Objective):

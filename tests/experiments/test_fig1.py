@@ -28,7 +28,7 @@ from clearance.heads import HeadTraining
 from clearance.heads.ridge import pair_head
 from clearance.models.features import extract_features
 from clearance.records import Record
-from clearance.regimes.result import FitResult
+from clearance.regimes.fit import FitResult
 from clearance.vocabulary import Measurement, Outcome, Status
 
 TINY = ToySettings(per_class=8, epochs_linear=3, epochs_mlp=3, linear_heads=2, mlp_heads=2)

@@ -13,7 +13,7 @@ from torch import nn
 from clearance.attacks import FGSM
 from clearance.data import gaussian_images
 from clearance.regimes import EndToEnd, fit
-from clearance.regimes._adversarial import attacked_part
+from clearance.regimes.end_to_end import attacked_part
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearance._rng import generator
-from clearance.regimes._class_balanced import ClassBalancedDraws
+from clearance.regimes.foca import ClassBalancedDraws
 
 LABELS = torch.tensor([2, 0, 1, 0, 2, 2, 0, 2, 1, 2])  # 3, 2 and 5 images
 

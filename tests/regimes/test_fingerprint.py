@@ -15,7 +15,7 @@ from clearance.heads.weak import GradientHeads
 from clearance.models import Classifier
 from clearance.objectives import Objective, SquaredErrorLoss
 from clearance.regimes import FOCA, EndToEnd, fit
-from clearance.regimes._session import Session
+from clearance.regimes.fit import Session
 from clearance.tensors import LossTerms
 
 

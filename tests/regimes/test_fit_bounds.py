@@ -12,7 +12,7 @@ from clearance.data import ImageSet
 from clearance.heads import MLP
 from clearance.models import Classifier, small_cnn
 from clearance.regimes import FOCA, EndToEnd, fit
-from clearance.regimes._guards import bound_rows
+from clearance.regimes.fit import bound_rows
 
 PLAIN = partial(torch.optim.SGD, lr=0.1)
 

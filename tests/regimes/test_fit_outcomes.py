@@ -1,5 +1,6 @@
 """How a run can end, and that it says so at the right step and with the right word."""
 
+import importlib
 from functools import partial
 
 import pytest
@@ -10,10 +11,12 @@ from torch import nn
 from clearance.data import ImageSet
 from clearance.models import Classifier
 from clearance.objectives import Objective
-from clearance.regimes import FOCA, EndToEnd, Progress, _loop, fit
-from clearance.regimes._guards import untrained_reason
+from clearance.regimes import FOCA, EndToEnd, Progress, fit
+from clearance.regimes.fit import untrained_reason
 from clearance.tensors import LossTerms
 from clearance.vocabulary import Outcome
+
+FIT = importlib.import_module("clearance.regimes.fit")  # the name in the package is the function
 
 
 class Failing(Objective):
@@ -41,7 +44,7 @@ def test_a_good_run_is_finished_after_all_its_steps(data, make_model):
 
 def test_a_run_is_judged_by_what_its_labels_allow(data, make_model, monkeypatch):
     told = []
-    monkeypatch.setattr(_loop, "untrained_reason", lambda *given: told.append(given[2]))
+    monkeypatch.setattr(FIT, "untrained_reason", lambda *given: told.append(given[2]))
     fit(make_model(), EndToEnd(), data, epochs=1, label_noise=0.25)
     assert told == [0.25]
     with pytest.raises(ValueError, match="`label_noise` must lie"):
@@ -57,7 +60,7 @@ def test_a_run_that_is_read_back_is_judged_anew_where_other_labels_are_known_to_
         told.append(noise)
         return None if noise else (Outcome.COLLAPSED, "it is no better than chance")
 
-    monkeypatch.setattr(_loop, "untrained_reason", judged)
+    monkeypatch.setattr(FIT, "untrained_reason", judged)
 
     def outcome(**given):
         torch.manual_seed(0)
@@ -122,12 +125,12 @@ def test_3_5_2_an_extractor_that_gives_all_images_the_same_features_has_collapse
 
 def test_a_collapse_is_looked_for_every_so_many_steps_where_epochs_are_short(data, make_model, monkeypatch):
     looks: list[None] = []
-    monkeypatch.setattr(_loop, "collapse_reason", lambda *_: looks.append(None))
+    monkeypatch.setattr(FIT, "collapse_reason", lambda *_: looks.append(None))
     fit(make_model(), EndToEnd(), data, epochs=40, batch_size=10)
     ends = range(3, 121, 3)
-    assert [step for step in ends if _loop._is_looked_at(step, 3)] == [3, 51, 102]
-    assert len(looks) == 3
-    assert all(_loop._is_looked_at(step, 100) for step in (100, 200, 250))
+    assert [step for step in ends if FIT._is_looked_at(step, 3)] == [3, 51, 102]
+    assert len(looks) == 3 + 1  # and once at the end, where the finished run is judged
+    assert all(FIT._is_looked_at(step, 100) for step in (100, 200, 250))
 
 
 def test_features_far_from_zero_that_differ_have_not_collapsed(data):

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from clearance.regimes import FOCA
-from clearance.regimes._class_balanced import ClassBalancedDraws
 from clearance.regimes.batch_norm import running_statistics_frozen
+from clearance.regimes.foca import ClassBalancedDraws
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearance.regimes import FOCA
-from clearance.regimes._feature_pool import FeaturePool
+from clearance.regimes.foca import FeaturePool
 
 
 def begin(regime, model, data, sgd, seed=0, **how):

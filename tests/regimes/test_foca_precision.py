@@ -9,7 +9,7 @@ from torch import nn
 
 from clearance.objectives import CrossEntropyLoss
 from clearance.regimes import FOCA, EndToEnd, fit
-from clearance.regimes._extractor_forward import ExtractorForward
+from clearance.regimes.fit import ExtractorForward
 
 
 class Watching(CrossEntropyLoss):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clearance.regimes import FOCA, EndToEnd, fit
-from clearance.regimes._weakness import Weakness
+from clearance.regimes.foca import Weakness
 
 
 def test_3_5_3_accuracy_and_chance_by_hand():

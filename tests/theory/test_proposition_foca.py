@@ -11,7 +11,7 @@ from clearance.heads import PairHeads, RidgeHeads, pair_head, ridge_is_too_stron
 from clearance.models import Classifier
 from clearance.objectives import SquaredErrorLoss
 from clearance.regimes import FOCA, EndToEnd
-from clearance.regimes._class_balanced import ClassBalancedDraws
+from clearance.regimes.foca import ClassBalancedDraws
 from theory.clouds import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     N,
     clouds,

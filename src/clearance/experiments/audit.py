@@ -26,7 +26,7 @@ from clearance.models._observe import evaluating
 from clearance.models._placement import device_of
 from clearance.models.classifier import check_classifier
 from clearance.records import ExhibitRecord, Record
-from clearance.regimes._inputs import check_logits
+from clearance.regimes._way import check_logits
 from clearance.regimes.describe import describe
 from clearance.report import Card
 

@@ -30,8 +30,8 @@ from clearance.models import Classifier, build_module, load_weights
 from clearance.models._observe import evaluating
 from clearance.models._placement import device_of
 from clearance.models.wrap import check_of_unit_images, wrapped
-from clearance.regimes._fit_arguments import device_named
-from clearance.regimes._inputs import check_logits
+from clearance.regimes._way import check_logits
+from clearance.regimes.fit import device_named
 from clearance.report import Card
 
 Say = Callable[[str], object]

@@ -23,13 +23,13 @@
 torch.Size([30, 3])
 """
 
-from clearance.regimes._regime import Regime as Regime
-from clearance.regimes._regime import Training as Training
+from clearance.regimes._way import Regime as Regime
+from clearance.regimes._way import Training as Training
 from clearance.regimes.batch_norm import recalibrate_batch_norm as recalibrate_batch_norm
 from clearance.regimes.end_to_end import EndToEnd as EndToEnd
+from clearance.regimes.fit import FitResult as FitResult
+from clearance.regimes.fit import Progress as Progress
 from clearance.regimes.fit import fit as fit
 from clearance.regimes.foca import FOCA as FOCA
-from clearance.regimes.result import FitResult as FitResult
-from clearance.regimes.result import Progress as Progress
 
 __all__ = ["FOCA", "EndToEnd", "FitResult", "Progress", "Regime", "Training", "fit", "recalibrate_batch_norm"]

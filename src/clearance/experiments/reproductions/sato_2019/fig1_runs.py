@@ -17,7 +17,7 @@ from clearance.experiments.reproductions.sato_2019.fig1_toy import (
 )
 from clearance.experiments.run import RunPlan
 from clearance.regimes.describe import describe
-from clearance.regimes.result import FitResult, Progress
+from clearance.regimes.fit import FitResult, Progress
 
 DATASET = "toy"  # what row F1 of the claims is about
 STEPS_BETWEEN_NEWS = 50

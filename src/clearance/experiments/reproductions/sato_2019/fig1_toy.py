@@ -20,7 +20,7 @@ from clearance.heads import MLP, GradientHeads, HeadTraining, PairHeads
 from clearance.models import Classifier
 from clearance.objectives import SquaredErrorLoss
 from clearance.regimes import FOCA, EndToEnd, Regime, fit
-from clearance.regimes.result import FitResult, Progress
+from clearance.regimes.fit import FitResult, Progress
 
 HeadKind: TypeAlias = Literal["linear", "MLP"]
 CLASSES = ("target -1", "target +1")

@@ -8,11 +8,69 @@ import torch
 from torch import Tensor, nn
 
 from clearance._rng import generator
+from clearance.data._validity import check_labels, check_pixels
 from clearance.data.image_set import ImageSet
 from clearance.models.classifier import Classifier
 from clearance.objectives._objective import Objective
 from clearance.regimes._distributed import own_stream
 from clearance.tensors import LossTerms
+
+
+def check_objective(objective: object) -> None:
+    """Raise TypeError unless `objective` is an Objective."""
+    if not isinstance(objective, Objective):
+        raise TypeError(
+            f"`objective` must be an Objective, such as clearance.objectives.CrossEntropyLoss(); got "
+            f"{_named(objective)}. Wrap a loss of your own in a subclass of clearance.objectives.Objective."
+        )
+
+
+def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
+    """Raise ValueError unless the batch holds images in [0, 1] and a class of `data` for each.
+
+    On an accelerator values are not looked at: every step would wait for them.
+    """
+    if len(images) == 0 or len(labels) != len(images):
+        raise ValueError(
+            f"a batch must hold at least one image and as many labels; got {len(images)} images and "
+            f"{len(labels)} labels."
+        )
+    if images.device.type == "cpu":
+        check_labels(labels, images, data.classes)
+        check_pixels(images.detach())
+
+
+def check_logits(logits: Tensor, data: ImageSet) -> None:
+    """Raise ValueError unless the head has an output for every class of `data`."""
+    if logits.shape[-1] < data.class_count:
+        raise ValueError(
+            f"the model's head must have an output for each of the {data.class_count} classes; got "
+            f"{logits.shape[-1]}. Give it a wider last layer."
+        )
+
+
+def _named(thing: object) -> str:
+    return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
+
+
+def backward_to(parameters: Iterable[nn.Parameter], loss: Tensor, objective: Objective) -> None:
+    """Accumulate the gradient of `loss` in the parameters.
+
+    An objective that reads the activation ``"input"`` makes the images a leaf of the graph, and a plain
+    ``loss.backward()`` would take the gradient at them, too: one layer's work, for a number that nobody reads.
+    The gradients of parameters are the same to the bit.
+
+    Args:
+        parameters: Those that a step may move; frozen ones and ones without part in the loss stay as they are.
+        loss: 0-dim.
+        objective: Read for `layers`. Where the images are no leaf the pass is the plain one, which reentrant
+            checkpointing needs.
+    """
+    if "input" not in objective.layers:
+        loss.backward()
+        return
+    loss.backward(inputs=[parameter for parameter in parameters if parameter.requires_grad])
+
 
 Generators = Mapping[str, torch.Generator]
 
