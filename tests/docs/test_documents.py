@@ -96,9 +96,10 @@ def test_commands_parse(name):
 
 
 @pytest.mark.parametrize(
-    "option", sorted(set(re.findall(r"`(--[a-z-]+)", (ROOT / "README.md").read_text("utf-8"))))
+    "option",
+    sorted(set(re.findall(r"`(--[a-z-]+)", (ROOT / "docs" / "command_line.md").read_text("utf-8")))),
 )
-def test_options_of_the_readme_exist(option):
+def test_options_of_the_command_line_exist(option):
     known = {
         f"--{name.replace('_', '-')}" for kind in COMMANDS.values() for name in kind.__dataclass_fields__
     }
