@@ -1,23 +1,23 @@
-"""Clearance: how clearly an image classifier separates what it sees.
+"""Clearance: train, audit and compare image classifiers.
 
-An objective turns a batch's outputs and labels into a loss; a regime decides which parameters that loss may
-move, and which head is in use. An audit turns a trained classifier into measurements and exhibits; a report
+A loss turns a batch's outputs and labels into a number; a training method decides which parameters that number
+may move, and which head is in use. An audit turns a trained classifier into measurements and exhibits; a report
 shows only what is stored.
 
 The map; an import goes down only::
 
     cli/            one command per file           __main__  python -m clearance
-    experiments/    recipe, catalogue, run, grid, and the faces load_dataset, audit, compare
+    experiments/    settings, catalogue, runs, and the functions load_dataset, audit, compare
     explore/        the interactive page, from arrays
     audits/         one question per file          report/   the page, from records only
-    gate/           may this model follow that one?
+    gate/           did a number get worse since the last audit?
     regimes/        EndToEnd, FOCA, fit: the only training loop
-    objectives/     one published loss per file    attacks/  see a callable with bounds alone
+    objectives/     one published loss per file    attacks/  a model is a callable with bounds
     models/         Classifier, wrap, extractors   heads/    MLP, GaussianMixture, HeadStack, weak heads
     data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
-    linear/         linear classifiers in closed form and exact: the ruler for audits
+    linear/         linear classifiers in closed form: the exact reference for audits
     geometry/       a labelled cloud of features, as pure functions
-    _checks _rng    every argument check; one seed, many streams    _files  atomic writes
+    _checks _rng    argument checks; one seed, many streams    _files  atomic writes
     tensors         Outputs, LossTerms
     vocabulary      Measurement, Exhibit, Bounds, Status
 

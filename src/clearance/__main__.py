@@ -1,4 +1,4 @@
-"""``python -m clearance``: the command, where its script is not on the path."""
+"""``python -m clearance``: the command, if its script is not on the path."""
 
 from clearance.cli.__main__ import main
 

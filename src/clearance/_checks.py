@@ -18,7 +18,7 @@ def check_non_negative(name: str, value: float) -> None:
 
 
 def check_fraction(name: str, value: float, *, open_below: bool = False, open_above: bool = False) -> None:
-    """Raise ValueError unless `value` lies in [0, 1], without the ends that are open."""
+    """Raise ValueError unless `value` is in [0, 1]; the ends can be excluded."""
     inside = (
         _is_number(value)
         and (value > 0 if open_below else value >= 0)
@@ -36,7 +36,7 @@ def check_count(name: str, value: int, *, minimum: int = 1) -> None:
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Raise ValueError unless `value` is one of `choices`; the message offers the nearest."""
+    """Raise ValueError unless `value` is one of `choices`; the message suggests the closest."""
     known = list(choices)
     if value not in known:
         near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
@@ -45,10 +45,10 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
 
 
 def _is_number(value: object) -> bool:
-    """Whether it can be compared with numbers; True and False are none."""
+    """Whether it can be compared with numbers; True and False cannot."""
     return hasattr(value, "__float__") and not isinstance(value, bool)
 
 
 def _shown(value: object) -> str:
-    """Numbers as they are printed, everything else with its quotes."""
+    """Numbers as printed, everything else as its repr."""
     return str(value) if _is_number(value) else repr(value)

@@ -1,4 +1,4 @@
-"""Files that are there entirely or not at all, whatever kills the process."""
+"""Atomic writes: a file is complete or absent, even if the process is killed."""
 
 import os
 from pathlib import Path
@@ -7,17 +7,17 @@ from pathlib import Path
 def write_bytes(path: Path, data: bytes) -> None:
     """Put `data` at `path` by one rename: a reader sees the old file or the new one, never a part.
 
-    The bytes are on the disk before the rename, and the rename is on the disk before this returns, so
-    that this holds for a power cut too, as far as the file system keeps its word.
+    The bytes are on the disk before the rename, and the rename is on the disk before this returns. So it
+    also holds after a power cut, if the file system flushes as promised.
 
     Args:
-        path: Where to; its directory must exist. A file that is already there is replaced.
+        path: The file; its directory must exist. An existing file is replaced.
         data: What to write.
 
     Raises:
-        OSError: The directory is missing, not writable or full; `path` is then what it was before.
+        OSError: The directory is missing, not writable or full; `path` is then unchanged.
 
-    One process at a time may write one path: the temporary file beside it is named after the process.
+    Only one process at a time may write a path: the temporary file next to it is named after the process.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +36,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def check_folder(name: str, path: Path) -> None:
-    """Raise ValueError unless a folder is at `path`, or can be made there: before work that ends in it.
+    """Raise ValueError unless a folder is at `path`, or can be made there: to be called before long work.
 
     >>> check_folder("out", Path("."))
     """

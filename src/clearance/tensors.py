@@ -1,4 +1,4 @@
-"""What travels from a classifier to an objective, and what comes back."""
+"""What a loss reads, a classifier's outputs, and what it returns, named terms."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,11 +11,11 @@ Head = Callable[[Tensor], Tensor]
 
 
 def head_logits(head: Head, features: Tensor) -> Tensor:
-    """What a head makes of features, which stay as they are.
+    """The head's logits for features, which must not change.
 
     Raises:
-        ValueError: If the head changes them in place by other means than torch's modules: whoever reads the features
-            afterwards would read something else.
+        ValueError: If the head changes the features in place, other than by torch's own modules: later readers of
+            the features would get wrong values.
 
     >>> features = torch.tensor([[-1.0, 2.0]])
     >>> head_logits(nn.ReLU(inplace=True), features), features
@@ -37,11 +37,11 @@ def head_logits(head: Head, features: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Outputs:
-    """One batch as a classifier saw it; every tensor keeps its graph.
+    """A classifier's outputs for one batch; every tensor keeps its graph.
 
     Args:
-        features: What entered the head, shape (B, D).
-        logits: What left it, shape (B, C), or (K, B, C) when K heads read the same features.
+        features: The head's input, shape (B, D).
+        logits: The head's output, shape (B, C), or (K, B, C) when K heads read the same features.
         head: The head that made `logits` from `features`.
         activations: Outputs of the layers asked for, by name; ``"input"`` is the images themselves.
 
@@ -59,7 +59,7 @@ class Outputs:
     activations: Mapping[str, Tensor] = field(default_factory=dict)
 
     def with_head(self, head: Head) -> "Outputs":
-        """The same features and graph, read by another head."""
+        """The same features and graph, with another head's logits."""
         return replace(self, logits=head_logits(head, self.features), head=head)
 
 

@@ -1,4 +1,4 @@
-"""The words that measurements, runs and reports share. Frozen dataclasses; no torch."""
+"""The types that measurements, runs and reports share: frozen dataclasses, without torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ ExhibitKind = Literal["curve", "histogram", "scatter", "heatmap", "images", "per
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The closed range that image values live in.
+    """The closed range of image values.
 
     >>> Bounds()
     Bounds(lower=0.0, upper=1.0)
@@ -38,7 +38,7 @@ class Measurement:
         name: What was measured, for example ``"error"``.
         value: The number.
         unit: ``"fraction"``, ``"ratio"``, ``"seconds"``, ``"count"``, ``"nats"`` ...
-        n: How many things `value` was taken over (images, heads, class pairs; `context` says which).
+        n: The number of things that `value` was taken over (images, heads, class pairs; `context` says which).
         spread: Standard deviation over what `n` counts, or None.
         low: Lower end of a 95 % interval, or None; ``context["interval"]`` names its kind.
         high: Upper end of the same interval.
@@ -63,15 +63,15 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """Something to look at, as columns of plain numbers; drawing it is the report's business.
+    """A figure or table as columns of plain numbers; the report draws it.
 
     Args:
         audit: Name of the audit that made it.
         name: What it shows, unique within the audit and context.
-        kind: How it wants to be drawn; ``"per_image"`` is not drawn: its column ``value`` holds a number (or None) for
+        kind: How to draw it; ``"per_image"`` is not drawn: its column ``value`` holds a number (or None) for
             each image, in their order, whose mean (or ``context["statistic"]``) is the measurement of the same name,
-            and ``context["images"]`` says which images these are.
-        columns: Equally long columns by name.
+            and ``context["images"]`` identifies the images.
+        columns: Columns of equal length, by name.
         caption: One sentence: what is shown.
         context: The settings that identify it.
 
@@ -117,7 +117,7 @@ class Status:
 
     @property
     def good(self) -> bool:
-        """Whether the trained model is what was asked for."""
+        """Whether training finished as requested."""
         return self.outcome is Outcome.FINISHED
 
     def __str__(self) -> str:

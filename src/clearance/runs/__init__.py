@@ -1,16 +1,16 @@
 """A run's directory: killed at any moment, the same command continues to the same bits.
 
-A run is opened with a *fingerprint* of everything that can move its numbers. The directory then belongs
-to that fingerprint and, while it is open, to one process. Steps are logged and now and then the state is
-saved; after a kill, opening again puts the metrics back to where the newest checkpoint was taken, so that
-steps which are done twice are logged once::
+A run is opened with a *fingerprint* of everything that affects its numbers. The directory then belongs
+to that fingerprint and, while it is open, to one process. Steps are logged and the state is saved at
+intervals. After a kill, opening the run again cuts the metrics to the newest checkpoint, so that repeated
+steps are logged only once::
 
     run.json                    the fingerprint; written first
-    lock                        held by the process that works here
+    lock                        held by the process that uses the run
     metrics.jsonl               one line for every logged step
-    checkpoints/00000120/       tensors.safetensors and state.json, in place by one rename
+    checkpoints/00000120/       tensors.safetensors and state.json, renamed into place
     model.safetensors           the trained weights
-    result.json                 written last; its presence is what "finished" means
+    result.json                 written last; its presence means "finished"
 
 >>> import tempfile, torch
 >>> from clearance.runs import RunDirectory
@@ -32,7 +32,7 @@ steps which are done twice are logged once::
 >>> [row["step"] for row in metrics]
 [1, 2, 3, 4, 5]
 
-Files are JSON and safetensors; nothing is pickled. Where a float is not finite, JSON files hold ``NaN``,
+Files are JSON and safetensors, without pickle. For non-finite floats JSON files hold ``NaN``,
 ``Infinity`` and ``-Infinity``, as Python's ``json`` reads and writes them.
 """
 

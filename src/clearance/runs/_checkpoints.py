@@ -1,4 +1,4 @@
-"""Checkpoints: directories that appear by one rename, of which the newest one counts."""
+"""Checkpoints: directories renamed into place; the newest one counts."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _SCHEMA = 1
 _TENSORS = "tensors.safetensors"
 _STATE = "state.json"
 _TEMPORARY = ".tmp-"
-# what reading can meet in files that something else has changed
+# errors from reading files that were damaged
 _DAMAGE = (OSError, SafetensorError, ValueError, LookupError, TypeError, RuntimeError)
 
 
@@ -27,7 +27,7 @@ class Checkpoint:
 
     Args:
         step: Steps done.
-        state: The tree that was saved, with its tensors on the CPU.
+        state: The saved tree, with its tensors on the CPU.
 
     >>> Checkpoint(step=120, state={"lr": 0.1}).step
     120
@@ -43,10 +43,10 @@ def newest_step(folder: Path) -> int | None:
 
 
 def write_checkpoint(folder: Path, step: int, state: Any, metrics_bytes: int) -> None:
-    """Put a checkpoint in place, then delete what is older.
+    """Write a checkpoint, then delete older ones.
 
     Args:
-        folder: The directory of all checkpoints; made if it is missing.
+        folder: The directory of all checkpoints; created if missing.
         step: Steps done; above that of every checkpoint in `folder`.
         state: What `clearance.runs.tree.flatten` takes.
         metrics_bytes: Length of the metrics at this step.
@@ -81,7 +81,7 @@ def read_checkpoint(folder: Path, step: int) -> Checkpoint:
 
 
 def read_metrics_bytes(folder: Path, step: int) -> int:
-    """How long the metrics were at the checkpoint of `step`.
+    """The length of the metrics at the checkpoint of `step`.
 
     Raises:
         ValueError: It cannot be read.
@@ -94,7 +94,7 @@ def read_metrics_bytes(folder: Path, step: int) -> int:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Delete what processes left that were killed, or failed, while they wrote a checkpoint."""
+    """Delete what killed or failed processes left while writing a checkpoint."""
     for left in list(folder.glob(f"{_TEMPORARY}*")):
         shutil.rmtree(left)
 

@@ -1,4 +1,4 @@
-"""Whose directory it is: one fingerprint's for good, one process's at a time."""
+"""Who may use a run directory: one fingerprint always, one process at a time."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def check_claim(path: Path, fingerprint: Mapping[str, Any]) -> None:
 
     Raises:
         NotADirectoryError: `path` is a file.
-        ValueError: It belongs to another fingerprint, or to somebody who is no run.
+        ValueError: It belongs to another fingerprint, or is not a run directory.
     """
     if path.exists() and not path.is_dir():
         raise NotADirectoryError(
@@ -41,7 +41,7 @@ def check_claim(path: Path, fingerprint: Mapping[str, Any]) -> None:
 def claim(
     path: Path, fingerprint: Mapping[str, Any], *, wait: bool, on_wait: Callable[[str], object]
 ) -> BaseFileLock:
-    """Make `path` the directory of `fingerprint`, and this process the one that works in it.
+    """Make `path` the directory of `fingerprint`, and lock it for this process.
 
     Raises:
         BlockingIOError: Another process works in it and `wait` is False.
@@ -53,7 +53,7 @@ def claim(
     except BlockingIOError:
         raise
     except OSError as error:
-        # OSError picks the subclass that belongs to the number, PermissionError for example
+        # OSError chooses the subclass for the number, for example PermissionError
         reason = error.strerror or str(error)
         raise OSError(
             error.errno, f"`path` must be a directory that can be made and written; got {path}: {reason}"
@@ -77,7 +77,7 @@ def read_fingerprint(path: str | os.PathLike[str]) -> dict[str, Any]:
         path: A run's directory.
 
     Raises:
-        ValueError: There is no fingerprint, or none that can be read.
+        ValueError: There is no readable fingerprint.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -132,5 +132,5 @@ def _entries(path: Path) -> list[Path]:
 
 
 def _is_ours(entry: Path) -> bool:
-    """Whether `entry` is what a process leaves that was killed before it had written the fingerprint."""
+    """Whether `entry` was left by a process that was killed before it had written the fingerprint."""
     return entry.name == LOCK or (entry.name.startswith(f".{RUN}.") and entry.name.endswith(".tmp"))

@@ -1,4 +1,4 @@
-"""The metrics of a run: a file of JSON lines that can be put back to an earlier length."""
+"""The metrics of a run: a file of JSON lines that can be cut to an earlier length."""
 
 import json
 import os
@@ -13,9 +13,9 @@ class Metrics:
     """The open end of a metrics file.
 
     Args:
-        path: The file; made if it is missing.
-        length: How many bytes of it to keep. What lies behind was written after the checkpoint that the run
-            continues from, and will be written again.
+        path: The file; created if missing.
+        length: How many bytes of it to keep. The rest was written after the checkpoint from which the run
+            continues, and will be written again.
 
     Raises:
         ValueError: The file is shorter than `length`.
@@ -35,7 +35,7 @@ class Metrics:
         """Write one line, keys sorted, floats with all their digits."""
         line = json.dumps(plain(values, "values"), sort_keys=True)
         self._file.write(line.encode() + b"\n")
-        self._file.flush()  # so that somebody can watch
+        self._file.flush()  # so that the file can be watched
 
     def sync(self) -> int:
         """Wait until the disk has every line; returns the length in bytes."""

@@ -1,4 +1,4 @@
-"""What JSON can hold, checked before a byte is written, with the place of what it cannot."""
+"""Checks that a value can be written as JSON; the error names the place of what cannot."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ def plain(value: Any, name: str) -> Any:
     """`value` in dicts and lists: tuples become lists, mappings become dicts.
 
     Raises:
-        ValueError: Something else stands in `value`, or a key that is no str.
+        ValueError: `value` contains something else, or a key that is not a str.
 
     >>> plain({"widths": (64, 32)}, "fingerprint")
     {'widths': [64, 32]}

@@ -32,11 +32,11 @@ _warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is 
 
 
 class RunDirectory:
-    """A run's directory, held by this process; made by `RunDirectory.open` and closed by ``with``.
+    """A run's directory, locked by this process; made by `RunDirectory.open` and closed by ``with``.
 
-    Whatever kills the process, the next `open` finds the newest checkpoint whole and the metrics as long as
-    they were when it was taken. So a caller that restores `latest` and goes on deterministically ends with
-    the same weights and the same metrics, byte for byte, as if nothing had happened.
+    If the process is killed, the next `open` finds the newest checkpoint complete and cuts the metrics to their
+    length at that checkpoint. So a caller that restores `latest` and continues deterministically gets
+    the same weights and the same metrics, byte for byte, as without the interruption.
 
     Args:
         path: The directory, as given to `open`.
@@ -75,28 +75,28 @@ class RunDirectory:
         wait: bool = True,
         on_wait: Callable[[str], object] = _warn,
     ) -> "RunDirectory":
-        """Make or find the directory, hold it, and put the metrics back to the newest checkpoint.
+        """Make or find the directory, lock it, and cut the metrics to the newest checkpoint.
 
         Args:
-            path: A directory that belongs to the same fingerprint, is empty, or is not there yet.
-            fingerprint: Everything that can move the run's numbers, as values that JSON can hold.
+            path: A directory that belongs to the same fingerprint, is empty, or does not exist.
+            fingerprint: Everything that affects the run's numbers, as JSON values.
             wait: Whether to wait while another process works in it.
             on_wait: Called once, with a sentence, before waiting; by default it logs a warning.
 
         Returns:
-            The run; to be closed, best by ``with``. A process that dies lets go of it too.
+            The run, to be closed, preferably by ``with``. The lock is also released if the process dies.
 
         Raises:
-            ValueError: The directory belongs to another fingerprint (the message names what differs) or to no
-                run at all; or its checkpoint or metrics were damaged by something other than a kill.
+            ValueError: The directory belongs to another fingerprint (the message names what differs) or is
+                not a run directory; or its checkpoint or metrics are damaged.
             BlockingIOError: Another process works in it and `wait` is False.
             OSError: `path` is a file, or cannot be made or written.
 
-        Where the file system knows no ``flock`` (some network drives), two machines may both get in.
+        On file systems without ``flock`` (some network drives), two machines may open the same run.
         """
         where = Path(path)
         wanted = plain(fingerprint, "fingerprint")
-        check_claim(where, wanted)  # at once: a wrong call should not have to wait first
+        check_claim(where, wanted)  # first: a wrong call should fail before it waits
         lock = claim(where, wanted, wait=wait, on_wait=on_wait)
         try:
             return cls(where, lock)
@@ -113,7 +113,7 @@ class RunDirectory:
         """The newest complete checkpoint; None if there is none, or the run is finished.
 
         Raises:
-            ValueError: It was damaged after it was written; the run never starts over by itself.
+            ValueError: It was damaged after it was written; the run never starts over automatically.
         """
         step = newest_step(self._checkpoints)
         return None if step is None else read_checkpoint(self._checkpoints, step)
@@ -122,7 +122,7 @@ class RunDirectory:
         """Append one line to the metrics.
 
         Args:
-            values: Plain numbers and words; no times, which would differ when a step is done again.
+            values: Numbers and strings; no times, which would differ if a step is repeated.
 
         Raises:
             ValueError: JSON cannot hold one of the values.
@@ -135,11 +135,11 @@ class RunDirectory:
         return read_metrics(self.path / _METRICS)
 
     def save(self, step: int, state: Any) -> None:
-        """Put a checkpoint in place, then delete the one before.
+        """Write a checkpoint, then delete the previous one.
 
         Args:
             step: Steps done; above that of every earlier checkpoint.
-            state: What `clearance.runs.flatten` takes: dicts, lists, tuples, numbers, words and tensors.
+            state: What `clearance.runs.flatten` takes: dicts, lists, tuples, numbers, strings and tensors.
 
         Raises:
             ValueError: `step` is not above the newest one, or `state` holds something else.
@@ -156,8 +156,8 @@ class RunDirectory:
         """Write the weights, then the result, and remove the checkpoints.
 
         Args:
-            weights: The trained tensors by name; stored contiguous, and tied ones under each of their names.
-            result: What else there is to know, as values that JSON can hold.
+            weights: The trained tensors by name; stored contiguous, tied ones under each of their names.
+            result: Everything else about the run, as JSON values.
 
         Raises:
             ValueError: A weight or a value cannot be stored; the run is then not finished.
@@ -176,7 +176,7 @@ class RunDirectory:
         return read_result(self.path)
 
     def close(self) -> None:
-        """Let go of the directory; it may be called twice."""
+        """Release the directory; may be called twice."""
         if self._metrics is not None:
             self._metrics.close()
             self._metrics = None
@@ -193,11 +193,11 @@ class RunDirectory:
     def _writable(self) -> Metrics:
         if self.finished:
             raise RuntimeError(
-                f"a run can be written until it is finished; got {self.path}, which is. Use result()."
+                f"a run can be written only until it is finished; got {self.path}, which is finished. Use result()."
             )
         if self._metrics is None:
             raise RuntimeError(
-                f"a run can be written while it is open; got {self.path}, closed. Open it again."
+                f"a run can be written only while it is open; got {self.path}, which is closed. Open it again."
             )
         return self._metrics
 

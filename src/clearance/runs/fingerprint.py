@@ -1,4 +1,4 @@
-"""Whether two runs are the same run: what differs between fingerprints, and a digest of weights."""
+"""Whether two runs are the same run: differences between fingerprints, and a digest of weights."""
 
 import hashlib
 import json
@@ -25,10 +25,10 @@ def digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
         64 hexadecimal digits, the same on every machine with the usual (little-endian) byte order.
 
     Raises:
-        ValueError: A name comes twice, or a tensor is sparse, quantised or complex.
+        ValueError: A name occurs twice, or a tensor is sparse, quantised or complex.
 
-    Values are compared as bits: 0.0 and -0.0 differ, and weights that were computed on another machine will
-    rarely be equal.
+    Values are compared as bits: 0.0 and -0.0 differ, and weights computed on another machine are
+    rarely equal.
 
     >>> first = digest([("weight", torch.ones(2)), ("bias", torch.zeros(1))])
     >>> first == digest([("bias", torch.zeros(1)), ("weight", torch.ones(2))])
@@ -45,7 +45,7 @@ def digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
     found = hashlib.sha256()
     for name in sorted(by_name):
         tensor = snapshot(by_name[name], name)
-        # the heading fixes how many bytes follow, so that no two lists of tensors read the same
+        # the header fixes how many bytes follow, so that no two lists of tensors give the same bytes
         found.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
@@ -58,7 +58,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
         there: The stored one.
         here: The one asked for.
 
-    Lists are compared whole, and 1 is not 1.0.
+    Lists are compared as a whole, and 1 differs from 1.0.
 
     >>> differences({"fit": {"seed": 0, "epochs": 3}}, {"fit": {"seed": 1, "epochs": 3}, "device": "cpu"})
     ['device: absent there, "cpu" here', 'fit.seed: 0 there, 1 here']

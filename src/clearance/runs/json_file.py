@@ -1,4 +1,4 @@
-"""JSON files that are there entirely or not at all."""
+"""JSON files that are complete or absent."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,14 @@ from clearance.runs._plain import plain
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Put `value` at `path` as indented JSON, in the way of `write_bytes`.
+    """Put `value` at `path` as indented JSON, atomically, by `write_bytes`.
 
     Args:
-        path: Where to; its directory must exist.
+        path: The file; its directory must exist.
         value: None, bool, int, float, str, and lists, tuples (written as lists) and mappings of them.
 
     Raises:
-        ValueError: Something in `value` has no place in JSON; the message says where it stands.
+        ValueError: JSON cannot hold a part of `value`; the message says which.
         OSError: As in `write_bytes`.
 
     >>> import tempfile

@@ -1,4 +1,4 @@
-"""What a finished run leaves: its weights, and a result whose presence says that it is finished."""
+"""The files of a finished run: its weights, and a result whose presence marks it as finished."""
 
 import json
 import os
@@ -25,15 +25,15 @@ def is_finished(path: Path) -> bool:
 
 
 def write_result(path: Path, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
-    """Write the weights, then the result; nothing if one of the two cannot be stored.
+    """Write the weights, then the result; writes nothing if either cannot be stored.
 
     Raises:
-        ValueError: A weight is no dense tensor of a real dtype, or JSON cannot hold a value of `result`.
+        ValueError: A weight is not a dense tensor of a real dtype, or JSON cannot hold a value of `result`.
     """
     stored = {name: snapshot(tensor, f"weights[{name!r}]").contiguous() for name, tensor in weights.items()}
-    told = plain(result, "result")
+    content = plain(result, "result")
     write_bytes(path / MODEL, save(stored))
-    write_json(path / RESULT, told)
+    write_json(path / RESULT, content)
 
 
 def read_result(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -65,5 +65,5 @@ def read_result(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[s
             f"{folder} must hold a readable {MODEL} and {RESULT}; got {type(error).__name__}: {error}. They "
             f"were changed after they were written. Restore them, or delete {folder} to start over."
         ) from error
-    # cloned into memory that torch aligned, as in a run that did not come from a file
+    # cloned into memory aligned by torch, as in a run that was not read from a file
     return {name: tensor.clone() for name, tensor in weights.items()}, result

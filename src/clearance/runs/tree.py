@@ -18,22 +18,22 @@ _DTYPES = {
 
 
 def flatten(tree: Any) -> tuple[Any, dict[str, Tensor]]:
-    """Take a state apart into a tree that JSON can hold and the tensors that stood in it.
+    """Split a state into a tree that JSON can hold and the tensors in it.
 
-    Tensors are copied to the CPU, detached, and named after their place. The same view standing in several
-    places (tied weights) is one tensor here, and one again after `unflatten`.
+    Tensors are copied to the CPU, detached, and named after their place. The same view in several
+    places (tied weights) is one tensor here, and again one after `unflatten`.
 
     Args:
         tree: Any nesting of dict (keys str or int), list, tuple, None, bool, int, float, str and dense
             tensors; also OrderedDict and Counter, which the state of modules and schedules contains.
 
     Returns:
-        The tree and the tensors, each contiguous with memory of its own: what safetensors takes.
+        The tree and the tensors, each contiguous with its own memory, as safetensors needs.
 
     Raises:
-        ValueError: Anything else stands in the tree, subclasses included; the message says where.
+        ValueError: The tree contains anything else, including subclasses; the message says where.
 
-    What does not survive: the graph, `requires_grad`, the device, an OrderedDict's attributes, and that two
+    Lost are: the graph, `requires_grad`, the device, an OrderedDict's attributes, and that two
     *different* views share memory (their values do survive). A tensor comes back laid out in memory as its
     ``clone()`` would be, because kernels may sum a transposed tensor in another order.
 
@@ -48,14 +48,14 @@ def flatten(tree: Any) -> tuple[Any, dict[str, Tensor]]:
 
 
 def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Put together again what `flatten` took apart, with new tensors on the CPU.
+    """The inverse of `flatten`, with new tensors on the CPU.
 
     Args:
-        tree: The first thing that `flatten` returned, perhaps after a trip through JSON.
-        tensors: The second, perhaps after a trip through safetensors.
+        tree: The first thing that `flatten` returned, possibly read back from JSON.
+        tensors: The second, possibly read back from safetensors.
 
     Raises:
-        ValueError: `tree` is not of `flatten`'s making, or `tensors` lacks one of its names.
+        ValueError: `tree` was not made by `flatten`, or `tensors` lacks one of its names.
 
     >>> unflatten(*flatten([1, (2.0, None)]))
     [1, (2.0, None)]
@@ -67,7 +67,7 @@ def snapshot(tensor: Tensor, name: str) -> Tensor:
     """A copy of `tensor` on the CPU, in the memory order of ``tensor.clone()``.
 
     Raises:
-        ValueError: Its class, layout or dtype is one that safetensors would not give back.
+        ValueError: safetensors cannot store its class, layout or dtype.
     """
     if (
         type(tensor) not in (Tensor, Parameter)
@@ -146,8 +146,8 @@ def _restore(
     if name not in tensors:
         raise ValueError(f"`tensors` must hold every tensor of the tree; got none called {name!r}.")
     if name not in restored:
-        # also moves the values into memory that torch aligned: a file's buffer can be anywhere, and some
-        # kernels sum in another order where vectors start elsewhere
+        # also moves the values into memory aligned by torch: a file's buffer can start anywhere, and some
+        # kernels then sum in another order
         stored = tensors[name]
         restored[name] = torch.empty_strided(stored.shape, stride, dtype=stored.dtype).copy_(stored)
     return restored[name]
