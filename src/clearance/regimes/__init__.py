@@ -1,11 +1,11 @@
-"""Regimes: which parameters a loss may move, and which head is in use.
+"""Training methods: which parameters a loss may move, and which head is in use.
 
-| regime | moves | head in use |
+| method | moves | head in use |
 |---|---|---|
 | EndToEnd | extractor and head | the model's own, in every step |
-| FOCA | the extractor | fresh weak heads, drawn anew; the model's own is trained last |
+| FOCA | the extractor | new weak heads in every step; the model's own head is trained last |
 
-``fit`` runs any of them; anybody's own loop calls the same two methods:
+``fit`` runs any of them; your own loop calls the same two methods:
 
 >>> import torch
 >>> from clearance.data import gaussian_images

@@ -1,4 +1,4 @@
-"""Several processes, one extractor: gradients are averaged, weak heads stay where they were drawn.
+"""Several processes, one extractor: gradients are averaged, weak heads are not shared.
 
 Everything here does nothing unless torch.distributed is initialised with more than one process.
 """
@@ -77,7 +77,7 @@ def mean_over_processes(values: Sequence[float], samples: int, device: torch.dev
 
 
 def in_any_process(flag: bool, device: torch.device) -> bool:
-    """Whether `flag` holds in any process, so that all of them act alike and none waits for the others."""
+    """Whether `flag` holds in any process, so that all of them do the same and none waits for the others."""
     if process_count() == 1:
         return flag
     held = torch.tensor([float(flag)], device=device)

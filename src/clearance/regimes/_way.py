@@ -1,4 +1,4 @@
-"""The contract of a regime: which parameters a step may move, and which head is in use."""
+"""The contract of a training method: which parameters a step may move, and which head is in use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -21,14 +21,14 @@ def check_objective(objective: object) -> None:
     if not isinstance(objective, Objective):
         raise TypeError(
             f"`objective` must be an Objective, such as clearance.objectives.CrossEntropyLoss(); got "
-            f"{_named(objective)}. Wrap a loss of your own in a subclass of clearance.objectives.Objective."
+            f"{_named(objective)}. Wrap your own loss in a subclass of clearance.objectives.Objective."
         )
 
 
 def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
     """Raise ValueError unless the batch holds images in [0, 1] and a class of `data` for each.
 
-    On an accelerator values are not looked at: every step would wait for them.
+    On an accelerator values are not checked: every step would have to wait for them.
     """
     if len(images) == 0 or len(labels) != len(images):
         raise ValueError(
@@ -56,14 +56,14 @@ def _named(thing: object) -> str:
 def backward_to(parameters: Iterable[nn.Parameter], loss: Tensor, objective: Objective) -> None:
     """Accumulate the gradient of `loss` in the parameters.
 
-    An objective that reads the activation ``"input"`` makes the images a leaf of the graph, and a plain
-    ``loss.backward()`` would take the gradient at them, too: one layer's work, for a number that nobody reads.
-    The gradients of parameters are the same to the bit.
+    A loss that reads the activation ``"input"`` makes the images a leaf of the graph, and a plain
+    ``loss.backward()`` would also compute their gradient, which is not used. The gradients of parameters are the
+    same to the bit.
 
     Args:
-        parameters: Those that a step may move; frozen ones and ones without part in the loss stay as they are.
+        parameters: Those that a step may move; frozen ones and those that do not affect the loss are unchanged.
         loss: 0-dim.
-        objective: Read for `layers`. Where the images are no leaf the pass is the plain one, which reentrant
+        objective: Read for `layers`. If the images are not a leaf, the pass is the plain one, which reentrant
             checkpointing needs.
     """
     if "input" not in objective.layers:
@@ -76,7 +76,7 @@ Generators = Mapping[str, torch.Generator]
 
 
 class Training(ABC):
-    """A regime at work on one model: what ``fit``, or anybody's own loop, calls step by step."""
+    """A training method applied to one model; ``fit``, or your own loop, calls it step by step."""
 
     @abstractmethod
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
@@ -91,32 +91,32 @@ class Training(ABC):
         """
 
     def finish(self) -> None:  # noqa: B027 - doing nothing is right for most regimes
-        """Leave the model complete; nothing to do where its head was trained all along."""
+        """Complete the model; does nothing if its head was trained in every step."""
 
     def counts(self) -> dict[str, int]:
-        """What happened along the way, counted; nothing where there is nothing to count."""
+        """Counts of events during training; empty if there are none."""
         return {}
 
     def diagnostics(self) -> dict[str, float]:
-        """What showed besides the loss since this was last asked; ``fit`` asks once an epoch."""
+        """Numbers other than the loss since the last call; ``fit`` calls it once per epoch."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint must hold besides model, objective, optimiser and generators."""
+        """What a checkpoint must hold in addition to model, loss, optimiser and generators."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what ``state_dict`` gave."""
+        """Continue from a ``state_dict``."""
         del state
 
 
 class Regime(ABC):
-    """Settings of a way to train. Frozen; ``start`` puts it to work.
+    """The settings of a training method. Frozen; ``start`` applies them to a model.
 
     Attributes:
         objective: The loss.
         streams: Names of the random generators that ``start`` expects.
-        own_streams: Those of them that differ from process to process under torch.distributed.
+        own_streams: Those that differ between processes under torch.distributed.
         trains_head: Whether the model's own head is usable before ``finish``.
     """
 
@@ -127,7 +127,7 @@ class Regime(ABC):
 
     @abstractmethod
     def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
-        """The parameters that the optimiser may move, the objective's included."""
+        """The parameters that the optimiser may move, including the loss's."""
 
     @abstractmethod
     def start(
@@ -137,7 +137,7 @@ class Regime(ABC):
 
         Args:
             model: Trained in place.
-            data: The training images; regimes draw from them what they need besides the batch.
+            data: The training images; a method draws from them what it needs in addition to the batch.
             optimizer: Of ``trainable(model)``.
             generators: As ``generators`` makes them.
         """

@@ -1,4 +1,4 @@
-"""Batch normalisation where the extractor runs for the heads' sake, and its statistics afterwards."""
+"""Batch normalisation while the extractor computes features for weak heads, and its running statistics."""
 
 import math
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ _BatchNorm = nn.modules.batchnorm._BatchNorm
 
 
 def head_batch_statistics(module: nn.Module, policy: BatchNormPolicy) -> AbstractContextManager[None]:
-    """While the block runs, batch normalisation treats a batch for the heads as `policy` says.
+    """Inside the block, batch normalisation treats the weak heads' batch as `policy` says.
 
-    ``"batch"``: its own statistics, and the running ones stay as they are; ``"running"``: the running ones;
-    ``"update"``: its own, which also enter the running ones.
+    ``"batch"``: its own statistics, and the running ones are unchanged; ``"running"``: the running ones;
+    ``"update"``: its own, which also update the running ones.
     """
     if policy == "batch":
         return running_statistics_frozen(module)
@@ -31,18 +31,18 @@ def head_batch_statistics(module: nn.Module, policy: BatchNormPolicy) -> Abstrac
 
 
 def running_statistics_frozen(module: nn.Module) -> AbstractContextManager[None]:
-    """Batch normalisation normalises by the batch while the block runs, and remembers nothing of it."""
+    """Batch normalisation normalises by the batch inside the block, without updating its running statistics."""
     return _switched_off(module, "track_running_stats")
 
 
 def running_statistics_in_use(module: nn.Module) -> AbstractContextManager[None]:
-    """Batch normalisation normalises by the running statistics while the block runs; the rest stays as it is."""
+    """Batch normalisation normalises by the running statistics inside the block; everything else is unchanged."""
     return _switched_off(module, "training")
 
 
 @contextmanager
 def _switched_off(module: nn.Module, flag: Literal["track_running_stats", "training"]) -> Iterator[None]:
-    """Batch normalisation that is being trained goes without this flag while the block runs."""
+    """Switch this flag off for batch normalisation in training mode inside the block."""
     layers = [layer for layer in tracking_layers(module) if layer.training]
     for layer in layers:
         setattr(layer, flag, False)
@@ -62,18 +62,18 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
     """Recompute the extractor's running statistics by one pass over the training images.
 
     Each layer's running mean and variance become the plain averages of its batches' means and (unbiased)
-    variances, all batches alike, under the weights as they are now. During training they lag behind the
-    weights, and hold whatever batches came last.
+    variances, all batches alike, under the current weights. During training they lag behind the
+    weights, and depend on the most recent batches.
 
     Args:
-        model: Its weights and its head stay as they are; without batch normalisation nothing happens.
+        model: Its weights and head are unchanged; without batch normalisation nothing happens.
         data: The training images, without augmentation.
-        batch_size: Images at once, at least 2; in an order that is always the same. Equal up to one image.
+        batch_size: Images per batch, at least 2, in a fixed order. Batches have equal size up to one image.
 
     Raises:
         ValueError: If `batch_size` is below 2, or `data` holds one image: a variance needs two.
 
-    Misleads where batches are small: a mean of variances within batches lacks the spread between them.
+    Limits: with small batches the mean of variances within batches misses the spread between them.
 
     >>> from clearance.data import gaussian_images
     >>> model = Classifier(nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16)), nn.Linear(16, 3))
@@ -90,7 +90,7 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
         raise ValueError(
             f"`data` must hold at least 2 images, because a variance needs two; got {len(data)}."
         )
-    # Sets come sorted by class, and a batch of one class would know nothing of the spread between classes.
+    # Sets may be sorted by class, and a batch of one class misses the spread between classes.
     order = torch.randperm(len(data), generator=generator(0, "recalibration"))
     device = device_of(model)
     momenta = [layer.momentum for layer in layers]

@@ -1,4 +1,4 @@
-"""Settings in words that can be compared: the fingerprint of a run that was configured in Python."""
+"""Settings as JSON values that can be compared: the fingerprint of a run that was configured in Python."""
 
 import dataclasses
 import hashlib

@@ -33,10 +33,10 @@ LARGEST_SEED = 2**31 - 1
 
 
 class Attack(Protocol):
-    """Anything that is called with a model, images in [0, 1] and labels, and returns them, or what has them."""
+    """Anything that is called with a model, images in [0, 1] and labels, and returns images."""
 
     def __call__(self, model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, /) -> Any:
-        """The attacked images, or what has them as its attribute `images`."""
+        """The attacked images, or an object with an attribute `images`."""
 
 
 def attacked_part(
@@ -44,11 +44,11 @@ def attacked_part(
 ) -> Tensor:
     """The batch with its first round(share * B) images attacked, at least one.
 
-    Images that the model gets wrong already are attacked too, by attacks that can do that (those of Clearance have
-    a method `perturbed`): training that is adversarial from its first step needs them, when most images are wrong.
+    Attacks with a method `perturbed`, such as Clearance's, also change images that the model already misclassifies.
+    Training that is adversarial from its first step needs this, because most images are then misclassified.
 
     The model is in evaluation mode while it is attacked: dropout is off and batch normalisation uses, and keeps,
-    its running statistics. An attack that has a setting `seed`, or holds an attack that has one, gets a fresh one from
+    its running statistics. An attack with a setting `seed`, or that contains an attack with one, gets a new one from
     `stream` in every step, so that its random starts differ from step to step and a resumed run draws the same ones.
 
     Raises:
@@ -114,18 +114,18 @@ class EndToEnd(Regime):
             in every step (the paper's Noisy baseline, after Graves 2011); the update is applied to the
             parameters without noise. 0 is plain training.
         adversarial: An attack, called in every step as ``attack(model, images, labels)`` with the model in
-            evaluation mode; its ``.images`` take the place of a part of the batch. Clearance's attacks change images
-            that the model gets wrong already, too. None is plain training.
-        adversarial_share: That part, in (0, 1]. A half, the default, keeps clean images in every batch, as
-            Kurakin et al. (2017, "at scale") do, whom Elsayed et al. (2018) follow; how these mix them themselves
-            no source at hand says. 1 attacks every image (Madry et al. 2018).
+            evaluation mode; its ``.images`` replace a part of the batch. Clearance's attacks also change images
+            that the model already misclassifies. None is plain training.
+        adversarial_share: That part, in (0, 1]. The default of a half keeps clean images in every batch, as
+            Kurakin et al. (2017, "at scale") do. Elsayed et al. (2018) follow them; their own mixture is not in
+            the sources available to us. 1 attacks every image (Madry et al. 2018).
 
     Raises:
         TypeError: If `adversarial` cannot be called.
         ValueError: If a number is out of range.
 
-    Misleads: low loss on attacked images is no measure of robustness; the audit `robustness` is. An attack of
-    your own that leaves images alone which the model gets wrong already attacks few in the first steps.
+    Limits: a low loss on attacked images does not measure robustness; the audit `robustness` does. If your own
+    attack skips images that the model already misclassifies, it attacks few images in the first steps.
 
     >>> EndToEnd(CrossEntropyLoss()).head_noise
     0.0
@@ -149,7 +149,7 @@ class EndToEnd(Regime):
             )
 
     def generators(self, seed: int) -> dict[str, torch.Generator]:
-        """The head's noise and, where there is an attack, its random starts (each process its own)."""
+        """The head's noise and, with an attack, its random starts (different in each process)."""
         streams = super().generators(seed)
         if self.adversarial is not None:  # runs without one keep the checkpoints that they always had
             streams["adversarial"] = generator(seed, *own_stream("adversarial"))
@@ -163,7 +163,7 @@ class EndToEnd(Regime):
     def start(
         self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
     ) -> Training:
-        """Begin; the batches come from the caller, so of `data` only the classes are read."""
+        """Start; batches come from the caller, so only the classes of `data` are read."""
         return _EndToEndTraining(self, model, data, optimizer, generators)
 
 

@@ -1,4 +1,4 @@
-"""The only training loop: it loops, logs, saves and resumes; what a step does is the regime's business."""
+"""The only training loop: it loops, logs, saves and resumes; the training method defines a step."""
 
 import math
 import time
@@ -35,7 +35,7 @@ from clearance.vocabulary import Outcome, Status
 
 
 def check_processes(batch_size: int, run_dir: str | Path | None) -> None:
-    """Raise ValueError where several processes are given what only one can use, or too small a batch."""
+    """Raise ValueError if several processes get a run directory, or too small a batch."""
     processes = process_count()
     if processes > 1 and run_dir is not None:
         raise ValueError(
@@ -72,7 +72,7 @@ def check_lengths(epochs: int | None, steps: int | None, batch_size: int, checkp
 
 
 def device_named(name: str) -> torch.device:
-    """The device of that name; ``"auto"`` is CUDA where there is one, else the CPU."""
+    """The device of that name; ``"auto"`` is CUDA if available, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -85,7 +85,7 @@ def device_named(name: str) -> torch.device:
         raise ValueError(f"`device` {name!r} is not there: torch sees no CUDA; take 'auto' or 'cpu'.")
     try:
         torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as error:  # what a build of torch that lacks it says
+    except (RuntimeError, AssertionError) as error:  # a build of torch without it
         raise ValueError(
             f"`device` {name!r} is not there: {str(error).splitlines()[0]}; take 'auto' or 'cpu'."
         ) from error
@@ -93,14 +93,14 @@ def device_named(name: str) -> torch.device:
 
 
 class ExtractorForward:
-    """Stands in for an extractor's forward pass during training steps; outside them nothing differs.
+    """Stands in for an extractor's forward pass during training steps; outside them nothing changes.
 
     Args:
-        extractor: Features come back in float32 where mixed precision made them shorter, so that heads, their
+        extractor: Features are converted back to float32 after mixed precision, so that heads, their
             training and the loss are computed in full precision.
         autocast: torch.bfloat16, or None for full precision.
-        compiled: Whether torch.compile translates the extractor, once for every shape of batch it meets.
-        objective: Read for `layers`, which a compiled extractor does not show.
+        compiled: Whether torch.compile translates the extractor, once for every batch shape.
+        objective: Read for `layers`, which a compiled extractor cannot give.
 
     Raises:
         ValueError: If `autocast` is another dtype, or the objective reads activations of a compiled extractor.
@@ -143,7 +143,7 @@ class ExtractorForward:
 
 
 def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
-    def run(images: Tensor) -> Any:  # torch.compile passes over torch's own containers, but not over this
+    def run(images: Tensor) -> Any:  # torch.compile ignores torch's own containers, but not this
         return forward(images)
 
     return torch.compile(run)
@@ -153,13 +153,13 @@ def _check_precision(autocast: torch.dtype | None) -> None:
     if autocast not in (None, torch.bfloat16):
         raise ValueError(
             f"`autocast` must be torch.bfloat16 or None; got {autocast}. In float16 small gradients become 0 "
-            "without a loss scaler, which this loop has not."
+            "without a loss scaler, and this loop has none."
         )
 
 
 @dataclass
 class Session:
-    """Everything that moves while a classifier is trained; `step` counts the updates made so far."""
+    """Everything that changes while a classifier is trained; `step` counts the updates so far."""
 
     model: Classifier
     objective: Objective
@@ -173,7 +173,7 @@ class Session:
     seed: int
     epochs: int
     batch_size: int
-    steps: int | None = None  # in place of `epochs`: the last pass may then be cut short
+    steps: int | None = None  # instead of `epochs`: the last pass may then be incomplete
     watched: Mapping[str, ImageSet] = field(default_factory=dict)
     label_noise: float = 0.0
     step: int = 0
@@ -191,7 +191,7 @@ class Session:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches in an epoch; a last batch of one image a process is left out (batch statistics need two)."""
+        """Batches in an epoch; a last batch of one image per process is left out (batch statistics need two)."""
         full, rest = divmod(len(self.data), self.batch_size)
         return full + (1 if rest >= 2 * process_count() else 0)
 
@@ -206,7 +206,7 @@ class Session:
         return self.step % self.steps_per_epoch == 0 or self.step == self.total_steps
 
     def advance(self) -> str | None:
-        """One update; the reason in words if a loss term is not finite."""
+        """One update; returns the reason if a loss term is not finite."""
         self.model.train()
         images, labels = self.data.batch(self._rows(), self.generators["augmentation"])
         self._rate = float(self.optimizer.param_groups[0]["lr"])
@@ -224,7 +224,7 @@ class Session:
         return None
 
     def end_epoch(self) -> dict[str, float]:
-        """Close the epoch: a row for the history and, if there are any, diagnostics; both as one row to log."""
+        """End the epoch: add a row to the history and, if any, diagnostics; returns both as one row to log."""
         copy_from_first(self.model, self.objective)
         done, made = (self.step - 1) // self.steps_per_epoch, (self.step - 1) % self.steps_per_epoch + 1
         row: dict[str, float] = {
@@ -247,12 +247,12 @@ class Session:
         return row | seen
 
     def _turn_schedule(self) -> None:
-        """A course of the step size counts what the run's length counts: epochs, or updates."""
+        """A schedule counts in the unit of the run's length: epochs, or updates."""
         if self.schedule is not None:
             self.schedule.step()
 
     def _errors(self) -> dict[str, float]:
-        """Of the head that is in use, where there is one, on the sets that are looked at after every epoch."""
+        """Errors of the head in use, if any, on the sets that are evaluated after every epoch."""
         if not self.regime.trains_head:
             return {}
         sets = {} if self.validation is None else {"validation": self.validation}
@@ -262,7 +262,7 @@ class Session:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides how the run goes on."""
+        """Everything that decides how the run continues."""
         return {
             "model": dict(self.model.state_dict()),
             "objective": dict(self.objective.state_dict()),
@@ -280,7 +280,7 @@ class Session:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly where `state` was taken."""
+        """Continue exactly where `state` was taken."""
         self.model.load_state_dict(state["model"])
         self.objective.load_state_dict(state["objective"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -301,7 +301,7 @@ class Session:
         return self.data.images.is_cuda
 
     def _rows(self) -> Tensor:
-        """The next batch's rows. An epoch's order depends on seed and epoch alone, so resuming is free."""
+        """The next batch's rows. An epoch's order depends only on seed and epoch, so resuming needs no state."""
         epoch, place = divmod(self.step, self.steps_per_epoch)
         if self._order[0] != epoch:
             order = torch.randperm(len(self.data), generator=generator(self.seed, "batches", epoch))
@@ -311,7 +311,7 @@ class Session:
 
 
 def final_state(session: Session) -> dict[str, Tensor]:
-    """Model and objective as one dictionary of tensors, to be kept as safetensors."""
+    """Model and loss as one dictionary of tensors, to be saved as safetensors."""
     parts = {"model": session.model, "objective": session.objective}
     return {f"{part}.{name}": v for part, module in parts.items() for name, v in module.state_dict().items()}
 
@@ -326,7 +326,7 @@ def load_final_state(session: Session, weights: dict[str, Tensor]) -> None:
 
 
 PROBE_IMAGES = 256
-TRAINING_IMAGES = 10_000  # so many tell a network that learns from labels of which 80 % are wrong from chance
+TRAINING_IMAGES = 10_000  # enough to separate learning from chance when 80 % of labels are wrong
 FLAT = 1e-4  # spread of features over their size; float32 rounding alone gives about 1e-7
 
 
@@ -369,7 +369,7 @@ def bound_rows(weight: Tensor, max_norm: float) -> None:
 
 
 def collapse_reason(model: Classifier, data: ImageSet) -> str | None:
-    """Why this extractor counts as collapsed, or None: a sample of training images all get equal features."""
+    """Why the extractor counts as collapsed, or None: a sample of training images all have equal features."""
     rows = torch.linspace(0, len(data) - 1, min(PROBE_IMAGES, len(data))).long()
     features = extract_features(model, data.subset(rows.to(data.images.device)))
     if not bool(features.isfinite().all()):
@@ -384,12 +384,13 @@ def collapse_reason(model: Classifier, data: ImageSet) -> str | None:
 def untrained_reason(
     model: Classifier, data: ImageSet, label_noise: float = 0.0
 ) -> tuple[Outcome, str] | None:
-    """How and why a run that came to its end has failed all the same, or None.
+    """How and why a completed run has failed, or None.
 
     Args:
-        model: As it was trained.
-        data: What it was trained on.
-        label_noise: Share of its labels that are known to be wrong: the truth alone is right on the others.
+        model: The trained model.
+        data: Its training set.
+        label_noise: Share of its labels that are known to be wrong; a network that learned only the truth
+            agrees with the others.
     """
     finite = all(bool(value.isfinite().all()) for value in model.state_dict().values())
     if not finite:
@@ -402,10 +403,10 @@ def untrained_reason(
     largest = float(torch.bincount(some.labels).max()) / len(some)
     chance = 3 * (largest * (1 - largest) / len(some)) ** 0.5
     gain = 1 - label_noise - largest
-    # In a small or lopsided set chance reaches up to all there is to gain; half of that is no chance.
+    # In a small or imbalanced set the chance interval may cover the whole possible gain; half of it is not chance.
     if gain > 0 and accuracy <= largest + min(chance, gain / 2):
         return Outcome.COLLAPSED, (
-            f"training accuracy {accuracy:.3f} is no better than always naming the largest class "
+            f"training accuracy {accuracy:.3f} is no better than always predicting the largest class "
             f"({largest:.3f}); lower the learning rate, or train longer"
         )
     return None
@@ -413,17 +414,17 @@ def untrained_reason(
 
 @dataclass(frozen=True)
 class FitResult:
-    """What training gave: the model, how the run ended, and one row per epoch.
+    """The result of training: the model, how the run ended, and one row per epoch.
 
     Args:
         model: The classifier that was passed to ``fit``, trained in place, in evaluation mode.
         status: Finished, stopped, diverged (when, in which term) or collapsed.
         history: For each epoch its last step, the learning rate, the mean of every loss term over the epoch,
-            and the validation error where there is one.
+            and the validation error, if there is a validation set.
         seconds: Time spent in training steps and in finishing, over all resumed parts.
-        counts: What the regime counted, for example weak heads that diverged.
-        diagnostics: For each epoch, its number and last step, and what the regime saw besides the loss: the
-            accuracy of FOCA's weak heads. Empty where there is nothing to see.
+        counts: Counts of the training method, for example of weak heads that diverged.
+        diagnostics: For each epoch, its number and last step, and the training method's diagnostics: the
+            accuracy of FOCA's weak heads. Empty for other methods.
     """
 
     model: Classifier
@@ -436,18 +437,18 @@ class FitResult:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands.
+    """The progress of a run.
 
     Args:
         step: Updates made so far.
-        steps: Updates in all.
+        steps: Total number of updates.
     """
 
     step: int
     steps: int
 
 
-STEPS_BETWEEN = 50  # looks for a collapse, at least
+STEPS_BETWEEN = 50  # at least, between two checks for a collapse
 
 
 def run_session(
@@ -456,7 +457,7 @@ def run_session(
     checkpoint_every: int,
     on_step: Callable[[Progress], object] | None,
 ) -> FitResult:
-    """Train to the end, or to the first failure or stop; continue where `run` was left, and keep it there."""
+    """Train to the end, or to the first failure or stop; continue from the state in `run`, and save there."""
     if run is not None and run.finished:
         return _read_back(session, run)
     if run is not None and (checkpoint := run.latest()) is not None:
@@ -488,15 +489,15 @@ def run_session(
 
 
 def _is_looked_at(step: int, epoch: int) -> bool:
-    """Whether a collapse is looked for at the end of this epoch: the first, and others some steps apart.
+    """Whether to check for a collapse at the end of this epoch: at the first, then every STEPS_BETWEEN steps or more.
 
-    Looking takes as long as a step, which is nothing beside an epoch unless that has two.
+    A check takes about as long as a step, so it would slow down epochs of few steps.
     """
     return step <= epoch or step // STEPS_BETWEEN > (step - epoch) // STEPS_BETWEEN
 
 
 def _close(session: Session, run: RunDirectory | None, status: Status) -> FitResult:
-    """Complete the model, judge it, and keep it."""
+    """Complete the model, check it, and save it."""
     if status.outcome is not Outcome.DIVERGED:
         began = time.perf_counter()
         copy_from_first(session.model, session.objective)
@@ -518,7 +519,7 @@ def _close(session: Session, run: RunDirectory | None, status: Status) -> FitRes
 
 
 def _judged(session: Session, status: Status) -> Status:
-    """A finished run's status, or that it learnt nothing."""
+    """A finished run's status, or that it learned nothing."""
     problem = untrained_reason(session.model, session.data, session.label_noise)
     return status if problem is None else Status(problem[0], session.step, problem[1])
 
@@ -530,7 +531,7 @@ def _read_back(session: Session, run: RunDirectory) -> FitResult:
     status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
     trained = status.outcome in (Outcome.FINISHED, Outcome.COLLAPSED) and status.step == session.total_steps
     if trained and result.get("label_noise", session.label_noise) != session.label_noise:
-        # other labels are known to be wrong now
+        # the known share of wrong labels has changed
         status = _judged(session, Status(Outcome.FINISHED, status.step))
     return FitResult(
         session.model,
@@ -568,44 +569,44 @@ def fit(
     checkpoint_every: int = 500,
     on_step: Callable[[Progress], object] | None = None,
 ) -> FitResult:
-    """Train a classifier under a regime; killed at any moment and called again, continue to the same bits.
+    """Train a classifier with a training method. A killed run that is called again continues to the same bits.
 
     Args:
         model: Trained in place.
-        regime: What a step does.
+        regime: The training method, which defines a step.
         train: An ImageSet, a map-style Dataset, or (images, labels).
         epochs: Passes over the training set, at least 1; or give `steps`.
-        steps: Updates in all, at least 1, however many images there are; the last pass may be cut short.
-        batch_size: Images a step; the last batch of an epoch may be smaller (a single image is left out).
+        steps: Total number of updates, at least 1; the last pass may be incomplete.
+        batch_size: Images per step; the last batch of an epoch may be smaller (a single image is left out).
         optimizer: Called with the parameters that the regime may move. Default: SGD with lr 0.05 and
             momentum 0.9.
-        schedule: Called with the optimiser; stepped once an epoch, as in torch's own examples, and after every
-            update where `steps` is given.
+        schedule: Called with the optimiser; stepped once per epoch, as in torch's own examples, or after every
+            update if `steps` is given.
         validation: Like `train`; its error is logged after every epoch in which the head can be used.
-        watched: More such sets by name, each logged as ``NAME_error``: to look at, not to choose by.
+        watched: More such sets by name, each logged as ``NAME_error``: for information, not for choices.
         clip_norm: Bound on the norm of the whole gradient, above 0.
         max_norm: Bound, above 0, on the norm of every unit's incoming weights, after each step, in the part of
-            the model that the regime moves (under FOCA the extractor alone; Srivastava et al. 2014, FOCA's
+            the model that is trained (under FOCA only the extractor; Srivastava et al. 2014, FOCA's
             stabiliser in Sato et al. 2019).
         autocast: ``torch.bfloat16`` runs the extractor in mixed precision during steps; heads, their training
             and the loss stay in float32. None is full precision.
-        compile_extractor: Whether torch.compile translates the extractor for the steps; heads and loss stay as
-            they are. The first steps then take long, and the last bits differ.
-        label_noise: Share of the training labels that are known to be wrong, in [0, 1). It moves nothing: where few of
-            so many labels are true, a network that has learnt those alone does not count as collapsed.
-        device: ``"auto"`` is CUDA where there is one, else the CPU.
-        seed: Decides batch order, augmentation, dropout, noise and fresh heads (not the model's own first
-            weights: seed torch before you build it).
-        run_dir: Where the run is kept. Finished runs are read back; another recipe's are refused.
+        compile_extractor: Whether to use torch.compile for the extractor during steps, not for heads and loss.
+            The first steps are then slow, and the last bits differ.
+        label_noise: Share of the training labels that are known to be wrong, in [0, 1). It does not affect
+            training: with few correct labels, a network that has learned only those does not count as collapsed.
+        device: ``"auto"`` is CUDA if available, else the CPU.
+        seed: Of batch order, augmentation, dropout, noise and new heads. It does not affect the model's initial
+            weights: seed torch before you build the model.
+        run_dir: Where the run is saved. A finished run is read back; a run with other settings raises an error.
         checkpoint_every: Steps between checkpoints, at least 1.
-        on_step: Told of the progress after every step; returning ``"stop"`` ends the run as stopped.
+        on_step: Called with the progress after every step; returning ``"stop"`` ends the run as stopped.
 
-    Under torch.distributed (torchrun) every process calls ``fit`` with the same arguments: each moves its
+    Under torch.distributed (torchrun) every process calls ``fit`` with the same arguments. Each processes its
     share of every batch, gradients are averaged, and all end with the same model. Batch normalisation uses the
     statistics of a process's own share (pass a model with torch.nn.SyncBatchNorm otherwise).
 
     Raises:
-        TypeError: If `model` is no Classifier, `regime` no regime, or `optimizer` cannot be called.
+        TypeError: If `model` is not a Classifier, `regime` not a training method, or `optimizer` not callable.
         ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
             belongs to another run, the objective reads activations of a compiled extractor, or several processes
             get a `run_dir` or too small a batch.
@@ -670,10 +671,10 @@ def _stepper(
     clip_norm: float | None,
     max_norm: float | None,
 ) -> Optimizer:
-    """The optimiser of what the regime may move, with both limits."""
+    """The optimiser of the trained parameters, with both bounds."""
     moved = list(regime.trainable(model))
     if not moved:
-        raise ValueError("there is nothing to train: the parameters that this regime may move are none.")
+        raise ValueError("there is nothing to train: this training method has no parameters to move.")
     stepper = optimizer(moved)
     own = {id(parameter) for parameter in model.parameters()}
     limit_gradients(stepper, moved, _positive("clip_norm", clip_norm))
@@ -684,7 +685,7 @@ def _stepper(
 def _fingerprint(
     session: Session, optimizer: object, schedule: object, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What decides a run's numbers, before its first step: a run's directory is opened with nothing else."""
+    """Everything that affects a run's numbers; a run directory belongs to one fingerprint."""
     validation = session.validation
     return {
         "model": describe(session.model),
@@ -721,7 +722,7 @@ def _schedule(build: Callable[[Optimizer], LRScheduler], optimizer: Optimizer) -
     schedule = build(optimizer)
     if isinstance(schedule, ReduceLROnPlateau):
         raise TypeError(
-            "`schedule` must decide by the epoch alone; got ReduceLROnPlateau, which wants a measured value. Use "
+            "`schedule` must depend only on the epoch; got ReduceLROnPlateau, which needs a measured value. Use "
             "another schedule of torch.optim.lr_scheduler."
         )
     return schedule

@@ -48,7 +48,7 @@ class FOCA(Regime):
     phi* = argmin_phi  mean_i E_{theta ~ Theta_phi} L(C_theta(F_phi(x_i)), t_i)      (Eq. 2)
 
     Theta_phi is the set of weak heads, each trained from scratch on a small class-balanced batch of the
-    current features (Eq. 3, 4). A step draws heads, holds them fixed, and moves the extractor on another
+    current features (Eq. 3, 4). A step draws heads, freezes them, and moves the extractor on another
     batch (Algorithm 1). Nothing is differentiated through the training of a head, so the loss of a step
     need not fall from one step to the next. ``finish`` trains the head that the model keeps (Eq. 5).
 
@@ -58,33 +58,33 @@ class FOCA(Regime):
 
     Args:
         objective: The loss that moves the extractor.
-        weak_heads: How heads are drawn; their architecture is that of the model's head. With an objective
-            other than cross-entropy give them its `sample_loss` too: one loss serves both (Eq. 2 and 4).
+        weak_heads: How heads are drawn; they have the architecture of the model's head. With a loss other than
+            cross-entropy, also give them its `sample_loss`: the same loss is used for both (Eq. 2 and 4).
         per_class: k, images of every class that a weak head is trained on, at least 1; 10 in the paper. Drawn
             with replacement, so a class may have fewer images than k.
         heads: K, heads drawn at once, at least 1; 1 in the paper.
         reuse: u, steps between two draws; at least 1; 1 (CIFAR-10) or 8 (CIFAR-100) in the paper.
-        mode: ``"average"`` averages the loss over all K heads in each step; ``"cycle"`` uses one a step in turn.
-            The paper has one head, where both are the same. With K near u, cycling costs one refresh in u steps
-            and the extractor still meets another head in nearly every step.
+        mode: ``"average"`` averages the loss over all K heads in each step; ``"cycle"`` uses one head per step in
+            turn. The paper has one head, for which both are the same. With K near u, cycling needs one draw in u
+            steps and still uses another head in nearly every step.
         batch_norm: What the extractor's batch normalisation does with the heads' batches (all K together).
-            ``"batch"`` normalises by their own statistics and leaves the running ones alone; ``"running"``
-            normalises by the running ones; ``"update"`` is ``"batch"`` that also moves the running ones, as the
-            authors' later code does. The paper's extractors have none.
+            ``"batch"`` normalises by their own statistics and does not change the running ones; ``"running"``
+            normalises by the running ones; ``"update"`` is ``"batch"`` and also updates the running ones, as in
+            the authors' later code. The paper's extractors have no batch normalisation.
         recalibrate: Whether ``finish`` first recomputes the running statistics from all training images
-            (``recalibrate_batch_norm``). Off by default: the running ones then stay those of training.
-        pool: A cheaper deviation from Algorithm 1, 0 by default: heads are trained on features of the last so
-            many images that the extractor was moved on (as it saw them then, with their augmentation), which
-            saves the heads' own forward pass. These features are up to pool / batch size steps old, and the
-            extractor has just been moved on their images. Until all classes are there, and always with 0, heads
-            get a forward pass of their own. At least the number of classes, unless 0.
+            (``recalibrate_batch_norm``). Off by default: the running statistics of training are kept.
+        pool: A cheaper deviation from Algorithm 1, 0 by default: heads are trained on stored features of
+            the last `pool` training images (with their augmentation at the time), which saves a separate forward
+            pass. These features are up to pool / batch size steps old, and the extractor has just been trained on
+            their images. While a class is missing in the pool, and always with 0, heads use a separate forward
+            pass. At least the number of classes, unless 0.
         final_head: How ``finish`` trains the head that the model keeps, on all training images. (A Gaussian mixture
-            is fitted to them in closed form instead.)
+            is fitted in closed form instead.)
 
-    A weak head that diverges is left out of its steps and counted. The unit of the first features drawn is
-    the least one in which any weak head reads features (see GradientHeads); a run that starts from a trained
-    network takes it from that network's features. Under torch.distributed each process draws heads of its own,
-    from its own streams, and only gradients of the extractor are averaged.
+    A weak head that diverges is left out of its steps and counted. Weak heads read features in a unit that is at
+    least that of the first features drawn (see GradientHeads); a run that starts from a trained network uses that
+    network's features. Under torch.distributed each process draws its own heads from its own streams, and only
+    gradients of the extractor are averaged.
 
     >>> FOCA(per_class=1).reuse
     1
@@ -123,19 +123,19 @@ class FOCA(Regime):
         check_choice("batch_norm", self.batch_norm, get_args(BatchNormPolicy))
         if self.mode == "cycle" and self.heads > self.reuse:
             raise ValueError(
-                f"`heads` must not exceed `reuse` with mode 'cycle', because heads beyond it would be drawn and "
-                f"never used; got {self.heads} heads for {self.reuse} steps. Raise `reuse`, or draw fewer."
+                f"`heads` must not exceed `reuse` with mode 'cycle', because the additional heads would "
+                f"never be used; got {self.heads} heads for {self.reuse} steps. Raise `reuse`, or draw fewer."
             )
 
     def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
-        """The extractor and the objective; never a head."""
+        """The extractor and the loss; never a head."""
         check_classifier(model)
         return [*model.extractor.parameters(), *self.objective.parameters()]
 
     def start(
         self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
     ) -> Training:
-        """Begin; weak heads are trained on images of `data`, which must hold every class.
+        """Start; weak heads are trained on images of `data`, which must contain every class.
 
         Raises:
             ValueError: If a class has no image, the pool is smaller than the number of classes, or the model's
@@ -148,8 +148,7 @@ class ClassBalancedDraws:
     """Draws of the same number of rows from every class (Sato et al. 2019, Algorithm 1, line 4).
 
     Raises:
-        ValueError: If a class has no image: a weak head would learn to suppress it, and push its features
-            away.
+        ValueError: If a class has no image: a weak head would learn to suppress it.
     """
 
     def __init__(self, labels: Tensor, classes: int) -> None:
@@ -173,7 +172,7 @@ class ClassBalancedDraws:
 
 
 class FeaturePool:
-    """The last `size` detached features that the extractor gave on its own batches, with their labels.
+    """The last `size` detached features of the extractor's own batches, with their labels.
 
     Features of older steps are those of an older extractor: at most size / batch size steps behind.
 
@@ -187,7 +186,7 @@ class FeaturePool:
         if 0 < size < classes:
             raise ValueError(
                 f"`pool` must be 0 or at least the number of classes, {classes}, because heads are trained on "
-                f"all of them; got {size}. Take several batches' worth."
+                f"all of them; got {size}. Use the size of several batches."
             )
         self.size, self.classes = size, classes
         self.features: Tensor | None = None
@@ -201,14 +200,14 @@ class FeaturePool:
         return bool((torch.bincount(self.labels, minlength=self.classes) > 0).all())
 
     def add(self, features: Tensor, labels: Tensor) -> None:
-        """Put a batch's features (B, D) and labels (B,) in; the oldest go."""
+        """Add a batch's features (B, D) and labels (B,); the oldest are removed."""
         if self.size == 0:
             return
         features = features.detach()
         if self.features is not None and self.labels is not None:
             features = torch.cat([self.features, features])
             labels = torch.cat([self.labels, labels])
-        # Copies, so that neither a caller's tensor nor what has gone is kept alive.
+        # Copies, so that neither a caller's tensor nor removed features are kept alive.
         self.features, self.labels = features[-self.size :].clone(), labels[-self.size :].clone()
 
     def draw(self, heads: int, per_class: int, stream: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -219,18 +218,18 @@ class FeaturePool:
         return self.features[rows], self.labels[rows]
 
     def state_dict(self) -> dict[str, Any]:
-        """What is in it."""
+        """Its features and labels."""
         return {"features": self.features, "labels": self.labels}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
-        """Continue with what was in it."""
+        """Continue with stored features and labels."""
         features, labels = state["features"], state["labels"]
         self.features = None if features is None else features.to(device)
         self.labels = None if labels is None else labels.to(device)
 
 
 class HeadBatches:
-    """Draws of detached features in at least float32, by a forward pass of their own or from the pool."""
+    """Draws of detached features in at least float32, from a separate forward pass or from the pool."""
 
     def __init__(
         self, model: Classifier, data: ImageSet, generators: Generators, policy: BatchNormPolicy, pool: int
@@ -254,7 +253,7 @@ class HeadBatches:
         return features if features.dtype.itemsize >= 4 else features.float(), labels
 
     def remember(self, features: Tensor, labels: Tensor) -> None:
-        """Offer the features of a batch that the extractor was moved on."""
+        """Add the features of a batch of the extractor to the pool."""
         self.pool.add(features, labels)
 
     def state_dict(self) -> dict[str, Any]:
@@ -267,9 +266,9 @@ class HeadBatches:
 
 
 class Weakness:
-    """Accuracy of heads on batches that they were not trained on, gathered since it was last told.
+    """Accuracy of heads on batches that they were not trained on, accumulated since the last `tell`.
 
-    Near 1, heads are strong: they agree with one another, and there is little left to learn from them. At
+    Near 1, heads are strong: they agree with each other, and the extractor learns little from them. At
     chance (1 / classes) or below they are mostly noise.
 
     >>> weakness = Weakness()
@@ -280,7 +279,7 @@ class Weakness:
     """
 
     def __init__(self) -> None:
-        self._sums: Tensor | None = None  # accuracy, heads at chance, heads; on the device: no wait for it
+        self._sums: Tensor | None = None  # accuracy, heads at chance, heads; on the device, to avoid waiting
 
     @torch.no_grad()
     def note(self, logits: Tensor, labels: Tensor) -> None:
@@ -291,7 +290,7 @@ class Weakness:
         self._sums = sums if self._sums is None else self._sums + sums
 
     def tell(self) -> dict[str, float]:
-        """Mean accuracy, and the share of heads at chance or below, over all noted; then begin anew."""
+        """Mean accuracy, and the share of heads at chance or below, over all counted heads; then reset."""
         if self._sums is None:
             return {}
         accuracy, at_chance, heads = self._sums.tolist()
@@ -299,7 +298,7 @@ class Weakness:
         return {"weak_head_accuracy": accuracy / heads, "weak_heads_at_chance": at_chance / heads}
 
     def state_dict(self) -> dict[str, Any]:
-        """What was noted since it was last told."""
+        """What was accumulated since the last `tell`."""
         return {"sums": self._sums}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
@@ -308,7 +307,7 @@ class Weakness:
 
 
 class FOCATraining(Training):
-    """FOCA at work; `diverged_heads` of the `drawn_heads` so far were left out."""
+    """A FOCA training; `diverged_heads` of the `drawn_heads` so far were left out."""
 
     RUNAWAY = 100.0  # times the first features' unit; under GradientHeads digits grew up to 40 times
     REDRAWS = 3  # a batch of features can be unlucky; four unlucky ones in a row are a diverged extractor
@@ -337,7 +336,7 @@ class FOCATraining(Training):
         copy_from_first(model, regime.objective)
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
-        """Draw heads where it is time, then move the extractor on (images, labels) with them fixed."""
+        """Draw heads if they are due, then move the extractor on (images, labels) with the heads frozen."""
         check_batch(images, labels, self.data)
         place = self.steps % self.regime.reuse
         if place == 0:
@@ -363,10 +362,10 @@ class FOCATraining(Training):
     def finish(self) -> None:
         """Train the head that the model keeps, on all training images and frozen features (Eq. 5).
 
-        A Gaussian mixture needs no training: its likeliest means and variances are known.
+        A Gaussian mixture is fitted in closed form: its maximum-likelihood means and variances.
 
         Warns:
-            UserWarning: If features have run away.
+            UserWarning: If features have grown too much.
         """
         if self.regime.recalibrate:
             recalibrate_batch_norm(self.model, self.data)
@@ -396,7 +395,7 @@ class FOCATraining(Training):
         return self.weakness.tell()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where in the cycle of reuse we are, the heads in use, and what the pool holds."""
+        """The position in the cycle of reuse, the heads in use, and the pool's content."""
         heads = None if self.heads is None else self.heads.parameters
         return {
             "steps": self.steps,
@@ -428,7 +427,7 @@ class FOCATraining(Training):
                 self.first_unit = feature_unit(features)
                 with evaluating(self.model.head):
                     check_logits(self.model.head(features[0, :1]), self.data)
-            # A few steps at full precision cost little; in bfloat16 their rounding is larger than a step.
+            # A few steps in full precision are cheap; in bfloat16 their rounding is larger than a step.
             with torch.autocast(features.device.type, enabled=False):
                 trained = self.regime.weak_heads.draw(
                     self.model.head, features, labels, self.generators["head_init"], self.first_unit
@@ -446,14 +445,14 @@ class FOCATraining(Training):
         if growth > self.RUNAWAY:
             warnings.warn(
                 f"Features are {growth:.3g} times as large as when FOCA began: weak heads follow their scale and do "
-                "not hold it, so steps now change little and features may tell classes badly apart. Normalise "
+                "not hold it, so steps now change little and features may separate classes badly. Normalise "
                 "batches in the extractor (norm='batch'), lower the learning rate, or draw GradientHeads.",
                 UserWarning,
                 stacklevel=3,
             )
 
     def _in_use(self, heads: HeadStack, place: int) -> HeadStack:
-        """All heads of the refresh, or in turn the one whose step this is."""
+        """All heads of the last draw, or one of them in turn."""
         if self.regime.mode == "average":
             return heads
         return heads.select(torch.tensor([place % len(heads)]))
