@@ -32,7 +32,7 @@ ROOMS = {
     "data": """
         Augmentation GaussianClasses ImageSet Preprocessing StoredImageSet as_image_set cutout draw_classes
         draw_samples flip gaussian_images open_folder open_images open_pictures open_unlabelled pad_crop
-        preprocessing_of read_cifar10 read_cifar100 read_digits read_folder read_idx read_npz
+        preprocessing_of read_cifar10 read_cifar100 read_digits read_idx read_npz
         read_photographs split_classes symmetric_label_noise
     """,
     "gate": """

@@ -17,7 +17,7 @@ ImageSet('digits', 1300 images of shape (1, 8, 8), 10 classes)
 (torch.Size([32, 1, 8, 8]), torch.Size([32]))
 
 Readers: `read_digits` (inside scikit-learn), `read_idx` (MNIST, Fashion-MNIST), `read_cifar10`,
-`read_cifar100`, `read_npz`, `read_folder`; `as_image_set` takes tensors, arrays and other people's
+`read_cifar100`, `read_npz`; `as_image_set` takes tensors, arrays and other people's
 Datasets. `open_images` takes any of these of any size (`open_folder`, loaders, Hugging Face's datasets): what is
 larger than memory stays on disk, and is read in batches. `GaussianClasses` makes images whose Bayes error is known.
 """
@@ -27,14 +27,13 @@ from clearance.data.cifar import read_cifar10, read_cifar100
 from clearance.data.class_split import draw_classes, split_classes
 from clearance.data.conversion import as_image_set
 from clearance.data.digits import read_digits
-from clearance.data.folder import read_folder
+from clearance.data.folder import open_folder, open_pictures
 from clearance.data.idx import read_idx
 from clearance.data.image_set import ImageSet
 from clearance.data.intake import open_images
 from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.npz import read_npz
 from clearance.data.photographs import read_photographs
-from clearance.data.picture_folder import open_folder, open_pictures
 from clearance.data.preprocessing import Preprocessing, preprocessing_of
 from clearance.data.samples import draw_samples
 from clearance.data.stored import StoredImageSet
@@ -62,7 +61,6 @@ __all__ = [
     "read_cifar10",
     "read_cifar100",
     "read_digits",
-    "read_folder",
     "read_idx",
     "read_npz",
     "read_photographs",

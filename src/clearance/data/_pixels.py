@@ -3,11 +3,7 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
-
-GREY_MODES = ("1", "L")
-DEEP_MODES = ("I", "F")  # and I;16 ...: more than 8 bits, which Pillow would cut off rather than scale
 
 
 def as_pixels(images: Tensor | NDArray) -> Tensor:
@@ -92,20 +88,3 @@ def numbered_classes(labels: Tensor) -> tuple[str, ...]:
             "labels; renumber the classes, or construct ImageSet with their names."
         )
     return tuple(str(number) for number in range(largest + 1))
-
-
-def picture_array(picture: Image.Image, *, keep_grey: bool) -> NDArray:
-    """A Pillow image as uint8, (H, W) if grey and `keep_grey`, else (H, W, 3); transparency is dropped.
-
-    >>> picture_array(Image.new("L", (5, 4)), keep_grey=False).shape
-    (4, 5, 3)
-    """
-    if picture.mode.startswith(DEEP_MODES):
-        raise ValueError(
-            f"an image must have 8 bits a channel; got mode {picture.mode!r}; scale it to 8 bits first."
-        )
-    if keep_grey and picture.mode in GREY_MODES:
-        return np.array(picture.convert("L"))
-    if "transparency" in picture.info:
-        picture = picture.convert("RGBA")  # Pillow's own way from a palette with transparency
-    return np.array(picture.convert("RGB"))

@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from clearance.data._pixels import as_labels, as_pixels, numbered_classes, picture_array
+from clearance.data._pixels import as_labels, as_pixels, numbered_classes
+from clearance.data.folder import picture_array
 from clearance.data.image_set import ImageSet
 
 

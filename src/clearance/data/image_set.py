@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from os import PathLike
 from typing import Any
 
 import torch
@@ -209,6 +208,10 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         """
         return self._derived(labels=torch.zeros_like(self.labels), classes=(UNLABELLED,))
 
+    def in_memory(self) -> "ImageSet":
+        """This set; of one on disk, all of its images in memory."""
+        return self
+
     def digest(self) -> str:
         """SHA-256 of images, labels and class names (not of name, device, augmentation), in hexadecimal.
 
@@ -218,20 +221,6 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         True
         """
         return digest_of([self.images], self.labels, self.shape, self.classes)
-
-    @staticmethod
-    def from_folder(path: str | PathLike[str], size: int | None = None) -> "ImageSet":
-        """A folder with one folder of pictures a class; see read_folder."""
-        from clearance.data.folder import read_folder  # the readers import this file
-
-        return read_folder(path, size)
-
-    @staticmethod
-    def from_npz(path: str | PathLike[str]) -> "ImageSet":
-        """A NumPy archive with `images` and `labels`; see read_npz."""
-        from clearance.data.npz import read_npz  # the readers import this file
-
-        return read_npz(path)
 
     def _derived(self, **changes: Any) -> "ImageSet":
         """A set made of parts of this one: past the constructor, because its pixels were checked already."""

@@ -1,8 +1,5 @@
 """Anybody's data of any number as an ImageSet: Datasets, loaders, Hugging Face's tables, folders and archives."""
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator, Mapping, Sized
 from itertools import chain
 from os import PathLike
@@ -15,17 +12,16 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from clearance.data._eval_transform import transformed
-from clearance.data._pixels import as_labels, as_pixels, numbered_classes, picture_array
+from clearance.data._pixels import as_labels, as_pixels, numbered_classes
 from clearance.data._validity import check_pixels
 from clearance.data.columns import columns_of, pair_of
 from clearance.data.conversion import as_image_set
+from clearance.data.folder import open_folder, picture_array
 from clearance.data.image_set import ImageSet
 from clearance.data.npz import read_npz
-from clearance.data.picture_folder import open_folder
 from clearance.data.pixel_store import write_pixels
-from clearance.data.preprocessing import Preprocessing
-from clearance.data.stored import StoredImageSet
+from clearance.data.preprocessing import Preprocessing, transformed
+from clearance.data.stored import StoredImageSet, while_used
 
 
 def open_images(
@@ -120,21 +116,13 @@ def _unbatched(images: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _read(items: Iterator[tuple[Any, Any]], how: Preprocessing, classes: tuple[str, ...]) -> ImageSet:
-    labels: list[Tensor] = []
-    folder = Path(tempfile.mkdtemp(prefix="clearance-"))
-    try:
+    def kept(folder: Path) -> StoredImageSet:
+        labels: list[Tensor] = []
         store = write_pixels(folder / "images.pixels", _pixels(items, how, labels))
         found = as_labels(torch.stack(labels))
-        data = StoredImageSet(store, found, classes or numbered_classes(found))
-        kept = data.in_memory_if_small()
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    if isinstance(kept, StoredImageSet):
-        weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    return kept
+        return StoredImageSet(store, found, classes or numbered_classes(found))
+
+    return while_used(kept)
 
 
 def _pixels(items: Iterator[tuple[Any, Any]], how: Preprocessing, labels: list[Tensor]) -> Iterator[NDArray]:

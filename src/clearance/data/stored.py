@@ -1,6 +1,10 @@
 """A labelled set whose images stay on disk: everything an ImageSet does, a batch at a time."""
 
-from collections.abc import Iterator
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -84,7 +88,7 @@ class StoredImageSet(ImageSet):
         Raises:
             ValueError: If that would be more than `IN_MEMORY`.
         """
-        if self._bytes(len(self)) > IN_MEMORY:
+        if not self.is_small():
             raise ValueError(
                 f"the images of {self.name!r} stay on disk, because they take {self._bytes(len(self)) / 2**30:.1f} "
                 "GiB; read them with `batch` or `batches`, take a `subset`, or leave out what needs all at once."
@@ -139,9 +143,14 @@ class StoredImageSet(ImageSet):
         kept = {"classes": self.classes, "augmentation": self.augmentation}
         return unchecked(images=self._read(indices), labels=labels, name=name, **kept)
 
-    def in_memory_if_small(self) -> ImageSet:
-        """An ordinary ImageSet of the same images, if they take at most `IN_MEMORY`; else this set."""
-        return self if self._bytes(len(self)) > IN_MEMORY else self.subset(torch.arange(len(self)))
+    def is_small(self) -> bool:
+        """Whether all images take at most `IN_MEMORY`."""
+        return self._bytes(len(self)) <= IN_MEMORY
+
+    def in_memory(self) -> ImageSet:
+        """An ordinary ImageSet of the same images, however many."""
+        kept = {"classes": self.classes, "name": self.name, "augmentation": self.augmentation}
+        return unchecked(images=self._read(slice(None)), labels=self.labels, **kept)
 
     def digest(self) -> str:
         """SHA-256 of images, labels and class names: that of the same images in memory; computed once."""
@@ -167,3 +176,19 @@ def unchecked(**parts: Any) -> ImageSet:
     for name, value in parts.items():
         object.__setattr__(made, name, value)
     return made
+
+
+def while_used(make: Callable[[Path], StoredImageSet]) -> ImageSet:
+    """What `make` writes into a fresh folder: in memory where it is small, else on disk while it is used."""
+    folder = Path(tempfile.mkdtemp(prefix="clearance-"))
+    try:
+        data = make(folder)
+        if not data.is_small():
+            weakref.finalize(data.store, shutil.rmtree, folder, ignore_errors=True)
+            return data
+        kept = data.in_memory()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    return kept

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from clearance.data._pixels import as_pixels
 from clearance.data._validity import check_images
+from clearance.data.folder import open_pictures
 from clearance.data.image_set import UNLABELLED, ImageSet
 from clearance.data.intake import open_images
 from clearance.data.npz import read_npz_images
-from clearance.data.picture_folder import open_pictures
 from clearance.data.preprocessing import Preprocessing
 from clearance.data.stored import StoredImageSet, unchecked
 
