@@ -24,21 +24,18 @@ larger than memory stays on disk, and is read in batches. `GaussianClasses` make
 
 from clearance.data.augmentation import Augmentation, cutout, flip, pad_crop
 from clearance.data.cifar import read_cifar10, read_cifar100
-from clearance.data.class_split import draw_classes, split_classes
-from clearance.data.conversion import as_image_set
 from clearance.data.digits import read_digits
 from clearance.data.folder import open_folder, open_pictures
 from clearance.data.idx import read_idx
 from clearance.data.image_set import ImageSet
-from clearance.data.intake import open_images
+from clearance.data.intake import as_image_set, open_images, open_unlabelled
 from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.npz import read_npz
 from clearance.data.photographs import read_photographs
 from clearance.data.preprocessing import Preprocessing, preprocessing_of
-from clearance.data.samples import draw_samples
 from clearance.data.stored import StoredImageSet
+from clearance.data.subsets import draw_classes, draw_samples, split_classes
 from clearance.data.synthetic import GaussianClasses, gaussian_images
-from clearance.data.unlabelled import open_unlabelled
 
 __all__ = [
     "Augmentation",

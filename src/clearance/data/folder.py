@@ -17,9 +17,15 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from clearance.data.image_set import ImageSet
-from clearance.data.pixel_store import PixelStore, read_facts, write_facts, write_pixels
 from clearance.data.preprocessing import Preprocessing, transformed
-from clearance.data.stored import StoredImageSet, while_used
+from clearance.data.stored import (
+    PixelStore,
+    StoredImageSet,
+    read_facts,
+    while_used,
+    write_facts,
+    write_pixels,
+)
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
 # of a file's content, whatever its name: pictures of pixels, for which Pillow starts no program

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from clearance.data.conversion import as_image_set
 from clearance.data.image_set import ImageSet
+from clearance.data.intake import as_image_set
 from clearance.heads.gaussian_mixture import GaussianMixture
 from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack

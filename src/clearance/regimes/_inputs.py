@@ -2,8 +2,7 @@
 
 from torch import Tensor
 
-from clearance.data._validity import check_labels, check_pixels
-from clearance.data.image_set import ImageSet
+from clearance.data.image_set import ImageSet, check_labels, check_pixels
 from clearance.objectives._objective import Objective
 
 
