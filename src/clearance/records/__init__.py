@@ -10,9 +10,8 @@ comparison with the recipe and the versions that made them; it is one folder tha
 0.02
 """
 
-from clearance.records.derived import derive
+from clearance.records.derived import SummaryRow, derive
 from clearance.records.record import ExhibitRecord, Record, RunNote
-from clearance.records.row import SummaryRow
 from clearance.records.store import Report, load_report
 from clearance.records.summary import (
     BestOfAll,
