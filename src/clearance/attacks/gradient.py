@@ -174,10 +174,6 @@ class IFGSM(IteratedAttack):
         return self._ascended(batch, torch.zeros_like(batch.images), towards=None, persist=persist)[0]
 
 
-BIM = IFGSM
-"""The same under its other name."""
-
-
 @dataclass(frozen=True)
 class PGD(IteratedAttack):
     """Projected gradient ascent from the image itself and from random points of the ball.

@@ -22,14 +22,13 @@ Datasets. `open_images` takes any of these of any size (`open_folder`, loaders, 
 larger than memory stays on disk, and is read in batches. `GaussianClasses` makes images whose Bayes error is known.
 """
 
-from clearance.data.augmentation import Augmentation, cutout, flip, pad_crop
+from clearance.data.augmentation import Augmentation
 from clearance.data.cifar import read_cifar10, read_cifar100
 from clearance.data.digits import read_digits
-from clearance.data.folder import open_folder, open_pictures
+from clearance.data.folder import open_folder
 from clearance.data.idx import read_idx
 from clearance.data.image_set import ImageSet
 from clearance.data.intake import as_image_set, open_images, open_unlabelled
-from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.npz import read_npz
 from clearance.data.photographs import read_photographs
 from clearance.data.preprocessing import Preprocessing, preprocessing_of
@@ -44,16 +43,12 @@ __all__ = [
     "Preprocessing",
     "StoredImageSet",
     "as_image_set",
-    "cutout",
     "draw_classes",
     "draw_samples",
-    "flip",
     "gaussian_images",
     "open_folder",
     "open_images",
-    "open_pictures",
     "open_unlabelled",
-    "pad_crop",
     "preprocessing_of",
     "read_cifar10",
     "read_cifar100",
@@ -62,5 +57,4 @@ __all__ = [
     "read_npz",
     "read_photographs",
     "split_classes",
-    "symmetric_label_noise",
 ]

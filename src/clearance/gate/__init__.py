@@ -8,7 +8,7 @@ Tolerance(quantity=Quantity(audit='accuracy', name='error', ...), direction='dro
 """
 
 from clearance.gate.formats import junit, markdown
-from clearance.gate.ruling import Outcome, Ruling, rule
-from clearance.gate.tolerance import QUANTITIES, Quantity, Tolerance
+from clearance.gate.ruling import Outcome, rule
+from clearance.gate.tolerance import QUANTITIES, Tolerance
 
-__all__ = ["QUANTITIES", "Outcome", "Quantity", "Ruling", "Tolerance", "junit", "markdown", "rule"]
+__all__ = ["QUANTITIES", "Outcome", "Tolerance", "junit", "markdown", "rule"]
