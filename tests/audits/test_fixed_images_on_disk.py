@@ -17,9 +17,7 @@ def stored(tmp_path):
 
 
 def test_the_same_as_in_memory(stored):
-    assert torch.equal(
-        fixed_images(stored, 10, 0).images, fixed_images(stored.in_memory(), 10, 0).images
-    )
+    assert torch.equal(fixed_images(stored, 10, 0).images, fixed_images(stored.in_memory(), 10, 0).images)
 
 
 def test_in_pieces_and_once(stored, monkeypatch):
