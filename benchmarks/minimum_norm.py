@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from clearance.attacks import MinimumNorm
-from clearance.attacks.attacked import broken
-from clearance.attacks.norms import norm_of
+from clearance.attacks.attack import broken
+from clearance.attacks.balls import norm_of
 from clearance.attacks.queries import logits_of
 from clearance.audits._fixed_images import fixed_images
 from clearance.experiments.datasets import load_dataset

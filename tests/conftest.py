@@ -20,6 +20,12 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
+@pytest.fixture(autouse=True)
+def cache_of_its_own(monkeypatch, tmp_path_factory):
+    """Decoded pictures and features are kept where the tests' files are."""
+    monkeypatch.setenv("CLEARANCE_CACHE", str(tmp_path_factory.getbasetemp() / "clearance-cache"))
+
+
 @pytest.fixture(scope="session")
 def data_root():
     """The folder of real datasets; tests that need it are skipped, loudly, where there is none."""

@@ -19,8 +19,8 @@ PUBLIC = {
 
 ROOMS = {
     "attacks": """
-        AnyAttack Attack Attacked BIM DeepFool DistanceAttack FGSM IFGSM LOSSES MinimumNorm NoGradientWarning PGD
-        SCALE_FREE SquareSearch TargetedAscent TransferMatrix as_attack straight_through
+        AnyAttack Attack Attacked DeepFool FGSM IFGSM LOSSES MinimumNorm NoGradientWarning PGD
+        SCALE_FREE SquareSearch TargetedAscent as_attack straight_through
         transfer_matrix transferred
     """,
     "audits": """
@@ -30,23 +30,23 @@ ROOMS = {
         decayed_parameters rejection_threshold wilson_interval
     """,
     "data": """
-        Augmentation GaussianClasses ImageSet Preprocessing StoredImageSet as_image_set cutout draw_classes
-        draw_samples flip gaussian_images open_folder open_images open_pictures open_unlabelled pad_crop
-        preprocessing_of read_cifar10 read_cifar100 read_digits read_folder read_idx read_npz
-        read_photographs split_classes symmetric_label_noise
+        Augmentation GaussianClasses ImageSet Preprocessing StoredImageSet as_image_set draw_classes
+        draw_samples gaussian_images open_folder open_images open_unlabelled
+        preprocessing_of read_cifar10 read_cifar100 read_digits read_idx read_npz
+        read_photographs split_classes
     """,
     "gate": """
-        Outcome QUANTITIES Quantity Ruling Tolerance junit markdown rule
+        Outcome QUANTITIES Tolerance junit markdown rule
     """,
     "explore": """
         LOG_LAMBDAS ClassSamples Machines Scene all_machines check_fits example_distances loss_exhibits
         machines_of pair_exhibits pair_records render_explorer scene_of write_explorer
     """,
     "geometry": """
-        ClassScatter Discriminant PooledScatter Threshold best_threshold
+        ClassScatter best_threshold
         class_distance_normalised_variances class_means class_scatter covariance_spectrum dual_exponent
-        dual_norm effective_rank first_axis_share first_order_distance mean_cosines nc1 nc2_equiangle
-        nc2_equinorm nc2_simplex nc3 nc4 nearest_class_mean nearest_neighbour participation_ratio
+        dual_norm effective_rank first_axis_share first_order_distance nc1 nc2_equiangle
+        nc2_equinorm nc2_simplex nc3 nc4 nearest_class_mean nearest_neighbour
         pooled_scatter principal_axes scatter_ratio versus_rest within_between_ratio
     """,
     "heads": """
@@ -83,8 +83,7 @@ ROOMS = {
         negative_log_likelihood
     """,
     "records": """
-        BestOfAll Comparison ExhibitRecord Record Report RunNote SeedSummary SummaryRow best_of_all
-        compare derive holm load_report summarise
+        ExhibitRecord Record Report RunNote SummaryRow load_report
     """,
     "regimes": """
         EndToEnd FOCA FitResult Progress Regime Training fit recalibrate_batch_norm

@@ -14,6 +14,7 @@ from typing import Any
 
 from clearance.experiments.search import CRITERIA, Trial, best
 from clearance.records import Report, SummaryRow, load_report
+from clearance.records.markdown import markdown_table
 
 HERE = Path(__file__).parent
 FEW = "co_adaptation"
@@ -50,10 +51,17 @@ def results(report: Report) -> list[str]:
     """The table of methods."""
     sizes = sorted({row.context["samples"] for row in rows(report, "mean", FEW, "error", head="retrained")})
     few, everything = sizes[0], sizes[-1]
-    lines = [
-        f"| method | own head | {few} images | {few}, linear | {few}, class mean | all images | of plain's | time |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    head = (
+        "method",
+        "own head",
+        f"{few} images",
+        f"{few}, linear",
+        f"{few}, class mean",
+        "all images",
+        "of plain's",
+        "time",
+    )
+    lines: list[tuple[str, ...]] = [head]
 
     def mean(method: str, audit: str, **context: Any) -> SummaryRow:
         return next(r for r in rows(report, "mean", audit, "error", **context) if r.method == method)
@@ -70,11 +78,11 @@ def results(report: Report) -> list[str]:
             interval(ratios[method], 1, "") if method in ratios else "1",
             f"{times[method].value:.1f}x" if method in times else "1x",
         ]
-        lines.append(f"| {method} | {' | '.join(cells)} |")
+        lines.append((method, *cells))
     pixel = rows(report, "mean", FEW, "error", head="nearest pixel", samples=few)
     if pixel:
-        lines.append(f"| nearest image, no network | | {percent(pixel[0].value)} | | | | | |")
-    return lines
+        lines.append(("nearest image, no network", "", percent(pixel[0].value), "", "", "", "", ""))
+    return [markdown_table(lines)]
 
 
 def verdicts(report: Report) -> list[str]:
@@ -102,17 +110,14 @@ def verdicts(report: Report) -> list[str]:
 
 def searched(trials: list[Trial]) -> list[str]:
     """The choices, by either criterion."""
-    lines = [
-        "| method | chosen by | lr | images per class | one-image error | own error |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = [("method", "chosen by", "lr", "images per class", "one-image error", "own error")]
     for method in dict.fromkeys(trial.method for trial in trials):
         for criterion in CRITERIA:
             t = best(trials, method, criterion)
             images = str(t.per_class) if method == "foca" else ""
-            errors = f"{percent(t.one_image_error or 0.0)} | {percent(t.own_error)}"
-            lines.append(f"| {method} | {criterion.replace('_', ' ')} | {t.lr:g} | {images} | {errors} |")
-    return lines
+            errors = (percent(t.one_image_error or 0.0), percent(t.own_error))
+            lines.append((method, criterion.replace("_", " "), f"{t.lr:g}", images, *errors))
+    return [markdown_table(lines)]
 
 
 def write_csv(path: Path, header: tuple[str, ...], lines: list[list[Any]]) -> None:

@@ -5,10 +5,16 @@ import math
 import pytest
 import torch
 
-from clearance.attacks.balls import projected, room_along
-from clearance.attacks.norms import NORMS, norm_of
-from clearance.attacks.starts import random_starts
-from clearance.attacks.steps import STEP_SHARE, linear_optimum, steepest
+from clearance.attacks.balls import (
+    NORMS,
+    STEP_SHARE,
+    linear_optimum,
+    norm_of,
+    projected,
+    random_starts,
+    room_along,
+    steepest,
+)
 from clearance.vocabulary import Bounds
 
 BOUNDS = Bounds()

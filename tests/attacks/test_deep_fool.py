@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from clearance.attacks import deep_fool
-from clearance.attacks._slopes import Slopes
-from clearance.attacks.half_space import shortest_step
+from clearance.attacks.balls import norm_of, shortest_step
+from clearance.attacks.deep_fool import Slopes
 from clearance.attacks.minimum_norm import MinimumNorm
-from clearance.attacks.norms import norm_of
 from clearance.vocabulary import Bounds
 
 NORMS = (1.0, 2.0, math.inf)

@@ -18,8 +18,8 @@ from clearance.attacks import (
     transfer_matrix,
     transferred,
 )
+from clearance.attacks.balls import steepest
 from clearance.attacks.losses import logit_margin
-from clearance.attacks.steps import steepest
 from clearance.attacks.straight_through import has_steps
 from clearance.audits import Robustness
 from clearance.regimes.end_to_end import _seeded

@@ -6,11 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.attacks._patches import Window, patches, pyramid, split_pyramid
-from clearance.attacks.attacked import broken
-from clearance.attacks.fgsm import FGSM
-from clearance.attacks.iterative import PGD
-from clearance.attacks.square import SquareSearch, _one_put_back
+from clearance.attacks.attack import broken
+from clearance.attacks.gradient import FGSM, PGD
+from clearance.attacks.square import SquareSearch, Window, _one_put_back, patches, pyramid, split_pyramid
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,
     Times,

@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from clearance.audits._fixed_images import fixed_images
-from clearance.data import _digest
-from clearance.data.pixel_store import write_pixels
-from clearance.data.stored import StoredImageSet
+from clearance.data.stored import StoredImageSet, write_pixels
 
 
 @pytest.fixture
@@ -19,9 +17,7 @@ def stored(tmp_path):
 
 
 def test_the_same_as_in_memory(stored):
-    assert torch.equal(
-        fixed_images(stored, 10, 0).images, fixed_images(stored.in_memory_if_small(), 10, 0).images
-    )
+    assert torch.equal(fixed_images(stored, 10, 0).images, fixed_images(stored.in_memory(), 10, 0).images)
 
 
 def test_in_pieces_and_once(stored, monkeypatch):
@@ -34,7 +30,7 @@ def test_in_pieces_and_once(stored, monkeypatch):
         return read(self, size)
 
     monkeypatch.setattr(StoredImageSet, "batches", noted)
-    monkeypatch.setattr(_digest, "_CHUNK", 4 * 3 * 8 * 8 * 5)
+    monkeypatch.setattr("clearance.data.image_set._CHUNK", 4 * 3 * 8 * 8 * 5)
     first = fixed_images(stored, 10, 0)
     assert sizes == [5]
     assert torch.equal(fixed_images(stored, 10, 0).images, first.images)

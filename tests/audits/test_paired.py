@@ -6,7 +6,7 @@ import torch
 from scipy.stats import binomtest
 
 from clearance.audits._paired import paired_interval
-from clearance.gate.intervals import paired_fractions
+from clearance.gate.ruling import paired_fractions
 
 
 def differences(gained: int, lost: int, same: int) -> torch.Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from clearance.data import Augmentation, cutout, flip, pad_crop
+from clearance.data import Augmentation
 
 SETTINGS = [
     Augmentation(),
@@ -65,33 +65,33 @@ def test_every_setting_draws_equally_much():
 
 def test_flip_alone_mirrors_about_half():
     image = torch.tensor([[1.0, 0.0, 0.0]]).view(1, 1, 1, 3)
-    flipped = flip(image.expand(2000, 1, 1, 3), seeded())
+    flipped = Augmentation(flip=True)(image.expand(2000, 1, 1, 3), seeded())
     mirrored = int(flipped[:, 0, 0, 2].sum())
     assert int(flipped[:, 0, 0, 0].sum()) == 2000 - mirrored
     assert abs(mirrored - 1000) < 4.5 * 500**0.5
 
 
-def test_pad_crop_alone_takes_every_offset_equally_often():
+def test_a_shift_alone_takes_every_offset_equally_often():
     images = torch.zeros(2500, 1, 9, 9)
     images[:, :, 4, 4] = 1.0
-    places = pad_crop(images, 2, seeded()).flatten(1).argmax(1)
+    places = Augmentation(pad=2)(images, seeded()).flatten(1).argmax(1)
     rows, columns = places // 9, places % 9
     counts = torch.bincount((rows - 2) * 5 + columns - 2, minlength=25)
     assert len(counts) == 25  # offsets 0..4 in both directions, no others
     assert chisquare(counts.numpy()).pvalue > 1e-4
 
 
-def test_pad_crop_keeps_pixels_and_brings_in_zeros():
+def test_a_shift_keeps_pixels_and_brings_in_zeros():
     image = torch.arange(1.0, 10.0).view(1, 1, 3, 3)
     padded = torch.nn.functional.pad(image, (1, 1, 1, 1))
     crops = {tuple(padded[0, 0, y : y + 3, x : x + 3].flatten().tolist()) for y in range(3) for x in range(3)}
-    found = pad_crop(image.expand(500, 1, 3, 3), 1, seeded())
+    found = Augmentation(pad=1)(image.expand(500, 1, 3, 3), seeded())
     assert {tuple(each.flatten().tolist()) for each in found} == crops
 
 
 @pytest.mark.parametrize("side", [1, 2, 3])
 def test_cutout_alone_centres_on_every_pixel_equally_often(side):
-    holes = cutout(torch.ones(2000, 1, 5, 4), side, seeded()) == 0
+    holes = Augmentation(cutout=side)(torch.ones(2000, 1, 5, 4), seeded()) == 0
     height, width = holes.any(3).sum(2), holes.any(2).sum(2)
     assert int(height.max()) == int(width.max()) == side
     assert torch.equal(holes.flatten(1).sum(1), (height * width).flatten())  # a rectangle, nothing else
@@ -106,8 +106,7 @@ def test_cutout_alone_centres_on_every_pixel_equally_often(side):
 
 def test_nothing_is_nothing():
     images = torch.rand(3, 1, 4, 4)
-    assert torch.equal(pad_crop(images, 0, seeded()), images)
-    assert torch.equal(cutout(images, 0, seeded()), images)
+    assert torch.equal(Augmentation()(images, seeded()), images)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no second device here")

@@ -8,10 +8,11 @@ import pytest
 from PIL import Image
 
 from clearance.data import (
+    Preprocessing,
+    open_folder,
     read_cifar10,
     read_cifar100,
     read_digits,
-    read_folder,
     read_idx,
     read_npz,
 )
@@ -63,19 +64,19 @@ def pictures(folder, sizes, spoil=None, size=None, mode="RGB"):
     if spoil:
         last = folder / "b" / f"{len(sizes) - 1}.png"
         last.write_bytes(spoil(last.read_bytes()))
-    return read_folder(folder, size)
+    return open_folder(folder, Preprocessing(image_size=size))
 
 
 def empty_class(folder):
     pictures(folder, [(4, 4)])
     (folder / "c").mkdir()
-    return read_folder(folder)
+    return open_folder(folder)
 
 
 def one_class(folder):
     (folder / "only").mkdir()
     Image.new("RGB", (4, 4)).save(folder / "only" / "0.png")
-    return read_folder(folder)
+    return open_folder(folder)
 
 
 FILES = {
@@ -136,23 +137,29 @@ FILES = {
     "npz of text": (lambda p: raw(p, b"not an archive"), "an archive that numpy.savez wrote"),
     "folder sizes": (
         lambda p: pictures(p, [(4, 4), (5, 4)]),
-        r"4x4 in .*a.0\.png and 5x4 in .*a.1\.png; give `size=`",
+        r"4x4 in a/0\.png and 5x4 in a/1\.png; give `image_size`",
     ),
-    "folder size 0": (lambda p: read_folder(p, 0), "`size` must be a whole number of at least 1"),
+    "folder image_size 0": (
+        lambda p: open_folder(p, Preprocessing(image_size=0)),
+        "`image_size` must be a whole number of at least 1",
+    ),
     "folder empty class": (empty_class, r"at least one image; got none in .*c "),
     "folder one class": (one_class, r"at least 2 classes; got \('only',\)"),
     "folder text": (
         lambda p: pictures(p, [(4, 4)], lambda _: b"text"),
-        r"b.0\.png cannot be read as a picture",
+        r"can be read; got none of 'b': b/0\.png \(",
     ),
     "folder truncated": (
         lambda p: pictures(p, [(99, 99)], lambda b: b[:-40]),
-        r"b.0\.png cannot be read as a picture",
+        r"can be read; got none of 'b': b/0\.png \(",
     ),
-    "folder empty file": (lambda p: pictures(p, [(4, 4)], lambda _: b"", size=2), r"b.0\.png cannot be read"),
+    "folder empty file": (
+        lambda p: pictures(p, [(4, 4)], lambda _: b"", size=2),
+        r"got none of 'b': b/0\.png \(",
+    ),
     "folder 16 bit": (
         lambda p: pictures(p, [(4, 4)], mode="I;16"),
-        r"a.0\.png cannot be read .*8 bits a channel",
+        r"no picture in .* can be read: a/0\.png \(.*8 bits a channel",
     ),
 }
 
@@ -164,8 +171,8 @@ MISSING = {
     ),
     "cifar100": (lambda p: read_cifar100(p, "test"), r"no file test\.bin; looked in .*cifar-100-binary"),
     "npz": (lambda p: read_npz(p / "toy.npz"), r"no file .*toy\.npz"),
-    "folder": (lambda p: read_folder(p / "pets"), "no folder .*pets"),
-    "folder of nothing": (read_folder, "must hold one folder of pictures for each class"),
+    "folder": (lambda p: open_folder(p / "pets"), "no folder .*pets"),
+    "folder of nothing": (open_folder, "must hold one folder of pictures for each class"),
 }
 
 

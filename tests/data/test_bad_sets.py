@@ -7,9 +7,7 @@ from clearance.data import (
     Augmentation,
     GaussianClasses,
     ImageSet,
-    cutout,
     gaussian_images,
-    pad_crop,
 )
 from data.small_images import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     GOOD,
@@ -105,8 +103,6 @@ METHODS = {
         lambda _: Augmentation(cutout=0.5),  # type: ignore[arg-type]
         "`cutout` must be a whole number",
     ),
-    "pad_crop": (lambda _: pad_crop(GOOD, -1, torch.Generator()), "`pad` must be a whole number"),
-    "cutout": (lambda _: cutout(GOOD, -1, torch.Generator()), "`side` must be a whole number"),
     "more classes than pixels": (
         lambda _: gaussian_images(5, shape=(1, 2, 2)),
         "must not exceed the 4 pixels",

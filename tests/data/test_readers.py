@@ -6,15 +6,12 @@ import struct
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from sklearn.datasets import load_digits, load_sample_image
 
 from clearance.data import (
-    ImageSet,
     read_cifar10,
     read_cifar100,
     read_digits,
-    read_folder,
     read_idx,
     read_npz,
     read_photographs,
@@ -139,7 +136,6 @@ def test_npz(tmp_path, images, shape, names):
     assert (data.shape, data.name, data.classes) == (shape, "toy", ("0", "1"))
     torch.testing.assert_close(data.images, torch.full((2, *shape), 0.2))
     assert data.labels.tolist() == [1, 0]
-    assert ImageSet.from_npz(path).digest() == data.digest()
 
 
 def test_npz_channels_go_where_they_belong(tmp_path):
@@ -149,99 +145,6 @@ def test_npz_channels_go_where_they_belong(tmp_path):
     assert data.classes == ("ape", "bee")
     for c in range(3):
         np.testing.assert_array_equal(data.images[:, c].numpy(), pixels[..., c] / np.float32(255))
-
-
-def save(path, pixels, mode=None, **options):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture = Image.fromarray(pixels)
-    (picture.convert(mode) if mode else picture).save(path, **options)
-
-
-def gradient(height, width):
-    """A colour picture in which every pixel differs."""
-    rows, columns = np.mgrid[:height, :width]
-    return np.stack([rows * 20, columns * 20, np.full_like(rows, 100)], 2).astype(np.uint8)
-
-
-def test_folder_is_sorted_and_passes_over_other_files(tmp_path):
-    for name, value in (("b/2.png", 40), ("b/1.PNG", 30), ("a/9.bmp", 10), ("a/a.ppm", 20)):
-        save(tmp_path / "pets" / name, np.full((4, 6, 3), value, np.uint8))
-    (tmp_path / "pets" / "b" / "notes.txt").write_text("not a picture")
-    (tmp_path / "pets" / "b" / ".hidden.png").write_text("not a picture")
-    (tmp_path / "pets" / ".cache").mkdir()
-    (tmp_path / "pets" / "readme.png").write_text("beside the classes")
-    data = read_folder(tmp_path / "pets")
-    assert (data.classes, data.name, data.shape) == (("a", "b"), "pets", (3, 4, 6))
-    assert data.labels.tolist() == [0, 0, 1, 1]
-    assert (data.images[:, 0, 0, 0] * 255).round().tolist() == [10, 20, 30, 40]
-    assert ImageSet.from_folder(tmp_path / "pets", size=2).shape == (3, 2, 2)
-
-
-def two_classes(tmp_path, pixels, suffix="png", mode=None, **options):
-    for name in "ab":
-        save(tmp_path / name / f"one.{suffix}", pixels, mode, **options)
-    return read_folder(tmp_path)
-
-
-@pytest.mark.parametrize("suffix", ["png", "bmp", "ppm", "gif"])
-def test_folder_reads_pixels_exactly(tmp_path, suffix):
-    pixels = gradient(4, 6)
-    data = two_classes(tmp_path, pixels, suffix)
-    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), pixels / np.float32(255))
-
-
-@pytest.mark.parametrize("mode", ["L", "1", "P", "RGBA", "LA"])
-def test_folder_makes_everything_rgb(tmp_path, mode):
-    data = two_classes(tmp_path, np.full((4, 6, 3), 255, np.uint8), mode=mode)
-    assert torch.equal(data.images, torch.ones(2, 3, 4, 6))
-
-
-def test_folder_drops_transparency(tmp_path):
-    pixels = np.dstack([gradient(4, 6), np.full((4, 6), 7, np.uint8)])
-    data = two_classes(tmp_path, pixels)
-    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), pixels[..., :3] / np.float32(255))
-
-
-def test_folder_reads_a_palette_with_transparency(tmp_path):
-    palette = Image.fromarray(gradient(4, 6)).quantize(24)
-    expected = np.array(palette.convert("RGB"))
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        palette.save(tmp_path / name / "one.png", transparency=bytes(range(24)))
-    data = read_folder(tmp_path)  # Pillow warns of such palettes, and warnings are errors here
-    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), expected / np.float32(255))
-
-
-def test_folder_obeys_the_orientation_mark(tmp_path):
-    pixels, exif = gradient(4, 6), Image.Exif()
-    exif[0x0112] = 6  # "rotate by 90 degrees clockwise to see it upright"
-    data = two_classes(tmp_path, pixels, exif=exif)
-    upright = np.rot90(pixels, k=-1)
-    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), upright / np.float32(255))
-
-
-@pytest.mark.parametrize(("long", "short"), [(40, 12), (10, 3), (12, 12)])
-@pytest.mark.parametrize("tall", [False, True])
-def test_folder_size_resizes_the_short_side_and_keeps_the_middle(tmp_path, long, short, tall):
-    ramp = np.tile(np.arange(long, dtype=np.uint8) * 6, (short, 1))  # bilinear resizing keeps a ramp a ramp
-    for name in "ab":
-        save(tmp_path / name / "one.png", ramp.T.copy() if tall else ramp)
-    data = read_folder(tmp_path, size=6)
-    scale, left = short / 6, (long * 6 // short - 6) // 2
-    expected = 6 * ((torch.arange(6) + left + 0.5) * scale - 0.5)
-    found = data.images[0, 0] * 255
-    found = found.T if tall else found
-    assert data.shape == (3, 6, 6)
-    inside = slice(1, -1) if long == short else slice(None)  # a ramp ends at the border of its picture
-    assert (found - expected)[:, inside].abs().max() <= 1
-
-
-def test_folder_resizing_averages_what_it_merges(tmp_path):
-    checks = (np.indices((32, 32)).sum(0) % 2 * 255).astype(np.uint8)
-    for name in "ab":
-        save(tmp_path / name / "one.png", checks)
-    data = read_folder(tmp_path, size=8)
-    assert (data.images - 0.5).abs().max() < 0.05  # without antialiasing, black or white
 
 
 class TestPhotographs:

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from clearance.data import draw_samples, gaussian_images, symmetric_label_noise
+from clearance.data import draw_samples, gaussian_images
+from clearance.data.label_noise import symmetric_label_noise
 
 DATA = gaussian_images(class_count=3, per_class=30)
 

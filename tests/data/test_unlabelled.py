@@ -11,10 +11,10 @@ from clearance.data import (
     StoredImageSet,
     gaussian_images,
     open_folder,
-    open_pictures,
     open_unlabelled,
     stored,
 )
+from clearance.data.folder import open_pictures
 
 COLOURED = ImageSet(torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]), ("a", "b"))
 

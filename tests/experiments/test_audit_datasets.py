@@ -9,7 +9,8 @@ from PIL import Image
 
 import clearance as cl
 from clearance.audits import Calibration, Likelihood, Unknowns
-from clearance.data import ImageSet, gaussian_images, open_pictures, stored
+from clearance.data import ImageSet, gaussian_images, stored
+from clearance.data.folder import open_pictures
 from clearance.experiments.audit import described
 from clearance.experiments.audit_datasets import unknown_images, with_unknown, with_validation
 from clearance.experiments.auditing import chosen_audits, ready_audits

@@ -12,7 +12,7 @@ from clearance.cli.__main__ import main
 from clearance.experiments import reproduce as module
 from clearance.experiments.papers import paper_claims, whole_recipe
 from clearance.experiments.run import RunPlan
-from clearance.records.judging import judge
+from clearance.records.claims import judge
 from clearance.records.store import load_report
 from experiments.studies import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     grid_here,

@@ -10,7 +10,7 @@ import torch
 import clearance as cl
 from clearance.cli.compare import CompareCommand
 from clearance.data import gaussian_images
-from clearance.data.samples import draw_samples
+from clearance.data.subsets import draw_samples
 from clearance.experiments import build, run
 from clearance.experiments.build import RunData
 from clearance.experiments.draws import check_draws, drawn_data

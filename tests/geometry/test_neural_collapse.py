@@ -8,13 +8,13 @@ import torch
 
 from clearance.geometry import (
     class_scatter,
-    mean_cosines,
     nc2_equiangle,
     nc2_equinorm,
     nc2_simplex,
     nc3,
     nc4,
 )
+from clearance.geometry.neural_collapse import mean_cosines
 
 NUMBERS = (nc2_equinorm, nc2_equiangle, nc2_simplex)
 

@@ -5,8 +5,7 @@ from importlib import resources
 
 import numpy as np
 
-from clearance.records.claims_file import parse_claims
-from clearance.records.judging import MINIMUM_SEEDS, judge
+from clearance.records.claims import MINIMUM_SEEDS, judge, parse_claims
 from clearance.records.record import Record
 from clearance.vocabulary import Measurement
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from clearance.records.claims_file import parse_claims
+from clearance.records.claims import parse_claims
 from records.claim_records import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     CLAIM,
     LOWER,

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from clearance.records.claims_file import parse_claims
-from clearance.records.judging import judge
+from clearance.records.claims import judge, parse_claims
 from records.claim_records import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     CLAIM,
     errors,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from clearance.records.judging import judge
+from clearance.records.claims import judge
 from clearance.records.record import Record
 from clearance.vocabulary import Measurement
 from records.claim_records import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from clearance.records.judging import MINIMUM_SEEDS, judge, not_run
+from clearance.records.claims import MINIMUM_SEEDS, judge, not_run
 from records.claim_records import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     SATO,
     SHEET,

@@ -4,8 +4,7 @@ import pytest
 
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
 from clearance.records import Report
-from clearance.records.claims_file import parse_claims
-from clearance.records.judging import judge, not_run
+from clearance.records.claims import judge, not_run, parse_claims
 from clearance.records.record import Record
 from clearance.vocabulary import Measurement
 

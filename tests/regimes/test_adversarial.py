@@ -192,11 +192,11 @@ def test_wrong_settings_are_refused():
 
 @pytest.mark.skipif(
     importlib.util.find_spec("clearance.attacks") is None
-    or importlib.util.find_spec("clearance.attacks.fgsm") is None,
+    or importlib.util.find_spec("clearance.attacks.gradient") is None,
     reason="needs the attacks",
 )
 def test_training_on_fgsm_images_withstands_fgsm(make_model):
-    from clearance.attacks.fgsm import FGSM
+    from clearance.attacks.gradient import FGSM
 
     data = gaussian_images(class_count=3, per_class=40, shape=(1, 4, 4))
     attack = FGSM(epsilon=0.12)

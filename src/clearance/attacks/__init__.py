@@ -16,7 +16,7 @@ its ball, and scored by asking the model again.
 | attack | finds | norms |
 |---|---|---|
 | FGSM | the point of the ball that is best to first order | inf, 2, 1 |
-| IFGSM (BIM) | the end of many small steps | inf, 2, 1 |
+| IFGSM | the end of many small steps | inf, 2, 1 |
 | PGD | the same from several starts, towards several rivals | inf, 2, 1 |
 | TargetedAscent | an image that the model is sure of being something else | inf, 2, 1 |
 | DeepFool | the first boundary on the way of linear steps | inf, 2, 1 |
@@ -32,26 +32,22 @@ Losses are named (:data:`LOSSES`); only those in :data:`SCALE_FREE` give a verdi
 from clearance.attacks.ascent import TargetedAscent as TargetedAscent
 from clearance.attacks.attack import AnyAttack as AnyAttack
 from clearance.attacks.attack import Attack as Attack
-from clearance.attacks.attacked import Attacked as Attacked
+from clearance.attacks.attack import Attacked as Attacked
 from clearance.attacks.deep_fool import DeepFool as DeepFool
-from clearance.attacks.distance_attack import DistanceAttack as DistanceAttack
-from clearance.attacks.fgsm import FGSM as FGSM
 from clearance.attacks.foreign import as_attack as as_attack
-from clearance.attacks.iterative import BIM as BIM
-from clearance.attacks.iterative import IFGSM as IFGSM
-from clearance.attacks.iterative import PGD as PGD
+from clearance.attacks.gradient import FGSM as FGSM
+from clearance.attacks.gradient import IFGSM as IFGSM
+from clearance.attacks.gradient import PGD as PGD
 from clearance.attacks.losses import LOSSES as LOSSES
 from clearance.attacks.losses import SCALE_FREE as SCALE_FREE
 from clearance.attacks.minimum_norm import MinimumNorm as MinimumNorm
 from clearance.attacks.queries import NoGradientWarning as NoGradientWarning
 from clearance.attacks.square import SquareSearch as SquareSearch
 from clearance.attacks.straight_through import straight_through as straight_through
-from clearance.attacks.transfer import TransferMatrix as TransferMatrix
 from clearance.attacks.transfer import transfer_matrix as transfer_matrix
 from clearance.attacks.transfer import transferred as transferred
 
 __all__ = [
-    "BIM",
     "FGSM",
     "IFGSM",
     "LOSSES",
@@ -61,12 +57,10 @@ __all__ = [
     "Attack",
     "Attacked",
     "DeepFool",
-    "DistanceAttack",
     "MinimumNorm",
     "NoGradientWarning",
     "SquareSearch",
     "TargetedAscent",
-    "TransferMatrix",
     "as_attack",
     "straight_through",
     "transfer_matrix",

@@ -6,12 +6,10 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_fraction, check_positive
-from clearance.attacks.attack import Batch
-from clearance.attacks.attacked import Attacked, rescored
+from clearance.attacks.attack import Attacked, Batch, rescored
+from clearance.attacks.balls import as_norm, check_norm, steepest
 from clearance.attacks.losses import targeted_cross_entropy
-from clearance.attacks.norms import as_norm, check_norm
 from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
-from clearance.attacks.steps import steepest
 from clearance.vocabulary import Bounds
 
 

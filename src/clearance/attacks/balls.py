@@ -1,16 +1,70 @@
-"""Balls that attacks move in: the nearest point of ball and box together.
+"""Balls of a norm within the bounds of pixels: lengths, projections, steps of most gain, random starts."""
 
-Everywhere in this package an image may only stay between its bounds, so the ball is met by a box that contains its
-centre; what is returned is exact for the two together, not for one after the other.
-"""
-
+import hashlib
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearance.attacks.norms import check_norm, norm_of, wide
+from clearance._rng import generator
 from clearance.vocabulary import Bounds
+
+NORMS = (math.inf, 2.0, 1.0)
+"""The norms that have a ball here."""
+
+
+def check_norm(norm: float) -> None:
+    """Raise ValueError unless there is a ball of this norm.
+
+    >>> check_norm(3)
+    Traceback (most recent call last):
+    ValueError: `norm` must be one of inf, 2, 1; got 3.
+    """
+    if norm not in NORMS:
+        raise ValueError(f"`norm` must be one of inf, 2, 1; got {norm!r}.")
+
+
+def as_norm(norm: float | str) -> float:
+    """A norm as a number, where it is a word, as in recipes; anything else as it is.
+
+    >>> as_norm("inf"), as_norm("2"), as_norm(1)
+    (inf, 2.0, 1)
+    """
+    words = {"inf": math.inf, "2": 2.0, "1": 1.0}
+    found: Any = words.get(norm, norm) if isinstance(norm, str) else norm
+    return found
+
+
+def norm_of(delta: Tensor, norm: float) -> Tensor:
+    """The norm of each displacement, of at least float32 and safe from overflow and underflow.
+
+    Args:
+        delta: (B, ...).
+        norm: inf, 2 or 1.
+
+    Returns:
+        (B,).
+
+    >>> norm_of(torch.tensor([[3.0, -4.0]]), 2), norm_of(torch.tensor([[3.0, -4.0]]), 1)
+    (tensor([5.]), tensor([7.]))
+    """
+    check_norm(norm)
+    size = wide(delta).flatten(1).abs()
+    if norm == 1:
+        return size.sum(dim=1)
+    peak = size.amax(dim=1)
+    if norm == math.inf:
+        return peak
+    unit = torch.where(peak > 0, peak, 1)
+    return unit * (size / unit.unsqueeze(1)).square().sum(dim=1).sqrt()
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """At least float32."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
 
 _MOST_ROUNDS = 100  # of the search for a common factor; each round settles at least one pixel, mostly many
 
@@ -108,3 +162,245 @@ def within(moved: Tensor, radius: Tensor, norm: float) -> Tensor:
     """Rounding may leave the ball by a few units in the last place; a common factor leads back."""
     length = norm_of(moved, norm).unsqueeze(1)
     return moved * torch.where(length > radius, radius / length, 1)
+
+
+STEP_SHARE = 0.01
+"""Share of the pixels that one step of norm 1 moves: the 99 % quantile of Tramer and Boneh (2019), SLIDE.
+
+The steepest step of norm 1 moves a single pixel, which makes forty steps visit at most forty pixels; moving
+all of them would be a step of another norm.
+"""
+
+_LONGEST = 1e6  # of a step, in units of one that meets no bound; less where its square would be no number
+
+
+def steepest(gradient: Tensor, norm: float, room: Tensor | None = None) -> Tensor:
+    """The step of norm 1 in which to first order the most is gained: sign, unit vector, or few pixels.
+
+    A gradient that is zero, or not a number, gives no step. Multiplying the gradient by a power of two
+    changes no bit.
+
+    Args:
+        gradient: (B, ...).
+        norm: inf, 2 or 1. The step of norm 1 is shared evenly by the `STEP_SHARE` of pixels with the
+            largest gradient (rounded up; ties by position), more of them where there is no room.
+        room: How far each pixel can still move along its gradient, in lengths of the step, same shape. What a
+            pixel has no room for then goes to the others: in norm 1 to the one with the next smaller
+            gradient, in norm 2 by a longer step in the same direction, whose part within the bounds has norm
+            1. (All of it is asked for, so that a projection leaves pixels at their bound where they are.)
+
+    >>> steepest(torch.tensor([[3.0, -4.0, 0.0]]), 2)
+    tensor([[ 0.6000, -0.8000,  0.0000]])
+    >>> steepest(torch.tensor([[3.0, -4.0, 0.0]]), 1)
+    tensor([[ 0., -1.,  0.]])
+    """
+    check_norm(norm)
+    gradient = torch.nan_to_num(gradient, nan=0.0)
+    if norm == math.inf:
+        return gradient.sign()
+    flat = wide(gradient).flatten(1)
+    # in units of the largest entry, so that squares neither vanish nor overflow
+    peak = flat.abs().amax(dim=1, keepdim=True)
+    flat = flat / torch.where(peak > 0, peak, 1)
+    space = None if room is None else wide(room).flatten(1)
+    longest = min(_LONGEST, math.sqrt(torch.finfo(gradient.dtype).max) / 4)
+    step = _unit_vector(flat, space, longest) if norm == 2 else _few_pixels(flat, space)
+    return step.to(gradient.dtype).view_as(gradient)
+
+
+def linear_optimum(
+    gradient: Tensor, images: Tensor, epsilon: float | Tensor, norm: float, bounds: Bounds
+) -> Tensor:
+    """The displacement in the ball and within the bounds that gains most to first order.
+
+    It maximises <gradient, d> exactly: for a linear model this is the strongest attack there is. ::
+
+        inf   d = epsilon sign(g), clipped
+        2     d = clip(t g), t so that the norm is epsilon (or every pixel is at its bound)
+        1     the largest |g| is moved to its bound first, then the next, until epsilon is spent
+
+    Args:
+        gradient: (B, ...); entries that are zero or not a number are left alone.
+        images: What is displaced, the same shape, within `bounds`.
+        epsilon: Radius in pixel units, at least 0: one number, or one an image, (B,).
+        norm: inf, 2 or 1.
+        bounds: Of pixel values.
+
+    >>> images, gradient = torch.tensor([[0.9, 0.5]]), torch.tensor([[4.0, 3.0]])
+    >>> linear_optimum(gradient, images, 0.5, 1, Bounds())
+    tensor([[0.1000, 0.4000]])
+    """
+    check_norm(norm)
+    gradient = torch.nan_to_num(gradient, nan=0.0)
+    radius = one_an_image(epsilon, images)
+    room = room_along(gradient, images, bounds)
+    if norm == math.inf:
+        return torch.minimum(radius, room) * gradient.sign()
+    flat, limit = wide(gradient).flatten(1), wide(radius).flatten(1)
+    peak = flat.abs().amax(dim=1, keepdim=True)
+    size = flat.abs() / torch.where(peak > 0, peak, 1)
+    space = torch.where(size > 0, wide(room).flatten(1), 0)
+    if norm == 2:
+        moved = torch.where(size > 0, torch.minimum(common_factor(size, space, limit) * size, space), 0)
+    else:
+        moved = _largest_first(size, space, limit)
+    return (within(moved, limit, norm) * flat.sign()).to(images.dtype).view_as(images)
+
+
+def _unit_vector(gradient: Tensor, room: Tensor | None, longest: float) -> Tensor:
+    if room is None:
+        length = gradient.square().sum(dim=1, keepdim=True).sqrt()
+        return gradient / torch.where(length > 0, length, 1)
+    size = gradient.abs()
+    factor = common_factor(size, torch.where(size > 0, room, 0), torch.ones_like(size[:, :1]))
+    # where there is less room than a step needs, the farthest pixel reaches its bound
+    most = torch.where(size > 0, room / size, 0).amax(dim=1, keepdim=True).clamp(max=longest)
+    return gradient * torch.minimum(factor, most)
+
+
+def _few_pixels(gradient: Tensor, room: Tensor | None) -> Tensor:
+    size = gradient.abs()
+    share = torch.full_like(size, 1 / math.ceil(STEP_SHARE * size.shape[1]))
+    if room is not None:
+        share = torch.minimum(share, room.to(share))
+    whole = torch.ones_like(size[:, :1])
+    return _largest_first(size, torch.where(size > 0, share, 0), whole) * gradient.sign()
+
+
+def _largest_first(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
+    order = size.argsort(dim=1, descending=True, stable=True)
+    space = room.gather(1, order)
+    before = space.cumsum(dim=1) - space
+    filled = torch.minimum((radius - before).clamp(min=0), space)
+    return torch.zeros_like(size).scatter(1, order, filled)
+
+
+def shortest_step(
+    points: Tensor, gradient: Tensor, rise: Tensor, norm: float, bounds: Bounds | None = None
+) -> Tensor:
+    r"""The shortest step that raises a linear function by `rise` and stays inside the bounds.
+
+        minimise ||d||_p   subject to   gradient . d >= rise,   lower <= points + d <= upper
+
+    With r_i the room of pixel i in the direction of its gradient: for p = inf ``d = sign(g) min(t, r)``, for
+    1 < p < inf ``|d| = min(t |g|^(1 / (p - 1)), r)`` with the one t that reaches the rise (found by sorting the
+    pixels by the t at which they reach their bound), and for p = 1 the pixels with the largest gradient go
+    to their bounds one after the other. Away from the bounds ||d||_p = rise / ||gradient||_q.
+
+    Source: Elsayed et al. (2018), the distance of a linear classifier, for the unbounded case; the bounds are
+    the Karush-Kuhn-Tucker conditions of the problem above.
+
+    Args:
+        points: Where the step begins, inside the bounds.
+        gradient: Of the linear function; 0 for a row gives no step.
+        rise: Wanted for each row; 0 and below give no step. Where no image inside the bounds reaches it, the
+            step goes as far as the bounds allow, and the rise falls short.
+        norm: p, at least 1; ``math.inf`` for the largest change of a pixel.
+        bounds: Of pixel values, by default [0, 1].
+
+    Shapes:
+        points and gradient (B, ...); rise (B,); returns (B, ...).
+
+    >>> step = shortest_step(torch.tensor([[0.5, 0.9]]), torch.tensor([[1.0, 1.0]]), torch.tensor([0.5]), math.inf)
+    >>> [round(change, 4) for change in step[0].tolist()]           # the second pixel has room for 0.1 only
+    [0.4, 0.1]
+    """
+    bounds = Bounds() if bounds is None else bounds
+    # sums over pixels would lose what half precision has
+    slopes, at, rise = wide(gradient).flatten(1), wide(points).flatten(1), wide(rise)
+    room = torch.where(slopes > 0, bounds.upper - at, at - bounds.lower).clamp(min=0.0)
+    steep = slopes.abs()
+    length = _filled(steep, room, rise) if norm == 1 else _raised_together(steep, room, rise, norm)
+    return (slopes.sign() * length).to(points.dtype).view_as(points)
+
+
+def _raised_together(steep: Tensor, room: Tensor, rise: Tensor, norm: float) -> Tensor:
+    """Lengths min(t speed, room) of all pixels, with the least t that gives the rise."""
+    speed = (steep > 0).to(steep) if math.isinf(norm) else _unit(steep) ** (1 / (norm - 1))
+    full_at = torch.where(speed > 0, room / speed, torch.inf)  # the t at which a pixel reaches its bound
+    order = full_at.argsort(dim=1)
+    times, gains = full_at.gather(1, order), (steep * room).gather(1, order)
+    pace = (steep * speed).gather(1, order)
+    banked = gains.cumsum(1) - gains  # by the pixels that are at their bounds before this one
+    left = pace.flip(1).cumsum(1).flip(1)  # what all others gain as t grows by one
+    reached = torch.where(left > 0, banked + times * left, banked)
+    enough = reached >= rise[:, None]
+    first = enough.to(torch.int8).argmax(dim=1, keepdim=True)
+    t = (rise[:, None] - banked.gather(1, first)) / left.gather(1, first)
+    t = torch.where(enough.any(dim=1, keepdim=True) & t.isfinite(), t, torch.inf).clamp(min=0.0)
+    return torch.minimum(torch.where(speed > 0, t * speed, 0.0), room)
+
+
+def _unit(steep: Tensor) -> Tensor:
+    """The gradient in units of its largest entry, so that no power of it overflows."""
+    return steep / steep.amax(dim=1, keepdim=True).clamp(min=torch.finfo(steep.dtype).tiny)
+
+
+def _filled(steep: Tensor, room: Tensor, rise: Tensor) -> Tensor:
+    """Lengths for p = 1: pixels to their bounds, steepest first, the last one part of the way."""
+    order = steep.argsort(dim=1, descending=True, stable=True)
+    slopes, space = steep.gather(1, order), room.gather(1, order)
+    gains = slopes * space
+    missing = (rise[:, None] - (gains.cumsum(1) - gains)).clamp(min=0.0)
+    part = torch.where(slopes > 0, torch.minimum(missing / slopes, space), 0.0)
+    return torch.zeros_like(steep).scatter(1, order, part)
+
+
+def random_starts(
+    images: Tensor, epsilon: float, norm: float, bounds: Bounds, *, seed: int, stream: int
+) -> Tensor:
+    """A displacement for each image, uniform in the ball and then clipped to the bounds.
+
+    The draw follows from the seed, the stream and the image's own pixels. So an image gets the same one
+    wherever it stands in a batch and whatever stands beside it, and on every device; equal images get
+    equal ones. float64 and float32 images with the same values are equal.
+
+    Args:
+        images: (B, ...), within `bounds`.
+        epsilon: Radius in the unit of the pixels.
+        norm: inf, 2 or 1.
+        bounds: Of pixel values.
+        seed: At least 0.
+        stream: Tells several draws of one seed apart.
+
+    Returns:
+        Displacements of the shape and type of `images`.
+
+    >>> images = torch.rand(4, 9)
+    >>> starts = random_starts(images, 0.5, 2, Bounds(), seed=0, stream=1)
+    >>> bool((norm_of(starts, 2) <= 0.5).all())
+    True
+    >>> torch.equal(random_starts(images[2:], 0.5, 2, Bounds(), seed=0, stream=1), starts[2:])
+    True
+    """
+    check_norm(norm)
+    size = images[0].numel()
+    drawn = [_uniform(size, norm, draws) for draws in streams_of(images, seed, "start", stream)]
+    delta = (epsilon * torch.stack(drawn)).to(images).view_as(images)
+    # towards the centre at most, so the ball is not left
+    return torch.maximum(torch.minimum(delta, bounds.upper - images), bounds.lower - images)
+
+
+def streams_of(images: Tensor, seed: int, *names: str | int) -> Iterator[torch.Generator]:
+    """A stream of random numbers for each image, which follows from the seed, the names and its own pixels.
+
+    >>> one, other = streams_of(torch.tensor([[0.0, 0.5], [-0.0, 0.5]]), 0, "example")
+    >>> one.initial_seed() == other.initial_seed()
+    True
+    """
+    for pixels in images.detach().to("cpu", torch.float64):
+        bits = (pixels + 0.0).numpy().tobytes()  # + 0.0 makes one zero of two
+        yield generator(seed, *names, hashlib.sha256(bits).hexdigest())
+
+
+def _uniform(size: int, norm: float, draws: torch.Generator) -> Tensor:
+    """A point of the unit ball: a direction that is uniform on its surface, times U^(1 / size)."""
+    if norm == math.inf:
+        return 2 * torch.rand(size, generator=draws, dtype=torch.float64) - 1
+    direction = torch.randn(size, generator=draws, dtype=torch.float64)
+    if norm == 1:
+        # uniform on the surface of the cross-polytope: exponential sizes, random signs
+        uniform = torch.rand(size, generator=draws, dtype=torch.float64)
+        direction = direction.sign() * -torch.log1p(-uniform)
+    radius = torch.rand(1, generator=draws, dtype=torch.float64) ** (1 / size)
+    return radius * direction / norm_of(direction.unsqueeze(0), norm)

@@ -7,13 +7,9 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count
-from clearance.attacks._slopes import margin_slope
-from clearance.attacks.attack import Batch
-from clearance.attacks.balls import projected
-from clearance.attacks.deep_fool import DeepFool
-from clearance.attacks.distance_attack import DistanceAttack, blended, chosen, shortened
-from clearance.attacks.half_space import shortest_step
-from clearance.attacks.norms import norm_of
+from clearance.attacks.attack import Batch, DistanceAttack, blended, chosen, shortened
+from clearance.attacks.balls import norm_of, projected, shortest_step
+from clearance.attacks.deep_fool import DeepFool, margin_slope
 from clearance.attacks.queries import logits_of
 
 HALVINGS = 12  # a bisection is precise to 1 / 4096 of the distance

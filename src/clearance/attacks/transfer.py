@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearance.attacks.attack import Attack, Batch
-from clearance.attacks.attacked import broken
+from clearance.attacks.attack import Attack, Batch, broken
 from clearance.attacks.queries import Model, logits_of
 
 
@@ -38,7 +37,7 @@ def transferred(source: Model, attack: Attack) -> Transfer:
     Raises:
         TypeError: If that is no attack in a ball.
 
-    >>> from clearance.attacks.fgsm import FGSM
+    >>> from clearance.attacks.gradient import FGSM
     >>> source, rounded = torch.nn.Identity().eval(), lambda images: images.round()
     >>> images, labels = torch.tensor([[0.625, 0.375]]), torch.tensor([0])
     >>> FGSM(0.25)(rounded, images, labels).success           # rounding has no gradient
@@ -101,7 +100,7 @@ def transfer_matrix(
         ValueError: If there is no source, no target or no image, or for what the attack refuses.
         TypeError: If that is no attack in a ball.
 
-    >>> from clearance.attacks.fgsm import FGSM
+    >>> from clearance.attacks.gradient import FGSM
     >>> models = {"plain": torch.nn.Identity().eval(), "rounded": lambda images: images.round()}
     >>> images, labels = torch.tensor([[0.625, 0.375], [0.1, 0.9]]), torch.tensor([0, 1])
     >>> transfer_matrix(FGSM(0.25), models, models, images, labels).accuracy         # rounding has no gradient

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearance.attacks.attacked import broken
-from clearance.attacks.fgsm import FGSM
-from clearance.attacks.iterative import IFGSM
+from clearance.attacks.attack import broken
+from clearance.attacks.balls import streams_of
+from clearance.attacks.gradient import FGSM, IFGSM
 from clearance.attacks.queries import Model, logits_of
-from clearance.attacks.starts import streams_of
 
 ONE_STEP, MANY_STEPS = "FGSM", "IFGSM"
 HALVINGS = 24  # of a pixel's range: as fine as float32

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearance.attacks.balls import projected
+from clearance.attacks.balls import projected, steepest
 from clearance.attacks.losses import logit_margin
 from clearance.attacks.queries import CHUNK, gradients_of, logits_of
-from clearance.attacks.steps import steepest
 from clearance.audits._detection import lowest_for_nan
 from clearance.audits._likelihood_scores import Scorer, at_classes
 from clearance.vocabulary import Bounds

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet
-from clearance.data._digest import image_digests
+from clearance.data.image_set import image_digests
 from clearance.data.stratified import draw_quota
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from clearance.attacks.attacked import broken
+from clearance.attacks.attack import broken
 from clearance.audits._abnormal import Changed
 from clearance.audits._likelihood_scores import Scorer
 from clearance.audits._pixel_scores import pixel_scores

@@ -5,10 +5,9 @@ from functools import cached_property
 
 from torch import Tensor
 
-from clearance.attacks.attack import AnyAttack
-from clearance.attacks.attacked import broken
+from clearance.attacks.attack import AnyAttack, broken
+from clearance.attacks.balls import random_starts
 from clearance.attacks.queries import Model, logits_of
-from clearance.attacks.starts import random_starts
 from clearance.attacks.straight_through import has_steps
 from clearance.audits._alarm import blind_share, share
 from clearance.audits._answers import check_source, checked_logits

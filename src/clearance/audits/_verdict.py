@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance.attacks.attack import AnyAttack, Attack
-from clearance.attacks.fgsm import FGSM
-from clearance.attacks.iterative import PGD
+from clearance.attacks.gradient import FGSM, PGD
 from clearance.attacks.queries import CHUNK, Model
 
 STARTS = 5  # the image itself and four random ones

@@ -9,9 +9,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from clearance._checks import check_count, check_positive
-from clearance.attacks._arguments import check_radius
-from clearance.attacks.attack import AnyAttack
-from clearance.attacks.iterative import PGD
+from clearance.attacks.attack import AnyAttack, check_radius
+from clearance.attacks.gradient import PGD
 from clearance.attacks.queries import NoGradientWarning
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.straight_through import straight_through

@@ -47,7 +47,7 @@ class CheckCommand:
         from clearance._files import write_bytes
         from clearance.cli._options import check_file
         from clearance.gate import Outcome, Tolerance, junit, markdown, rule
-        from clearance.gate.markdown import verdict
+        from clearance.gate.formats import verdict
         from clearance.records import load_report
 
         if not self.fail_if:

@@ -17,29 +17,24 @@ ImageSet('digits', 1300 images of shape (1, 8, 8), 10 classes)
 (torch.Size([32, 1, 8, 8]), torch.Size([32]))
 
 Readers: `read_digits` (inside scikit-learn), `read_idx` (MNIST, Fashion-MNIST), `read_cifar10`,
-`read_cifar100`, `read_npz`, `read_folder`; `as_image_set` takes tensors, arrays and other people's
+`read_cifar100`, `read_npz`; `as_image_set` takes tensors, arrays and other people's
 Datasets. `open_images` takes any of these of any size (`open_folder`, loaders, Hugging Face's datasets): what is
 larger than memory stays on disk, and is read in batches. `GaussianClasses` makes images whose Bayes error is known.
 """
 
-from clearance.data.augmentation import Augmentation, cutout, flip, pad_crop
+from clearance.data.augmentation import Augmentation
 from clearance.data.cifar import read_cifar10, read_cifar100
-from clearance.data.class_split import draw_classes, split_classes
-from clearance.data.conversion import as_image_set
 from clearance.data.digits import read_digits
-from clearance.data.folder import read_folder
+from clearance.data.folder import open_folder
 from clearance.data.idx import read_idx
 from clearance.data.image_set import ImageSet
-from clearance.data.intake import open_images
-from clearance.data.label_noise import symmetric_label_noise
+from clearance.data.intake import as_image_set, open_images, open_unlabelled
 from clearance.data.npz import read_npz
 from clearance.data.photographs import read_photographs
-from clearance.data.picture_folder import open_folder, open_pictures
 from clearance.data.preprocessing import Preprocessing, preprocessing_of
-from clearance.data.samples import draw_samples
 from clearance.data.stored import StoredImageSet
+from clearance.data.subsets import draw_classes, draw_samples, split_classes
 from clearance.data.synthetic import GaussianClasses, gaussian_images
-from clearance.data.unlabelled import open_unlabelled
 
 __all__ = [
     "Augmentation",
@@ -48,24 +43,18 @@ __all__ = [
     "Preprocessing",
     "StoredImageSet",
     "as_image_set",
-    "cutout",
     "draw_classes",
     "draw_samples",
-    "flip",
     "gaussian_images",
     "open_folder",
     "open_images",
-    "open_pictures",
     "open_unlabelled",
-    "pad_crop",
     "preprocessing_of",
     "read_cifar10",
     "read_cifar100",
     "read_digits",
-    "read_folder",
     "read_idx",
     "read_npz",
     "read_photographs",
     "split_classes",
-    "symmetric_label_noise",
 ]

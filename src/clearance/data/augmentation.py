@@ -19,8 +19,12 @@ class Augmentation:
     Args:
         flip: Mirror each image left to right with probability 1/2. Misleads where left and right mean
             something (digits, letters).
-        pad: Shift by up to `pad` pixels each way, zeros coming in; 0 is off, 4 is usual for 32x32 images.
-        cutout: Side in pixels of a square set to zero, cut off at the border; 0 is off.
+        pad: Shift by up to `pad` pixels each way, all offsets equally often, zeros coming in; 0 is off, 4 is usual
+            for 32x32 images.
+        cutout: Side in pixels of a square set to zero; 0 is off. Its centre is any pixel: it covers rows
+            ``centre - side // 2`` to ``centre - side // 2 + side - 1``, columns likewise, and what lies outside the
+            image is lost. Source: DeVries and Taylor 2017, whose zero is the mean colour because they cut after
+            normalising; here it is black.
 
     Raises:
         ValueError: If `pad` or `cutout` is negative or not whole.
@@ -41,7 +45,7 @@ class Augmentation:
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Images (B, C, H, W) changed at random, each in its own way."""
-        mirror, top, left, row, column = _chances(5, images, generator)
+        mirror, top, left, row, column = _chances(images, generator)
         if self.flip:
             images = _flipped(images, mirror < 0.5)
         if self.pad:
@@ -52,64 +56,9 @@ class Augmentation:
         return images
 
 
-def flip(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Mirror each image left to right with probability 1/2.
-
-    Shapes:
-        images (B, C, H, W), any device; returns the same.
-
-    >>> image = torch.tensor([[[[1.0, 2.0]]]])
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> sorted({tuple(flip(image, generator).flatten().tolist()) for _ in range(20)})
-    [(1.0, 2.0), (2.0, 1.0)]
-    """
-    (mirror,) = _chances(1, images, generator)
-    return _flipped(images, mirror < 0.5)
-
-
-def pad_crop(images: Tensor, pad: int, generator: torch.Generator) -> Tensor:
-    """Surround each image by `pad` zeros and cut it out again at a random place, offsets 0..2 pad inclusive.
-
-    Shapes:
-        images (B, C, H, W), any device; returns the same.
-
-    Raises:
-        ValueError: If `pad` is negative or not whole.
-
-    >>> pad_crop(torch.ones(2, 1, 4, 4), 1, torch.Generator().manual_seed(0)).shape
-    torch.Size([2, 1, 4, 4])
-    """
-    check_count("pad", pad, minimum=0)
-    top, left = _chances(2, images, generator)
-    return _shifted(images, _whole(top, 2 * pad), _whole(left, 2 * pad), pad)
-
-
-def cutout(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """Set a square of each image to zero; its centre is any pixel, and what lies outside the image is lost.
-
-    The square covers rows ``centre - side // 2`` to ``centre - side // 2 + side - 1``, and columns likewise
-    (DeVries and Taylor 2017, whose zero is the mean colour because they cut after normalising; here it is
-    black).
-
-    Shapes:
-        images (B, C, H, W), any device; returns the same.
-
-    Raises:
-        ValueError: If `side` is negative or not whole.
-
-    >>> holed = cutout(torch.ones(1, 1, 5, 5), 1, torch.Generator().manual_seed(0))
-    >>> int((holed == 0).sum())
-    1
-    """
-    check_count("side", side, minimum=0)
-    row, column = _chances(2, images, generator)
-    height, width = images.shape[2:]
-    return _cut(images, _whole(row, height - 1), _whole(column, width - 1), side)
-
-
-def _chances(count: int, images: Tensor, generator: torch.Generator) -> Tensor:
-    """Uniform numbers in [0, 1), shape (count, B), drawn on the CPU and then brought to the images."""
-    drawn = torch.rand(count, len(images), generator=generator, dtype=torch.float64)
+def _chances(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Uniform numbers in [0, 1), five for each image, (5, B), drawn on the CPU and then brought to the images."""
+    drawn = torch.rand(5, len(images), generator=generator, dtype=torch.float64)
     return drawn.to(images.device, non_blocking=True)
 
 

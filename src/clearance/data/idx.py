@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance._checks import check_choice
-from clearance.data._pixels import as_labels, as_pixels, numbered_classes
-from clearance.data.image_set import ImageSet
+from clearance.data.image_set import ImageSet, as_labels, as_pixels, numbered_classes
 
 PREFIXES = {"train": "train", "test": "t10k"}
 IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # unsigned bytes in 3 axes and in 1

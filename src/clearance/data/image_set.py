@@ -1,18 +1,21 @@
 """A labelled set of images in memory: the one form in which data reaches training, audits and reports."""
 
-from collections.abc import Iterator
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from os import PathLike
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from clearance._checks import check_count, check_fraction
 from clearance._rng import generator as named_generator
-from clearance.data._digest import digest_of
-from clearance.data._validity import check_indices, check_labelled_images, check_no_class_lost
 from clearance.data.augmentation import Augmentation
 from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.stratified import draw_per_class, draw_stratified
@@ -209,6 +212,10 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         """
         return self._derived(labels=torch.zeros_like(self.labels), classes=(UNLABELLED,))
 
+    def in_memory(self) -> "ImageSet":
+        """This set; of one on disk, all of its images in memory."""
+        return self
+
     def digest(self) -> str:
         """SHA-256 of images, labels and class names (not of name, device, augmentation), in hexadecimal.
 
@@ -218,20 +225,6 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         True
         """
         return digest_of([self.images], self.labels, self.shape, self.classes)
-
-    @staticmethod
-    def from_folder(path: str | PathLike[str], size: int | None = None) -> "ImageSet":
-        """A folder with one folder of pictures a class; see read_folder."""
-        from clearance.data.folder import read_folder  # the readers import this file
-
-        return read_folder(path, size)
-
-    @staticmethod
-    def from_npz(path: str | PathLike[str]) -> "ImageSet":
-        """A NumPy archive with `images` and `labels`; see read_npz."""
-        from clearance.data.npz import read_npz  # the readers import this file
-
-        return read_npz(path)
 
     def _derived(self, **changes: Any) -> "ImageSet":
         """A set made of parts of this one: past the constructor, because its pixels were checked already."""
@@ -247,3 +240,268 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
     def _stratified(self, fraction: float, seed: int) -> Tensor:
         stream = named_generator(seed, "data", "stratified")
         return draw_stratified(self.labels.cpu(), self.class_count, round(fraction * len(self)), stream)
+
+
+def as_pixels(images: Tensor | NDArray) -> Tensor:
+    """Images of any usual layout as (N, C, H, W) float32; uint8 is divided by 255, floats keep their values.
+
+    Three axes are (N, H, W). Four axes are (N, C, H, W), except in uint8 NumPy arrays, which are (N, H, W, C)
+    with 1 or 3 channels: so do NumPy and Pillow hold pictures.
+
+    >>> as_pixels(np.full((2, 4, 5, 3), 255, dtype=np.uint8)).shape
+    torch.Size([2, 3, 4, 5])
+    """
+    if images.ndim not in (3, 4):
+        raise ValueError(
+            f"`images` must have 3 axes (N, H, W) or 4 (N, C, H, W); got shape {tuple(images.shape)}."
+        )
+    pixels = torch.from_numpy(_channels_first(images)) if isinstance(images, np.ndarray) else images.detach()
+    if pixels.ndim == 3:
+        pixels = pixels.unsqueeze(1)
+    if pixels.shape[3] == 3 and pixels.shape[1] > 4:
+        raise ValueError(
+            f"`images` must have their channels on axis 1; got shape {tuple(pixels.shape)}, which seems "
+            "to have them last; use images.permute(0, 3, 1, 2), or construct ImageSet itself if meant so."
+        )
+    if pixels.dtype == torch.uint8:
+        return pixels.float().div_(255)
+    if not pixels.is_floating_point():
+        raise ValueError(f"`images` must be uint8 or floats in [0, 1]; got {pixels.dtype}; convert to uint8.")
+    return pixels.float()
+
+
+def _channels_first(images: NDArray) -> NDArray:
+    if images.dtype.kind == "f":
+        return _writeable(np.ascontiguousarray(images, dtype=np.float32))
+    if images.dtype != np.uint8:
+        raise ValueError(f"`images` must be uint8 or floats in [0, 1]; got {images.dtype}; convert to uint8.")
+    if images.ndim == 4:
+        if images.shape[3] not in (1, 3):
+            raise ValueError(
+                f"`images` of uint8 must be (N, H, W, C) with 1 or 3 channels; got shape {images.shape}; "
+                "use images.transpose(0, 2, 3, 1) if the channels stand first."
+            )
+        images = images.transpose(0, 3, 1, 2)
+    return _writeable(np.ascontiguousarray(images))
+
+
+def _writeable(array: NDArray) -> NDArray:
+    return array if array.flags.writeable else array.copy()  # torch warns of memory that it must not write
+
+
+def as_labels(labels: object) -> Tensor:
+    """Whole-number labels of any integer type as int64.
+
+    >>> as_labels([0, 2, 1])
+    tensor([0, 2, 1])
+    """
+    found = labels.detach() if isinstance(labels, Tensor) else torch.from_numpy(_label_array(labels))
+    if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
+        raise ValueError(f"`labels` must be whole numbers; got {found.dtype}; number the classes from 0.")
+    return found.long()
+
+
+def _label_array(labels: object) -> NDArray:
+    found = np.asarray(labels)
+    if found.dtype.kind not in "iu":
+        raise ValueError(
+            f"`labels` must be whole numbers; got {found.dtype}; number the classes from 0, and give their names apart "
+            "(`classes`)."
+        )
+    return found.astype(np.int64)
+
+
+def numbered_classes(labels: Tensor) -> tuple[str, ...]:
+    """Class names where none are given: "0", "1", ... up to the largest label.
+
+    >>> numbered_classes(torch.tensor([0, 2, 1]))
+    ('0', '1', '2')
+    """
+    largest = int(labels.max()) if labels.numel() else -1
+    if largest >= labels.numel() > 0:
+        raise ValueError(
+            f"`labels` must be numbered from 0 without gaps; got a label {largest} among {labels.numel()} "
+            "labels; renumber the classes, or construct ImageSet with their names."
+        )
+    return tuple(str(number) for number in range(largest + 1))
+
+
+def check_labelled_images(images: Tensor, labels: Tensor, classes: tuple[str, ...]) -> None:
+    """Raise ValueError unless these are images, names of classes, and a class for each image that leaves none empty."""
+    check_images(images)
+    check_classes(classes)
+    check_labels(labels, images, classes)
+    check_every_class_present(labels, classes)
+
+
+def check_images(images: Tensor) -> None:
+    """Raise ValueError unless `images` is (N, C, H, W), float32, finite and within [0, 1]."""
+    if not isinstance(images, Tensor) or images.dtype != torch.float32:
+        kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
+        raise ValueError(
+            f"`images` must be a float32 tensor; got {kind}; as_image_set((images, labels)) converts "
+            "floats, and scales uint8 by 1/255."
+        )
+    if images.ndim != 4:
+        raise ValueError(
+            f"`images` must have 4 axes (N, C, H, W); got shape {tuple(images.shape)}; "
+            "grey images need a channel axis: images.unsqueeze(1)."
+        )
+    if images.numel() == 0:
+        raise ValueError(f"`images` must hold at least one pixel; got shape {tuple(images.shape)}.")
+    check_pixels(images)
+
+
+def check_pixels(images: Tensor) -> None:
+    """Raise ValueError unless all values of `images` are finite and within [0, 1]."""
+    low, high = (float(end) for end in images.aminmax())
+    if not (math.isfinite(low) and math.isfinite(high)):
+        bad = (~images.isfinite()).flatten(1).any(1).nonzero().flatten()
+        raise ValueError(
+            f"`images` must be finite; got NaN or infinity in {len(bad)} of {len(images)} images, "
+            f"the first at index {int(bad[0])}; repair or drop them."
+        )
+    if low < 0 or high > 1:
+        remedy = "divide by 255" if low >= 0 else "undo the normalisation: Classifier takes `mean` and `std`"
+        raise ValueError(f"`images` must lie in [0, 1]; got values from {low:g} to {high:g}; {remedy}.")
+
+
+def check_classes(classes: Sequence[str]) -> None:
+    """Raise ValueError unless `classes` is a tuple of at least two different names."""
+    if not isinstance(classes, tuple) or not all(isinstance(name, str) for name in classes):
+        raise ValueError(f"`classes` must be a tuple of strings; got {classes!r}.")
+    if len(classes) < 2:
+        raise ValueError(f"`classes` must name at least 2 classes; got {classes!r}: nothing to tell apart.")
+    if len(set(classes)) < len(classes):
+        twice = sorted({name for name in classes if classes.count(name) > 1})
+        raise ValueError(f"`classes` must all differ; got {', '.join(map(repr, twice))} more than once.")
+
+
+def check_labels(labels: Tensor, images: Tensor, classes: Sequence[str]) -> None:
+    """Raise ValueError unless `labels` is (N,), int64, one for each image, and within range(len(classes))."""
+    if not isinstance(labels, Tensor) or labels.dtype != torch.int64:
+        kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
+        raise ValueError(f"`labels` must be an int64 tensor; got {kind}; integers: labels.long().")
+    if labels.ndim != 1:
+        raise ValueError(
+            f"`labels` must have 1 axis (N,); got shape {tuple(labels.shape)}; one-hot: labels.argmax(1)."
+        )
+    if len(labels) != len(images):
+        raise ValueError(
+            f"`images` and `labels` must be equally long; got {len(images)} images and {len(labels)} labels."
+        )
+    if labels.device != images.device:
+        raise ValueError(
+            f"`images` and `labels` must be on one device; got {images.device} and {labels.device}; move one."
+        )
+    low, high = (int(end) for end in labels.aminmax())
+    if low < 0 or high >= len(classes):
+        raise ValueError(
+            f"`labels` must lie in 0..{len(classes) - 1} because there are {len(classes)} classes; "
+            f"got labels from {low} to {high}; relabel, or name all `classes`."
+        )
+
+
+def check_every_class_present(labels: Tensor, classes: Sequence[str]) -> None:
+    """Raise ValueError unless every class has an image.
+
+    Data from outside must pass; a subset need not, because experiments with new classes leave some out.
+    """
+    sizes = torch.bincount(labels, minlength=len(classes)).tolist()
+    empty = [name for name, size in zip(classes, sizes, strict=True) if size == 0]
+    if empty:
+        shown = ", ".join(map(repr, empty[:5])) + (" ..." if len(empty) > 5 else "")
+        raise ValueError(
+            f"every class must have at least one image; got none of {shown} ({len(empty)} of {len(classes)} "
+            "classes); remove the class and renumber the labels, or add images."
+        )
+
+
+def check_no_class_lost(labels: Tensor, kept: Tensor, classes: Sequence[str]) -> None:
+    """Raise ValueError unless the mask `kept` keeps a label of every class that `labels` holds."""
+    before = torch.bincount(labels, minlength=len(classes))
+    after = torch.bincount(labels[kept], minlength=len(classes))
+    lost = ((before > 0) & (after == 0)).nonzero().flatten().tolist()
+    if lost:
+        raise ValueError(
+            "`fraction` must leave an image of every class on each side; got one that leaves none of "
+            f"{classes[lost[0]]!r} (it has {int(before[lost[0]])}); choose another fraction, or add images of it."
+        )
+
+
+def check_indices(indices: Tensor, length: int) -> None:
+    """Raise ValueError unless `indices` is (B,), int64, not empty, and within range(length)."""
+    if indices.dtype != torch.int64 or indices.ndim != 1 or len(indices) == 0:
+        raise ValueError(
+            "`indices` must be int64 numbers in one axis, at least one; "
+            f"got {indices.dtype} of shape {tuple(indices.shape)}; a mask: mask.nonzero().flatten()."
+        )
+    low, high = (int(end) for end in indices.aminmax())
+    if low < 0 or high >= length:
+        raise ValueError(f"`indices` must lie in 0..{length - 1}; got numbers from {low} to {high}.")
+
+
+_CHUNK = 2**22  # bytes of pixels that are hashed at once: a set on disk may be larger than memory
+_KEPT: "WeakKeyDictionary[ImageSet, dict[str, list[bytes]]]" = WeakKeyDictionary()
+
+
+def digest_of(images: Iterable[Tensor], labels: Tensor, shape: Sequence[int], classes: Sequence[str]) -> str:
+    """SHA-256 of images, labels and class names, in hexadecimal.
+
+    Args:
+        images: All of them in order, (n, C, H, W) each, in parts of any size.
+        labels: (N,).
+        shape: (C, H, W).
+        classes: Their names.
+
+    >>> import torch
+    >>> pixels, labels = torch.rand(4, 1, 2, 2), torch.tensor([0, 1, 0, 1])
+    >>> whole = digest_of([pixels], labels, (1, 2, 2), ("a", "b"))
+    >>> whole == digest_of(pixels.split(3), labels, (1, 2, 2), ("a", "b"))
+    True
+    """
+    found = hashlib.sha256(json.dumps([[len(labels), *shape], list(classes)]).encode())
+    for part in images:
+        found.update(part.cpu().contiguous().numpy().astype("<f4", copy=False).data)
+    found.update(labels.cpu().contiguous().numpy().astype("<i8", copy=False).data)
+    return found.hexdigest()
+
+
+def image_digests(data: "ImageSet", start: str = "") -> list[bytes]:
+    """`digests_of_each` of a set, which is read once however often they are asked for.
+
+    Args:
+        data: The set; it never changes.
+        start: As there.
+
+    >>> from clearance.data import gaussian_images
+    >>> data = gaussian_images(per_class=2)
+    >>> image_digests(data) == image_digests(data.subset([0, 1, 2, 3, 4, 5])), len(image_digests(data))
+    (True, 6)
+    """
+    kept = _KEPT.setdefault(data, {})
+    if start not in kept:
+        channels, height, width = data.shape
+        size = max(1, _CHUNK // (4 * channels * height * width))
+        kept[start] = list(digests_of_each((images for images, _ in data.batches(size)), start))
+    return kept[start]
+
+
+def digests_of_each(images: Iterable[Tensor], start: str = "") -> Iterator[bytes]:
+    """SHA-256 of every image's pixels, which nothing else decides: neither its place nor its company.
+
+    Args:
+        images: In parts of any size, (n, C, H, W) float32.
+        start: Goes before the pixels, so that several orders can be made of the same images.
+
+    >>> import torch
+    >>> one, other, again = digests_of_each([torch.tensor([[0.0], [1.0], [-0.0]])])
+    >>> one == again, one == other
+    (True, False)
+    """
+    begin = hashlib.sha256(start.encode())
+    for part in images:
+        for pixels in (part.cpu() + 0.0).numpy():  # + 0.0 makes one zero of two
+            found = begin.copy()
+            found.update(pixels.tobytes())
+            yield found.digest()

@@ -1,9 +1,7 @@
-"""Anybody's data of any number as an ImageSet: Datasets, loaders, Hugging Face's tables, folders and archives."""
+"""Anybody's data as an ImageSet: tensors, Datasets, loaders, Hugging Face's tables, folders, archives."""
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator, Mapping, Sized
+from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -15,17 +13,165 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from clearance.data._eval_transform import transformed
-from clearance.data._pixels import as_labels, as_pixels, numbered_classes, picture_array
-from clearance.data._validity import check_pixels
-from clearance.data.columns import columns_of, pair_of
-from clearance.data.conversion import as_image_set
-from clearance.data.image_set import ImageSet
-from clearance.data.npz import read_npz
-from clearance.data.picture_folder import open_folder
-from clearance.data.pixel_store import write_pixels
-from clearance.data.preprocessing import Preprocessing
-from clearance.data.stored import StoredImageSet
+from clearance.data.folder import open_folder, open_pictures, picture_array
+from clearance.data.image_set import (
+    UNLABELLED,
+    ImageSet,
+    as_labels,
+    as_pixels,
+    check_images,
+    check_pixels,
+    numbered_classes,
+)
+from clearance.data.npz import read_npz, read_npz_images
+from clearance.data.preprocessing import Preprocessing, transformed
+from clearance.data.stored import StoredImageSet, unchecked, while_used, write_pixels
+
+
+def as_image_set(data: Any) -> ImageSet:
+    """An ImageSet from an ImageSet, a pair (images, labels), or a map-style Dataset of such pairs.
+
+    - An ImageSet is returned as it is.
+    - A tuple (images, labels) of tensors or NumPy arrays. uint8 is divided by 255; floats must lie in [0, 1].
+      Images are (N, C, H, W) or grey (N, H, W), but uint8 NumPy arrays are (N, H, W, C) or (N, H, W).
+    - Anything with ``len(data)`` and ``data[i]`` giving (image, label), the image a tensor, an array (same
+      rule without N) or a Pillow picture (grey stays grey). It is read once, in order; random transforms of
+      the Dataset are therefore frozen, so leave them out and use ImageSet.augmented.
+
+    Class names come from `data.classes` where there is one, else they are "0", "1", ...
+
+    Raises:
+        ValueError: If the data is none of these, images differ in size, or the pixels or labels are not what
+            an ImageSet takes.
+
+    >>> as_image_set((np.zeros((4, 8, 8), dtype=np.uint8), [0, 1, 0, 1]))
+    ImageSet('images', 4 images of shape (1, 8, 8), 2 classes)
+    """
+    if isinstance(data, ImageSet):
+        return data
+    if isinstance(data, tuple) and len(data) == 2:
+        return _from_pair(*data)
+    indexed = isinstance(data, Sized) and hasattr(data, "__getitem__")
+    if indexed and not isinstance(data, (Tensor, np.ndarray, str, Mapping)):
+        return _from_items(data)
+    raise ValueError(
+        "`data` must be an ImageSet, a tuple (images, labels) or a map-style Dataset with a length; "
+        f"got {type(data).__name__}; gather a stream into tensors first."
+    )
+
+
+def _from_pair(images: Any, labels: Any) -> ImageSet:
+    if not isinstance(images, (Tensor, np.ndarray)):
+        raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
+            f"`images` must be a tensor or a NumPy array; got {type(images).__name__}; stack them first."
+        )
+    found = as_labels(labels)
+    return ImageSet(as_pixels(images), found, numbered_classes(found))
+
+
+def _from_items(data: Any) -> ImageSet:
+    if len(data) == 0:
+        raise ValueError("`data` must hold at least one image; got a Dataset of length 0.")
+    images: list[Tensor] = []
+    labels: list[Tensor] = []
+    for i in range(len(data)):
+        image, label = _item(data, i)
+        if images and image.shape != images[0].shape:
+            raise ValueError(
+                f"all images must have one shape; got {tuple(images[0].shape)} at index 0 and "
+                f"{tuple(image.shape)} at index {i}; resize them in the Dataset."
+            )
+        images.append(image)
+        labels.append(label)
+    found = as_labels(torch.stack(labels))
+    named = tuple(str(name) for name in getattr(data, "classes", ()))
+    return ImageSet(torch.stack(images), found, named or numbered_classes(found))
+
+
+def _item(data: Any, i: int) -> tuple[Tensor, Tensor]:
+    item = data[i]
+    if not (isinstance(item, (tuple, list)) and len(item) == 2):
+        raise ValueError(
+            f"every item of `data` must be a pair (image, label); got {type(item).__name__} at {i}."
+        )
+    image, label = item
+    if isinstance(image, Image.Image):
+        image = picture_array(image, keep_grey=True)
+    if not isinstance(image, (Tensor, np.ndarray)) or image.ndim not in (2, 3):
+        shape = f" of shape {tuple(image.shape)}" if hasattr(image, "shape") else ""
+        raise ValueError(
+            "every image must be a Pillow picture, or a tensor or array with 2 or 3 axes; "
+            f"got {type(image).__name__}{shape} at index {i}."
+        )
+    return as_pixels(image[None])[0], _label(label, i)
+
+
+_IMAGES = ("image", "img", "images", "pixel_values", "x")
+_LABELS = ("label", "labels", "fine_label", "class", "target", "y")
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Names of the columns that hold images and labels, and of the classes; empty where items are pairs."""
+
+    image: str = ""
+    label: str = ""
+    classes: tuple[str, ...] = ()
+
+
+def _columns_of(data: Any) -> _Columns:
+    """The columns of a dataset that says what they are, as Hugging Face's do by `features`; else none.
+
+    A column whose feature is called Image holds images; one whose feature has `names` holds labels, and these are
+    the classes. The usual names (`_IMAGES`, `_LABELS`) come first where there are several.
+
+    Raises:
+        ValueError: If it has features, and none for images or none for labels.
+
+    >>> _columns_of([(0, 1)])
+    _Columns(image='', label='', classes=())
+    """
+    features = getattr(data, "features", None)
+    if not isinstance(features, Mapping):
+        return _Columns()
+    images = [name for name, kind in features.items() if type(kind).__name__ == "Image"]
+    labels = [name for name, kind in features.items() if getattr(kind, "names", None)]
+    image = _chosen("images", _IMAGES, images, list(features))
+    label = _chosen("labels", _LABELS, labels, list(features))
+    return _Columns(image, label, tuple(str(name) for name in getattr(features[label], "names", None) or ()))
+
+
+def _pair_of(item: Any, columns: _Columns, place: int) -> tuple[Any, Any]:
+    """(image, label) of an item that is a pair or a dictionary.
+
+    Raises:
+        ValueError: If it is neither, or lacks one of the two.
+
+    >>> _pair_of({"img": "pixels", "label": 3, "id": 7}, _Columns(), 0)
+    ('pixels', 3)
+    """
+    if isinstance(item, (tuple, list)) and len(item) == 2:
+        return item[0], item[1]
+    if isinstance(item, Mapping):
+        known = list(item)
+        image = columns.image or _chosen("images", _IMAGES, [], known)
+        label = columns.label or _chosen("labels", _LABELS, [], known)
+        return item[image], item[label]
+    raise ValueError(
+        "every item of `data` must be a pair (image, label), or a dictionary with both; got "
+        f"{type(item).__name__} at {place}."
+    )
+
+
+def _chosen(what: str, usual: tuple[str, ...], typed: list[str], known: list[str]) -> str:
+    """The usual name among those of the right type, else the first of these, else the usual name among all."""
+    found = [name for name in usual if name in typed] + typed + [name for name in usual if name in known]
+    if not found:
+        raise ValueError(
+            f"`data` must have a column of {what}, called {', '.join(map(repr, usual))}; got "
+            f"{', '.join(map(repr, known)) or 'none'}. Rename it."
+        )
+    return found[0]
 
 
 def open_images(
@@ -40,7 +186,7 @@ def open_images(
     - ``"folder:PATH"`` (see `open_folder`) or ``"npz:PATH"`` (see `read_npz`).
     - An ImageSet, or a tuple (images, labels): see `as_image_set`.
     - Anything with a length and items: (image, label), or a dictionary with an image and a label, such as a Hugging
-      Face dataset's (found by its `features`, else by the names in `columns`). Images are Pillow pictures, arrays
+      Face dataset's (found by its `features`, else by the usual names of columns). Images are Pillow pictures, arrays
       or tensors as `as_image_set` takes them.
     - A DataLoader, or anything else that gives batches (images, labels): read once, in the order that it gives.
 
@@ -92,14 +238,14 @@ def _items(data: Any) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...]]:
     """Pairs (image, label), one at a time, and the names of the classes where there are some."""
     indexed = isinstance(data, Sized) and hasattr(data, "__getitem__")
     if indexed and not isinstance(data, (Tensor, np.ndarray, Mapping)):
-        columns = columns_of(data)
+        columns = _columns_of(data)
         classes = columns.classes or tuple(str(each) for each in getattr(data, "classes", ()))
-        return (pair_of(data[i], columns, i) for i in range(len(data))), classes
+        return (_pair_of(data[i], columns, i) for i in range(len(data))), classes
     if hasattr(data, "__iter__") and not isinstance(data, (Tensor, np.ndarray, Mapping)):
         inner = getattr(data, "dataset", None)
-        columns = columns_of(inner)
+        columns = _columns_of(inner)
         classes = columns.classes or tuple(str(each) for each in getattr(inner, "classes", ()))
-        pairs = (pair_of(batch, columns, i) for i, batch in enumerate(data))
+        pairs = (_pair_of(batch, columns, i) for i, batch in enumerate(data))
         return chain.from_iterable(_unbatched(*pair) for pair in pairs), classes
     raise ValueError(
         "`data` must be folder:PATH, npz:PATH, an ImageSet, a tuple (images, labels), a map-style Dataset or a "
@@ -120,21 +266,13 @@ def _unbatched(images: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _read(items: Iterator[tuple[Any, Any]], how: Preprocessing, classes: tuple[str, ...]) -> ImageSet:
-    labels: list[Tensor] = []
-    folder = Path(tempfile.mkdtemp(prefix="clearance-"))
-    try:
+    def kept(folder: Path) -> StoredImageSet:
+        labels: list[Tensor] = []
         store = write_pixels(folder / "images.pixels", _pixels(items, how, labels))
         found = as_labels(torch.stack(labels))
-        data = StoredImageSet(store, found, classes or numbered_classes(found))
-        kept = data.in_memory_if_small()
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    if isinstance(kept, StoredImageSet):
-        weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    return kept
+        return StoredImageSet(store, found, classes or numbered_classes(found))
+
+    return while_used(kept)
 
 
 def _pixels(items: Iterator[tuple[Any, Any]], how: Preprocessing, labels: list[Tensor]) -> Iterator[NDArray]:
@@ -169,3 +307,84 @@ def _label(label: Any, place: int) -> Tensor:
             f"every label must be one whole number; got shape {tuple(found.shape)} at index {place}."
         )
     return found.reshape(()).cpu()
+
+
+_GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's mode "L"
+
+
+def open_unlabelled(
+    data: Any,
+    like: ImageSet,
+    preprocessing: Preprocessing | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+) -> ImageSet:
+    """Images alone, as `like` has them: labels are passed over where there are some.
+
+    - ``"folder:PATH"``: every picture in the folder and in the folders inside it, resized and cropped as
+      `preprocessing` says. Without an `image_size` they are brought to the size of `like`, where that is square.
+    - ``"npz:PATH"``: its `images` (or `x`).
+    - A tensor or array of images, or whatever `open_images` takes.
+
+    Grey becomes three equal channels, and colour grey, where `like` is so.
+
+    Args:
+        data: One of these.
+        like: The images that the model knows.
+        preprocessing: That of `like`.
+        cache: Folder for decoded pictures.
+
+    Raises:
+        FileNotFoundError: If a folder or file is not there, or holds no picture.
+        ValueError: If the data is none of these, or its images have another size than those of `like`.
+
+    >>> from clearance.data import gaussian_images
+    >>> open_unlabelled(torch.zeros(4, 3, 8, 8), like=gaussian_images())
+    ImageSet('images', 4 images of shape (1, 8, 8), 1 classes)
+    """
+    found = _read_unlabelled(data, _like(like, preprocessing), cache)
+    if found.shape[1:] != like.shape[1:]:
+        got, expected = ("x".join(map(str, some.shape[:0:-1])) for some in (found, like))
+        raise ValueError(
+            f"unknown images must be of the size of the test images, {expected}; got {got} in {found.name!r}. Resize "
+            "them, or give them as a folder of pictures, which is resized as the test images are."
+        )
+    return _with_channels(found, like.shape[0])
+
+
+def _like(like: ImageSet, preprocessing: Preprocessing | None) -> Preprocessing:
+    how = preprocessing or Preprocessing()
+    _, height, width = like.shape
+    return how if how.image_size is not None or height != width else replace(how, image_size=width)
+
+
+def _read_unlabelled(data: Any, how: Preprocessing, cache: str | PathLike[str] | None) -> ImageSet:
+    kind, _, path = data.partition(":") if isinstance(data, str) else ("", "", "")
+    if kind == "folder" and path:
+        return open_pictures(Path(path).expanduser(), how, cache=cache)
+    if kind == "npz" and path:
+        file = Path(path).expanduser()
+        return _unlabelled(read_npz_images(file), file.stem)
+    if isinstance(data, Tensor | np.ndarray):
+        return _unlabelled(as_pixels(data), "images")
+    return open_images(data, how, cache=cache).unlabelled()
+
+
+def _unlabelled(images: Tensor, name: str) -> ImageSet:
+    check_images(images)
+    labels = torch.zeros(len(images), dtype=torch.int64)
+    return unchecked(images=images, labels=labels, classes=(UNLABELLED,), name=name, augmentation=None)
+
+
+def _with_channels(found: ImageSet, channels: int) -> ImageSet:
+    have = found.shape[0]
+    if have == channels:
+        return found
+    if isinstance(found, StoredImageSet) or {have, channels} != {1, 3}:
+        raise ValueError(
+            f"unknown images must have as many channels as the test images, {channels}; got {have} in {found.name!r}."
+        )
+    if channels == 3:
+        return found._derived(images=found.images.expand(-1, 3, -1, -1))
+    grey = torch.tensor(_GREY, device=found.images.device).view(1, 3, 1, 1)
+    return found._derived(images=(found.images * grey).sum(dim=1, keepdim=True).clamp(0, 1))

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearance.data._pixels import as_labels, as_pixels, numbered_classes
-from clearance.data.image_set import ImageSet
+from clearance.data.image_set import ImageSet, as_labels, as_pixels, numbered_classes
 
 NAMES = {"images": ("images", "x"), "labels": ("labels", "y")}
 

@@ -1,12 +1,22 @@
-"""How pictures become a model's input, as other libraries keep it: read by looking, without importing them."""
+"""How pictures become a model's input: what other libraries keep of it, and the same done to a picture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
 from clearance._checks import check_count
 
 _SLACK = 1e-6  # a share like 224 / 232 must give 232 back
+_FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,9 @@ class Preprocessing:
         short_side: What the short side is resized to before that, in pixels; None where nothing is resized.
         interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
 
+    Raises:
+        ValueError: If `image_size` or `short_side` is no whole number above 0.
+
     >>> Preprocessing(image_size=224, short_side=256).crop
     0.875
     """
@@ -29,6 +42,11 @@ class Preprocessing:
     image_size: int | None = None
     short_side: int | None = None
     interpolation: str = "bilinear"
+
+    def __post_init__(self) -> None:
+        for name in ("image_size", "short_side"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
 
     @property
     def crop(self) -> float | None:
@@ -43,6 +61,19 @@ class Preprocessing:
         return f"images {size}" + "".join(
             f", {name} {_short(of)}" for name, of in given.items() if of is not None
         )
+
+
+def transformed(picture: Image.Image, how: Preprocessing) -> NDArray:
+    """The picture as (C, H, W) bytes; sizes and offsets are rounded as torchvision's Resize and CenterCrop do.
+
+    >>> transformed(Image.new("RGB", (30, 20)), Preprocessing(image_size=8, short_side=10)).shape
+    (3, 8, 8)
+    """
+    if how.image_size is not None:
+        short = how.image_size if how.short_side is None else how.short_side
+        picture = _middle(_resized(picture, short, how.interpolation), how.image_size)
+    pixels = np.asarray(picture)
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
 def preprocessing_of(source: Any) -> Preprocessing:
@@ -86,6 +117,20 @@ def short_side_of(image_size: int, crop: float) -> int:
     if not 0 < crop <= 1:
         raise ValueError(f"`crop` must lie in (0, 1], the share of the short side that is kept; got {crop}.")
     return int(image_size / crop + _SLACK)
+
+
+def _resized(picture: Image.Image, short_side: int, interpolation: str) -> Image.Image:
+    width, height = picture.size
+    short, long = min(width, height), max(width, height)
+    other = int(short_side * long / short)
+    size = (short_side, other) if width <= height else (other, short_side)
+    return picture if size == picture.size else picture.resize(size, _FILTERS[interpolation])
+
+
+def _middle(picture: Image.Image, side: int) -> Image.Image:
+    width, height = picture.size
+    left, top = round((width - side) / 2), round((height - side) / 2)
+    return picture.crop((left, top, left + side, top + side))
 
 
 def _inside(source: Any) -> list[Any]:

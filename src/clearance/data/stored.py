@@ -1,15 +1,121 @@
-"""A labelled set whose images stay on disk: everything an ImageSet does, a batch at a time."""
+"""A labelled set whose images stay on disk: pixels in one file, and everything an ImageSet does, a batch at a time."""
 
-from collections.abc import Iterator
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from clearance.data._digest import digest_of
-from clearance.data._validity import check_classes, check_every_class_present, check_indices
-from clearance.data.image_set import UNLABELLED, ImageSet
-from clearance.data.pixel_store import PixelStore
+from clearance._files import write_bytes
+from clearance.data.image_set import (
+    UNLABELLED,
+    ImageSet,
+    check_classes,
+    check_every_class_present,
+    check_indices,
+    digest_of,
+)
+
+KINDS = ("uint8", "float32")
+
+
+@dataclass(frozen=True)
+class PixelStore:
+    """Images of one shape in a plain file, one after the other; bytes are divided by 255 when they are read.
+
+    Every read maps the file anew and copies what it needs, so that pages do not stay with this process: memory is
+    that of the images asked for, whatever the file holds.
+
+    Args:
+        path: The file.
+        count: How many images.
+        shape: (C, H, W) of each.
+        kind: ``"uint8"``, or ``"float32"`` for pixels that bytes cannot hold.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = write_pixels(Path(folder, "a.pixels"), [np.full((1, 2, 2), 255, dtype=np.uint8)] * 3)
+    ...     store.read(torch.tensor([2, 0])).shape, float(store.read(torch.tensor([1])).mean())
+    (torch.Size([2, 1, 2, 2]), 1.0)
+    """
+
+    path: Path
+    count: int
+    shape: tuple[int, int, int]
+    kind: str
+
+    def read(self, rows: Tensor | slice) -> Tensor:
+        """The images of these rows as float32 in [0, 1], (B, C, H, W)."""
+        pixels: NDArray = np.memmap(self.path, self.kind, "r", shape=(self.count, *self.shape))
+        chosen = rows if isinstance(rows, slice) else rows.cpu().numpy()
+        found = torch.from_numpy(np.array(pixels[chosen]))
+        return found.float().div_(255) if self.kind == "uint8" else found
+
+
+def write_pixels(path: Path, images: Iterable[NDArray]) -> PixelStore:
+    """Write images (C, H, W) of one shape and type, one at a time; the file is there entirely or not at all.
+
+    Raises:
+        ValueError: If there is none, or two differ in shape or type.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    first: NDArray | None = None
+    count = 0
+    try:
+        with temporary.open("wb") as file:
+            for image in images:
+                first = image if first is None else first
+                _check_alike(first, image, count)
+                file.write(np.ascontiguousarray(image).data)
+                count += 1
+        if first is None:
+            raise ValueError("`images` must hold at least one image; got none.")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    channels, height, width = first.shape
+    return PixelStore(path, count, (channels, height, width), str(first.dtype))
+
+
+def _check_alike(first: NDArray, image: NDArray, place: int) -> None:
+    if image.shape != first.shape or image.dtype != first.dtype:
+        raise ValueError(
+            f"all images must have one shape and type; got {first.shape} of {first.dtype} at index 0 and "
+            f"{image.shape} of {image.dtype} at index {place}; give `image_size`."
+        )
+
+
+def write_facts(store: PixelStore, facts: Mapping[str, Any]) -> None:
+    """What belongs to the pixels, beside them; written last, so that facts that are there speak of whole pixels."""
+    told = {**asdict(store), "path": store.path.name, "facts": dict(facts)}
+    write_bytes(_facts_of(store.path), (json.dumps(told, ensure_ascii=False) + "\n").encode())
+
+
+def read_facts(path: Path) -> tuple[PixelStore, dict[str, Any]] | None:
+    """The store at `path` with its facts; None where there is none, or a damaged one."""
+    try:
+        told = json.loads(_facts_of(path).read_text("utf-8"))
+        channels, height, width = told["shape"]
+        store = PixelStore(path, told["count"], (channels, height, width), told["kind"])
+        size = path.stat().st_size
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    whole = store.count * channels * height * width * np.dtype(store.kind).itemsize
+    return (store, told["facts"]) if store.kind in KINDS and size == whole else None
+
+
+def _facts_of(path: Path) -> Path:
+    return path.with_suffix(".json")
+
 
 # bytes of float32 pixels: the most that is taken into memory at once (1,783 images of 3x224x224)
 IN_MEMORY = 2**30
@@ -34,7 +140,7 @@ class StoredImageSet(ImageSet):
 
     >>> import tempfile, numpy as np
     >>> from pathlib import Path
-    >>> from clearance.data.pixel_store import write_pixels
+    >>> from clearance.data.stored import write_pixels
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     pixels = [np.zeros((3, 4, 4), dtype=np.uint8)] * 6
     ...     store = write_pixels(Path(folder, "toy.pixels"), pixels)
@@ -84,7 +190,7 @@ class StoredImageSet(ImageSet):
         Raises:
             ValueError: If that would be more than `IN_MEMORY`.
         """
-        if self._bytes(len(self)) > IN_MEMORY:
+        if not self.is_small():
             raise ValueError(
                 f"the images of {self.name!r} stay on disk, because they take {self._bytes(len(self)) / 2**30:.1f} "
                 "GiB; read them with `batch` or `batches`, take a `subset`, or leave out what needs all at once."
@@ -139,9 +245,14 @@ class StoredImageSet(ImageSet):
         kept = {"classes": self.classes, "augmentation": self.augmentation}
         return unchecked(images=self._read(indices), labels=labels, name=name, **kept)
 
-    def in_memory_if_small(self) -> ImageSet:
-        """An ordinary ImageSet of the same images, if they take at most `IN_MEMORY`; else this set."""
-        return self if self._bytes(len(self)) > IN_MEMORY else self.subset(torch.arange(len(self)))
+    def is_small(self) -> bool:
+        """Whether all images take at most `IN_MEMORY`."""
+        return self._bytes(len(self)) <= IN_MEMORY
+
+    def in_memory(self) -> ImageSet:
+        """An ordinary ImageSet of the same images, however many."""
+        kept = {"classes": self.classes, "name": self.name, "augmentation": self.augmentation}
+        return unchecked(images=self._read(slice(None)), labels=self.labels, **kept)
 
     def digest(self) -> str:
         """SHA-256 of images, labels and class names: that of the same images in memory; computed once."""
@@ -167,3 +278,19 @@ def unchecked(**parts: Any) -> ImageSet:
     for name, value in parts.items():
         object.__setattr__(made, name, value)
     return made
+
+
+def while_used(make: Callable[[Path], StoredImageSet]) -> ImageSet:
+    """What `make` writes into a fresh folder: in memory where it is small, else on disk while it is used."""
+    folder = Path(tempfile.mkdtemp(prefix="clearance-"))
+    try:
+        data = make(folder)
+        if not data.is_small():
+            weakref.finalize(data.store, shutil.rmtree, folder, ignore_errors=True)
+            return data
+        kept = data.in_memory()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    return kept

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearance.audits import Audit
 from clearance.data import ImageSet, open_images
-from clearance.data._digest import image_digests
+from clearance.data.image_set import image_digests
 from clearance.data.stored import StoredImageSet
 from clearance.experiments.audit_datasets import OTHER, unknown_images, with_unknown
 from clearance.experiments.audit_sources import SETTING

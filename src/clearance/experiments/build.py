@@ -11,7 +11,7 @@ from torch import nn
 
 from clearance._checks import check_choice
 from clearance._rng import derived_seed
-from clearance.attacks.fgsm import FGSM
+from clearance.attacks.gradient import FGSM
 from clearance.audits import check_comparable
 from clearance.data import Augmentation, ImageSet, split_classes
 from clearance.experiments.catalogue import MODELS, OBJECTIVES, resolve

@@ -44,7 +44,7 @@ DATASETS = {
         "clearance.data.cifar:read_cifar100", "the same with 100 classes, binary files under --root"
     ),
     "folder:PATH": Entry(
-        "clearance.data.folder:read_folder",
+        "clearance.data.folder:open_folder",
         "an image folder, one subfolder a class (PATH/train and PATH/test, or split 80/20)",
     ),
     "npz:PATH": Entry("clearance.data.npz:read_npz", "a .npz file with images and labels (split 80/20)"),

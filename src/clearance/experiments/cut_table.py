@@ -1,7 +1,7 @@
 """Errors from the fewest images at both cuts of the network, and on raw pixels, for a ledger."""
 
 from clearance.records import Report
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 
 USUAL, LATER = "co_adaptation", "deeper_cut"
 HEADS = ("retrained", "linear", "class mean", "class mean, unit length", "nearest neighbour")

@@ -4,7 +4,7 @@ import dataclasses
 from os import PathLike
 from pathlib import Path
 
-from clearance._checks import check_choice
+from clearance._checks import check_choice, check_count
 from clearance.data import ImageSet, Preprocessing, open_images
 from clearance.experiments.catalogue import DATASETS, resolve
 
@@ -107,10 +107,16 @@ def check_not_a_path(option: str, given: str) -> None:
 
 
 def _own_files(kind: str, path: Path, split: str, size: int | None) -> ImageSet:
-    if kind == "folder" and (path / "train").is_dir() and (path / "test").is_dir():
-        half: ImageSet = resolve("dataset", "folder:PATH", DATASETS)(path / split, size)
-        return dataclasses.replace(half, name=path.resolve().name)  # both halves are one dataset
     reader = resolve("dataset", f"{kind}:PATH", DATASETS)
-    everything: ImageSet = reader(path, size) if kind == "folder" else reader(path)
+    if kind == "folder":
+        if size is not None:
+            check_count("size", size)
+        how = Preprocessing(image_size=size)
+        if (path / "train").is_dir() and (path / "test").is_dir():
+            half: ImageSet = reader(path / split, how).in_memory()
+            return dataclasses.replace(half, name=path.resolve().name)  # both halves are one dataset
+        everything = reader(path, how).in_memory()
+    else:
+        everything = reader(path)
     train, test = everything.split(TEST_SHARE, SPLIT_SEED)
     return train if split == "train" else test

@@ -5,7 +5,7 @@ import dataclasses
 import torch
 
 from clearance._rng import derived_seed
-from clearance.data.samples import draw_samples
+from clearance.data.subsets import draw_samples
 from clearance.experiments.build import RunData
 from clearance.experiments.datasets import SPLIT_SEED
 from clearance.experiments.recipe import Recipe

@@ -12,7 +12,7 @@ from torch import nn
 
 from clearance._checks import check_count
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images, preprocessing_of
-from clearance.data.picture_folder import default_cache
+from clearance.data.folder import default_cache
 from clearance.data.preprocessing import short_side_of
 from clearance.experiments.audit import NO_LIMITS, Again, audited, check_held_out
 from clearance.experiments.audit_datasets import OTHER, unknown_images, with_unknown

@@ -11,8 +11,7 @@ from clearance._checks import check_choice
 from clearance.experiments.catalogue import resolve
 from clearance.experiments.recipe import Recipe, from_tree
 from clearance.experiments.studies import PAPERS, PROTOCOLS, STUDIES, Study
-from clearance.records.claims import PaperClaims
-from clearance.records.claims_file import parse_claims
+from clearance.records.claims import PaperClaims, parse_claims
 
 DEFAULT_DATASET = "digits"  # embedded, so that a reproduction needs no files
 

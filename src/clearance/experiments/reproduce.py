@@ -15,9 +15,7 @@ from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
 from clearance.experiments.studies import STUDIES
 from clearance.experiments.study_request import StudyRequest
-from clearance.records.claims import PaperClaims
-from clearance.records.judgement import Judgement
-from clearance.records.judging import judge, not_run
+from clearance.records.claims import Judgement, PaperClaims, judge, not_run
 from clearance.report import Card
 
 NO_DATA = "no data"

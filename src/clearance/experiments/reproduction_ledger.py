@@ -10,10 +10,9 @@ from typing import Any
 from clearance._files import write_bytes
 from clearance.experiments.cut_table import cut_table
 from clearance.records import Report
-from clearance.records.claims import PaperClaims
+from clearance.records.claims import Compared, Judgement, Outcome, PaperClaims, Series
 from clearance.records.encoding import encode
-from clearance.records.judgement import Compared, Judgement, Outcome
-from clearance.records.readings import Series
+from clearance.records.markdown import markdown_table
 from clearance.records.summary import summarise
 from clearance.report.numbers import THIN, printed
 
@@ -76,17 +75,20 @@ class Ledger:
             self.claims.reference,
             _listed([f"Made by `{self.report.command}`, {self.report.created}.", *self._provenance()]),
             ", ".join(f"{verdict}: {count}" for verdict, count in self.counts().items()) + ".",
-            _table(
-                ("id", "claim", "the paper", "here, mean ± sd over seeds", "verdict", "note"), self._rows()
+            markdown_table(
+                [
+                    ("id", "claim", "the paper", "here, mean ± sd over seeds", "verdict", "note"),
+                    *self._rows(),
+                ]
             ),
         ]
         beside = self._beside()
         if beside:
             columns = ("claim", "reading", "verdict", "ordering alone", "here, mean ± sd over seeds")
-            parts += ["## Beside the verdicts", _table(columns, beside)]
+            parts += ["## Beside the verdicts", markdown_table([columns, *beside])]
         cuts = cut_table(self.report)
         if cuts:
-            parts += ["## At both cuts", _table(*cuts)]
+            parts += ["## At both cuts", markdown_table([cuts[0], *cuts[1]])]
         cost = _cost_table(self.report)
         if cost:
             parts += ["## Cost", cost]
@@ -212,7 +214,7 @@ def _cost_table(report: Report) -> str:
         f"{COST[name]}{context and f', {context}'}, {report.methods[0]} = 1× (95 % interval)"
         for name, context in columns
     ]
-    return _table(("method", *titles), rows) if rows else ""
+    return markdown_table([("method", *titles), *rows]) if rows else ""
 
 
 def _context(row: Any) -> str:
@@ -241,8 +243,3 @@ def _number(value: float, unit: str) -> str:
 
 def _listed(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in cells)

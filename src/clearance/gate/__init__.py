@@ -7,9 +7,8 @@ A tolerance is a sentence, such as ``"accuracy drops 1pt"`` or ``"flip_distance 
 Tolerance(quantity=Quantity(audit='accuracy', name='error', ...), direction='drops', amount=0.01, relative=False...)
 """
 
-from clearance.gate.junit import junit
-from clearance.gate.markdown import markdown
-from clearance.gate.ruling import Outcome, Ruling, rule
-from clearance.gate.tolerance import QUANTITIES, Quantity, Tolerance
+from clearance.gate.formats import junit, markdown
+from clearance.gate.ruling import Outcome, rule
+from clearance.gate.tolerance import QUANTITIES, Tolerance
 
-__all__ = ["QUANTITIES", "Outcome", "Quantity", "Ruling", "Tolerance", "junit", "markdown", "rule"]
+__all__ = ["QUANTITIES", "Outcome", "Tolerance", "junit", "markdown", "rule"]

@@ -1,17 +1,194 @@
 """Whether each tolerance is kept: the change between two reports, its interval, and a sentence that says so."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clearance.gate.intervals import STATISTICS, bootstrapped, over_seeds, paired_fractions
-from clearance.gate.readings import Reading, UnclearError, reading
-from clearance.gate.tolerance import Tolerance
+from clearance.gate.tolerance import Quantity, Tolerance
+from clearance.records.record import settings
 from clearance.records.store import Report
+from clearance.records.summary import compare
+
+Z_95 = 1.959963984540054  # the standard normal's 97.5 % point
+DRAWS = 4000
+_SEED = 0
+_CHUNK = 2**22  # numbers drawn at once
+Statistic = Literal["mean", "median"]
+
+STATISTICS: Mapping[str, Callable[[NDArray], NDArray]] = {
+    "mean": lambda values: values.mean(axis=-1),
+    # the lower of two, so that it is a value that occurs: distances may be infinite
+    "median": lambda values: np.sort(values, axis=-1)[..., (values.shape[-1] - 1) // 2],
+}
+
+
+def paired_fractions(last: NDArray, now: NDArray) -> tuple[float, float]:
+    """The 95 % interval of the difference of two fractions of the same n images, now - last.
+
+    With f01 images that only the newer has and f10 that only the older has, p = (f + 1) / (n + 2):
+    p01 - p10 +- z sqrt((p01 + p10 - (p01 - p10)^2) / (n + 2)). Never without width, so that few images say little.
+
+    Source: Bonett and Price, J. Educ. Behav. Stat. 37 (2012): the adjusted Wald interval.
+
+    >>> last, now = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 1])
+    >>> [round(end, 3) for end in paired_fractions(last, now)]
+    [-0.33, 0.616]
+    """
+    n = len(last)
+    gained = (float(((now > 0) & (last == 0)).sum()) + 1) / (n + 2)
+    lost = (float(((now == 0) & (last > 0)).sum()) + 1) / (n + 2)
+    half = Z_95 * math.sqrt((gained + lost - (gained - lost) ** 2) / (n + 2))
+    return gained - lost - half, gained - lost + half
+
+
+def bootstrapped(
+    last: NDArray, now: NDArray, statistic: Statistic = "mean", *, relative: bool = False
+) -> tuple[float, float]:
+    """The 95 % percentile interval of the change of a statistic over images that are drawn again, in pairs.
+
+    Args:
+        last: A number for each image, of the older model.
+        now: The same of the newer.
+        statistic: Of the images: ``"mean"`` or ``"median"``.
+        relative: The change as a share of the older statistic, not as a difference.
+
+    NaN where a statistic is infinite or, of a share, not above 0 in the draws that decide the interval.
+
+    >>> last = np.arange(1.0, 101.0)
+    >>> [round(end, 6) for end in bootstrapped(last, 0.5 * last, "median", relative=True)]
+    [-0.5, -0.5]
+    """
+    generator = np.random.default_rng(_SEED)  # equal reports give equal rulings
+    measure = STATISTICS[statistic]
+    rows = max(1, _CHUNK // len(last))
+    changes = []
+    for start in range(0, DRAWS, rows):
+        drawn = generator.integers(0, len(last), (min(rows, DRAWS - start), len(last)))
+        changes.append(change(measure(last[drawn]), measure(now[drawn]), relative=relative))
+    ends = np.sort(np.concatenate(changes))  # NaN comes last, so that it is an end if there is much of it
+    return float(ends[round(0.025 * DRAWS)]), float(ends[round(0.975 * DRAWS) - 1])
+
+
+def change(last: NDArray, now: NDArray, *, relative: bool) -> NDArray:
+    """The difference now - last, or now / last - 1 where it is relative; NaN where there is no such number.
+
+    >>> change(np.array([2.0, 0.0]), np.array([1.0, 1.0]), relative=True)
+    array([-0.5,  nan])
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = now / last - 1 if relative else now - last
+        return np.where((last > 0) | (not relative), found, np.nan)
+
+
+def over_seeds(
+    last: Mapping[int, float], now: Mapping[int, float], *, relative: bool
+) -> tuple[float, float] | None:
+    """The 95 % t interval of the change, paired over seeds; of a share, by logarithms. None with one common seed.
+
+    >>> [round(end, 6) for end in over_seeds({0: 1.0, 1: 2.0}, {0: 1.1, 1: 2.2}, relative=True) or ()]
+    [0.1, 0.1]
+    """
+    common = last.keys() & now.keys()
+    if relative and any(min(last[seed], now[seed]) <= 0 for seed in common):
+        return None
+    found = compare(now, last, log=relative)
+    if found.low is None or found.high is None:
+        return None
+    return (math.expm1(found.low), math.expm1(found.high)) if relative else (found.low, found.high)
+
+
+PER_IMAGE = "per_image"
+
+
+class UnclearError(ValueError):
+    """A tolerance that does not say which number it means."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A quantity of one method.
+
+    Args:
+        seeds: The number by seed.
+        images: A number for each image, by seed, NaN where an image has none; empty where none are kept.
+        which: What identifies these images and how they were measured, by seed.
+        statistic: How the number follows from those of images.
+        unit: Of the number.
+    """
+
+    seeds: Mapping[int, float]
+    images: Mapping[int, NDArray]
+    which: Mapping[int, str]
+    statistic: Statistic = "mean"
+    unit: str = ""
+
+
+def reading(report: Report, quantity: Quantity, method: str | None = None) -> Reading:
+    """The quantity in a report, of its one method or the one named.
+
+    Raises:
+        UnclearError: A ValueError, if several methods or numbers would do.
+    """
+    method = _method(report, method)
+    found = [
+        (record.seed, record.measurement)
+        for record in report.records
+        if record.method == method
+        and quantity.fits(record.measurement.audit, record.measurement.name, record.measurement.context)
+    ]
+    _check_one(quantity, [dict(settings(one.context)) for _, one in found])
+    kept = [
+        (record.seed, record.exhibit)
+        for record in report.exhibits
+        if record.method == method
+        and record.seed is not None
+        and record.exhibit.kind == PER_IMAGE
+        and quantity.fits(record.exhibit.audit, record.exhibit.name, record.exhibit.context)
+    ]
+    sign, shift = (-1.0, 1.0) if quantity.mirrored else (1.0, 0.0)
+    statistics = {str(shown.context.get("statistic", "mean")) for _, shown in kept} & STATISTICS.keys()
+    return Reading(
+        {seed: shift + sign * one.value for seed, one in found},
+        {seed: shift + sign * np.array(shown.columns["value"], dtype=float) for seed, shown in kept},
+        {seed: str(sorted(shown.context.items())) for seed, shown in kept},
+        "median" if statistics == {"median"} else "mean",
+        found[0][1].unit if found else "",
+    )
+
+
+def _method(report: Report, method: str | None) -> str:
+    known = report.methods
+    if method is None and len(known) > 1:
+        raise UnclearError(f"the report must be of one method; got {', '.join(known)}. Name one: --method.")
+    if method is not None and method not in known:
+        raise UnclearError(f"`method` must be one of {', '.join(map(repr, known))}; got {method!r}.")
+    return known[0] if known and method is None else str(method)
+
+
+def _check_one(quantity: Quantity, contexts: Sequence[Mapping[str, Any]]) -> None:
+    different = []
+    for context in contexts:
+        if context not in different:
+            different.append(context)
+    if len(different) > 1:
+        keys = sorted(
+            {key for each in different for key in each if len({str(c.get(key)) for c in different}) > 1}
+        )
+        choices = "; ".join(f"{key} is {', '.join(_values(different, key))}" for key in keys)
+        raise UnclearError(
+            f"{quantity.audit}.{quantity.name} is {len(different)} numbers ({choices}); say which, as "
+            f"{quantity.audit}.{quantity.name}[{keys[0]}={_values(different, keys[0])[0]},...]."
+        )
+
+
+def _values(contexts: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+    return list(dict.fromkeys(str(each.get(key)) for each in contexts))[:8]
+
 
 FEWEST = 6  # images that may all have changed to one side by chance less often than one time in twenty
 

@@ -7,8 +7,6 @@
 0.015625
 """
 
-from clearance.geometry.discriminant import Discriminant as Discriminant
-from clearance.geometry.discriminant import PooledScatter as PooledScatter
 from clearance.geometry.discriminant import pooled_scatter as pooled_scatter
 from clearance.geometry.discriminant import scatter_ratio as scatter_ratio
 from clearance.geometry.discriminant import versus_rest as versus_rest
@@ -18,7 +16,6 @@ from clearance.geometry.first_order import first_order_distance as first_order_d
 from clearance.geometry.nearest import class_means as class_means
 from clearance.geometry.nearest import nearest_class_mean as nearest_class_mean
 from clearance.geometry.nearest import nearest_neighbour as nearest_neighbour
-from clearance.geometry.neural_collapse import mean_cosines as mean_cosines
 from clearance.geometry.neural_collapse import nc2_equiangle as nc2_equiangle
 from clearance.geometry.neural_collapse import nc2_equinorm as nc2_equinorm
 from clearance.geometry.neural_collapse import nc2_simplex as nc2_simplex
@@ -34,16 +31,11 @@ from clearance.geometry.scatter import within_between_ratio as within_between_ra
 from clearance.geometry.spectrum import covariance_spectrum as covariance_spectrum
 from clearance.geometry.spectrum import effective_rank as effective_rank
 from clearance.geometry.spectrum import first_axis_share as first_axis_share
-from clearance.geometry.spectrum import participation_ratio as participation_ratio
 from clearance.geometry.spectrum import principal_axes as principal_axes
-from clearance.geometry.threshold import Threshold as Threshold
 from clearance.geometry.threshold import best_threshold as best_threshold
 
 __all__ = [
     "ClassScatter",
-    "Discriminant",
-    "PooledScatter",
-    "Threshold",
     "best_threshold",
     "class_distance_normalised_variances",
     "class_means",
@@ -54,7 +46,6 @@ __all__ = [
     "effective_rank",
     "first_axis_share",
     "first_order_distance",
-    "mean_cosines",
     "nc1",
     "nc2_equiangle",
     "nc2_equinorm",
@@ -63,7 +54,6 @@ __all__ = [
     "nc4",
     "nearest_class_mean",
     "nearest_neighbour",
-    "participation_ratio",
     "pooled_scatter",
     "principal_axes",
     "scatter_ratio",

@@ -65,23 +65,6 @@ def effective_rank(spectrum: Tensor) -> float:
     return float(torch.special.entr(spectrum.double() / total).sum().exp())
 
 
-def participation_ratio(spectrum: Tensor) -> float:
-    """(sum l)^2 / sum l^2: another count of axes, at most `effective_rank`; 0 for a point.
-
-    It is the exponential of the Rényi entropy of order 2 of the same shares, so weak axes count less.
-
-    Args:
-        spectrum: Eigenvalues, (R,), at least 0.
-
-    >>> participation_ratio(torch.tensor([2.0, 2.0, 2.0, 0.0]))
-    3.0
-    """
-    total = spectrum.double().sum()
-    if not float(total) > 0:
-        return 0.0
-    return float(1 / (spectrum.double() / total).square().sum())
-
-
 def principal_axes(features: Tensor, count: int) -> Tensor:
     """The first principal axes as rows of unit length, float64, shape (count, D).
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_non_negative
-from clearance.data._validity import check_pixels
+from clearance.data.image_set import check_pixels
 from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
 from clearance.heads._labels import check_class_numbers
 from clearance.models.classifier import Classifier, check_classifier

@@ -10,33 +10,15 @@ comparison with the recipe and the versions that made them; it is one folder tha
 0.02
 """
 
-from clearance.records.derived import derive
+from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord, Record, RunNote
-from clearance.records.row import SummaryRow
 from clearance.records.store import Report, load_report
-from clearance.records.summary import (
-    BestOfAll,
-    Comparison,
-    SeedSummary,
-    best_of_all,
-    compare,
-    holm,
-    summarise,
-)
 
 __all__ = [
-    "BestOfAll",
-    "Comparison",
     "ExhibitRecord",
     "Record",
     "Report",
     "RunNote",
-    "SeedSummary",
     "SummaryRow",
-    "best_of_all",
-    "compare",
-    "derive",
-    "holm",
     "load_report",
-    "summarise",
 ]

@@ -23,10 +23,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clearance._files import write_bytes
-from clearance.records.derived import derive
+from clearance.records.derived import SummaryRow, derive
 from clearance.records.encoding import decode, encode
 from clearance.records.record import ExhibitRecord, Record, RunNote, settings
-from clearance.records.row import SummaryRow
 
 SCHEMA = 1
 FILE = "report.json"

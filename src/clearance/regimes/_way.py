@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._rng import generator
-from clearance.data._validity import check_labels, check_pixels
-from clearance.data.image_set import ImageSet
+from clearance.data.image_set import ImageSet, check_labels, check_pixels
 from clearance.models.classifier import Classifier
 from clearance.objectives._objective import Objective
 from clearance.regimes._distributed import own_stream

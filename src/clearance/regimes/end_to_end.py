@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from clearance._checks import check_fraction, check_non_negative
 from clearance._rng import generator
-from clearance.data.conversion import as_image_set
 from clearance.data.image_set import ImageSet
+from clearance.data.intake import as_image_set
 from clearance.models._observe import in_evaluation_mode
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.objectives._objective import Objective

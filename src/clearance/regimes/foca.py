@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count
-from clearance.data.conversion import as_image_set
 from clearance.data.image_set import ImageSet
+from clearance.data.intake import as_image_set
 from clearance.heads.gaussian_mixture import GaussianMixture
 from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack

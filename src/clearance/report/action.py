@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.report.numbers import data, half_width, interval, points, points_interval
 
 CLOSE = 0.02  # two points: as near as a new last layer must come, and from where on a difference is an alarm

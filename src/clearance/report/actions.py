@@ -10,7 +10,7 @@ from dataclasses import replace
 from markupsafe import Markup
 from scipy.stats import binom
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.report.action import ALARM, CLOSE, Action, points_with_ends, with_ends
 from clearance.report.findings import FEW, Findings
 from clearance.report.input_action import INPUT, input_action, input_in_doubt

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.report.compact import Compact, by_method, number
 from clearance.report.findings import Findings
 from clearance.report.firsts import drawn_firsts, firsts

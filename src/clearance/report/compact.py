@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.report.findings import Findings
 from clearance.report.names import method_name
 from clearance.report.numbers import data, half_width, interval

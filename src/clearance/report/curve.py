@@ -6,8 +6,8 @@ seed), made afresh from the measurements whenever a page is built.
 
 from typing import Any
 
+from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
-from clearance.records.row import SummaryRow
 from clearance.report.findings import FEW, Findings
 from clearance.report.names import NO_NETWORK
 from clearance.report.over_seeds import SUMMARY, stored

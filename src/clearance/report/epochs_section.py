@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
+from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
-from clearance.records.row import SummaryRow
 from clearance.report import epochs as over
 from clearance.report.bands import bands
 from clearance.report.compact import Compact, by_method, mean

@@ -7,8 +7,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord, RunNote
-from clearance.records.row import SummaryRow
 from clearance.records.store import Report
 from clearance.records.summary import LEVEL
 from clearance.report.names import NO_NETWORK, class_noun

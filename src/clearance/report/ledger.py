@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.report.findings import Findings
 from clearance.report.glossary import title
 from clearance.report.names import NO_NETWORK

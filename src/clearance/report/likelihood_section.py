@@ -5,7 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.report.compact import NONE, Compact, Line, by_method, mean
 from clearance.report.evasions import AUDIT
 from clearance.report.findings import Findings

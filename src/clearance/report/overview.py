@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.report.findings import FEW, Findings
 from clearance.report.names import PIXELS, head_name, method_name
 

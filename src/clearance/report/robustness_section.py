@@ -2,7 +2,7 @@
 
 from markupsafe import Markup, escape
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.records.store import exhibit_file
 from clearance.report import under_attack as over
 from clearance.report.bands import bands

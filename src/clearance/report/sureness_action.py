@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.report.action import CLOSE, Action, points_with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data

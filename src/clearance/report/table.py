@@ -3,7 +3,7 @@
 import textwrap
 from dataclasses import dataclass
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.records.store import Report
 from clearance.report.findings import Findings, datasets
 from clearance.report.numbers import half_width, printed

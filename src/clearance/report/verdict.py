@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from clearance.records.row import SummaryRow
+from clearance.records.derived import SummaryRow
 from clearance.report.curve import DEEPER
 from clearance.report.findings import FEW, Findings, told
 from clearance.report.names import head_name, listed, strong

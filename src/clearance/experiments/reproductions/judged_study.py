@@ -12,8 +12,7 @@ from clearance.experiments.reproduce import without_data
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record, Report
-from clearance.records.judgement import Judgement
-from clearance.records.judging import judge
+from clearance.records.claims import Judgement, judge
 from clearance.report.numbers import THIN
 
 

@@ -13,6 +13,7 @@ from clearance.experiments.reproduce import NoDataError, data_if_there
 from clearance.experiments.search import FACTORS, search
 from clearance.experiments.study_request import StudyRequest
 from clearance.experiments.trials import Trial, at_edge, best
+from clearance.records.markdown import markdown_table
 
 CRITERION, FINALISTS = "own_error", 2
 NONE_MORE: Mapping[Any, int] = {}
@@ -72,12 +73,12 @@ def _write_trials(path: Path, trials: list[Trial]) -> None:
 
 def _chosen_table(condition: str, recipe: Recipe, trials: list[Trial]) -> str:
     """The best trial of every method, and whether it stands at an edge of what was tried, as Markdown."""
-    lines = [f"## {condition}\n", "| method | lr | own error |", "|---|---|---|"]
+    rows = [("method", "lr", "own error")]
     for method in recipe.methods:
         found = best(trials, method, CRITERION)
         edge = " (an edge of what was tried)" if at_edge(trials, found) else ""
-        lines.append(f"| {method} | {found.lr:g}{edge} | {100 * found.own_error:.2f} % |")
-    return "\n".join(lines) + "\n"
+        rows.append((method, f"{found.lr:g}{edge}", f"{100 * found.own_error:.2f} %"))
+    return f"## {condition}\n\n{markdown_table(rows)}\n"
 
 
 def _as_toml(dataset: str, condition: str, recipe: Recipe, trials: list[Trial]) -> str:

@@ -12,8 +12,7 @@ from pathlib import Path
 import torch
 
 from clearance.attacks.attack import Attack
-from clearance.attacks.fgsm import FGSM
-from clearance.attacks.iterative import IFGSM
+from clearance.attacks.gradient import FGSM, IFGSM
 from clearance.attacks.transfer import transferred
 from clearance.audits._fixed_images import fixed_images
 from clearance.audits.accuracy import wilson_interval

@@ -17,6 +17,7 @@ from clearance.experiments.reproductions.sato_2019.fig1_guesses import (
 )
 from clearance.records import Record, Report
 from clearance.records.encoding import encode
+from clearance.records.markdown import markdown_table
 from clearance.report.numbers import THIN, printed
 
 COLUMNS = {
@@ -87,10 +88,7 @@ def _markdown(report: Report, picture: str) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     seeds = sorted({record.seed for record in report.records})
     bad = [f"{note.method}, seed {note.seed}: {note.status}" for note in report.runs if not note.good]
-    between = [
-        "| | median | " + " | ".join(f"seed {seed}" for seed in seeds) + " |",
-        "|---" * (len(seeds) + 2) + "|",
-    ]
+    between = [["", "median", *(f"seed {seed}" for seed in seeds)]]
     between += [_by_seed(report.records, method, seeds) for method in report.methods]
     lines = [
         "# sato-2019: Fig. 1, a toy (claim F1)",
@@ -100,9 +98,9 @@ def _markdown(report: Report, picture: str) -> str:
         f"![Features in the plane]({picture})",
         "Each panel of the picture is the finished run whose within/between is nearest the median over seeds.",
         "## Medians over seeds",
-        "\n".join(_medians(report)),
+        markdown_table(_medians(report)),
         "## within/between by seed",
-        "\n".join(between),
+        markdown_table(between),
         "\n".join(f"- {_sentence(report.records, head)}" for head in PAIRS),
         "## What had been guessed",
         "By the median over seeds; beside it, in how many seeds it holds alone.",
@@ -111,15 +109,15 @@ def _markdown(report: Report, picture: str) -> str:
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
-def _medians(report: Report) -> list[str]:
+def _medians(report: Report) -> list[list[str]]:
     titles = [*(title for title, _ in COLUMNS.values()), "training time"]
-    rows = ["| | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
+    rows = [["", *titles]]
     for method in report.methods:
         cells = [
             _number(statistics.median(values_of(report.records, method, name).values()), unit)
             for name, (_, unit) in COLUMNS.items()
         ]
-        rows.append(f"| {method} | " + " | ".join([*cells, _time(report, method)]) + " |")
+        rows.append([method, *cells, _time(report, method)])
     return rows
 
 
@@ -133,12 +131,12 @@ def _time(report: Report, method: str) -> str:
     return f"{_number(seconds, 'seconds')}, {_number(factor, 'factor')}"
 
 
-def _by_seed(records: Sequence[Record], method: str, seeds: Sequence[int]) -> str:
+def _by_seed(records: Sequence[Record], method: str, seeds: Sequence[int]) -> list[str]:
     values = values_of(records, method, "within_between")
     cells = [
         _number(value, "ratio") for value in (statistics.median(values.values()), *(values[s] for s in seeds))
     ]
-    return f"| {method} | " + " | ".join(cells) + " |"
+    return [method, *cells]
 
 
 def _sentence(records: Sequence[Record], head: str) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 
 from clearance._files import write_bytes
 from clearance.data import ImageSet
-from clearance.data.folder import read_folder
+from clearance.data.folder import open_folder
+from clearance.data.preprocessing import Preprocessing
 from clearance.experiments.build import build_data
 from clearance.experiments.method import Method
 from clearance.experiments.papers import paper_recipe
@@ -59,7 +60,7 @@ def task(root: str | None, out: Path) -> Task:
         return Task(start, start, known.methods["foca"], EPOCHS_ON_DIGITS, shared=True)
     try:
         build_data(start)
-        pictures = read_folder(Path(root).expanduser() / PHOTOGRAPHS, SIDE)
+        pictures = open_folder(Path(root).expanduser() / PHOTOGRAPHS, Preprocessing(image_size=SIDE))
     except FileNotFoundError as error:
         raise NoDataError(
             f"`root` must hold mnist and {PHOTOGRAPHS}, a folder of pictures for each class; {error}"

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from clearance.experiments.papers import paper_claims
 from clearance.experiments.reproductions.tanay_2018.svm_truth import STRONG, TOLERANCES
-from clearance.records.claims import Claim, Reading
-from clearance.records.judgement import Judgement, Outcome, Verdict
-from clearance.records.judging import judge
+from clearance.records.claims import Claim, Judgement, Outcome, Reading, Verdict, judge
 
 PAPER, STUDY = "tanay-2018", "svm"
 ROUNDING = {"err_train_pct": 5e-3, "err_test_pct": 5e-3, "best_test_pct": 5e-4}  # of percentages as printed

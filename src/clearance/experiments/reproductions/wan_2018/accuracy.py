@@ -17,7 +17,7 @@ from clearance.experiments.reproductions.wan_2018.study import (
 )
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Report
-from clearance.records.judging import MINIMUM_SEEDS
+from clearance.records.claims import MINIMUM_SEEDS
 
 SETTING = "augmented"
 ALLOWED = 0.002  # more error than softmax that a better likelihood may cost: two tenths of a point

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clearance.attacks.fgsm import FGSM
+from clearance.attacks.gradient import FGSM
 from clearance.audits.accuracy import wilson_interval
 from clearance.data import ImageSet
 from clearance.experiments.build import build_objective

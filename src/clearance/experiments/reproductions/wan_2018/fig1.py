@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clearance._files import write_bytes
-from clearance.data.samples import draw_at_most
+from clearance.data.subsets import draw_at_most
 from clearance.experiments.build import RunData
 from clearance.experiments.compare import report_of
 from clearance.experiments.grid import plans_of

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from clearance._checks import check_non_negative
+from clearance.records.markdown import markdown_table
 
 ALPHAS = (0.0, 0.1, 0.3, 1.0)
 TABLED = (0.01, 0.1, 0.2, 0.3, 1.0)
@@ -88,12 +89,9 @@ def gap_table() -> str:
     >>> gap_table().splitlines()[2]
     '| 0.01 | 0.4988 | 0.0025 | 200.998 |'
     """
-    lines = [
-        "| alpha | boundary, from the own mean | gap between the classes | diameter of a class's region |",
-        "|---|---|---|---|",
-    ]
-    lines += [
-        f"| {alpha:g} | {boundary(alpha):.4f} | {gap(alpha):.4f} | {2 * region(alpha).radius:.6g} |"
+    head = ("alpha", "boundary, from the own mean", "gap between the classes", "diameter of a class's region")
+    rows = [
+        (f"{alpha:g}", f"{boundary(alpha):.4f}", f"{gap(alpha):.4f}", f"{2 * region(alpha).radius:.6g}")
         for alpha in TABLED
     ]
-    return "\n".join(lines)
+    return markdown_table([head, *rows])

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearance.attacks.fgsm import FGSM
+from clearance.attacks.gradient import FGSM
 from clearance.data import ImageSet
-from clearance.data.samples import draw_at_most
+from clearance.data.subsets import draw_at_most
 from clearance.experiments.reproductions.wan_2018.fgsm_attacks import WHITE
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
-from clearance.data import Preprocessing, StoredImageSet, open_folder, read_folder
-from clearance.data._eval_transform import transformed
-from clearance.data.picture_folder import default_cache
+from clearance import load_dataset
+from clearance.data import Preprocessing, StoredImageSet, open_folder, open_images
+from clearance.data.folder import default_cache
+from clearance.data.preprocessing import transformed
 
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 40 40\n%%EndComments\nshowpage\n%%EOF\n"
 HOW = Preprocessing(image_size=8, short_side=10)
 
 
@@ -80,15 +82,6 @@ def test_orientation_is_obeyed(pets):
     assert torch.equal(opened(pets).images[0], torch.from_numpy(turned.copy()).float() / 255)
 
 
-def test_without_sizes_it_is_read_folder(tmp_path):
-    for i, name in enumerate("ab"):
-        (tmp_path / "same" / name).mkdir(parents=True)
-        noise(9, 7, seed=i).save(tmp_path / "same" / name / "x.png")
-    found, expected = open_folder(tmp_path / "same", cache=tmp_path), read_folder(tmp_path / "same")
-    assert torch.equal(found.images, expected.images)
-    assert found.digest() == expected.digest()
-
-
 def test_unreadable_files_are_counted_named_and_left_out(pets):
     (pets / "cats" / "a.jpg").write_text("no picture")
     (pets / "dogs" / "z.png").write_bytes((pets / "dogs" / "L.png").read_bytes()[:60])
@@ -110,7 +103,7 @@ def test_many_unreadable_files_are_named_in_short(pets):
 
 def test_pictures_are_decoded_once_and_again_when_something_changed(pets, monkeypatch):
     first = opened(pets)
-    monkeypatch.setattr("clearance.data.picture_folder.opened", lambda file: pytest.fail(f"decoded {file}"))
+    monkeypatch.setattr("clearance.data.folder._picture", lambda file: pytest.fail(f"decoded {file}"))
     again = opened(pets)
     assert torch.equal(again.images, first.images)
     assert again.digest() == first.digest()
@@ -235,3 +228,176 @@ def test_no_warning_without_reason(pets):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         opened(pets)
+
+
+def save(path, pixels, mode=None, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture = Image.fromarray(pixels)
+    (picture.convert(mode) if mode else picture).save(path, **options)
+
+
+def gradient(height, width):
+    """A colour picture in which every pixel differs."""
+    rows, columns = np.mgrid[:height, :width]
+    return np.stack([rows * 20, columns * 20, np.full_like(rows, 100)], 2).astype(np.uint8)
+
+
+def test_is_sorted_and_passes_over_other_files(tmp_path):
+    for name, value in (("b/2.png", 40), ("b/1.PNG", 30), ("a/9.bmp", 10), ("a/a.ppm", 20)):
+        save(tmp_path / "pets" / name, np.full((4, 6, 3), value, np.uint8))
+    (tmp_path / "pets" / "b" / "notes.txt").write_text("not a picture")
+    (tmp_path / "pets" / "b" / ".hidden.png").write_text("not a picture")
+    (tmp_path / "pets" / ".cache").mkdir()
+    (tmp_path / "pets" / "readme.png").write_text("beside the classes")
+    data = open_folder(tmp_path / "pets")
+    assert (data.classes, data.name, data.shape) == (("a", "b"), "pets", (3, 4, 6))
+    assert data.labels.tolist() == [0, 0, 1, 1]
+    assert (data.images[:, 0, 0, 0] * 255).round().tolist() == [10, 20, 30, 40]
+    assert open_folder(tmp_path / "pets", Preprocessing(image_size=2)).shape == (3, 2, 2)
+
+
+def two_classes(tmp_path, pixels, suffix="png", mode=None, **options):
+    for name in "ab":
+        save(tmp_path / name / f"one.{suffix}", pixels, mode, **options)
+    return open_folder(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "ppm", "gif"])
+def test_reads_pixels_exactly(tmp_path, suffix):
+    pixels = gradient(4, 6)
+    data = two_classes(tmp_path, pixels, suffix)
+    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), pixels / np.float32(255))
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "P", "RGBA", "LA"])
+def test_makes_everything_rgb(tmp_path, mode):
+    data = two_classes(tmp_path, np.full((4, 6, 3), 255, np.uint8), mode=mode)
+    assert torch.equal(data.images, torch.ones(2, 3, 4, 6))
+
+
+def test_drops_transparency(tmp_path):
+    pixels = np.dstack([gradient(4, 6), np.full((4, 6), 7, np.uint8)])
+    data = two_classes(tmp_path, pixels)
+    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), pixels[..., :3] / np.float32(255))
+
+
+def test_reads_a_palette_with_transparency(tmp_path):
+    palette = Image.fromarray(gradient(4, 6)).quantize(24)
+    expected = np.array(palette.convert("RGB"))
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        palette.save(tmp_path / name / "one.png", transparency=bytes(range(24)))
+    data = open_folder(tmp_path)  # Pillow warns of such palettes, and warnings are errors here
+    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), expected / np.float32(255))
+
+
+def test_obeys_the_orientation_mark(tmp_path):
+    pixels, exif = gradient(4, 6), Image.Exif()
+    exif[0x0112] = 6  # "rotate by 90 degrees clockwise to see it upright"
+    data = two_classes(tmp_path, pixels, exif=exif)
+    upright = np.rot90(pixels, k=-1)
+    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), upright / np.float32(255))
+
+
+@pytest.mark.parametrize(("long", "short"), [(40, 12), (10, 3), (12, 12)])
+@pytest.mark.parametrize("tall", [False, True])
+def test_size_resizes_the_short_side_and_keeps_the_middle(tmp_path, long, short, tall):
+    ramp = np.tile(np.arange(long, dtype=np.uint8) * 6, (short, 1))  # bilinear resizing keeps a ramp a ramp
+    for name in "ab":
+        save(tmp_path / name / "one.png", ramp.T.copy() if tall else ramp)
+    data = open_folder(tmp_path, Preprocessing(image_size=6))
+    scale, left = short / 6, (long * 6 // short - 6) // 2
+    expected = 6 * ((torch.arange(6) + left + 0.5) * scale - 0.5)
+    found = data.images[0, 0] * 255
+    found = found.T if tall else found
+    assert data.shape == (3, 6, 6)
+    inside = slice(1, -1) if long == short else slice(None)  # a ramp ends at the border of its picture
+    assert (found - expected)[:, inside].abs().max() <= 1
+
+
+def test_resizing_averages_what_it_merges(tmp_path):
+    checks = (np.indices((32, 32)).sum(0) % 2 * 255).astype(np.uint8)
+    for name in "ab":
+        save(tmp_path / name / "one.png", checks)
+    data = open_folder(tmp_path, Preprocessing(image_size=8))
+    assert (data.images - 0.5).abs().max() < 0.05  # without antialiasing, black or white
+
+
+def write(root, sizes):
+    """Classes a and b of pictures of these sizes (width, height)."""
+    for label, name in enumerate("ab"):
+        (root / name).mkdir(parents=True)
+        for i, (width, height) in enumerate(sizes):
+            stream = np.random.default_rng((label, i))
+            pixels = stream.integers(0, 256, (height, width, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(root / name / f"{i}.png")
+
+
+@pytest.fixture
+def halves(tmp_path):
+    """A folder with train and test, of odd sizes."""
+    for split in ("train", "test"):
+        write(tmp_path / "pets" / split, [(37, 53), (60, 41), (25, 24)])
+    return tmp_path / "pets"
+
+
+def torchvisions(file, side):
+    """Resize(side) and CenterCrop(side) of torchvision 0.27 on a Pillow picture, written out."""
+    with Image.open(file) as picture:
+        width, height = picture.size
+        long = int(side * max(width, height) / min(width, height))
+        size = (side, long) if width <= height else (long, side)
+        resized = picture.resize(size, Image.Resampling.BILINEAR)  # of Pillow: always with antialiasing
+    top, left = int(round((size[1] - side) / 2.0)), int(round((size[0] - side) / 2.0))  # noqa: RUF046
+    return torch.from_numpy(np.array(resized)[top : top + side, left : left + side]).permute(2, 0, 1) / 255
+
+
+def test_training_and_auditing_see_the_pixels_of_torchvisions_evaluation_transform(halves):
+    trained = load_dataset(f"folder:{halves}", "train", size=24)
+    audited = open_images(f"folder:{halves / 'train'}", Preprocessing(image_size=24))
+    expected = torch.stack(
+        [torchvisions(halves / "train" / f"{c}/{i}.png", 24) for c in "ab" for i in range(3)]
+    )
+    assert torch.equal(audited.images, expected)
+    assert torch.equal(trained.images, expected)
+
+
+def test_training_leaves_out_what_cannot_be_read_as_auditing_does(halves):
+    (halves / "train" / "a" / "0.png").write_bytes(b"cut short")
+    with pytest.warns(UserWarning, match=r"1 of 6 files .* left out: a/0.png \(no picture, or damaged\)"):
+        data = load_dataset(f"folder:{halves}", "train", size=24)
+    assert data.labels.tolist() == [0, 0, 1, 1, 1]
+
+
+def test_postscript_named_png_starts_no_program(halves, tmp_path, monkeypatch):
+    program, started = tmp_path / "bin" / "gs", tmp_path / "started"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {started}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # where Pillow remembers what it found
+    (halves / "train" / "a" / "0.png").write_bytes(POSTSCRIPT)
+    with pytest.warns(UserWarning, match=r"a/0.png \(no picture, or damaged\)"):
+        data = open_images(f"folder:{halves / 'train'}", Preprocessing(image_size=8))
+    assert not started.exists()
+    assert len(data) == 5
+
+
+def test_training_takes_all_pictures_into_memory(halves, monkeypatch):
+    small = load_dataset(f"folder:{halves}", "train", size=8)
+    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 1)
+    assert torch.equal(load_dataset(f"folder:{halves}", "train", size=8).images, small.images)
+
+
+@pytest.mark.parametrize("most", [2**30, 1], ids=["in memory", "on disk"])
+def test_where_no_cache_can_be_written_pictures_are_read_all_the_same(pets, monkeypatch, most):
+    expected = opened(pets)
+    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", most)
+    (pets.parent / "file").write_text("no folder")
+    monkeypatch.setattr("tempfile.tempdir", str(pets.parent / "temporary"))
+    (pets.parent / "temporary").mkdir()
+    found = open_folder(pets, HOW, cache=pets.parent / "file" / "cache")
+    assert torch.equal(torch.cat([images for images, _ in found.batches(3)]), expected.images)
+    del found
+    gc.collect()
+    assert not list((pets.parent / "temporary").iterdir())

@@ -1,4 +1,4 @@
-"""Many small steps in a ball: the iterated sign method, and projected gradient ascent from several starts."""
+"""Attacks that climb a loss: in one step, in many small ones, and from several starts."""
 
 import math
 from dataclasses import dataclass
@@ -6,13 +6,70 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearance._checks import check_count, check_positive
-from clearance.attacks.attack import Batch, GradientAttack
-from clearance.attacks.balls import projected, room_along
-from clearance.attacks.losses import logit_margin
+from clearance._checks import check_choice, check_count, check_positive
+from clearance.attacks.attack import Attack, Batch
+from clearance.attacks.balls import linear_optimum, projected, random_starts, room_along, steepest
+from clearance.attacks.losses import LOSSES, logit_margin
 from clearance.attacks.queries import logits_of
-from clearance.attacks.starts import random_starts
-from clearance.attacks.steps import linear_optimum, steepest
+
+
+@dataclass(frozen=True)
+class GradientAttack(Attack):
+    """An attack that ascends a loss.
+
+    Args:
+        epsilon: Radius in the unit of the pixels.
+        norm: inf, 2 or 1.
+        loss: A name in :data:`~clearance.attacks.losses.LOSSES`.
+        bounds: Of pixel values.
+        chunk: Images that the model sees at once.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+
+    loss: str = "cross_entropy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("loss", self.loss, LOSSES)
+
+
+@dataclass(frozen=True)
+class FGSM(GradientAttack):
+    r"""One step to the point of the ball, within the bounds, that is best to first order.
+
+        x' = clip(x + epsilon sign(grad_x L))                                         norm inf
+
+    Source: Goodfellow, Shlens and Szegedy, *Explaining and Harnessing Adversarial Examples* (2015), section 4.
+    In norm 2 the step is x' = clip(x + t grad_x L) with the t that uses up all of epsilon, in norm 1 it fills
+    the pixels with the largest gradients up to their bounds: where pixels are at their bound, these go
+    farther than a clipped unit step. On a linear model of two classes they are the strongest attack there is.
+
+    Args:
+        epsilon: Radius in the unit of the pixels, at least 0.
+        norm: inf (as published), 2 or 1.
+        loss: What is ascended; cross-entropy as published.
+        bounds: Of pixel values.
+        chunk: Images that the model sees at once.
+
+    Raises:
+        ValueError: If a setting is out of range.
+
+    Misleads with its default loss where logits are large: see :mod:`clearance.attacks.losses`.
+
+    >>> import torch
+    >>> model = torch.nn.Linear(2, 2, bias=False).eval()
+    >>> _ = model.weight.data.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    >>> hit = FGSM(epsilon=0.25)(model, torch.tensor([[0.75, 0.5]]), torch.tensor([0]))
+    >>> hit.images, hit.success
+    (tensor([[0.5000, 0.7500]]), tensor([True]))
+    """
+
+    def _search(self, batch: Batch, *, persist: bool) -> Tensor:
+        del persist  # there is but one step
+        _, gradient = batch.ascent(batch.images, self.loss)
+        return batch.images + linear_optimum(gradient, batch.images, self.epsilon, self.norm, self.bounds)
 
 
 @dataclass(frozen=True)
@@ -115,10 +172,6 @@ class IFGSM(IteratedAttack):
 
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
         return self._ascended(batch, torch.zeros_like(batch.images), towards=None, persist=persist)[0]
-
-
-BIM = IFGSM
-"""The same under its other name."""
 
 
 @dataclass(frozen=True)

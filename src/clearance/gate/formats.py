@@ -1,9 +1,39 @@
-"""Rulings as a JUnit file, which every CI service shows: one test case for each tolerance."""
+"""Rulings for other programs: a Markdown table for a pull request, and a JUnit file, which every CI service shows."""
 
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from clearance.gate.ruling import Outcome, Ruling
+from clearance.records.markdown import markdown_table
+
+
+def markdown(rulings: Sequence[Ruling]) -> str:
+    """A heading with the verdict, and a row for each tolerance.
+
+    >>> from clearance.gate import Tolerance
+    >>> print(markdown([Ruling(Tolerance.parse("accuracy drops 1pt"), Outcome.UNMEASURED, reason="no seeds")]))
+    ### clearance check: could not measure
+    <BLANKLINE>
+    | fails if | verdict | before -> now | change, 95 % interval |  |
+    | --- | --- | --- | --- | --- |
+    | accuracy drops 1pt | could not measure |  |  | no seeds |
+    <BLANKLINE>
+    """
+    rows = [("fails if", "verdict", "before -> now", "change, 95 % interval", "")]
+    for ruling in rulings:
+        remark = "; ".join(part for part in (ruling.over or ruling.reason, ruling.doubt) if part)
+        rows.append((ruling.tolerance.text, str(ruling.outcome), ruling.numbers, ruling.changed, remark))
+    return f"### clearance check: {verdict(rulings)}\n\n{markdown_table(rows)}\n"
+
+
+def verdict(rulings: Sequence[Ruling]) -> Outcome:
+    """Of all together: broken if one is, not to be told if one is and none is broken."""
+    outcomes = {ruling.outcome for ruling in rulings}
+    return next(
+        each
+        for each in (Outcome.FAIL, Outcome.UNMEASURED, Outcome.PASS)
+        if each in outcomes or each is Outcome.PASS
+    )
 
 
 def junit(rulings: Sequence[Ruling]) -> str:

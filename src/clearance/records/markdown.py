@@ -1,0 +1,17 @@
+"""Tables of Markdown: the one place that knows how a cell is written."""
+
+from collections.abc import Sequence
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Cells as a table of Markdown; the first row is its head.
+
+    A bar within a cell is escaped, so that it ends no cell.
+
+    >>> print(markdown_table([["", "error"], ["plain", "3.0 %"]]))
+    |  | error |
+    | --- | --- |
+    | plain | 3.0 % |
+    """
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
