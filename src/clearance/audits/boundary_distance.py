@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clearance._checks import check_choice, check_count, check_fraction
+from clearance._checks import check_choice, check_count
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.queries import Model
 from clearance.attacks.straight_through import has_steps, straight_through
@@ -16,8 +16,7 @@ from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._boundary_numbers import angle_numbers, dataset_distances, mirror_sheet, way_numbers
 from clearance.audits._fixed_images import fixed_images, fixed_rows
 from clearance.audits._layer_spread import layer_spreads
-from clearance.audits._likely_rivals import CHUNK
-from clearance.audits._nearest_rival import NearestRival, likely_nearest_rivals, nearest_rivals
+from clearance.audits._nearest_rival import CHUNK, NearestRival, nearest_rivals
 from clearance.data import ImageSet
 from clearance.models._channels_last import filters_channels_last
 from clearance.models._observe import evaluating
@@ -71,10 +70,6 @@ class BoundaryDistance(Audit):
         rivals: Rival classes that are looked at to first order, those with the highest logits; None is all. Two cost a
             third, and miss the nearest: a small network on MNIST had it among them for 85 % of images, among three
             for 93 %.
-        doubt: Chance allowed, for each image, that a rival not looked at is nearer at the input; 0 looks at all. How
-            long gradients are is learnt from 256 of the images, all of whose rivals are looked at; of the others
-            those are looked at that are likely nearest. ``shortlist_agreement`` is how often, on half of the 256 with
-            what the other half taught, that found the nearest of all.
 
     Misleads: the first-order distance is no bound of the true one, and infinite where a gradient is zero; the
     minimum distance is an upper bound, far too long for a network that hides its gradients otherwise than by rounding
@@ -97,7 +92,6 @@ class BoundaryDistance(Audit):
     searched: int = 200
     steps: int = 100
     rivals: int | None = None
-    doubt: float = 0.0
 
     def __post_init__(self) -> None:
         for norm in self.norms:
@@ -106,7 +100,6 @@ class BoundaryDistance(Audit):
             check_count(name, getattr(self, name))
         if self.rivals is not None:
             check_count("rivals", self.rivals)
-        check_fraction("doubt", self.doubt, open_above=True)
 
     def examine(self, subject: Subject) -> Findings:
         """Every norm, first to first order at every layer, then by search."""
@@ -124,7 +117,7 @@ class BoundaryDistance(Audit):
             for norm in self.norms:
                 search = MinimumNorm(float(norm), steps=self.steps)
                 with pools_before_rectifiers(subject.model):  # asks for no layer by its name
-                    every = self._nearest(subject.model, data, norm, looked_at, found)
+                    every = nearest_rivals(subject.model, data.images, data.labels, float(norm), looked_at)
                     found_by = [search(model, some.images, some.labels).distance for model in models]
                     distance = torch.stack(found_by).amin(dim=0)
                 found.extend(self._first_order(subject.model, data, norm, looked_at, every))
@@ -138,24 +131,6 @@ class BoundaryDistance(Audit):
             near = nearest_rivals(subject.model, some.images, some.labels, 2.0, looked_at)
             found.extend(angle_numbers(subject.train, near))
         return Findings(tuple(found), tuple(exhibits))
-
-    def _nearest(
-        self,
-        model: Classifier,
-        data: ImageSet,
-        norm: str,
-        looked_at: int | None,
-        numbers: list[Measurement],
-    ) -> NearestRival:
-        """Of all images; what a shortlist missed is added to the numbers."""
-        if self.doubt == 0:
-            return nearest_rivals(model, data.images, data.labels, float(norm), looked_at)
-        near, found = likely_nearest_rivals(
-            model, data.images, data.labels, float(norm), self.doubt, looked_at
-        )
-        if found.agreement is not None:
-            numbers.append(_agreement(found.agreement, found.checked, {"norm": norm, "doubt": self.doubt}))
-        return near
 
     def _looked_at(self, model: Classifier, data: ImageSet) -> int | None:
         """No more rivals than the network has."""
@@ -180,12 +155,6 @@ class BoundaryDistance(Audit):
                 values = torch.zeros_like(values)
             values = torch.where(values.isnan(), -torch.inf, values)
             yield from _medians("first_order_distance", values, data, context, "ratio")
-
-
-def _agreement(share: float, checked: int, context: dict[str, Scalar]) -> Measurement:
-    return Measurement(
-        BoundaryDistance.name, "shortlist_agreement", share, "fraction", checked, better="higher", context=context
-    )  # fmt: skip
 
 
 def _signed(near: NearestRival) -> Tensor:
