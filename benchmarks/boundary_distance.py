@@ -5,8 +5,7 @@
 Batches of 256 images of 28 x 28, one thread. The loop takes one forward pass and K - 1 = 9 backward passes over the
 whole batch, one a rival, and a norm of each; beside it the loop over 64 images at a time, whose activations a
 processor's cache holds; all rivals at once, in both ways; and the two with the highest logits. In all but the loops
-filters lie with their channels last and maps are pooled before they are rectified, as the audit has it; laying them
-out is in the time. Times are those of the processor, medians of rounds that take turns. With --root (the folder of
+filters lie with their channels last, as the audit has it; laying them out is in the time. Times are those of the processor, medians of rounds that take turns. With --root (the folder of
 MNIST's files) the network is trained on MNIST for two hundred steps, and minima over the highest logits are compared
 with those over all rivals; without, it is trained on random images and labels.
 Target: all rivals not slower than the loop.
@@ -25,7 +24,6 @@ from clearance.audits._nearest_rival import CHUNK
 from clearance.data import read_idx
 from clearance.models import Classifier, small_cnn
 from clearance.models._channels_last import filters_channels_last
-from clearance.models._pools_first import pools_before_rectifiers
 from clearance.objectives.margins import margin_distances
 
 BATCH, CLASSES, STEPS = 256, 10, 200
@@ -73,10 +71,10 @@ def in_chunks(way: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: T
 
 
 def as_audited(model: Classifier, way: Callable[[], object]) -> Callable[[], object]:
-    """With filters and layers as the audit lays them out, and back again: both are in the time."""
+    """With filters as the audit lays them out, and back again: both are in the time."""
 
     def action() -> object:
-        with filters_channels_last(model), pools_before_rectifiers(model):
+        with filters_channels_last(model):
             return way()
 
     return action

@@ -20,7 +20,6 @@ from clearance.audits._nearest_rival import CHUNK, NearestRival, nearest_rivals
 from clearance.data import ImageSet
 from clearance.models._channels_last import filters_channels_last
 from clearance.models._observe import evaluating
-from clearance.models._pools_first import pools_before_rectifiers
 from clearance.models.classifier import Classifier
 from clearance.objectives.margins import margin_distances
 from clearance.vocabulary import Exhibit, Measurement, Scalar
@@ -116,10 +115,9 @@ class BoundaryDistance(Audit):
             looked_at = self._looked_at(subject.model, data)
             for norm in self.norms:
                 search = MinimumNorm(float(norm), steps=self.steps)
-                with pools_before_rectifiers(subject.model):  # asks for no layer by its name
-                    every = nearest_rivals(subject.model, data.images, data.labels, float(norm), looked_at)
-                    found_by = [search(model, some.images, some.labels).distance for model in models]
-                    distance = torch.stack(found_by).amin(dim=0)
+                every = nearest_rivals(subject.model, data.images, data.labels, float(norm), looked_at)
+                found_by = [search(model, some.images, some.labels).distance for model in models]
+                distance = torch.stack(found_by).amin(dim=0)
                 found.extend(self._first_order(subject.model, data, norm, looked_at, every))
                 found.extend(_medians("minimum_distance", distance, some, {"norm": norm}, PIXELS))
                 found.extend(dataset_distances(every, norm))

@@ -36,13 +36,8 @@ def filters_channels_last(module: nn.Module) -> Iterator[None]:
             weight.data = data
 
 
-def only_known_parts(module: nn.Module) -> bool:
-    """Whether no part is of a class of the user's own."""
-    return all(type(part).__module__.startswith(OBLIVIOUS) for part in module.modules())
-
-
 def _filters(module: nn.Module) -> list[Tensor]:
-    if not only_known_parts(module):
-        return []
+    if not all(type(part).__module__.startswith(OBLIVIOUS) for part in module.modules()):
+        return []  # a part is of a class of the user's own
     weights = {part.weight for part in module.modules() if isinstance(part, nn.Conv2d)}
     return [one for one in weights if one.device.type == "cpu" and one.dtype is torch.float32]
