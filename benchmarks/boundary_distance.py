@@ -5,9 +5,10 @@
 Batches of 256 images of 28 x 28, one thread. The loop takes one forward pass and K - 1 = 9 backward passes over the
 whole batch, one a rival, and a norm of each; beside it the loop over 64 images at a time, whose activations a
 processor's cache holds; all rivals at once, in both ways; and the two with the highest logits. In all but the loops
-filters lie with their channels last, as the audit has it; laying them out is in the time. Times are those of the processor, medians of rounds that take turns. With --root (the folder of
-MNIST's files) the network is trained on MNIST for two hundred steps, and minima over the highest logits are compared
-with those over all rivals; without, it is trained on random images and labels.
+filters lie with their channels last, as the audit has it; laying them out is in the time. Times are those of the
+processor, medians of rounds that take turns. With --root (the folder of MNIST's files) the network is trained on
+MNIST for two hundred steps, and minima over the highest logits are compared with those over all rivals; without, it
+is trained on random images and labels.
 Target: all rivals not slower than the loop.
 """
 

@@ -78,7 +78,7 @@ ROOMS = {
     """,
     "objectives": """
         CenterLoss ContrastiveLoss CrossEntropyLoss GammaQuantile GaussianMixtureLoss HingeLoss InverseDecay
-        LargeMarginLoss LargeMarginSoftmaxLoss Margins Objective Projections SquaredErrorLoss StepUp SumLoss
+        LargeMarginLoss LargeMarginSoftmaxLoss Margins Objective SquaredErrorLoss StepUp SumLoss
         TripletLoss angular_margin centre_shift margin_distances margin_scores
         negative_log_likelihood
     """,

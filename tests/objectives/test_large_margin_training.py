@@ -187,7 +187,6 @@ DATA = gaussian_images(class_count=3, per_class=8, shape=(1, 4, 4))
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "lazy, from data": {"every": 2, "gamma": {"input": 0.5, "features": {"quantile": 0.5, "batches": 3}}},
-    "shortlist": {"shortlist": {"layer": "features", "size": 2}},
     "all rivals, smooth": {"top_k": None, "aggregate": "smooth_max", "unit": "spread"},
 }
 

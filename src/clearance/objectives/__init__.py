@@ -43,7 +43,6 @@ from clearance.objectives.margins import Margins as Margins
 from clearance.objectives.margins import margin_distances as margin_distances
 from clearance.objectives.schedules import InverseDecay as InverseDecay
 from clearance.objectives.schedules import StepUp as StepUp
-from clearance.objectives.shortlist import Projections as Projections
 from clearance.objectives.squared_error import SquaredErrorLoss as SquaredErrorLoss
 from clearance.objectives.sum import SumLoss as SumLoss
 from clearance.objectives.triplet import TripletLoss as TripletLoss
@@ -60,7 +59,6 @@ __all__ = [
     "LargeMarginSoftmaxLoss",
     "Margins",
     "Objective",
-    "Projections",
     "SquaredErrorLoss",
     "StepUp",
     "SumLoss",

@@ -23,12 +23,7 @@ from clearance.objectives.clips import Aggregate, margin_violation, over_rivals
 from clearance.objectives.cross_entropy import cross_entropy
 from clearance.objectives.gamma import Gamma, LayerMargins, gamma_of_layers
 from clearance.objectives.margins import Ruler, Score, Unit, gaps_and_norms
-from clearance.objectives.shortlist import (
-    Projections,
-    projected_rivals,
-    projections_of,
-    top_rivals,
-)
+from clearance.objectives.shortlist import top_rivals
 from clearance.tensors import LossTerms, Outputs
 
 Denominator = Literal["detach", "full"]
@@ -67,7 +62,6 @@ class LargeMarginLoss(FixedSettings):
             ours.
         every: n: the margin is computed in every n-th step only, with n times its weight; needs
             cross-entropy.
-        shortlist: Takes rivals by estimated distance among all classes, in place of `top_k`.
         shifted: Whether gamma is subtracted from each layer's value, as in the published code.
         sweeps: ``"auto"``, ``"sequential"``, ``"batched"``: how the backward sweeps of several rivals are
             made.
@@ -79,7 +73,7 @@ class LargeMarginLoss(FixedSettings):
         ValueError: If a setting is out of range or does not fit another; in ``forward``, if there are fewer
             rivals than asked for, or an activation is missing or has no graph.
 
-    ``every``, quantiles and shortlists count steps by ``after_step``, which a loop of your own must call as
+    ``every`` and quantiles count steps by ``after_step``, which a loop of your own must call as
     ``fit`` does; there ``loss.total.backward(inputs=[p for p in model.parameters() if p.requires_grad])`` spares a
     gradient at the images that nobody reads. Batch normalisation in training mode couples samples, so their gradients
     are mixed (as in the published code), and under checkpointing every sweep moves its statistics once more; dropout
@@ -102,7 +96,7 @@ class LargeMarginLoss(FixedSettings):
     """
 
     fixed_settings = frozenset({"layers", "margin_layers", "norm", "gamma", "score", "unit", "eps"}) | {
-        "layer_weights", "every", "shortlist",
+        "layer_weights", "every",
     }  # fmt: skip
     steps: Tensor
 
@@ -122,7 +116,6 @@ class LargeMarginLoss(FixedSettings):
         layer_weights: float | Mapping[str, float] | None = None,
         cross_entropy_weight: float = 1.0,
         every: int = 1,
-        shortlist: Projections | Mapping[str, Any] | None = None,
         shifted: bool = False,
         sweeps: Sweeps = "auto",
     ) -> None:
@@ -134,11 +127,10 @@ class LargeMarginLoss(FixedSettings):
         self.gamma, self.top_k, self.aggregate, self.denominator = gamma, top_k, aggregate, denominator
         self.lower_clip, self.layer_weights, self.shifted = lower_clip, layer_weights, shifted
         self.cross_entropy_weight, self.every, self.sweeps = cross_entropy_weight, every, sweeps
-        self.shortlist = projections_of(shortlist)
         self._check_settings()
         self._weights = weights_of_layers(layer_weights, self.margin_layers)
         self.margins = LayerMargins(gamma_of_layers(gamma, self.margin_layers))
-        if every > 1 or self.shortlist is not None:
+        if every > 1:
             self.register_buffer("steps", torch.zeros((), dtype=torch.long))
         self._fix_settings()
 
@@ -197,8 +189,6 @@ class LargeMarginLoss(FixedSettings):
                 "`every` must be 1 without cross-entropy, because the other steps would have no loss; got "
                 f"{self.every}. Raise `cross_entropy_weight`."
             )
-        if self.shortlist is not None:
-            self.shortlist.check_fits(self.norm, self.margin_layers)
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``margin`` and, unless its weight is 0, ``cross_entropy``."""
@@ -219,8 +209,9 @@ class LargeMarginLoss(FixedSettings):
             self.steps += 1
 
     def _margin(self, outputs: Outputs, labels: Tensor) -> Tensor:
+        rivals = top_rivals(outputs.logits, labels, check_pairs(outputs.logits, self.top_k))
         gaps, norms = gaps_and_norms(
-            outputs, labels, self._rivals(outputs, labels), self.margin_layers, self._ruler,
+            outputs, labels, rivals, self.margin_layers, self._ruler,
             full=self.denominator == "full", sweeps=self.sweeps,
         )  # fmt: skip
         distances = first_order_distance(gaps, norms, self._ruler.eps)
@@ -233,12 +224,6 @@ class LargeMarginLoss(FixedSettings):
             losses = losses - summed * gamma.flatten()
         skipped = self.every if self.training else 1
         return skipped * (losses * losses.new_tensor(self._weights)).sum()
-
-    def _rivals(self, outputs: Outputs, labels: Tensor) -> Tensor:
-        if self.shortlist is None:
-            return top_rivals(outputs.logits, labels, check_pairs(outputs.logits, self.top_k))
-        check_pairs(outputs.logits, None)
-        return projected_rivals(outputs, labels, self.norm, self.shortlist, int(self.steps))
 
     def extra_repr(self) -> str:
         """The settings."""
