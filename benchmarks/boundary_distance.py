@@ -21,10 +21,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from clearance.audits._nearest_rival import CHUNK
+from clearance.audits.boundary_distance import CHUNK
 from clearance.data import read_idx
 from clearance.models import Classifier, small_cnn
-from clearance.models._channels_last import filters_channels_last
+from clearance.models._running import filters_channels_last
 from clearance.objectives.margins import margin_distances
 
 BATCH, CLASSES, STEPS = 256, 10, 200

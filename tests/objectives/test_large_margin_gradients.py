@@ -9,7 +9,7 @@ from torch import nn
 
 from clearance.models import Classifier
 from clearance.objectives import LargeMarginLoss, margin_distances
-from clearance.objectives.clips import margin_violation
+from clearance.objectives.large_margin import margin_violation
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     ALL_LAYERS,
     CLASSES,

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
-from clearance.models import Classifier, _activations, wrap
+from clearance.models import Classifier, wrap
+from clearance.models.classifier import check_reducers
 from clearance.objectives import CrossEntropyLoss, LargeMarginLoss, margin_distances
 from clearance.objectives.margins import Ruler, gaps_and_norms
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -258,8 +259,8 @@ class TestWrappers:
     def test_one_that_counts_backward_passes_is_refused(self):
         model = nn.Sequential(Reducing(static_graph=True))
         with pytest.raises(ValueError, match=r"part '0' is a DistributedDataParallel with static_graph=True"):
-            _activations.check_reducers(model)
-        _activations.check_reducers(nn.Sequential(Reducing(static_graph=False)))
+            check_reducers(model)
+        check_reducers(nn.Sequential(Reducing(static_graph=False)))
 
     def test_it_is_refused_where_layers_are_asked_for(self, monkeypatch):
         monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from clearance.models import Classifier
 from clearance.objectives import HingeLoss, LargeMarginLoss, SumLoss, margin_distances
-from clearance.objectives._class_pairs import class_gaps
-from clearance.objectives.gamma import GammaQuantile
-from clearance.objectives.shortlist import top_rivals
+from clearance.objectives.large_margin import GammaQuantile
+from clearance.objectives.margins import class_gaps, top_rivals
 
 LABELS = torch.tensor([0, 1, 2, 0])
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearance.objectives import LargeMarginLoss
-from clearance.objectives.clips import over_rivals
+from clearance.objectives.large_margin import over_rivals
 from clearance.tensors import Outputs
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     ALL_LAYERS,

@@ -9,7 +9,7 @@ from torch import nn
 
 from clearance.models import Classifier
 from clearance.objectives import GammaQuantile, LargeMarginLoss, margin_distances
-from clearance.objectives.gamma import LayerMargins
+from clearance.objectives.large_margin import LayerMargins
 from clearance.regimes import EndToEnd, fit
 from clearance.tensors import Outputs
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml

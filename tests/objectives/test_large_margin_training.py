@@ -12,7 +12,7 @@ from clearance.data import gaussian_images
 from clearance.heads import MLP
 from clearance.models import Classifier
 from clearance.objectives import CrossEntropyLoss, GammaQuantile, LargeMarginLoss, margin_distances
-from clearance.objectives.gamma import LayerMargins
+from clearance.objectives.large_margin import LayerMargins
 from clearance.regimes import FOCA, EndToEnd, fit
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     ALL_LAYERS,

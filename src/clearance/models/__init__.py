@@ -9,6 +9,8 @@
 """
 
 from clearance.models.checkpoint import Checkpoint as Checkpoint
+from clearance.models.checkpoint import LoadedWeights as LoadedWeights
+from clearance.models.checkpoint import load_weights as load_weights
 from clearance.models.checkpoint import read_checkpoint as read_checkpoint
 from clearance.models.classifier import Classifier as Classifier
 from clearance.models.extractors import convnet13 as convnet13
@@ -27,8 +29,6 @@ from clearance.models.features import predictions as predictions
 from clearance.models.features import predictions_from as predictions_from
 from clearance.models.recut import HeadCutError as HeadCutError
 from clearance.models.recut import cut_deeper as cut_deeper
-from clearance.models.weights import LoadedWeights as LoadedWeights
-from clearance.models.weights import load_weights as load_weights
 from clearance.models.wrap import wrap as wrap
 
 __all__ = [

@@ -31,11 +31,11 @@ from clearance.objectives.center import CenterLoss as CenterLoss
 from clearance.objectives.center import centre_shift as centre_shift
 from clearance.objectives.contrastive import ContrastiveLoss as ContrastiveLoss
 from clearance.objectives.cross_entropy import CrossEntropyLoss as CrossEntropyLoss
-from clearance.objectives.gamma import GammaQuantile as GammaQuantile
 from clearance.objectives.gaussian_mixture import GaussianMixtureLoss as GaussianMixtureLoss
 from clearance.objectives.gaussian_mixture import margin_scores as margin_scores
 from clearance.objectives.gaussian_mixture import negative_log_likelihood as negative_log_likelihood
 from clearance.objectives.hinge import HingeLoss as HingeLoss
+from clearance.objectives.large_margin import GammaQuantile as GammaQuantile
 from clearance.objectives.large_margin import LargeMarginLoss as LargeMarginLoss
 from clearance.objectives.large_margin_softmax import LargeMarginSoftmaxLoss as LargeMarginSoftmaxLoss
 from clearance.objectives.large_margin_softmax import angular_margin as angular_margin

@@ -2,29 +2,204 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 
-from clearance._checks import check_choice, check_count, check_non_negative
+from clearance._checks import check_choice, check_count, check_fraction, check_non_negative, check_positive
 from clearance.geometry.first_order import first_order_distance
-from clearance.objectives._class_pairs import wide
 from clearance.objectives._fixed_settings import FixedSettings
-from clearance.objectives._labels import check_labels
-from clearance.objectives._margin_layers import (
+from clearance.objectives._objective import check_labels
+from clearance.objectives.cross_entropy import cross_entropy
+from clearance.objectives.margins import (
+    Ruler,
+    Score,
+    Sweeps,
+    Unit,
     captured_layers,
     check_pairs,
     checked_layers,
+    gaps_and_norms,
+    top_rivals,
     weights_of_layers,
+    wide,
 )
-from clearance.objectives._sweeps import Sweeps
-from clearance.objectives.clips import Aggregate, margin_violation, over_rivals
-from clearance.objectives.cross_entropy import cross_entropy
-from clearance.objectives.gamma import Gamma, LayerMargins, gamma_of_layers
-from clearance.objectives.margins import Ruler, Score, Unit, gaps_and_norms
-from clearance.objectives.shortlist import top_rivals
 from clearance.tensors import LossTerms, Outputs
+
+Aggregate = Literal["max", "sum", "mean", "smooth_max"]
+SHARPNESS = 10.0  # of the smooth maximum, in units of 1 / gamma
+
+
+def margin_violation(distance: Tensor, gamma: Tensor | float, lower_clip: float | None = None) -> Tensor:
+    """How much the distance is short of the margin: max(0, min(gamma - d, lower_clip * gamma)).
+
+    Beyond gamma the loss is 0. With a lower clip a, a sample that is wrong by more than (a - 1) gamma has a
+    constant loss and no gradient, so that a false label stops pulling.
+
+    Source: Elsayed et al. (2018), section 3; the lower clip is that of the code they published, where a = 4.
+
+    Args:
+        distance: Signed, positive on the right side.
+        gamma: The margin asked for, above 0, of a shape that broadcasts with it.
+        lower_clip: a, at least 1, or None for none.
+
+    >>> margin_violation(torch.tensor([2.0, 0.5, -9.0]), 1.0, lower_clip=4.0).tolist()
+    [0.0, 0.5, 4.0]
+    """
+    short = torch.relu(gamma - distance)
+    if lower_clip is None:
+        return short
+    return torch.minimum(short, torch.as_tensor(lower_clip * gamma, dtype=short.dtype, device=short.device))
+
+
+def over_rivals(violations: Tensor, aggregate: Aggregate, scale: Tensor | float, dim: int) -> Tensor:
+    """One loss out of the violations against several rivals.
+
+    ``"max"``, ``"sum"`` and ``"mean"`` are themselves; ``"smooth_max"`` is
+    (scale / 10) log mean exp(10 v / scale), between mean and max, 0 where nothing is violated.
+
+    Source: max and sum Elsayed et al. (2018), section 3; the others are our additions.
+
+    Args:
+        violations: At least 0.
+        aggregate: Which.
+        scale: The margin, in whose units the smooth maximum's sharpness is meant; of size 1 along `dim`.
+        dim: The axis of the rivals.
+
+    >>> over_rivals(torch.tensor([[1.0, 3.0]]), "max", 1.0, dim=1)
+    tensor([3.])
+    """
+    if aggregate == "max":
+        return violations.amax(dim=dim)
+    if aggregate == "smooth_max":
+        sharpness = SHARPNESS / scale
+        total = (violations * sharpness).logsumexp(dim=dim, keepdim=True) - math.log(violations.shape[dim])
+        return (total / sharpness).squeeze(dim)
+    return violations.sum(dim=dim) if aggregate == "sum" else violations.mean(dim=dim)
+
+
+LEAST = 1e-12  # a margin is above 0, even where every distance is 0
+
+
+@dataclass(frozen=True)
+class GammaQuantile:
+    """A margin from data: a quantile of the distances' sizes, averaged over the first batches.
+
+    Units of hidden layers mean nothing in themselves; a quantile asks of every layer for what a part of the
+    samples has there already. Absolute values are taken, to the nearest rival, because an untrained network
+    has most samples on the wrong side. Our addition; Elsayed et al. (2018) search one gamma for all layers.
+
+    Args:
+        quantile: In (0, 1): the share of distances that are smaller. 0.5 is their median.
+        batches: Steps over which it is averaged, at least 1; then it stays.
+
+    >>> GammaQuantile(0.9).batches
+    20
+    """
+
+    quantile: float = 0.5
+    batches: int = 20
+
+    def __post_init__(self) -> None:
+        check_fraction("quantile", self.quantile, open_below=True, open_above=True)
+        check_count("batches", self.batches)
+
+
+Gamma = float | Mapping[str, float | GammaQuantile] | GammaQuantile
+
+
+def gamma_of_layers(gamma: Any, layers: Sequence[str]) -> list[float | GammaQuantile]:
+    """The setting for each layer; plain mappings of GammaQuantile's own settings are taken for one.
+
+    >>> gamma_of_layers({"input": 0.5, "logits": {"quantile": 0.9}}, ("input", "logits"))
+    [0.5, GammaQuantile(quantile=0.9, batches=20)]
+    """
+    if isinstance(gamma, Mapping) and "quantile" not in gamma:
+        for name in gamma:
+            check_choice("gamma", name, layers)
+        missing = [name for name in layers if name not in gamma]
+        if missing:
+            raise ValueError(f"`gamma` must name every layer or be one number; it lacks {missing}.")
+        return [_one(gamma[name]) for name in layers]
+    return [_one(gamma) for _ in layers]
+
+
+def _one(gamma: Any) -> float | GammaQuantile:
+    if isinstance(gamma, Mapping):
+        for name in gamma:
+            check_choice("gamma", name, ("quantile", "batches"))
+        return GammaQuantile(**gamma)
+    if isinstance(gamma, GammaQuantile):
+        return gamma
+    check_positive("gamma", gamma)
+    return float(gamma)
+
+
+class LayerMargins(nn.Module):
+    """Gamma of every layer; where it comes from data, what was seen is kept in buffers.
+
+    Args:
+        layers: One setting for each layer.
+    """
+
+    total: Tensor
+    batches: Tensor
+
+    def __init__(self, layers: Sequence[float | GammaQuantile]) -> None:
+        super().__init__()
+        self._layers = tuple(layers)
+        self._seen: list[Tensor] = []
+        if self.from_data:
+            self.register_buffer("total", torch.zeros(len(layers)))
+            self.register_buffer("batches", torch.zeros((), dtype=torch.long))
+
+    @property
+    def from_data(self) -> bool:
+        """Whether any layer's margin is a quantile."""
+        return any(isinstance(layer, GammaQuantile) for layer in self._layers)
+
+    def forward(self, distances: Tensor) -> Tensor:
+        """Gamma, (L,), for distances (L, k, B).
+
+        This batch counts for the margins that are not settled yet, with all others until ``after_step``, as gradients
+        that are accumulated do; one that is looked at without gradients or in evaluation mode does not.
+        """
+        given = [0.0 if isinstance(layer, GammaQuantile) else layer for layer in self._layers]
+        gammas = distances.new_tensor(given)
+        if not self.from_data:
+            return gammas
+        nearest = distances.detach().amin(dim=1).abs()
+        seen, done = torch.zeros_like(gammas), int(self.batches)
+        for place, layer in enumerate(self._layers):
+            if isinstance(layer, GammaQuantile):
+                finite = nearest[place][nearest[place].isfinite()]  # others know no boundary, near or far
+                seen[place] = finite.quantile(layer.quantile) if len(finite) else LEAST
+                before = self.total[place].to(gammas)
+                settled = before / layer.batches
+                now = (before + seen[place]) / (done + 1)
+                gammas[place] = torch.clamp(settled if done >= layer.batches else now, min=LEAST)
+        if torch.is_grad_enabled() and self.training:
+            self._seen.append(seen)
+        return gammas
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Count the mean of what was seen since the last step, in all processes alike."""
+        if not self._seen:
+            return
+        seen = torch.stack(self._seen).mean(dim=0).to(self.total)
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            dist.all_reduce(seen)
+            seen /= dist.get_world_size()
+        for place, layer in enumerate(self._layers):
+            if isinstance(layer, GammaQuantile) and int(self.batches) < layer.batches:
+                self.total[place] += seen[place]
+        self.batches += 1
+        self._seen.clear()
+
 
 Denominator = Literal["detach", "full"]
 
@@ -45,7 +220,7 @@ class LargeMarginLoss(FixedSettings):
             have input and hidden layers. The last two cost no sweep (features: where the head is linear).
         norm: p, at least 1, or ``inf``.
         gamma: The margin asked for, above 0, in the layer's unit: one number, one for each layer, or
-            :class:`~clearance.objectives.gamma.GammaQuantile`. No value of the paper is known; 1 is ours.
+            :class:`~clearance.objectives.large_margin.GammaQuantile`. No value of the paper is known; 1 is ours.
         top_k: Rivals of a sample, those with the highest logits, at most C - 1; None is all. 1 as in the
             published code.
         aggregate: What rivals come to: ``"max"`` (the nearest counts), ``"sum"``, ``"mean"``,

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from clearance.models._observe import in_evaluation_mode
+from clearance.models._running import in_evaluation_mode
 
 LARGEST_SEED = 2**31 - 1
 

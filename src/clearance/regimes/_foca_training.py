@@ -15,8 +15,7 @@ from clearance.heads.gaussian_mixture import GaussianMixture
 from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack
 from clearance.heads.weak.gradient import train_on_unit_scale
-from clearance.models._observe import evaluating
-from clearance.models._placement import device_of
+from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier
 from clearance.models.features import extract_features
 from clearance.objectives._objective import Objective
