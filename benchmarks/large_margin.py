@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from clearance.models import Classifier, large_margin_cnn
-from clearance.objectives import CrossEntropyLoss, LargeMarginLoss, Objective
+from clearance.objectives import CrossEntropyLoss, DistanceSettings, LargeMarginLoss, Objective
 
 STAGES = tuple(f"extractor.stage{stage}" for stage in (1, 2, 3))
 BLOCKS = ("input", "extractor.block1", "extractor.block2")
@@ -109,8 +109,12 @@ def rivals(sizes: Sizes) -> None:
     tell_parts("MNIST's network", parts(network(), images, labels, sizes.rounds), 9)
     objectives = {
         "cross-entropy": CrossEntropyLoss(),
-        "k=9, input + both blocks, one by one": LargeMarginLoss(BLOCKS, top_k=9, sweeps="sequential"),
-        "k=9, input + both blocks, batched": LargeMarginLoss(BLOCKS, top_k=9, sweeps="batched"),
+        "k=9, input + both blocks, one by one": LargeMarginLoss(
+            BLOCKS, top_k=9, distance=DistanceSettings(sweeps="sequential")
+        ),
+        "k=9, input + both blocks, batched": LargeMarginLoss(
+            BLOCKS, top_k=9, distance=DistanceSettings(sweeps="batched")
+        ),
         "  the same, layers x rivals sweeps": Looped(BLOCKS, 9),
     }
     found = medians(

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from clearance.models import Classifier, wrap
 from clearance.models.classifier import check_reducers
-from clearance.objectives import CrossEntropyLoss, LargeMarginLoss, margin_distances
+from clearance.objectives import CrossEntropyLoss, DistanceSettings, LargeMarginLoss, margin_distances
 from clearance.objectives.margins import Ruler, gaps_and_norms
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     images,
@@ -28,8 +28,7 @@ class TestSettings:
             ("norm", math.inf),
             ("score", "softmax"),
             ("layer_weights", 7.0),
-            ("eps", 1.0),
-            ("unit", "spread"),
+            ("distance", DistanceSettings(eps=1.0)),
             ("layers", ("input",)),
             ("every", 2),
         ],
@@ -108,7 +107,10 @@ class TestAttention:
     def loss(self, denominator: Any, sweeps: Any = "sequential") -> Tensor:
         model = self.model()
         objective = LargeMarginLoss(
-            ("input",), top_k=2, denominator=denominator, cross_entropy_weight=0.0, sweeps=sweeps
+            ("input",),
+            top_k=2,
+            distance=DistanceSettings(denominator=denominator, sweeps=sweeps),
+            cross_entropy_weight=0.0,
         )
         return objective(model.outputs(torch.rand(5, 1, 4, 4), objective.layers), torch.arange(5) % 4).total
 

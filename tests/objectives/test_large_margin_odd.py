@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance.models import Classifier
-from clearance.objectives import HingeLoss, LargeMarginLoss, SumLoss, margin_distances
+from clearance.objectives import DistanceSettings, HingeLoss, LargeMarginLoss, SumLoss, margin_distances
 from clearance.objectives.large_margin import GammaQuantile
 from clearance.objectives.margins import class_gaps, top_rivals
 
@@ -35,7 +35,9 @@ def test_samples_without_a_gradient_tell_no_margin():
     shown[:4] = 0.0  # every unit is dead there
     gammas = []
     for eps in (0.0, 1e-6):
-        loss = LargeMarginLoss(("input",), gamma=GammaQuantile(0.9), eps=eps, lower_clip=4.0)
+        loss = LargeMarginLoss(
+            ("input",), gamma=GammaQuantile(0.9), distance=DistanceSettings(eps=eps), lower_clip=4.0
+        )
         outputs = model.outputs(shown, loss.layers)
         assert bool((model.features(shown)[:4] == 0).all())
         assert bool(loss(outputs, labels).terms["margin"].isfinite())
@@ -64,7 +66,7 @@ def test_a_layer_without_spread_sends_no_nan_back(layer):
     with torch.no_grad():
         model.get_parameter("head.weight").zero_()
         model.get_parameter("head.bias").zero_()
-    loss = LargeMarginLoss((layer,), unit="spread", denominator="full")
+    loss = LargeMarginLoss((layer,), distance=DistanceSettings(unit="spread", denominator="full"))
     same = images(1).expand(4, -1, -1, -1)
     loss(model.outputs(same, loss.layers), LABELS).total.backward()
     assert all(bool(one.grad.isfinite().all()) for one in model.parameters() if one.grad is not None)

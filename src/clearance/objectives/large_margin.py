@@ -3,17 +3,16 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative, check_positive
 from clearance.geometry.first_order import first_order_distance
-from clearance.objectives._fixed_settings import FixedSettings
-from clearance.objectives._objective import check_labels
-from clearance.objectives.cross_entropy import cross_entropy
+from clearance.objectives._objective import Objective, check_labels
 from clearance.objectives.margins import (
     Ruler,
     Score,
@@ -24,11 +23,11 @@ from clearance.objectives.margins import (
     checked_layers,
     gaps_and_norms,
     top_rivals,
-    weights_of_layers,
     wide,
 )
 from clearance.tensors import LossTerms, Outputs
 
+Denominator = Literal["detach", "full"]
 Aggregate = Literal["max", "sum", "mean", "smooth_max"]
 SHARPNESS = 10.0  # of the smooth maximum, in units of 1 / gamma
 
@@ -79,6 +78,26 @@ def over_rivals(violations: Tensor, aggregate: Aggregate, scale: Tensor | float,
         total = (violations * sharpness).logsumexp(dim=dim, keepdim=True) - math.log(violations.shape[dim])
         return (total / sharpness).squeeze(dim)
     return violations.sum(dim=dim) if aggregate == "sum" else violations.mean(dim=dim)
+
+
+def weights_of_layers(given: float | Mapping[str, float] | None, layers: Sequence[str]) -> tuple[float, ...]:
+    """A weight for each layer, by default alike and with sum 1.
+
+    Raises:
+        ValueError: If a layer is missing or unknown, or a weight below 0.
+    """
+    if given is None:
+        return tuple(1 / len(layers) for _ in layers)
+    if isinstance(given, Mapping):
+        for name in given:
+            check_choice("layer_weights", name, layers)
+        missing = [name for name in layers if name not in given]
+        if missing:
+            raise ValueError(f"`layer_weights` must name every layer or be one number; it lacks {missing}.")
+    weights = tuple(given[name] if isinstance(given, Mapping) else given for name in layers)
+    for weight in weights:
+        check_non_negative("layer_weights", weight)
+    return weights
 
 
 LEAST = 1e-12  # a margin is above 0, even where every distance is 0
@@ -201,10 +220,40 @@ class LayerMargins(nn.Module):
         self._seen.clear()
 
 
-Denominator = Literal["detach", "full"]
+@dataclass(frozen=True)
+class DistanceSettings:
+    """How a loss measures distances, beyond their norm and score.
+
+    Args:
+        unit: ``"layer"``, that of the layer's own values; ``"element"``, for one element of the layer; ``"spread"``,
+            the typical deviation of the batch from its mean there, under which scaling a layer and unscaling the
+            next changes nothing.
+        eps: Added to the gradient's norm, at least 0; 1e-6 as in the script published with Elsayed et al. (2018).
+            With 0 and no `lower_clip` the loss is infinite where a misclassified sample has no gradient.
+        denominator: ``"detach"`` takes the gradient's norm for a constant in the backward pass, as the paper does;
+            ``"full"`` differentiates it too (and so everything twice): exact, at twice the time or more.
+        sweeps: How the backward sweeps of several rivals are made: ``"sequential"``, ``"batched"`` (all in one, with
+            as many times the memory), or ``"auto"``, batched on CUDA.
+
+    Raises:
+        ValueError: If a setting is out of range.
+
+    >>> DistanceSettings(unit="spread").eps
+    1e-06
+    """
+
+    unit: Unit = "layer"
+    eps: float = 1e-6
+    denominator: Denominator = "detach"
+    sweeps: Sweeps = "auto"
+
+    def __post_init__(self) -> None:
+        check_non_negative("eps", self.eps)
+        for name, kind in (("unit", Unit), ("denominator", Denominator), ("sweeps", Sweeps)):
+            check_choice(name, getattr(self, name), get_args(kind))
 
 
-class LargeMarginLoss(FixedSettings):
+class LargeMarginLoss(Objective):
     r"""Asks that every sample be at least gamma away from its class boundaries, at every layer named.
 
     L = sum_l w_l mean_k A_{i != y_k} max(0, gamma_l - d_{k,l,i}) + w_CE mean_k CE_k
@@ -225,21 +274,17 @@ class LargeMarginLoss(FixedSettings):
             published code.
         aggregate: What rivals come to: ``"max"`` (the nearest counts), ``"sum"``, ``"mean"``,
             ``"smooth_max"``.
-        score: ``"logits"``, or ``"softmax"``, under which gamma has to be far larger (see Ruler).
-        denominator: ``"full"`` differentiates it too (and so everything twice): exact, at twice the time or more.
+        score: Whose ties are boundaries: ``"logits"``, or ``"softmax"`` probabilities, which tie at the same places but
+            stretch distances exponentially, so that gamma has to be far larger.
         lower_clip: a >= 1: no gradient for samples that are wrong by more than (a - 1) gamma, which guards
             against false labels; None for none, as in the paper's formula.
-        unit: ``"layer"``, ``"element"`` or ``"spread"``, see Ruler.
-        eps: At least 0; 1e-6 as in the published training script. With 0 and no `lower_clip` the loss is infinite
-            where a misclassified sample has no gradient.
         layer_weights: w_l, at least 0: one for each layer or one for all; None is 1/L, the mean over layers.
         cross_entropy_weight: w_CE, at least 0. With 0 a sample beyond every margin teaches nothing; 1 is
             ours.
         every: n: the margin is computed in every n-th step only, with n times its weight; needs
             cross-entropy.
         shifted: Whether gamma is subtracted from each layer's value, as in the published code.
-        sweeps: ``"auto"``, ``"sequential"``, ``"batched"``: how the backward sweeps of several rivals are
-            made.
+        distance: Unit, eps, denominator and sweeps.
 
     Shapes:
         outputs.logits (B, C); labels (B,).
@@ -247,6 +292,7 @@ class LargeMarginLoss(FixedSettings):
     Raises:
         ValueError: If a setting is out of range or does not fit another; in ``forward``, if there are fewer
             rivals than asked for, or an activation is missing or has no graph.
+        TypeError: If `distance` is something else.
 
     ``every`` and quantiles count steps by ``after_step``, which a loop of your own must call as
     ``fit`` does; there ``loss.total.backward(inputs=[p for p in model.parameters() if p.requires_grad])`` spares a
@@ -255,7 +301,7 @@ class LargeMarginLoss(FixedSettings):
     does not matter, masks are those of the forward pass.
 
     Misleads where activations can grow: a hidden layer's margin is met by inflating that layer.
-    ``unit="spread"``, normalisation or weight decay are against that. With ``"softmax"`` a saturated network
+    The unit ``"spread"``, normalisation or weight decay are against that. With ``"softmax"`` a saturated network
     has hardly a gradient. A mean over samples is no minimum: where gamma is more than the classes leave, the
     nearest samples are given up for the many. At the input the loss is in pixel units, so that a gamma of 0.1
     weighs little beside cross-entropy; ``layer_weights`` of 1 / gamma make it free of units.
@@ -270,9 +316,17 @@ class LargeMarginLoss(FixedSettings):
     >>> loss.total.backward()
     """
 
-    fixed_settings = frozenset({"layers", "margin_layers", "norm", "gamma", "score", "unit", "eps"}) | {
-        "layer_weights", "every",
-    }  # fmt: skip
+    groups: ClassVar = {"distance": DistanceSettings}  # whose fields a recipe names as settings of the loss
+    _fixed: ClassVar = {
+        "layers",
+        "margin_layers",
+        "norm",
+        "gamma",
+        "score",
+        "layer_weights",
+        "every",
+        "distance",
+    }
     steps: Tensor
 
     def __init__(
@@ -284,30 +338,38 @@ class LargeMarginLoss(FixedSettings):
         aggregate: Aggregate = "max",
         score: Score = "logits",
         *,
-        denominator: Denominator = "detach",
         lower_clip: float | None = None,
-        unit: Unit = "layer",
-        eps: float = 1e-6,
         layer_weights: float | Mapping[str, float] | None = None,
         cross_entropy_weight: float = 1.0,
         every: int = 1,
         shifted: bool = False,
-        sweeps: Sweeps = "auto",
+        distance: DistanceSettings = DistanceSettings(),
     ) -> None:
         super().__init__()
-        self._ruler = Ruler(norm, score, eps, unit)
+        if not isinstance(distance, DistanceSettings):
+            raise TypeError(f"`distance` must be DistanceSettings; got {type(distance).__name__}.")
+        self._ruler = Ruler(norm, score, distance.eps, distance.unit)
         self.margin_layers = checked_layers(layers)
         self.layers = captured_layers(self.margin_layers)
-        self.norm, self.score, self.eps, self.unit = self._ruler.norm, score, eps, unit
-        self.gamma, self.top_k, self.aggregate, self.denominator = gamma, top_k, aggregate, denominator
-        self.lower_clip, self.layer_weights, self.shifted = lower_clip, layer_weights, shifted
-        self.cross_entropy_weight, self.every, self.sweeps = cross_entropy_weight, every, sweeps
+        self.norm, self.score, self.gamma, self.top_k = self._ruler.norm, score, gamma, top_k
+        self.aggregate, self.lower_clip, self.layer_weights = aggregate, lower_clip, layer_weights
+        self.cross_entropy_weight, self.every, self.shifted = cross_entropy_weight, every, shifted
+        self.distance = distance
         self._check_settings()
         self._weights = weights_of_layers(layer_weights, self.margin_layers)
         self.margins = LayerMargins(gamma_of_layers(gamma, self.margin_layers))
         if every > 1:
             self.register_buffer("steps", torch.zeros((), dtype=torch.long))
-        self._fix_settings()
+        self._made = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As of any module, but for settings that other parts were made from."""
+        if name in self._fixed and "_made" in self.__dict__:
+            raise AttributeError(
+                f"`{name}` of {type(self).__name__} cannot be changed once it is made, because other parts were made "
+                "from it; make another one."
+            )
+        super().__setattr__(name, value)
 
     @classmethod
     def paper(
@@ -339,9 +401,9 @@ class LargeMarginLoss(FixedSettings):
         settings: dict[str, Any] = {
             "score": "softmax",
             "lower_clip": 4.0,
-            "unit": "element" if math.isinf(float(norm)) else "layer",
             "cross_entropy_weight": 0.0,
             "shifted": True,
+            "distance": DistanceSettings("element" if math.isinf(float(norm)) else "layer"),
         }
         return cls(layers, norm, gamma, **(settings | changes))
 
@@ -350,8 +412,7 @@ class LargeMarginLoss(FixedSettings):
             check_count("top_k", self.top_k)
         check_count("every", self.every)
         check_non_negative("cross_entropy_weight", self.cross_entropy_weight)
-        for name, kind in (("aggregate", Aggregate), ("denominator", Denominator), ("sweeps", Sweeps)):
-            check_choice(name, getattr(self, name), get_args(kind))
+        check_choice("aggregate", self.aggregate, get_args(Aggregate))
         if self.lower_clip is not None:
             check_non_negative("lower_clip", self.lower_clip)
         if self.lower_clip is not None and self.lower_clip < 1:
@@ -372,7 +433,8 @@ class LargeMarginLoss(FixedSettings):
         due = self.every == 1 or not self.training or int(self.steps) % self.every == 0
         terms = {"margin": self._margin(outputs, labels) if due else wide(outputs.logits.new_zeros(()))}
         if self.cross_entropy_weight > 0:
-            terms["cross_entropy"] = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
+            losses = F.cross_entropy(wide(outputs.logits), labels, reduction="none")
+            terms["cross_entropy"] = self.cross_entropy_weight * losses.mean()
         return LossTerms(terms)
 
     @torch.no_grad()
@@ -387,7 +449,7 @@ class LargeMarginLoss(FixedSettings):
         rivals = top_rivals(outputs.logits, labels, check_pairs(outputs.logits, self.top_k))
         gaps, norms = gaps_and_norms(
             outputs, labels, rivals, self.margin_layers, self._ruler,
-            full=self.denominator == "full", sweeps=self.sweeps,
+            full=self.distance.denominator == "full", sweeps=self.distance.sweeps,
         )  # fmt: skip
         distances = first_order_distance(gaps, norms, self._ruler.eps)
         # without a gradient no boundary is known, and gap / eps is no distance to learn a margin from

@@ -98,10 +98,6 @@ def gap_cotangents(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score)
     return rest.scatter(2, own, p_y * (others_y + p_i)).scatter(2, other, -p_i * (others_i + p_y))
 
 
-ANALYTIC = ALWAYS
-"""Layers that every classifier has; they need no backward sweep (the features only where the head is linear)."""
-
-
 def checked_layers(layers: Sequence[str]) -> tuple[str, ...]:
     """The names as a tuple; refuses none, and one twice.
 
@@ -120,7 +116,7 @@ def captured_layers(layers: Sequence[str]) -> tuple[str, ...]:
     >>> captured_layers(("input", "extractor.3", "features", "logits"))
     ('input', 'extractor.3')
     """
-    return tuple(name for name in layers if name not in ANALYTIC)
+    return tuple(name for name in layers if name not in ALWAYS)
 
 
 def affine_weight(head: Any) -> Tensor | None:
@@ -198,36 +194,13 @@ def full_precision(tensor: Tensor) -> torch.autocast:
     return torch.autocast(tensor.device.type, enabled=False)
 
 
-def weights_of_layers(given: float | Mapping[str, float] | None, layers: Sequence[str]) -> tuple[float, ...]:
-    """A weight for each layer, by default alike and with sum 1.
-
-    Raises:
-        ValueError: If a layer is missing or unknown, or a weight below 0.
-    """
-    if given is None:
-        return tuple(1 / len(layers) for _ in layers)
-    if isinstance(given, Mapping):
-        for name in given:
-            check_choice("layer_weights", name, layers)
-        missing = [name for name in layers if name not in given]
-        if missing:
-            raise ValueError(f"`layer_weights` must name every layer or be one number; it lacks {missing}.")
-    weights = tuple(given[name] if isinstance(given, Mapping) else given for name in layers)
-    for weight in weights:
-        check_non_negative("layer_weights", weight)
-    return weights
-
-
-HEAD = "head"
-
-
 def before_head(layers: Sequence[str]) -> bool:
     """Whether none of the layers is the head or a part of it, so that all of them lead to the features.
 
     >>> before_head(["input", "extractor.head"]), before_head(["head.0"])
     (True, False)
     """
-    return not any(name.split(".")[0] == HEAD for name in layers)
+    return not any(name.split(".")[0] == "head" for name in layers)
 
 
 class GapGradients:
