@@ -1,4 +1,4 @@
-"""A user's checkpoint as a plain dictionary of tensors: the only place that opens one, and nothing is unpickled."""
+"""Weights of a user's checkpoint, read without unpickling, here alone, and put into a module or refused by name."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -225,7 +225,7 @@ def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None
 
     Args:
         module: Gets the weights, in its own dtypes and on its own devices.
-        path: See :func:`clearance.models.read_checkpoint`.
+        path: See :func:`read_checkpoint`.
         entry: The key of the file's dictionary to take; by default averaged weights before others.
 
     Raises:
