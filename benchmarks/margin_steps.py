@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from clearance.models import Classifier, resnet20
 from clearance.objectives import Objective
-from clearance.objectives.clips import margin_violation
+from clearance.objectives.large_margin import margin_violation
 from clearance.regimes._way import backward_to
 from clearance.tensors import LossTerms
 

@@ -11,6 +11,7 @@ from clearance.objectives import (
     CenterLoss,
     ContrastiveLoss,
     CrossEntropyLoss,
+    DistanceSettings,
     GaussianMixtureLoss,
     HingeLoss,
     LargeMarginLoss,
@@ -94,7 +95,11 @@ OBJECTIVES = {
     # The denominator in the gradient, so that it can be checked; every=2, so that a step leaves something behind.
     "large margin": ObjectiveCase(
         lambda: LargeMarginLoss(
-            ("hidden", "features", "logits"), gamma=2.0, top_k=2, denominator="full", every=2
+            ("hidden", "features", "logits"),
+            gamma=2.0,
+            top_k=2,
+            distance=DistanceSettings(denominator="full"),
+            every=2,
         ),
         ("margin", "cross_entropy"),
     ),
@@ -131,7 +136,10 @@ OBJECTIVES = {
             {
                 "mixture": GaussianMixtureLoss(),
                 "margin": LargeMarginLoss(
-                    ("hidden",), gamma=2.0, denominator="full", cross_entropy_weight=0.0
+                    ("hidden",),
+                    gamma=2.0,
+                    distance=DistanceSettings(denominator="full"),
+                    cross_entropy_weight=0.0,
                 ),
                 "center": CenterLoss(FEATURE_WIDTH, CLASSES, cross_entropy_weight=0.0),
             },

@@ -68,19 +68,13 @@ ROOMS = {
         wrong zero_one
     """,
     "models": """
-        Checkpoint Classifier HeadCutError LoadedWeights build_module convnet13 convnet32 cut_deeper
-        extract_features large_margin_cnn lenet lenet_plus load_weights predictions predictions_from
-        read_checkpoint resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16 wrap
-    """,
-    "models.extractors": """
-        convnet13 convnet32 large_margin_cnn lenet lenet_plus resnet20 small_cnn tiny_cnn tiny_lenet_plus
-        vgg16
+        Classifier convnet13 convnet32 cut_deeper extract_features large_margin_cnn lenet lenet_plus
+        load_weights predictions resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16 wrap
     """,
     "objectives": """
-        CenterLoss ContrastiveLoss CrossEntropyLoss GammaQuantile GaussianMixtureLoss HingeLoss InverseDecay
-        LargeMarginLoss LargeMarginSoftmaxLoss Margins Objective Projections SquaredErrorLoss StepUp SumLoss
-        TripletLoss angular_margin centre_shift margin_distances margin_scores
-        negative_log_likelihood
+        CenterLoss ContrastiveLoss CrossEntropyLoss DistanceSettings GammaQuantile GaussianMixtureLoss
+        HingeLoss InverseDecay LargeMarginLoss LargeMarginSoftmaxLoss Objective SquaredErrorLoss StepUp
+        SumLoss TripletLoss margin_distances
     """,
     "records": """
         ExhibitRecord Record Report RunNote SummaryRow load_report

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearance.audits import BoundaryDistance, WeightScale
-from clearance.audits._layer_spread import layer_spreads
+from clearance.audits.boundary_distance import layer_spreads
 from clearance.data import ImageSet
 from clearance.models import Classifier
 from digits_nets import Times, digits, network  # type: ignore[import-not-found]  # on pytest's path

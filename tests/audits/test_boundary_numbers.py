@@ -8,10 +8,19 @@ from torch import nn
 
 from clearance import linear
 from clearance.audits import BoundaryDistance
-from clearance.audits._along_gradient import bisected_distances, first_crossing, mirror_images
-from clearance.audits._boundary_numbers import class_balanced_mean, mirror_sheet, unreliable
-from clearance.audits._local_tilting import centroid_ways, nearest_sample_ways, tilting_angles
-from clearance.audits._nearest_rival import NearestRival, nearest_rivals
+from clearance.audits.boundary_distance import (
+    NearestRival,
+    bisected_distances,
+    centroid_ways,
+    class_balanced_mean,
+    first_crossing,
+    mirror_images,
+    mirror_sheet,
+    nearest_rivals,
+    nearest_sample_ways,
+    tilting_angles,
+    unreliable,
+)
 from clearance.data import ImageSet
 from clearance.geometry import dual_norm
 from clearance.models import Classifier

@@ -15,7 +15,7 @@ from cases import (  # type: ignore[import-not-found]  # on pytest's path, see p
     OwnObjective,
 )
 from clearance.objectives import Objective
-from clearance.objectives._labels import check_labels
+from clearance.objectives._objective import check_labels
 from clearance.tensors import Outputs
 
 BATCH = 7

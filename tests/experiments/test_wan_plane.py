@@ -35,7 +35,7 @@ from clearance.experiments.reproductions.wan_2018.plane import (
 from clearance.experiments.study_request import StudyRequest
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
-from clearance.objectives import margin_scores
+from clearance.objectives.gaussian_mixture import margin_scores
 from clearance.records import Report
 from experiments.studies import grid_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance.models import Classifier, resnet20, small_cnn
-from clearance.models._channels_last import filters_channels_last
+from clearance.models._running import filters_channels_last
 
 
 class Viewing(nn.Module):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.models import build_module
+from clearance.models.factory import build_module
 
 CODE = """
 import torch

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from clearance.heads import MLP
-from clearance.models import Classifier, HeadCutError, cut_deeper, small_cnn, wrap
+from clearance.models import Classifier, cut_deeper, small_cnn, wrap
+from clearance.models.recut import HeadCutError
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from clearance.models import load_weights, read_checkpoint
+from clearance.models import load_weights
+from clearance.models.checkpoint import read_checkpoint
 
 WRAPPERS = [
     "",

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearance.models._cut import UntilHead
-from clearance.models.wrap import wrap
+from clearance.models.wrap import UntilHead, wrap
 from models.wrap_modules import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     VGG,
     ResNet,

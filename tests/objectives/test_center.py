@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.objectives import CenterLoss, centre_shift
+from clearance.objectives import CenterLoss
+from clearance.objectives.center import centre_shift
 from clearance.tensors import Outputs
 
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from clearance.heads import GaussianMixture
-from clearance.objectives import CenterLoss, CrossEntropyLoss, GaussianMixtureLoss, StepUp, margin_scores
+from clearance.objectives import CenterLoss, CrossEntropyLoss, GaussianMixtureLoss, StepUp
+from clearance.objectives.gaussian_mixture import margin_scores
 from clearance.tensors import Outputs
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     COVARIANCES,

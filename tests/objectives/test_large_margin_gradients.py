@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from clearance.models import Classifier
-from clearance.objectives import LargeMarginLoss, margin_distances
-from clearance.objectives.clips import margin_violation
+from clearance.objectives import DistanceSettings, LargeMarginLoss, margin_distances
+from clearance.objectives.large_margin import margin_violation
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     ALL_LAYERS,
     CLASSES,
@@ -36,7 +36,13 @@ def gradient_of_logits(objective, model, x, y):
 
 
 def margin_only(*arguments, **settings):
-    return LargeMarginLoss(*arguments, **{"cross_entropy_weight": 0.0, "eps": 0.0, **settings})
+    """Without cross-entropy; how distances are measured may stand among the settings."""
+    measured = {"eps": 0.0} | {
+        name: settings.pop(name) for name in ("unit", "eps", "denominator") if name in settings
+    }
+    return LargeMarginLoss(
+        *arguments, **{"cross_entropy_weight": 0.0, **settings}, distance=DistanceSettings(**measured)
+    )
 
 
 def test_p05_for_two_classes_the_score_does_not_change_the_gradient():
@@ -114,9 +120,9 @@ def test_p12_window_edges():
 
 def test_p12_reference_plus_gamma_is_the_clipped_formula():
     model, x, y = smooth_net(), images(), labels()
-    settings: dict[str, Any] = {"norm": 2.0, "gamma": 0.8, "lower_clip": 2.0, "score": "softmax", "eps": 1e-6}
+    settings: dict[str, Any] = {"norm": 2.0, "gamma": 0.8, "lower_clip": 2.0, "score": "softmax"}
     shifted = LargeMarginLoss.reference(("input", HIDDEN), **settings)
-    plain = margin_only(("input", HIDDEN), **settings)
+    plain = margin_only(("input", HIDDEN), **settings, eps=1e-6)
     assert total(shifted, model, x, y).item() + 0.8 == pytest.approx(
         total(plain, model, x, y).item(), rel=1e-12
     )
@@ -216,7 +222,9 @@ def test_p16_saturated_probabilities_give_a_finite_loss(denominator, sign):
     model = smooth_net()
     with torch.no_grad():
         model.head.bias[0] += sign * 2000.0
-    objective = LargeMarginLoss.reference(("input", HIDDEN), denominator=denominator)
+    objective = LargeMarginLoss.reference(
+        ("input", HIDDEN), distance=DistanceSettings("element", denominator=denominator)
+    )
     loss = total(objective, model, images(2), torch.tensor([0, 0]))
     loss.backward()
     assert loss.isfinite()

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
-from clearance.models import Classifier, _activations, wrap
-from clearance.objectives import CrossEntropyLoss, LargeMarginLoss, Projections, margin_distances
+from clearance.models import Classifier, wrap
+from clearance.models.classifier import check_reducers
+from clearance.objectives import CrossEntropyLoss, DistanceSettings, LargeMarginLoss, margin_distances
 from clearance.objectives.margins import Ruler, gaps_and_norms
-from clearance.objectives.shortlist import projected_rivals
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     images,
     labels,
@@ -28,11 +28,9 @@ class TestSettings:
             ("norm", math.inf),
             ("score", "softmax"),
             ("layer_weights", 7.0),
-            ("eps", 1.0),
-            ("unit", "spread"),
+            ("distance", DistanceSettings(eps=1.0)),
             ("layers", ("input",)),
             ("every", 2),
-            ("shortlist", Projections("features")),
         ],
     )
     def test_those_that_parts_were_made_from_cannot_change(self, name, value):
@@ -109,7 +107,10 @@ class TestAttention:
     def loss(self, denominator: Any, sweeps: Any = "sequential") -> Tensor:
         model = self.model()
         objective = LargeMarginLoss(
-            ("input",), top_k=2, denominator=denominator, cross_entropy_weight=0.0, sweeps=sweeps
+            ("input",),
+            top_k=2,
+            distance=DistanceSettings(denominator=denominator, sweeps=sweeps),
+            cross_entropy_weight=0.0,
         )
         return objective(model.outputs(torch.rand(5, 1, 4, 4), objective.layers), torch.arange(5) % 4).total
 
@@ -150,30 +151,6 @@ def test_what_a_compiled_network_says_at_a_sweep_is_answered(monkeypatch, said, 
     monkeypatch.setattr(torch.autograd, "grad", grad)
     with pytest.raises(ValueError, match=remedy):
         objective(outputs, labels())
-
-
-class Masked(nn.Module):
-    """A linear head whose last class is never named."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read = nn.Linear(16, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.read(x)
-        return torch.cat([logits[:, :2], torch.full_like(logits[:, 2:], -math.inf)], dim=1)
-
-
-def test_a_masked_class_comes_before_the_samples_own_on_a_shortlist():
-    torch.manual_seed(0)
-    model = Classifier(nn.Flatten(), Masked()).eval()
-    own = torch.tensor([0, 1, 0, 1])
-    for size in (2, 5):
-        settings = Projections("features", size=size)
-        rivals = projected_rivals(
-            model.outputs(torch.rand(4, 1, 4, 4).requires_grad_(), ("input",)), own, 2.0, settings
-        )
-        assert rivals.tolist() == [[1, 0, 1, 0], [2, 2, 2, 2]]
 
 
 class TestManyClasses:
@@ -220,30 +197,6 @@ class TestDistances:
     def test_of_images_that_are_not_in_pixel_units(self, change, words):
         with pytest.raises(ValueError, match=rf"`images` must lie in \[0, 1\].*{words}"):
             margin_distances(smooth_net(), change(images()), labels())
-
-    def test_of_grey_images_that_something_enlarges_before_they_enter(self):
-        """One row of pixels, spread over many by an offset for each: `fold` cannot undo that convolution alone."""
-
-        class Spread(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.read = nn.Conv2d(1, 4, 3)
-                self.offset = nn.Parameter(torch.linspace(0, 1, 6).view(1, 1, 6, 1), requires_grad=False)
-
-            def forward(self, x: Tensor) -> Tensor:
-                found: Tensor = self.read(x + self.offset).tanh().flatten(1)
-                return found
-
-        torch.manual_seed(0)
-        model = Classifier(Spread(), nn.Linear(4 * 4 * 6, 3)).double().eval()
-        row, own = torch.rand(2, 1, 1, 8, dtype=torch.float64), torch.tensor([0, 1])
-        found = margin_distances(model, row, own, top_k=1).distances["input"]
-        leaf = row.clone().requires_grad_()
-        logits = model(leaf)
-        rival = logits.detach().scatter(1, own[:, None], -math.inf).argmax(dim=1)
-        gap = (logits.gather(1, own[:, None]) - logits.gather(1, rival[:, None])).flatten()
-        (slope,) = torch.autograd.grad(gap.sum(), leaf)
-        torch.testing.assert_close(found.flatten(), gap.detach() / slope.flatten(1).norm(dim=1))
 
 
 class Aliased(nn.Module):
@@ -308,8 +261,8 @@ class TestWrappers:
     def test_one_that_counts_backward_passes_is_refused(self):
         model = nn.Sequential(Reducing(static_graph=True))
         with pytest.raises(ValueError, match=r"part '0' is a DistributedDataParallel with static_graph=True"):
-            _activations.check_reducers(model)
-        _activations.check_reducers(nn.Sequential(Reducing(static_graph=False)))
+            check_reducers(model)
+        check_reducers(nn.Sequential(Reducing(static_graph=False)))
 
     def test_it_is_refused_where_layers_are_asked_for(self, monkeypatch):
         monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from clearance.geometry.first_order import first_order_distance
 from clearance.models import Classifier
-from clearance.objectives import LargeMarginLoss, margin_distances
+from clearance.objectives import DistanceSettings, LargeMarginLoss, margin_distances
 from clearance.objectives.margins import Ruler, gaps_and_norms
 from clearance.tensors import Outputs
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -126,7 +126,7 @@ def test_under_automatic_mixed_precision_distances_are_full_precision_where_the_
     """The loss may be called inside autocast: only the network's own rounding stays."""
     model, x, y = smooth_net().float(), images().float(), labels()
     exact = margin_distances(smooth_net(), images(), labels(), ALL_LAYERS, top_k=2).distances
-    objective = LargeMarginLoss(ALL_LAYERS, top_k=2, sweeps=sweeps)
+    objective = LargeMarginLoss(ALL_LAYERS, top_k=2, distance=DistanceSettings(sweeps=sweeps))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         outputs = model.outputs(x, objective.layers)
         assert outputs.logits.dtype == torch.bfloat16
@@ -161,8 +161,12 @@ def test_where_sweeps_cannot_be_batched_they_are_made_one_by_one():
     def with_features(features):
         return Outputs(features, z.head(features), z.head, z.activations)
 
-    objective = LargeMarginLoss(("input",), top_k=3, sweeps="batched", eps=0.0, cross_entropy_weight=0.0)
-    plain = LargeMarginLoss(("input",), top_k=3, sweeps="sequential", eps=0.0, cross_entropy_weight=0.0)
+    objective = LargeMarginLoss(
+        ("input",), top_k=3, distance=DistanceSettings(sweeps="batched", eps=0.0), cross_entropy_weight=0.0
+    )
+    plain = LargeMarginLoss(
+        ("input",), top_k=3, distance=DistanceSettings(sweeps="sequential", eps=0.0), cross_entropy_weight=0.0
+    )
     expected = plain(with_features(2 * z.features), y).total.item()
     assert objective(with_features(Odd.apply(z.features)), y).total.item() == pytest.approx(
         expected, rel=1e-12

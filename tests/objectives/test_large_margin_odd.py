@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from clearance.models import Classifier
-from clearance.objectives import HingeLoss, LargeMarginLoss, Projections, SumLoss, margin_distances
-from clearance.objectives._class_pairs import class_gaps
-from clearance.objectives.gamma import GammaQuantile
-from clearance.objectives.shortlist import top_rivals
+from clearance.objectives import DistanceSettings, HingeLoss, LargeMarginLoss, SumLoss, margin_distances
+from clearance.objectives.large_margin import GammaQuantile
+from clearance.objectives.margins import class_gaps, top_rivals
 
 LABELS = torch.tensor([0, 1, 2, 0])
 
@@ -36,7 +35,9 @@ def test_samples_without_a_gradient_tell_no_margin():
     shown[:4] = 0.0  # every unit is dead there
     gammas = []
     for eps in (0.0, 1e-6):
-        loss = LargeMarginLoss(("input",), gamma=GammaQuantile(0.9), eps=eps, lower_clip=4.0)
+        loss = LargeMarginLoss(
+            ("input",), gamma=GammaQuantile(0.9), distance=DistanceSettings(eps=eps), lower_clip=4.0
+        )
         outputs = model.outputs(shown, loss.layers)
         assert bool((model.features(shown)[:4] == 0).all())
         assert bool(loss(outputs, labels).terms["margin"].isfinite())
@@ -65,7 +66,7 @@ def test_a_layer_without_spread_sends_no_nan_back(layer):
     with torch.no_grad():
         model.get_parameter("head.weight").zero_()
         model.get_parameter("head.bias").zero_()
-    loss = LargeMarginLoss((layer,), unit="spread", denominator="full")
+    loss = LargeMarginLoss((layer,), distance=DistanceSettings(unit="spread", denominator="full"))
     same = images(1).expand(4, -1, -1, -1)
     loss(model.outputs(same, loss.layers), LABELS).total.backward()
     assert all(bool(one.grad.isfinite().all()) for one in model.parameters() if one.grad is not None)
@@ -124,40 +125,6 @@ def test_a_loss_in_evaluation_mode_is_the_whole_loss_and_learns_nothing():
     assert float(every(outputs, LABELS).terms["margin"]) == 0.0  # the third step of four
 
 
-def test_a_shortlist_may_be_chosen_at_the_features():
-    model = network(hidden=True)
-    loss = LargeMarginLoss(("input",), shortlist={"layer": "features", "size": 2})
-    whole = LargeMarginLoss(("input",), top_k=None)
-    outputs = model.outputs(images(), loss.layers)
-    torch.testing.assert_close(loss(outputs, LABELS).terms, whole(outputs, LABELS).terms)
-
-
-class OnceOnly(torch.autograd.Function):
-    @staticmethod
-    def forward(_, x):
-        return 2 * x
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(_, slope):
-        return 2 * slope
-
-
-class Once(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return OnceOnly.apply(x)
-
-
-def test_a_shortlist_before_what_has_no_second_derivative_is_refused():
-    torch.manual_seed(0)
-    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 6), Once()), nn.Linear(6, 3)).eval()
-    loss = LargeMarginLoss(("input",), shortlist=Projections("input"))
-    with pytest.raises(
-        ValueError, match="'input' has an operation behind it that cannot be differentiated twice"
-    ):
-        loss(model.outputs(images(), loss.layers), LABELS)
-
-
 @pytest.mark.parametrize("layer", ["input", "extractor.1", "features", "logits"])
 def test_distances_in_inference_mode_are_those_outside(layer):
     model = network(hidden=True)
@@ -193,10 +160,6 @@ def test_a_class_that_is_masked_out_is_a_rival_before_the_own_class():
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        ({"shortlist": {"layr": "input"}}, ValueError, "Did you mean 'layer'"),
-        ({"shortlist": {"size": 2}}, ValueError, "`shortlist` must name a `layer`"),
-        ({"shortlist": "input"}, TypeError, "`shortlist` must be Projections.*got str"),
-        ({"shortlist": {"layer": "input", "seed": -1}}, ValueError, "`seed`"),
         ({"lower_clip": "4"}, (TypeError, ValueError), "`lower_clip`"),
         ({"lower_clip": math.inf}, ValueError, "`lower_clip`"),
         ({"lower_clip": 0.5}, ValueError, "`lower_clip`"),

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.objectives import LargeMarginLoss
-from clearance.objectives.clips import over_rivals
+from clearance.objectives import DistanceSettings, LargeMarginLoss
+from clearance.objectives.large_margin import over_rivals
 from clearance.tensors import Outputs
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     ALL_LAYERS,
@@ -35,7 +35,7 @@ def counted(monkeypatch):
 )
 def test_p19_one_sweep_a_rival_serves_all_layers(monkeypatch, layers, k, sweeps):
     model, x, y = smooth_net(), images(), labels()
-    objective = LargeMarginLoss(layers, top_k=k, sweeps="sequential")
+    objective = LargeMarginLoss(layers, top_k=k, distance=DistanceSettings(sweeps="sequential"))
     outputs = model.outputs(x, objective.layers)
     calls, passes = counted(monkeypatch), []
     outputs.features.register_hook(lambda _: passes.append(1))
@@ -91,7 +91,9 @@ def test_without_violation_the_smooth_maximum_is_zero():
 def test_logits_alone_carry_an_analytic_margin():
     """No activation, no sweep, features without a graph."""
     z = torch.tensor([[2.0, 0.0, 1.0]], requires_grad=True)
-    objective = LargeMarginLoss(("logits",), gamma=1.0, cross_entropy_weight=0.0, eps=0.0)
+    objective = LargeMarginLoss(
+        ("logits",), gamma=1.0, cross_entropy_weight=0.0, distance=DistanceSettings(eps=0.0)
+    )
     loss = objective(Outputs(torch.zeros(1, 2), z, nn.Identity()), torch.tensor([0])).total
     assert loss.item() == pytest.approx(1 - 1 / math.sqrt(2))
     loss.backward()

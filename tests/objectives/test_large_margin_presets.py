@@ -93,9 +93,14 @@ def test_the_reference_preset_is_what_the_published_code_computes(net, k, aggreg
 def test_presets_are_those_of_the_sources_and_any_setting_may_be_changed():
     paper, reference = LargeMarginLoss.paper(), LargeMarginLoss.reference()
     assert (paper.score, paper.top_k, paper.lower_clip, paper.layer_weights) == ("logits", None, None, 1.0)
-    assert (reference.norm, reference.gamma, reference.top_k, reference.eps) == (math.inf, 1e4, 1, 1e-6)
-    assert (reference.score, reference.lower_clip, reference.unit) == ("softmax", 4.0, "element")
-    assert LargeMarginLoss.reference(norm=2).unit == "layer"
+    assert (reference.norm, reference.gamma, reference.top_k, reference.distance.eps) == (
+        math.inf,
+        1e4,
+        1,
+        1e-6,
+    )
+    assert (reference.score, reference.lower_clip, reference.distance.unit) == ("softmax", 4.0, "element")
+    assert LargeMarginLoss.reference(norm=2).distance.unit == "layer"
     assert LargeMarginLoss.paper(cross_entropy_weight=0.5, top_k=2).top_k == 2
 
 

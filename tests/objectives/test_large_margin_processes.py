@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from clearance.data import gaussian_images
 from clearance.models import Classifier
-from clearance.objectives import LargeMarginLoss
+from clearance.objectives import DistanceSettings, LargeMarginLoss
 from clearance.regimes import EndToEnd, fit
 from two_processes import close, play, told_by_both  # type: ignore[import-not-found]  # see pytest's path
 
@@ -76,7 +76,9 @@ def wrapped(rank, count=2):
 def _gradient(rank, count, settings, denominator):
     images, labels = DATA.batch(torch.arange(0, 24, 2))
     share = slice(rank * 12 // count, (rank + 1) * 12 // count)
-    objective = LargeMarginLoss(("input", "extractor.1"), gamma=0.8, top_k=2, denominator=denominator)
+    objective = LargeMarginLoss(
+        ("input", "extractor.1"), gamma=0.8, top_k=2, distance=DistanceSettings(denominator=denominator)
+    )
     module = WithLoss(model_of(0), objective)
     place = DistributedDataParallel(module, **settings) if count > 1 else module
     place(images[share], labels[share]).backward()

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from clearance.models import Classifier
-from clearance.objectives import GammaQuantile, LargeMarginLoss, margin_distances
-from clearance.objectives.gamma import LayerMargins
+from clearance.objectives import DistanceSettings, GammaQuantile, LargeMarginLoss, margin_distances
+from clearance.objectives.large_margin import LayerMargins
 from clearance.regimes import EndToEnd, fit
 from clearance.tensors import Outputs
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -39,12 +39,8 @@ from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path
         ({"top_k": 0}, "`top_k` must be a whole number of at least 1"),
         ({"aggregate": "maximum"}, "`aggregate` must be one of 'max'"),
         ({"score": "logit"}, "Did you mean 'logits'"),
-        ({"denominator": "ful"}, "Did you mean 'full'"),
-        ({"unit": "elements"}, "Did you mean 'element'"),
-        ({"sweeps": "batch"}, "Did you mean 'batched'"),
         ({"lower_clip": 0.25}, "`lower_clip` must be a finite number of at least 1, because.*got 0.25"),
         ({"lower_clip": math.inf}, "`lower_clip` must be a finite number"),
-        ({"eps": -1e-6}, "`eps` must be a finite number of at least 0"),
         ({"cross_entropy_weight": -1.0}, "`cross_entropy_weight` must be a finite number of at least 0"),
         ({"layer_weights": -1.0}, "`layer_weights` must be a finite number of at least 0"),
         ({"layer_weights": {"input": 1.0}}, "`layer_weights` must name every layer"),
@@ -57,6 +53,25 @@ from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path
 def test_settings_out_of_range(settings, message):
     with pytest.raises(ValueError, match=message):
         LargeMarginLoss(**{"layers": ("input", "logits"), **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"denominator": "ful"}, "Did you mean 'full'"),
+        ({"unit": "elements"}, "Did you mean 'element'"),
+        ({"sweeps": "batch"}, "Did you mean 'batched'"),
+        ({"eps": -1e-6}, "`eps` must be a finite number of at least 0"),
+    ],
+)
+def test_settings_of_distances_out_of_range(settings, message):
+    with pytest.raises(ValueError, match=message):
+        DistanceSettings(**settings)
+
+
+def test_how_distances_are_measured_is_a_group_of_settings():
+    with pytest.raises(TypeError, match="`distance` must be DistanceSettings; got dict"):
+        LargeMarginLoss(("input",), distance={"eps": 0.0})  # type: ignore[arg-type]
 
 
 def loss_of(model, layers, **settings):
@@ -131,7 +146,7 @@ def test_an_activation_that_has_no_part_in_the_logits():
     mixed = Outputs(mine.features, mine.logits, mine.head, other.activations)
     for sweeps in ("sequential", "batched"):
         with pytest.raises(ValueError, match=r"layer 'input' has no part in these logits.*DataParallel"):
-            LargeMarginLoss(("input",), top_k=2, sweeps=sweeps)(mixed, labels())
+            LargeMarginLoss(("input",), top_k=2, distance=DistanceSettings(sweeps=sweeps))(mixed, labels())
 
 
 class Cut(nn.Module):
@@ -139,7 +154,7 @@ class Cut(nn.Module):
         return x.detach()
 
 
-@pytest.mark.parametrize("more", [{}, {"shortlist": {"layer": "input", "size": 2}}, {"sweeps": "batched"}])
+@pytest.mark.parametrize("more", [{}, {"distance": DistanceSettings(sweeps="batched")}])
 def test_an_activation_that_is_cut_off_before_the_features(more):
     model = smooth_net()
     extractor = nn.Sequential(*model.extractor, Cut())
@@ -176,7 +191,7 @@ def test_one_logit_for_two_classes():
 
 
 def test_a_spread_of_one_sample():
-    model, objective = smooth_net(), LargeMarginLoss((HIDDEN,), unit="spread")
+    model, objective = smooth_net(), LargeMarginLoss((HIDDEN,), distance=DistanceSettings(unit="spread"))
     with pytest.raises(ValueError, match="'spread' needs at least 2 samples"):
         objective(model.outputs(images(1), (HIDDEN,)), labels(1))
 
@@ -232,7 +247,7 @@ def test_the_input_of_compiled_and_of_copied_networks_is_no_such_layer():
     compiled = Classifier(wrapped, plain.head, 0.4, 0.5)
     for model in (copied, compiled.double().eval()):
         for sweeps in ("sequential", "batched"):
-            found = loss_of(model, layers, top_k=2, sweeps=sweeps)
+            found = loss_of(model, layers, top_k=2, distance=DistanceSettings(sweeps=sweeps))
             torch.testing.assert_close(found, expected, rtol=1e-12, atol=0.0)
             found.backward()
             assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())

@@ -9,7 +9,8 @@ from pytorch_metric_learning.losses import LargeMarginSoftmaxLoss as OtherLoss
 from torch import nn
 
 from clearance.heads import MLP
-from clearance.objectives import CrossEntropyLoss, InverseDecay, LargeMarginSoftmaxLoss, angular_margin
+from clearance.objectives import CrossEntropyLoss, InverseDecay, LargeMarginSoftmaxLoss
+from clearance.objectives.large_margin_softmax import angular_margin
 from clearance.tensors import Outputs
 
 MULTIPLIERS = (1, 2, 3, 4)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clearance.models import Classifier
-from clearance.objectives import LargeMarginLoss, margin_distances
+from clearance.objectives import DistanceSettings, LargeMarginLoss, margin_distances
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     ALL_LAYERS,
     CLASSES,
@@ -121,7 +121,12 @@ def test_p14_the_maximum_over_all_rivals_is_brute_force(gamma):
 
     def loss(aggregate, k):
         objective = LargeMarginLoss(
-            ("input",), gamma=gamma, top_k=k, aggregate=aggregate, eps=0.0, cross_entropy_weight=0.0
+            ("input",),
+            gamma=gamma,
+            top_k=k,
+            aggregate=aggregate,
+            distance=DistanceSettings(eps=0.0),
+            cross_entropy_weight=0.0,
         )
         return objective(model.outputs(x, ("input",)), y).total.item()
 
@@ -200,7 +205,9 @@ def test_p18_the_loss_of_saturated_half_precision_logits_is_finite_and_so_is_its
         "lower_clip": 4.0 if score == "softmax" else None,
     }
     for detached in ("detach", "full"):
-        objective = LargeMarginLoss(("input", "features", "logits"), denominator=detached, **settings)
+        objective = LargeMarginLoss(
+            ("input", "features", "logits"), distance=DistanceSettings(denominator=detached), **settings
+        )
         model.zero_grad()
         loss = objective(model.outputs(x, objective.layers), y).total
         loss.backward()

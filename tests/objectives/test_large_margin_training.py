@@ -11,8 +11,14 @@ from torch import nn
 from clearance.data import gaussian_images
 from clearance.heads import MLP
 from clearance.models import Classifier
-from clearance.objectives import CrossEntropyLoss, GammaQuantile, LargeMarginLoss, margin_distances
-from clearance.objectives.gamma import LayerMargins
+from clearance.objectives import (
+    CrossEntropyLoss,
+    DistanceSettings,
+    GammaQuantile,
+    LargeMarginLoss,
+    margin_distances,
+)
+from clearance.objectives.large_margin import LayerMargins
 from clearance.regimes import FOCA, EndToEnd, fit
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     ALL_LAYERS,
@@ -107,7 +113,7 @@ def test_gamma_from_data_is_the_mean_quantile_of_the_first_batches_and_then_stay
         LAYERS,
         gamma={"input": GammaQuantile(0.25, batches=2), HIDDEN: 0.7},
         cross_entropy_weight=0.0,
-        eps=0.0,
+        distance=DistanceSettings(eps=0.0),
     )
     batches = [images(seed=seed) for seed in range(4)]
     quantiles = []
@@ -117,7 +123,10 @@ def test_gamma_from_data_is_the_mean_quantile_of_the_first_batches_and_then_stay
         used = quantiles[: max(1, min(step + 1, 2))]
         gamma = sum(used) / len(used)
         expected = LargeMarginLoss(
-            LAYERS, gamma={"input": gamma, HIDDEN: 0.7}, cross_entropy_weight=0.0, eps=0.0
+            LAYERS,
+            gamma={"input": gamma, HIDDEN: 0.7},
+            cross_entropy_weight=0.0,
+            distance=DistanceSettings(eps=0.0),
         )
         outputs = model.outputs(x, LAYERS)
         found = objective(outputs, y).total.item()
@@ -187,8 +196,7 @@ DATA = gaussian_images(class_count=3, per_class=8, shape=(1, 4, 4))
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "lazy, from data": {"every": 2, "gamma": {"input": 0.5, "features": {"quantile": 0.5, "batches": 3}}},
-    "shortlist": {"shortlist": {"layer": "features", "size": 2}},
-    "all rivals, smooth": {"top_k": None, "aggregate": "smooth_max", "unit": "spread"},
+    "all rivals, smooth": {"top_k": None, "aggregate": "smooth_max", "distance": DistanceSettings("spread")},
 }
 
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from clearance.data import ImageSet, as_image_set
-from clearance.models._observe import evaluating
-from clearance.models._placement import device_of
+from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions_from
 from clearance.vocabulary import Exhibit, Measurement

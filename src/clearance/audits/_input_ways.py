@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance.data import ImageSet
-from clearance.models._observe import evaluating
-from clearance.models._placement import device_of
+from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

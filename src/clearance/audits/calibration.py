@@ -13,7 +13,7 @@ from clearance.audits._halves import first_half
 from clearance.audits._reliability import Binning, Bins, binned, proper_scores, sureness, surplus
 from clearance.audits._temperature import fitted_temperature
 from clearance.data import ImageSet, as_image_set
-from clearance.models._observe import evaluating
+from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 

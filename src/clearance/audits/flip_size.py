@@ -18,7 +18,7 @@ from clearance.audits._fixed_images import fixed_images
 from clearance.audits._target import Target
 from clearance.audits.accuracy import wilson_interval
 from clearance.data import ImageSet
-from clearance.models._observe import evaluating
+from clearance.models._running import evaluating
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 NOTHING_RIGHT = {"noise_flipped": 1, "missed_flips": 0, "no_gradient": 0}

@@ -17,7 +17,7 @@ from clearance.audits._likelihood_sets import NormalImages
 from clearance.audits._likelihood_tables import tables
 from clearance.audits.rejection import check_enough
 from clearance.data import ImageSet, as_image_set
-from clearance.models._observe import evaluating
+from clearance.models._running import evaluating
 from clearance.vocabulary import Exhibit, Measurement
 
 LEFT_OUT = "classes left out"

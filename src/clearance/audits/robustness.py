@@ -21,7 +21,7 @@ from clearance.audits._fixed_images import fixed_images
 from clearance.audits._robustness_readings import Reading, alarms, full_radius, under_attack, zero_gradients
 from clearance.audits._target import Target
 from clearance.audits._verdict import cross_entropy_attacks, scale_free_attacks
-from clearance.models._observe import evaluating
+from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.vocabulary import Bounds
 

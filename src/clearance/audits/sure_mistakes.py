@@ -14,7 +14,7 @@ from clearance.audits._change_sheet import change_sheet
 from clearance.audits._fixed_images import fixed_images
 from clearance.data import ImageSet
 from clearance.linear.temperature import calibrated_temperature
-from clearance.models._observe import evaluating
+from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.vocabulary import Better, Measurement, Scalar
 

@@ -14,7 +14,7 @@ from clearance.audits._fixed_images import fixed_images
 from clearance.audits._temperature import fitted_temperature
 from clearance.audits._weight_layers import WeightLayer, root_mean_square, spectral_norm, weight_layers
 from clearance.linear.temperature import calibrated_temperature
-from clearance.models._observe import evaluating
+from clearance.models._running import evaluating
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 ALL = "all"

@@ -22,8 +22,7 @@ from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.limits import Budget, Limits, seconds_of, told_of_images, with_images
 from clearance.experiments.run import RunFindings
 from clearance.models import Classifier
-from clearance.models._observe import evaluating
-from clearance.models._placement import device_of
+from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import check_classifier
 from clearance.records import ExhibitRecord, Record
 from clearance.regimes._way import check_logits

@@ -12,7 +12,7 @@ from clearance.experiments.feature_cache import KeptSubject
 from clearance.experiments.limits import Budget, Limits
 from clearance.experiments.pace import Pace, try_pace
 from clearance.experiments.workload import Sizes, Work, work_of
-from clearance.models._observe import evaluating
+from clearance.models._running import evaluating
 
 BUDGET, INTERRUPTED = "budget", "interrupted"
 _ON_PIXELS = frozenset({"flip_size", "robustness", "boundary_distance", "weight_scale"})  # need no features

@@ -14,7 +14,7 @@ from clearance._rng import derived_seed
 from clearance.attacks.gradient import FGSM
 from clearance.audits import check_comparable
 from clearance.data import Augmentation, ImageSet, split_classes
-from clearance.experiments.catalogue import MODELS, OBJECTIVES, resolve
+from clearance.experiments.catalogue import MODELS, OBJECTIVES, loss_defaults, resolve
 from clearance.experiments.datasets import SPLIT_SEED, load_dataset
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
@@ -165,12 +165,16 @@ def build_objective(method: Method, model: Classifier | None = None) -> Objectiv
 
 def _named_objective(name: str, settings: Mapping[str, Any], sizes: Mapping[str, int]) -> Objective:
     kind = resolve("objective", name, OBJECTIVES)
-    taken = inspect.signature(kind).parameters
+    taken = loss_defaults(kind)
     for key in settings:
         check_choice(f"setting of objective {name!r}", key, taken)
     given = {key: size for key, size in sizes.items() if key in taken} | dict(settings)
     if kind is SumLoss:
         given["parts"] = _parts(settings.get("parts"), sizes)
+    for group, made_of in getattr(kind, "groups", {}).items():
+        parts = {key: given.pop(key) for key in vars(made_of()) if key in given}
+        if parts:
+            given[group] = made_of(**parts)
     loss: Objective = kind(**given)
     return loss
 

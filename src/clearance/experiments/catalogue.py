@@ -6,7 +6,8 @@ Nothing is imported until it is used, so that ``clearance list`` and ``--help`` 
 """
 
 import importlib
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -244,3 +245,18 @@ def resolve(kind: str, name: str, entries: Mapping[str, Entry]) -> Any:
     check_choice(kind, name, entries)
     module, _, attribute = entries[name].place.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def loss_defaults(kind: Callable[..., Any]) -> dict[str, Any]:
+    """Every setting that a recipe may give a loss, and its default; what the loss groups, a recipe names one by one.
+
+    >>> from clearance.objectives import LargeMarginLoss
+    >>> loss_defaults(LargeMarginLoss)["unit"]
+    'layer'
+    """
+    taken = inspect.signature(kind).parameters.values()
+    found = {one.name: one.default for one in taken if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+    for group, made_of in getattr(kind, "groups", {}).items():
+        del found[group]
+        found |= vars(made_of())
+    return found

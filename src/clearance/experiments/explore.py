@@ -14,7 +14,7 @@ from clearance.experiments.run import RunFindings
 from clearance.experiments.saved import load_run
 from clearance.explore import Machines, Scene, pair_exhibits, pair_records, scene_of
 from clearance.models import Classifier, extract_features
-from clearance.models._observe import evaluating
+from clearance.models._running import evaluating
 from clearance.records import Report
 
 ALL = "all"

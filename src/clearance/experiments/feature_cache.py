@@ -14,8 +14,7 @@ from clearance._files import write_bytes
 from clearance.audits import Subject
 from clearance.data import ImageSet
 from clearance.models import Classifier, extract_features
-from clearance.models._observe import evaluating
-from clearance.models._placement import device_of
+from clearance.models._running import device_of, evaluating
 from clearance.regimes.describe import describe
 
 _NAME = "features"

@@ -26,9 +26,9 @@ from clearance.experiments.limits import Limits
 from clearance.experiments.outside_model import OutsideModel
 from clearance.experiments.owner import without_owner
 from clearance.experiments.plan_line import plan_line
-from clearance.models import Classifier, build_module, load_weights
-from clearance.models._observe import evaluating
-from clearance.models._placement import device_of
+from clearance.models import Classifier, load_weights
+from clearance.models._running import device_of, evaluating
+from clearance.models.factory import build_module
 from clearance.models.wrap import check_of_unit_images, wrapped
 from clearance.regimes._way import check_logits
 from clearance.regimes.fit import device_named

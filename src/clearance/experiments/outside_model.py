@@ -13,7 +13,7 @@ class OutsideModel:
     """What there is to say about a model that was trained elsewhere.
 
     Args:
-        place: ``package.module:name`` or ``path/to/file.py:name``; see :func:`clearance.models.build_module`.
+        place: ``package.module:name`` or ``path/to/file.py:name``; see `clearance.models.factory`.
         train: Images that it was trained on: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset, whose training
             images are taken.
         test: Held-out images of the same classes, likewise; of a named dataset its test images.

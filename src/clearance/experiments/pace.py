@@ -13,7 +13,7 @@ from clearance.audits import Subject
 from clearance.audits.co_adaptation import head_training
 from clearance.experiments.workload import Work
 from clearance.heads import MLP, HeadStack, train_heads
-from clearance.models._observe import evaluating
+from clearance.models._running import evaluating
 
 _TRIED = 32  # images
 _HEADS, _WIDTHS, _CLASSES = 8, (128, 128, 128), 10  # of the larger heads that are tried

@@ -7,7 +7,7 @@ import torch
 from clearance.data import ImageSet, StoredImageSet
 from clearance.experiments.build import RunData
 from clearance.models import Classifier
-from clearance.models._placement import device_of
+from clearance.models._running import device_of
 from clearance.models.features import batch_size_for
 
 

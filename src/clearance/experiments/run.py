@@ -27,7 +27,7 @@ from clearance.experiments.recipe import to_tree
 from clearance.experiments.trained_start import FACTS, extractor_name
 from clearance.experiments.training_findings import training_findings
 from clearance.models import Classifier
-from clearance.models._channels_last import with_channels_last
+from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.regimes import FitResult, fit
 from clearance.regimes.describe import describe

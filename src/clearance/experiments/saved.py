@@ -11,7 +11,7 @@ from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, from_tree
 from clearance.experiments.trained_start import FACTS
 from clearance.models import Classifier
-from clearance.models._channels_last import with_channels_last
+from clearance.models._running import with_channels_last
 from clearance.runs import read_result
 
 

@@ -1,12 +1,11 @@
 """A sweep: the same comparison at several values of one setting, which then is an axis of everything measured."""
 
 import dataclasses
-import inspect
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from clearance.experiments.catalogue import OBJECTIVES, resolve
+from clearance.experiments.catalogue import OBJECTIVES, loss_defaults, resolve
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.sweep_words import OF_LOSS, SHARED, Sweep, as_kind
@@ -70,11 +69,7 @@ def loss_settings(method: Method) -> dict[str, Any]:
     2.0
     """
     loss = resolve("objective", method.objective, OBJECTIVES)
-    taken = inspect.signature(loss).parameters.values()
-    defaults = {
-        one.name: one.default for one in taken if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-    }
-    return {**defaults, **method.objective_settings}
+    return {**loss_defaults(loss), **method.objective_settings}
 
 
 def under(found: "RunFindings", settings: Mapping[str, Scalar]) -> "RunFindings":

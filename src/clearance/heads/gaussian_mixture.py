@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_positive
 from clearance.heads._half_terms import half_terms, own_half_terms
-from clearance.heads._labels import check_class_numbers
 from clearance.heads._mixture_floor import (
     at_least_float32,
     excess_log_variances,
@@ -27,6 +26,7 @@ from clearance.heads._priors import Priors, checked_priors, log_prior_parameter
 from clearance.heads._remembered import Pass, remember, remembered
 from clearance.heads._rounding import warn_of_rounded_means, warn_where_rounding_picks
 from clearance.heads.mixture_statistics import Covariance, mixture_statistics
+from clearance.tensors import check_class_numbers
 
 
 class GaussianMixture(nn.Module):

@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn.functional import linear
 
-from clearance.heads._labels import check_class_numbers
+from clearance.tensors import check_class_numbers
 
 
 def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None = None) -> Tensor:

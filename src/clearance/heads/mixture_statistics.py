@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from clearance.heads._labels import check_class_numbers
+from clearance.tensors import check_class_numbers
 
 Covariance = Literal["identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"]
 

@@ -8,35 +8,25 @@
 (torch.Size([5, 10]), torch.Size([5, 1024]))
 """
 
-from clearance.models.checkpoint import Checkpoint as Checkpoint
-from clearance.models.checkpoint import read_checkpoint as read_checkpoint
+from clearance.models.checkpoint import load_weights as load_weights
 from clearance.models.classifier import Classifier as Classifier
-from clearance.models.extractors import convnet13 as convnet13
-from clearance.models.extractors import convnet32 as convnet32
-from clearance.models.extractors import large_margin_cnn as large_margin_cnn
-from clearance.models.extractors import lenet as lenet
-from clearance.models.extractors import lenet_plus as lenet_plus
-from clearance.models.extractors import resnet20 as resnet20
-from clearance.models.extractors import small_cnn as small_cnn
-from clearance.models.extractors import tiny_cnn as tiny_cnn
-from clearance.models.extractors import tiny_lenet_plus as tiny_lenet_plus
-from clearance.models.extractors import vgg16 as vgg16
-from clearance.models.factory import build_module as build_module
+from clearance.models.extractors.convnet13 import convnet13 as convnet13
+from clearance.models.extractors.convnet32 import convnet32 as convnet32
+from clearance.models.extractors.large_margin_cnn import large_margin_cnn as large_margin_cnn
+from clearance.models.extractors.lenet import lenet as lenet
+from clearance.models.extractors.lenet_plus import lenet_plus as lenet_plus
+from clearance.models.extractors.lenet_plus import tiny_lenet_plus as tiny_lenet_plus
+from clearance.models.extractors.resnet20 import resnet20 as resnet20
+from clearance.models.extractors.small_cnn import small_cnn as small_cnn
+from clearance.models.extractors.small_cnn import tiny_cnn as tiny_cnn
+from clearance.models.extractors.vgg16 import vgg16 as vgg16
 from clearance.models.features import extract_features as extract_features
 from clearance.models.features import predictions as predictions
-from clearance.models.features import predictions_from as predictions_from
-from clearance.models.recut import HeadCutError as HeadCutError
 from clearance.models.recut import cut_deeper as cut_deeper
-from clearance.models.weights import LoadedWeights as LoadedWeights
-from clearance.models.weights import load_weights as load_weights
 from clearance.models.wrap import wrap as wrap
 
 __all__ = [
-    "Checkpoint",
     "Classifier",
-    "HeadCutError",
-    "LoadedWeights",
-    "build_module",
     "convnet13",
     "convnet32",
     "cut_deeper",
@@ -46,8 +36,6 @@ __all__ = [
     "lenet_plus",
     "load_weights",
     "predictions",
-    "predictions_from",
-    "read_checkpoint",
     "resnet20",
     "small_cnn",
     "tiny_cnn",

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from clearance.data.image_set import ImageSet
-from clearance.models._observe import evaluating
-from clearance.models._placement import device_of
+from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier
 
 MOST = 128  # images in a batch: with more, activations of small networks leave a CPU's cache

@@ -28,22 +28,17 @@ A loss of your own is a subclass of :class:`Objective` with a ``forward``; nothi
 
 from clearance.objectives._objective import Objective as Objective
 from clearance.objectives.center import CenterLoss as CenterLoss
-from clearance.objectives.center import centre_shift as centre_shift
 from clearance.objectives.contrastive import ContrastiveLoss as ContrastiveLoss
 from clearance.objectives.cross_entropy import CrossEntropyLoss as CrossEntropyLoss
-from clearance.objectives.gamma import GammaQuantile as GammaQuantile
 from clearance.objectives.gaussian_mixture import GaussianMixtureLoss as GaussianMixtureLoss
-from clearance.objectives.gaussian_mixture import margin_scores as margin_scores
-from clearance.objectives.gaussian_mixture import negative_log_likelihood as negative_log_likelihood
 from clearance.objectives.hinge import HingeLoss as HingeLoss
+from clearance.objectives.large_margin import DistanceSettings as DistanceSettings
+from clearance.objectives.large_margin import GammaQuantile as GammaQuantile
 from clearance.objectives.large_margin import LargeMarginLoss as LargeMarginLoss
 from clearance.objectives.large_margin_softmax import LargeMarginSoftmaxLoss as LargeMarginSoftmaxLoss
-from clearance.objectives.large_margin_softmax import angular_margin as angular_margin
-from clearance.objectives.margins import Margins as Margins
 from clearance.objectives.margins import margin_distances as margin_distances
 from clearance.objectives.schedules import InverseDecay as InverseDecay
 from clearance.objectives.schedules import StepUp as StepUp
-from clearance.objectives.shortlist import Projections as Projections
 from clearance.objectives.squared_error import SquaredErrorLoss as SquaredErrorLoss
 from clearance.objectives.sum import SumLoss as SumLoss
 from clearance.objectives.triplet import TripletLoss as TripletLoss
@@ -52,22 +47,17 @@ __all__ = [
     "CenterLoss",
     "ContrastiveLoss",
     "CrossEntropyLoss",
+    "DistanceSettings",
     "GammaQuantile",
     "GaussianMixtureLoss",
     "HingeLoss",
     "InverseDecay",
     "LargeMarginLoss",
     "LargeMarginSoftmaxLoss",
-    "Margins",
     "Objective",
-    "Projections",
     "SquaredErrorLoss",
     "StepUp",
     "SumLoss",
     "TripletLoss",
-    "angular_margin",
-    "centre_shift",
     "margin_distances",
-    "margin_scores",
-    "negative_log_likelihood",
 ]

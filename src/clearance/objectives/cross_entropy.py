@@ -3,8 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearance.objectives._labels import check_labels
-from clearance.objectives._objective import Objective
+from clearance.objectives._objective import Objective, check_labels
 from clearance.tensors import LossTerms, Outputs
 
 

@@ -12,8 +12,7 @@ from clearance._checks import check_non_negative
 from clearance.heads._mixture_floor import warn_at_floor
 from clearance.heads._rounding import FAR, rounding_of
 from clearance.heads.gaussian_mixture import GaussianMixture
-from clearance.objectives._labels import check_labels
-from clearance.objectives._objective import Objective
+from clearance.objectives._objective import Objective, check_labels
 from clearance.objectives.schedules import StepUp, scheduled
 from clearance.tensors import LossTerms, Outputs
 

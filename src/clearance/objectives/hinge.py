@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_positive
-from clearance.objectives._labels import check_labels
-from clearance.objectives._objective import Objective
+from clearance.objectives._objective import Objective, check_labels
 from clearance.tensors import LossTerms, Outputs
 
 HingeForm = Literal["max", "sum"]

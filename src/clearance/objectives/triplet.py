@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearance._checks import check_choice, check_non_negative, check_positive
-from clearance.objectives._labels import check_labels
-from clearance.objectives._objective import Objective
+from clearance.objectives._objective import Objective, check_labels
 from clearance.objectives.cross_entropy import cross_entropy
 from clearance.tensors import LossTerms, Outputs
 

@@ -11,8 +11,7 @@ from torch import nn
 from clearance._checks import check_count
 from clearance._rng import generator
 from clearance.data.image_set import ImageSet
-from clearance.models._observe import evaluating
-from clearance.models._placement import device_of
+from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier
 
 BatchNormPolicy = Literal["batch", "running", "update"]

@@ -13,7 +13,7 @@ from clearance._checks import check_fraction, check_non_negative
 from clearance._rng import generator
 from clearance.data.image_set import ImageSet
 from clearance.data.intake import as_image_set
-from clearance.models._observe import in_evaluation_mode
+from clearance.models._running import in_evaluation_mode
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.objectives._objective import Objective
 from clearance.objectives.cross_entropy import CrossEntropyLoss

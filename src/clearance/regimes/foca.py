@@ -19,8 +19,7 @@ from clearance.heads.stack import HeadStack
 from clearance.heads.train import HeadTraining
 from clearance.heads.weak import GradientHeads, WeakHeads
 from clearance.heads.weak.gradient import train_on_unit_scale
-from clearance.models._observe import evaluating
-from clearance.models._placement import device_of
+from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features
 from clearance.objectives._objective import Objective

@@ -91,13 +91,6 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         "One: as if the network were straight. Above one: it gets flatter on the way.",
         "It tells how straight the network is, and not how robust.",
     ),
-    ("boundary_distance", "shortlist_agreement"): Entry(
-        "Nearest rival found by the shortlist",
-        "Only rivals that were likely to be nearest were looked at. This is how often that found the nearest of all, "
-        "on images whose distances to all rivals were computed.",
-        "Near one: the first-order distances may be read as if all rivals had been looked at.",
-        "Where the nearest is missed, the distance given is that to the next, and too long.",
-    ),
     ("boundary_distance", "unreliable_share"): Entry(
         "Images whose distance is not to be trusted",
         "The share of images without a usable gradient, or where first order and the way along the gradient differ by "

@@ -26,8 +26,7 @@ from clearance.experiments.study_request import StudyRequest
 from clearance.heads import MLP
 from clearance.models import Classifier
 from clearance.objectives import CrossEntropyLoss, Objective
-from clearance.objectives.gamma import GammaQuantile
-from clearance.objectives.large_margin import LargeMarginLoss
+from clearance.objectives.large_margin import GammaQuantile, LargeMarginLoss
 from clearance.records import ExhibitRecord, Record
 from clearance.regimes import EndToEnd
 from clearance.report import Card

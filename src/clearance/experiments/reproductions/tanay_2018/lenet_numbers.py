@@ -17,7 +17,7 @@ from clearance.data import ImageSet
 from clearance.experiments.reproductions.tanay_2018.networks import WATCHED, trained
 from clearance.linear import calibrated_temperature
 from clearance.models import Classifier
-from clearance.models._observe import evaluating
+from clearance.models._running import evaluating
 from clearance.records import Record
 from clearance.vocabulary import Measurement
 

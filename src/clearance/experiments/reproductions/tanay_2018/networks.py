@@ -16,7 +16,7 @@ from clearance.experiments.datasets import load_dataset
 from clearance.experiments.reproduce import NoDataError
 from clearance.heads import MLP
 from clearance.models import Classifier, lenet
-from clearance.models._channels_last import with_channels_last
+from clearance.models._running import with_channels_last
 from clearance.objectives import CrossEntropyLoss
 from clearance.regimes import EndToEnd, FitResult, fit
 

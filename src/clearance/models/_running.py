@@ -1,12 +1,27 @@
-"""Filters that lie in memory as convolutions on a CPU like them best."""
+"""Running a network: in evaluation mode, on its device and in its precision, with filters laid out for a CPU."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 from clearance.models.classifier import Classifier
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of its first parameter, or, where it has none (weights that are fixed for good), first buffer."""
+    first = next(chain(model.parameters(), model.buffers()), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def dtype_of(model: nn.Module) -> torch.dtype:
+    """The dtype of its first parameter or, where it has none, buffer that is of floating point."""
+    tensors: chain[Tensor] = chain(model.parameters(), model.buffers())
+    found = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
+    return next(found, torch.get_default_dtype())
+
 
 OBLIVIOUS = ("torch.nn.modules.", "clearance.")  # code that asks nowhere how a tensor lies in memory
 
@@ -36,13 +51,27 @@ def filters_channels_last(module: nn.Module) -> Iterator[None]:
             weight.data = data
 
 
-def only_known_parts(module: nn.Module) -> bool:
-    """Whether no part is of a class of the user's own."""
-    return all(type(part).__module__.startswith(OBLIVIOUS) for part in module.modules())
-
-
 def _filters(module: nn.Module) -> list[Tensor]:
-    if not only_known_parts(module):
-        return []
+    if not all(type(part).__module__.startswith(OBLIVIOUS) for part in module.modules()):
+        return []  # a part is of a class of the user's own
     weights = {part.weight for part in module.modules() if isinstance(part, nn.Conv2d)}
     return [one for one in weights if one.device.type == "cpu" and one.dtype is torch.float32]
+
+
+@contextmanager
+def in_evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode; afterwards every submodule has its own mode back."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The same without gradients."""
+    with in_evaluation_mode(module), torch.no_grad():
+        yield
