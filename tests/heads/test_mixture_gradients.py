@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import functional_call, grad, jvp, vmap
 
-from clearance.heads import GaussianMixture, half_distances
+from clearance.heads import GaussianMixture
+from clearance.heads.gaussian_mixture import half_distances
 from clearance.objectives import GaussianMixtureLoss
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     COVARIANCES,
