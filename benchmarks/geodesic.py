@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from clearance.heads import MLP, HeadStack, segment_distances
+from clearance.heads import MLP, HeadStack
+from clearance.heads.fisher import segment_distances
 
 TARGET_TIME, TARGET_MEMORY = 10.0, 20.0
 

@@ -51,21 +51,16 @@ ROOMS = {
     """,
     "heads": """
         MLP EarlyStoppedHeads GaussianMixture GaussianMixtureHeads GradientHeads HeadStack HeadTraining
-        LinearHead MixtureStatistics PairHeads RidgeHeads SegmentDistances TrainedHeads half_distances
-        linear_from_mixture mixture_from_linear mixture_groups mixture_statistics own_half_distance
-        pair_head path_distance ridge_is_too_strong segment_distances solve_ridge train_heads
+        PairHeads RidgeHeads TrainedHeads linear_from_mixture mixture_from_linear mixture_groups pair_head
+        solve_ridge train_heads
     """,
     "heads.weak": """
         EarlyStoppedHeads GaussianMixtureHeads GradientHeads PairHeads RidgeHeads WeakHeads
-        ridge_is_too_strong
     """,
     "linear": """
-        LOSSES Hyperplane LinearFit OneVersusOne Plateau ScaledLoss TiltingPlane
-        adversarial_distance calibrated_temperature centroids class_pairs class_plane empirical_risk
-        error_distance error_rate hinge large_scale_limit margins mirrored nearest_centroid
-        one_versus_one plateau projected rival_distances scaled_loss scores signed_distances
-        small_scale_limit softplus steepest svm_path tempered_softmax tilting_angle tilting_plane
-        wrong zero_one
+        Hyperplane LinearFit TiltingPlane adversarial_distance calibrated_temperature centroids class_plane
+        error_distance error_rate large_scale_limit mirrored nearest_centroid projected rival_distances
+        scaled_loss scores signed_distances small_scale_limit svm_path tilting_angle tilting_plane
     """,
     "models": """
         Classifier convnet13 convnet32 cut_deeper extract_features large_margin_cnn lenet lenet_plus

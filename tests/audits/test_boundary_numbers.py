@@ -73,7 +73,7 @@ def test_p02_two_classes_have_the_linear_theory_s_numbers(norm):
         "adversarial_distance": linear.adversarial_distance(plane, x, y, p, class_balanced=True),
         "error_distance": linear.error_distance(plane, x, y, p, class_balanced=True),
         "local_scale": float(dual_norm(plane.weight.unsqueeze(0), p)),
-        "bisected_distance": float(linear.margins(plane, x, y, p).clamp(min=0).median()),
+        "bisected_distance": float(linear.hyperplane.margins(plane, x, y, p).clamp(min=0).median()),
         "unreliable_share": 0.0,
         "mirror_share": 1.0,
         "mirror_stretch": 1.0,
@@ -81,7 +81,7 @@ def test_p02_two_classes_have_the_linear_theory_s_numbers(norm):
     for name, value in expected.items():
         assert found[name, norm] == pytest.approx(value, rel=1e-10, abs=1e-10), name
     assert first_order(model, train, test, norm) == pytest.approx(
-        float(linear.margins(plane, x, y, p).median()), rel=1e-10, abs=1e-10
+        float(linear.hyperplane.margins(plane, x, y, p).median()), rel=1e-10, abs=1e-10
     )
     signs = 2.0 * train.labels.double() - 1
     angle = linear.tilting_angle(plane, train.images.flatten(1).double(), signs)

@@ -27,7 +27,8 @@ from clearance.experiments.reproductions.tanay_2018.svm_truth import (
 )
 from clearance.experiments.reproductions.tanay_2018.svm_verdicts import angle_errors, svm_judgements
 from clearance.experiments.study_request import StudyRequest
-from clearance.linear import adversarial_distance, error_distance, svm_path, tilting_plane, wrong
+from clearance.linear import adversarial_distance, error_distance, svm_path, tilting_plane
+from clearance.linear.hyperplane import wrong
 
 TASK = {"dataset": "digits", "pair": [2, 3], "tolerance": 1e-6}
 

@@ -16,8 +16,8 @@ from clearance.linear import (
     signed_distances,
     svm_path,
     tilting_plane,
-    wrong,
 )
+from clearance.linear.hyperplane import wrong
 
 STEPS = (20, 40, 68)
 

@@ -48,14 +48,28 @@ def test_4_6_fisher_distances_equal_those_of_the_explicit_matrices(any_head, pat
     assert bool((found.empirical[-1] > 1e-3).all())
 
 
-def test_by_hand_equals_forward_differentiation(linear_relu, path_of, cloud, monkeypatch):
+class Wrapped(nn.Module):
+    """The same head, but not plain linear layers."""
+
+    def __init__(self, head):
+        super().__init__()
+        self.head = head
+
+    def forward(self, features):
+        return self.head(features)
+
+
+def wrapped(parameters):
+    return {f"head.{name}": value for name, value in parameters.items()}
+
+
+def test_by_hand_equals_forward_differentiation(linear_relu, path_of, cloud):
     start, tangent = path_of(linear_relu(6, CLASSES))
     features, labels = cloud(None, 40, 6)
     by_hand = segment_distances(start, tangent, features, labels, SEGMENTS)
-    monkeypatch.setattr(fisher, "linear_layers", lambda head: None)
-    monkeypatch.setattr(fisher, "ReluPath", None)
-    by_jvp = segment_distances(start, tangent, features, labels, SEGMENTS)
-    assert by_hand.layers == by_jvp.layers
+    other = HeadStack(Wrapped(start.architecture), wrapped(start.parameters))
+    by_jvp = segment_distances(other, wrapped(tangent), features, labels, SEGMENTS)
+    assert len(by_hand.layers) == len(by_jvp.layers)
     for kind in ("empirical", "model", "euclidean"):
         torch.testing.assert_close(getattr(by_hand, kind), getattr(by_jvp, kind), rtol=1e-12, atol=1e-14)
 
@@ -152,13 +166,13 @@ def test_dropout_is_off_and_the_architecture_is_left_alone(case):
 
 @pytest.mark.parametrize("margin", [5.0, 40.0, 300.0, 700.0])
 @pytest.mark.parametrize("by_hand", [True, False])
-def test_a_confident_heads_distance_is_small_and_right_not_zero(margin, by_hand, monkeypatch):
+def test_a_confident_heads_distance_is_small_and_right_not_zero(margin, by_hand):
     """Two classes, one sample x = 1, logits (m, 0), tangent (s, 0): u = -s / (1 + e^m), Var = s^2 p (1 - p)."""
-    if not by_hand:
-        monkeypatch.setattr(fisher, "linear_layers", lambda head: None)
     architecture = nn.Linear(1, 2, bias=False).double()
     start = HeadStack(architecture, {"weight": torch.tensor([[[margin], [0.0]]], dtype=torch.float64)})
     tangent = {"weight": torch.tensor([[0.5], [0.0]], dtype=torch.float64)}
+    if not by_hand:
+        start, tangent = HeadStack(Wrapped(architecture), wrapped(start.parameters)), wrapped(tangent)
     found = segment_distances(start, tangent, torch.ones(1, 1), torch.tensor([0]), 2)
     for a, m in enumerate((margin, margin + 0.5)):
         wrong = 1 / (1 + math.exp(m))

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from clearance.heads import GaussianMixture
-from clearance.heads._mixture_floor import floored_factor
 from heads.mixtures import samples  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 close = torch.testing.assert_close
@@ -45,36 +44,32 @@ def test_features_of_a_lower_rank_are_fitted_told_and_trained_on(build, scale, d
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e3, 1e6])
-def test_the_factor_keeps_the_floor_below_large_variances(scale):
+def test_the_floor_is_kept_below_large_variances(scale):
     """log|Sigma| has a closed form: floor in 24 directions, floor + s^2 in those of the 8 singular values s."""
     root = scale * samples(32, 8, seed=2)[0]
     square = torch.cat([root, torch.zeros(32, 24, dtype=root.dtype)], dim=1)
     for dtype, tolerance in ((torch.float64, 1e-7), (torch.float32, 1e-6)):
-        given = square.to(dtype)
-        s = torch.linalg.svdvals(given.double()[:, :8])
+        head: Any = GaussianMixture(32, 3, "full").to(dtype)
+        with torch.no_grad():
+            head.covariance_root.copy_(square)
+        s = torch.linalg.svdvals(square.to(dtype).double()[:, :8])
         expected = 24 * math.log(1e-4) + (s.square() + 1e-4).log().sum()
-        factor = floored_factor(given, 1e-4)
-        assert factor.dtype == dtype
-        assert torch.equal(factor, factor.tril())
-        assert (factor.diagonal() > 0).all()
-        assert float(2 * factor.diagonal().double().log().sum()) == pytest.approx(
-            float(expected), rel=tolerance
-        )
+        found = 2 * head.half_log_determinant()[0].detach()
+        assert found.dtype == dtype
+        assert float(found) == pytest.approx(float(expected), rel=tolerance)
 
 
-def test_the_factor_and_its_slope_are_those_of_cholesky():
-    root = samples(6, 6, seed=4)[0].requires_grad_()
-    weights = samples(6, 6, seed=5)[0]
-
-    def cholesky(given):
-        return torch.linalg.cholesky(given @ given.T + 0.1 * torch.eye(6, dtype=torch.float64))
-
-    close(floored_factor(root, 0.1), cholesky(root), rtol=1e-12, atol=1e-12)
-    found, expected = (
-        torch.autograd.grad((weights * factor).sum(), root)[0]
-        for factor in (floored_factor(root, 0.1), cholesky(root))
-    )
-    close(found, expected, rtol=1e-10, atol=1e-10)
+def test_densities_and_their_slope_are_those_of_cholesky():
+    head: Any = GaussianMixture(6, 3, "full", floor=0.1).double()
+    with torch.no_grad():
+        head.covariance_root.copy_(samples(6, 6, seed=4)[0])
+    features, _ = samples(5, 6)
+    covariance = head.covariance_root @ head.covariance_root.T + 0.1 * torch.eye(6, dtype=torch.float64)
+    normals = torch.distributions.MultivariateNormal(head.means, covariance)
+    expected, found = normals.log_prob(features[:, None]), head.log_prob(features)
+    close(found, expected, rtol=1e-12, atol=1e-12)
+    slopes = [torch.autograd.grad(one.square().sum(), head.covariance_root)[0] for one in (found, expected)]
+    close(*slopes, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("width", [8, 64])

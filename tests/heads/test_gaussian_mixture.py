@@ -10,14 +10,8 @@ import torch
 from torch import nn
 from torch.distributions import MultivariateNormal
 
-from clearance.heads import (
-    GaussianMixture,
-    HeadStack,
-    half_distances,
-    linear_from_mixture,
-    mixture_from_linear,
-    own_half_distance,
-)
+from clearance.heads import GaussianMixture, HeadStack, linear_from_mixture, mixture_from_linear
+from clearance.heads.gaussian_mixture import half_distances, own_half_distance
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     COVARIANCES,
     SHARED,

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from clearance.heads import GaussianMixture, mixture_groups, mixture_statistics
+from clearance.heads import GaussianMixture, mixture_groups
+from clearance.heads.gaussian_mixture import mixture_statistics
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     COVARIANCES,
     mixture,

@@ -8,7 +8,6 @@ from clearance.heads.ridge import (
     _dual,
     _primal,
     _solve_shifted,
-    ridge_term,
     solve_ridge,
 )
 from heads.numbers import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -36,14 +35,14 @@ def c5(weight, bias, features, targets, lambda_):
 
 
 @pytest.mark.parametrize(
-    ("convention", "objective"),
-    [("mean", eq_4), ("sum", algorithm_1), ("half", c5)],
+    ("objective", "share"),
+    [(eq_4, lambda n: 1), (algorithm_1, lambda n: 1 / n), (c5, lambda n: 1 / (2 * n))],
     ids=["eq 4", "alg 1", "c5"],
 )
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5), (6, 6), (1, 3), (7, 1)], ids=str)
-def test_4_3_the_solution_is_stationary_for_the_objective_of_its_convention(shape, convention, objective):
+def test_4_3_the_solution_is_stationary_for_the_objective_of_each_convention(shape, objective, share):
     features, targets = 3 + drawn(K, *shape), drawn(K, shape[0], C, seed=1)
-    solution = solve_ridge(features, targets, 0.3, convention)
+    solution = solve_ridge(features, targets, 0.3 * share(shape[0]))
     weight, bias = (part.requires_grad_() for part in solution)
     gradients = torch.autograd.grad(objective(weight, bias, features, targets, 0.3), [weight, bias])
     for gradient in gradients:
@@ -128,15 +127,6 @@ def test_features_that_are_all_equal_give_weight_zero_and_the_mean_target():
     weight, bias = solve_ridge(features, targets, 1e-9)
     assert torch.equal(weight, torch.zeros(1, 3, 4, dtype=torch.float64))
     close(bias, torch.full((1, 3), 1 / 3, dtype=torch.float64))
-
-
-def test_1_3_the_three_conventions_are_one_penalty():
-    features, targets = drawn(K, 6, 9), drawn(K, 6, C, seed=1)
-    mean = solve_ridge(features, targets, 0.2).weight
-    close(solve_ridge(features, targets, 6 * 0.2, "sum").weight, mean)
-    close(solve_ridge(features, targets, 2 * 6 * 0.2, "half").weight, mean)
-    with pytest.raises(ValueError, match="`convention` must be one of 'mean', 'sum', 'half'; got 'means'"):
-        ridge_term(0.2, 6, "means")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

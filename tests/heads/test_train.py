@@ -6,9 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.heads import MLP, HeadTraining, train
-from clearance.heads._gradients import DenseGradient, FunctionalGradient, GramGradient
-from clearance.heads.train import train_heads
+from clearance.heads import MLP, HeadTraining, train, train_heads
 
 SETTINGS = {
     "plain": (0.0, False, 0.0),
@@ -40,39 +38,21 @@ def hinge(logits, labels):
     return (1 + logits - true).clamp(min=0).sum(dim=-1)
 
 
-@pytest.fixture
-def path_taken(monkeypatch):
-    """Which of the three gradients train_heads chose, call by call."""
-    taken = []
-    choose = train._gradient_for
-
-    def spy(*args):
-        gradient = choose(*args)
-        taken.append(type(gradient))
-        return gradient
-
-    monkeypatch.setattr(train, "_gradient_for", spy)
-    return taken
-
-
 @pytest.mark.parametrize("own", [True, False], ids=["own features", "shared features"])
-@pytest.mark.parametrize(
-    ("n", "D", "path"), [(8, 6, DenseGradient), (4, 12, GramGradient)], ids=["dense", "gram"]
-)
+@pytest.mark.parametrize(("n", "D"), [(8, 6), (3, 5), (3, 6), (4, 12)], ids=str)
 def test_full_batch_equals_modules(
-    linear_relu, training, n, D, path, own, fresh, cloud, loop_of_modules, path_taken, assert_same_heads
+    linear_relu, training, n, D, own, fresh, cloud, loop_of_modules, assert_same_heads
 ):
     features, labels = cloud(3 if own else None, n, D)
     stack = fresh(linear_relu(D, 3))
     found = train_heads(stack, features, labels, training)
-    assert path_taken == [path]
     assert_same_heads(found.stack.parameters, loop_of_modules(stack, features, labels, training))
     assert not found.diverged.any()
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own features", "shared features"])
 def test_minibatches_equal_modules(
-    linear_relu, training, own, fresh, cloud, loop_of_modules, path_taken, assert_same_heads
+    linear_relu, training, own, fresh, cloud, loop_of_modules, assert_same_heads
 ):
     """8 samples in batches of 3: epochs of 3, 3 and 2, and a last epoch that is cut short."""
     features, labels = cloud(3 if own else None, 8, 20)
@@ -80,14 +60,13 @@ def test_minibatches_equal_modules(
     training = dataclasses.replace(training, batch_size=3, steps=8)
     found = train_heads(stack, features, labels, training, generator=torch.Generator().manual_seed(3))
     expected = loop_of_modules(stack, features, labels, training, generator=torch.Generator().manual_seed(3))
-    assert path_taken == [DenseGradient]
     assert_same_heads(found.stack.parameters, expected)
 
 
 @pytest.mark.parametrize("batch_size", [None, 3])
 @pytest.mark.parametrize("own", [True, False], ids=["own features", "shared features"])
 def test_any_other_head_equals_modules(
-    other_head, batch_size, own, fresh, cloud, loop_of_modules, path_taken, assert_same_heads
+    other_head, batch_size, own, fresh, cloud, loop_of_modules, assert_same_heads
 ):
     """D = C, so that heads which keep the width are classifiers too; 2n <= D, where Gram space tempts."""
     features, labels = cloud(2 if own else None, 4, 9, C=9)
@@ -95,7 +74,6 @@ def test_any_other_head_equals_modules(
     training = dataclasses.replace(CARRIED, batch_size=batch_size)
     found = train_heads(stack, features, labels, training, generator=torch.Generator().manual_seed(3))
     expected = loop_of_modules(stack, features, labels, training, generator=torch.Generator().manual_seed(3))
-    assert path_taken == [FunctionalGradient]
     assert_same_heads(found.stack.parameters, expected)
 
 
@@ -116,34 +94,12 @@ def test_another_loss_equals_modules(
     assert_same_heads(found.stack.parameters, expected)
 
 
-@pytest.mark.parametrize(
-    ("n", "D", "path"), [(3, 6, GramGradient), (3, 5, DenseGradient), (4, 6, DenseGradient)]
-)
-def test_gram_space_begins_where_features_are_twice_as_wide(n, D, path, fresh, cloud, path_taken):
-    features, labels = cloud(3, n, D)
-    train_heads(fresh(nn.Linear(D, 3)), features, labels, CARRIED)
-    assert path_taken == [path]
-
-
-def test_gram_space_serves_a_batch_size_that_takes_all(fresh, cloud, path_taken):
-    training = dataclasses.replace(CARRIED, batch_size=4)
+def test_a_batch_size_that_takes_all_is_no_batch_size(fresh, cloud, assert_same_heads):
     features, labels = cloud(3, 4, 12)
-    train_heads(fresh(nn.Linear(12, 3)), features, labels, training)
-    assert path_taken == [GramGradient]
-
-
-@pytest.mark.parametrize("other", [DenseGradient, FunctionalGradient])
-def test_the_three_paths_agree(linear_relu, other, fresh, cloud, monkeypatch, assert_same_heads):
-    features, labels = cloud(3, 4, 12)
-    stack = fresh(linear_relu(12, 3))
-    training = dataclasses.replace(CARRIED, steps=40)
-    gram = train_heads(stack, features, labels, training)
-
-    def elsewhere(heads, layers, *data):
-        return other(heads, layers, *data) if other is DenseGradient else other(heads, *data)
-
-    monkeypatch.setattr(train, "GramGradient", elsewhere)
-    assert_same_heads(gram.stack.parameters, train_heads(stack, features, labels, training).stack.parameters)
+    stack = fresh(nn.Linear(12, 3))
+    whole = train_heads(stack, features, labels, CARRIED).stack.parameters
+    found = train_heads(stack, features, labels, dataclasses.replace(CARRIED, batch_size=4)).stack.parameters
+    assert_same_heads(found, whole, 0)
 
 
 def test_labels_of_all_heads_or_of_each(fresh, cloud, assert_same_heads):

@@ -1,5 +1,6 @@
 """Heads of several classes as hyperplanes between pairs, and what none of the functions accept."""
 
+import itertools
 import math
 
 import numpy as np
@@ -9,23 +10,19 @@ from torch.testing import assert_close
 
 from clearance.linear import (
     Hyperplane,
-    OneVersusOne,
     adversarial_distance,
     centroids,
-    class_pairs,
     class_plane,
-    margins,
     nearest_centroid,
-    one_versus_one,
-    plateau,
     rival_distances,
     scores,
     signed_distances,
-    steepest,
     svm_path,
     tilting_angle,
     tilting_plane,
 )
+from clearance.linear.hyperplane import margins, steepest
+from linear.plateau import plateau  # type: ignore[import-not-found]  # on pytest's path
 
 NAN = float("nan")
 
@@ -74,45 +71,10 @@ def test_the_nearest_rival_is_as_far_as_the_nearest_other_decision(head, points)
 
 def test_every_pair_of_a_head(head):
     weight, bias = head
-    pairs = list(class_pairs(weight, bias))
-    assert len(pairs) == 6
-    for first, second, plane in pairs:
-        assert first < second
+    for first, second in itertools.combinations(range(4), 2):
+        plane = class_plane(weight, bias, first, second)
         assert_close(plane.weight, weight[second] - weight[first])
         assert plane.bias == pytest.approx(float(bias[second] - bias[first]))
-
-
-def test_one_versus_one_of_centroids_is_the_nearest_centroid(points):
-    x, labels = points
-    means = torch.stack([x[labels == label].mean(dim=0) for label in range(4)])
-    machine = one_versus_one(x, labels, nearest_centroid, classes=4)
-    assert (machine.predict(x) == torch.cdist(x, means).argmin(dim=1)).all()
-
-
-def test_one_versus_one_of_machines_is_scikit_learn_s(points):
-    from sklearn.svm import SVC
-
-    x, labels = points
-    lam = 1e-2
-    # every pair has 20 samples, so that one C serves all
-    oracle = SVC(kernel="linear", C=1 / (2 * lam * 20), tol=1e-8).fit(x.numpy(), labels.numpy())
-    machine = one_versus_one(
-        x, labels, lambda a, b: svm_path(a, b, [lam], tolerance=1e-10)[0].plane, classes=4
-    )
-    weights = torch.stack([-plane.weight for plane in machine.planes.values()])
-    assert_close(weights, torch.tensor(oracle.coef_), rtol=1e-4, atol=1e-5)
-    assert (machine.predict(x).numpy() == oracle.predict(x.numpy())).mean() > 0.95
-
-
-def test_votes_decide_before_depth():
-    planes = {
-        (0, 1): Hyperplane.of([1.0], 0.1),
-        (0, 2): Hyperplane.of([1.0], -9.0),
-        (1, 2): Hyperplane.of([1.0], -0.2),
-    }
-    assert OneVersusOne(3, planes).predict([[0.0]]).tolist() == [1]
-    with pytest.raises(ValueError, match="each of the 6 pairs a < c of 4 classes"):
-        OneVersusOne(4, planes)
 
 
 def refused(message, call, *arguments, **settings):
@@ -142,13 +104,6 @@ def test_refusals_of_labels_and_classes():
     refused("at least one point", margins, plane, torch.zeros(0, 2), [])
     refused(r"got none of \+1: one class has no boundary", centroids, x, [-1, -1])
     refused("got none of -1", adversarial_distance, plane, x, [1, 1], class_balanced=True)
-
-
-def test_refusals_of_several_classes():
-    x = torch.tensor([[0.0], [4.0], [10.0]])
-    for labels in ([0, 1, 3], [-1, 1, 2], [0, 1], [0.0, 1.0, 2.0]):
-        refused("`labels` must be 3 whole numbers in 0 .. 2", one_versus_one, x, labels, nearest_centroid, 3)
-    refused(r"must hold every class; got none of \[1\]", one_versus_one, x, [0, 2, 2], nearest_centroid, 3)
 
 
 @pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, math.inf])
@@ -198,8 +153,3 @@ def test_refusals_of_heads(head, points):
     refused("must have 6 columns", rival_distances, weight, bias, x[:, :2], labels)
     refused("whole numbers in 0 .. 3", rival_distances, weight, bias, x, labels + 1)
     refused("no boundary exists", class_plane, torch.ones(2, 3), torch.zeros(2), 0, 1)
-
-
-def test_one_class_has_no_pairs():
-    with pytest.raises(ValueError, match="`classes` must be a whole number of at least 2"):
-        one_versus_one([[0.0]], torch.tensor([0]), nearest_centroid, classes=1)

@@ -10,16 +10,14 @@ from torch.testing import assert_close
 
 from clearance.linear import (
     calibrated_temperature,
-    empirical_risk,
     error_rate,
     large_scale_limit,
-    margins,
     scaled_loss,
     scores,
     small_scale_limit,
-    tempered_softmax,
 )
-from clearance.linear.hyperplane import Hyperplane
+from clearance.linear.hyperplane import Hyperplane, margins
+from clearance.linear.temperature import tempered_softmax
 from linear.worlds import clouds, some_plane  # type: ignore[import-not-found]  # on pytest's path
 
 SCALES = (1e-3, 0.1, 1.0, 10.0, 1e3)
@@ -37,7 +35,7 @@ def error_distance_of(z):
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_i04_hinge_at_large_scale(distances, scale):
-    excess = empirical_risk("hinge", distances, scale) - scale * error_distance_of(distances)
+    excess = float(scaled_loss("hinge", distances, scale).mean()) - scale * error_distance_of(distances)
     wrong = float((distances <= 0).double().mean())
     between = (distances > 0) & (distances < 1 / scale)
     exact = wrong + float(torch.where(between, 1 - scale * distances, 0.0).mean())
@@ -58,14 +56,17 @@ def test_i04_softplus_at_large_scale(distances, scale):
 def test_i05_hinge_at_small_scale(distances):
     scale = 1 / float(distances.max())
     linear = 1 - scale * float(distances.mean())
-    assert empirical_risk("hinge", distances, scale) == pytest.approx(linear)
+    assert float(scaled_loss("hinge", distances, scale).mean()) == pytest.approx(linear)
     assert float(small_scale_limit("hinge", distances, scale).mean()) == pytest.approx(linear)
-    assert empirical_risk("hinge", distances, 3 * scale) > 1 - 3 * scale * float(distances.mean()) + 1e-3
+    assert (
+        float(scaled_loss("hinge", distances, 3 * scale).mean())
+        > 1 - 3 * scale * float(distances.mean()) + 1e-3
+    )
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_i05_softplus_at_small_scale(distances, scale):
-    excess = empirical_risk("softplus", distances, scale) - float(
+    excess = float(scaled_loss("softplus", distances, scale).mean()) - float(
         small_scale_limit("softplus", distances, scale).mean()
     )
     assert -1e-12 <= excess <= scale**2 * float(distances.square().mean()) / 8 + 1e-12
@@ -143,14 +144,12 @@ def test_nothing_has_no_error_and_no_risk():
     plane = Hyperplane.of([1.0])
     with pytest.raises(ValueError, match="at least one point"):
         error_rate(plane, torch.zeros(0, 1), [])
-    with pytest.raises(ValueError, match="at least one distance"):
-        empirical_risk("hinge", [], 1.0)
 
 
 @pytest.mark.parametrize("loss", ["zero_one", "hinge", "softplus"])
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
 def test_distances_that_are_no_numbers_are_refused(loss, broken):
-    for ask in (empirical_risk, scaled_loss, large_scale_limit):
+    for ask in (scaled_loss, large_scale_limit):
         with pytest.raises(ValueError, match="`z` must be finite; got"):
             ask(loss, [broken, 1.0], 1.0)
 

@@ -10,12 +10,12 @@ from clearance.linear import (
     centroids,
     error_distance,
     error_rate,
-    margins,
-    plateau,
     svm_path,
     tilting_angle,
     tilting_plane,
 )
+from clearance.linear.hyperplane import margins
+from linear.plateau import plateau  # type: ignore[import-not-found]  # on pytest's path
 from linear.worlds import clouds, separable  # type: ignore[import-not-found]  # on pytest's path
 
 EXACT = 1e-12

@@ -6,8 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from clearance.heads.mahalanobis import half_distances, own_half_distance
-from clearance.heads.mixture_statistics import mixture_statistics
+from clearance.heads.gaussian_mixture import half_distances, mixture_statistics, own_half_distance
 
 Fitted = Literal["scalar", "class_scalar", "diagonal", "class_diagonal", "full"]
 LEAST_VARIANCE = 1e-10  # of the largest: what is less is rounding of float32 features

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearance.heads import path_distance
+from clearance.heads.fisher import path_distance
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 NAME = "geodesic"

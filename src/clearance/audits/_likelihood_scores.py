@@ -25,8 +25,7 @@ from clearance.audits._fitted_gaussians import FittedGaussians, fitted_gaussians
 from clearance.audits._fixed_images import balanced_rows
 from clearance.audits._neighbour_score import neighbour_score, unit_length
 from clearance.geometry.scatter import class_scatter
-from clearance.heads.gaussian_mixture import GaussianMixture
-from clearance.heads.mahalanobis import half_distances
+from clearance.heads.gaussian_mixture import GaussianMixture, half_distances
 from clearance.models.classifier import Classifier
 
 LIKELIHOOD, DENSITY, CLASS_MEAN, MAHALANOBIS = "likelihood", "density", "class mean", "mahalanobis"

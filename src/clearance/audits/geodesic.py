@@ -16,7 +16,8 @@ from clearance.audits._geodesic_findings import METRICS, NAME, Paths, exhibits, 
 from clearance.audits._partial_sets import partial_sets
 from clearance.audits._temperature import fitted_temperature
 from clearance.audits.co_adaptation import head_training
-from clearance.heads import MLP, HeadStack, segment_distances, train_heads
+from clearance.heads import MLP, HeadStack, train_heads
+from clearance.heads.fisher import segment_distances
 from clearance.heads.scale import feature_unit
 
 READINGS = ("rms", "raw")

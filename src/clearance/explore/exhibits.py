@@ -10,7 +10,7 @@ from clearance.explore.example import example_distances
 from clearance.explore.machines import LOG_LAMBDAS, STRAIGHT, Machines
 from clearance.explore.pair_figures import figures_at
 from clearance.explore.scene import Scene
-from clearance.linear.distances import adversarial_distance, error_distance, wrong
+from clearance.linear.hyperplane import adversarial_distance, error_distance, wrong
 from clearance.linear.loss_scaling import LOSSES, large_scale_limit, scaled_loss, small_scale_limit
 from clearance.linear.tilting import tilting_angle
 from clearance.records.record import ExhibitRecord, Record

@@ -13,19 +13,11 @@ them?* Here twenty heads learn from ten images each, in one loop of batched prod
 True
 """
 
-from clearance.heads.fisher import SegmentDistances as SegmentDistances
-from clearance.heads.fisher import path_distance as path_distance
-from clearance.heads.fisher import segment_distances as segment_distances
 from clearance.heads.gaussian_mixture import GaussianMixture as GaussianMixture
-from clearance.heads.mahalanobis import half_distances as half_distances
-from clearance.heads.mahalanobis import own_half_distance as own_half_distance
-from clearance.heads.mixture_conversion import linear_from_mixture as linear_from_mixture
-from clearance.heads.mixture_conversion import mixture_from_linear as mixture_from_linear
-from clearance.heads.mixture_groups import mixture_groups as mixture_groups
-from clearance.heads.mixture_statistics import MixtureStatistics as MixtureStatistics
-from clearance.heads.mixture_statistics import mixture_statistics as mixture_statistics
+from clearance.heads.gaussian_mixture import linear_from_mixture as linear_from_mixture
+from clearance.heads.gaussian_mixture import mixture_from_linear as mixture_from_linear
+from clearance.heads.gaussian_mixture import mixture_groups as mixture_groups
 from clearance.heads.mlp import MLP as MLP
-from clearance.heads.ridge import LinearHead as LinearHead
 from clearance.heads.ridge import pair_head as pair_head
 from clearance.heads.ridge import solve_ridge as solve_ridge
 from clearance.heads.stack import HeadStack as HeadStack
@@ -37,7 +29,6 @@ from clearance.heads.weak import GaussianMixtureHeads as GaussianMixtureHeads
 from clearance.heads.weak import GradientHeads as GradientHeads
 from clearance.heads.weak import PairHeads as PairHeads
 from clearance.heads.weak import RidgeHeads as RidgeHeads
-from clearance.heads.weak import ridge_is_too_strong as ridge_is_too_strong
 
 __all__ = [
     "MLP",
@@ -47,22 +38,13 @@ __all__ = [
     "GradientHeads",
     "HeadStack",
     "HeadTraining",
-    "LinearHead",
-    "MixtureStatistics",
     "PairHeads",
     "RidgeHeads",
-    "SegmentDistances",
     "TrainedHeads",
-    "half_distances",
     "linear_from_mixture",
     "mixture_from_linear",
     "mixture_groups",
-    "mixture_statistics",
-    "own_half_distance",
     "pair_head",
-    "path_distance",
-    "ridge_is_too_strong",
-    "segment_distances",
     "solve_ridge",
     "train_heads",
 ]

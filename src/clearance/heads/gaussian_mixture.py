@@ -1,32 +1,22 @@
 """A head that says how features of each class are distributed: one Gaussian a class, Wan et al. (2018)."""
 
 import math
-from collections.abc import Sequence
-from typing import get_args
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearance._checks import check_choice, check_count, check_positive
-from clearance.heads._half_terms import half_terms, own_half_terms
-from clearance.heads._mixture_floor import (
-    at_least_float32,
-    excess_log_variances,
-    floored_eigenvalues,
-    floored_factor,
-    floored_log_variance,
-    half_log_determinants,
-    log_of_one,
-    log_of_variance,
-    root_of_covariance,
-    warn_at_floor,
-    whitened,
-)
-from clearance.heads._priors import Priors, checked_priors, log_prior_parameter
-from clearance.heads._remembered import Pass, remember, remembered
-from clearance.heads._rounding import warn_of_rounded_means, warn_where_rounding_picks
-from clearance.heads.mixture_statistics import Covariance, mixture_statistics
+from clearance._checks import check_choice, check_count, check_non_negative, check_positive
 from clearance.tensors import check_class_numbers
+
+Covariance = Literal["identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"]
+Priors = Literal["uniform", "learned"] | Sequence[float] | Tensor
+LEAST_SHARE = 1e-3  # of the floor: what a variance on the floor keeps above it, so that its gradient lives
+FELT = 1e-5  # of the mean of 2 d / D, which is 1
+FAR = 0.1  # nats that rounding may take from a score
 
 
 class GaussianMixture(nn.Module):
@@ -71,7 +61,7 @@ class GaussianMixture(nn.Module):
 
     raw_log_variance: nn.Parameter | None
     covariance_root: nn.Parameter | None
-    _told_of_rounding = False
+    _warned_of_rounding = False
 
     def __init__(
         self,
@@ -91,24 +81,25 @@ class GaussianMixture(nn.Module):
         check_positive("floor", floor)
         self.in_features, self.classes, self.covariance, self.floor = in_features, classes, covariance, floor
         self.means = nn.Parameter(torch.randn(classes, in_features) * math.sqrt(initial_spread / in_features))
-        self.log_priors = log_prior_parameter(priors, classes)
+        self.log_priors = _log_prior_parameter(priors, classes)
         self.raw_log_variance = self.covariance_root = None
         if covariance == "full":
             self.covariance_root = nn.Parameter(math.sqrt(max(1 - floor, floor)) * torch.eye(in_features))
         elif covariance != "identity":
             rows = classes if covariance.startswith("class_") else 1
             columns = 1 if covariance.endswith("scalar") else in_features
-            self.raw_log_variance = nn.Parameter(torch.full((rows, columns), log_of_one(floor)))
+            self.raw_log_variance = nn.Parameter(torch.full((rows, columns), _log_of_one(floor)))
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits: log pi_k - 1/2 log|Sigma_k| - d_k(x), (B, K). Warns, once in evaluation, where rounding picks."""
         x, mu = self._prepared(features, factor := self._factor())
         with torch.autocast(features.device.type, enabled=False):
-            distances, volumes, made = half_terms(x, mu, self.raw_log_variance, factor, self.floor)
+            v = self._floored(self.raw_log_variance)
+            distances = half_distances(x, mu, None if v is None else v.to(x.dtype))
+            volumes = _half_log_determinants(v, factor, mu)
             logits = (self.log_prior() - volumes).to(x.dtype) - distances
-        remember(logits, made if factor is None else None, (self.means, self.raw_log_variance))
-        if not (self.training or self._told_of_rounding or self.classes == 1):
-            self._told_of_rounding = warn_where_rounding_picks(logits, distances)
+        if not (self.training or self._warned_of_rounding or self.classes == 1):
+            self._warned_of_rounding = _warn_where_rounding_picks(logits, distances)
         return logits
 
     def log_prob(self, features: Tensor) -> Tensor:
@@ -127,21 +118,31 @@ class GaussianMixture(nn.Module):
         """d_y(x) of each sample to one class, exact where the products in ``forward`` round, (B,)."""
         return self.own_terms(features, labels)[0]
 
-    def own_terms(self, features: Tensor, labels: Tensor, logits: Tensor | None = None) -> tuple[Tensor, ...]:
-        """That distance and 1/2 log|Sigma_y| of each sample, (B,) and (B,); quicker with the logits made of them."""
+    def own_terms(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """That distance and 1/2 log|Sigma_y| of each sample, (B,) and (B,)."""
         check_class_numbers(labels, len(features), self.classes)
-        (x, mu), factor, made = self._wide(features), self._factor(), self._made(logits)
+        (x, mu), factor = self._wide(features), self._factor()
         with torch.autocast(features.device.type, enabled=False):
-            return own_half_terms(x, labels, mu, self.raw_log_variance, factor, self.floor, made)
+            offsets = x - _rows_of(
+                mu, labels
+            )  # before they are whitened, which would round what they have in common
+            if factor is not None:
+                offsets = _whitened(offsets, factor)
+            # before the logarithm: rows of a few samples in place of those of all classes
+            raw = self.raw_log_variance
+            v = self._floored(None if raw is None else _rows_of(raw, labels))
+            distance = _scaled_half_squares(offsets, None if v is None else v.to(x.dtype))
+            volume = _half_log_determinants(v, factor, mu).to(x.dtype)
+        return distance, volume.expand(len(labels))
 
     def log_prior(self) -> Tensor:
         """The logarithms of the priors, which sum to one, (K,)."""
-        return self.log_priors.to(at_least_float32(self.log_priors)).log_softmax(dim=0)
+        return self.log_priors.to(_at_least_float32(self.log_priors)).log_softmax(dim=0)
 
     def half_log_determinant(self) -> Tensor:
         """Half of log|Sigma_k|, (K,)."""
         v = self._floored(self.raw_log_variance)
-        return half_log_determinants(v, self._factor(), self.means).expand(self.classes)
+        return _half_log_determinants(v, self._factor(), self.means).expand(self.classes)
 
     def log_variance(self) -> Tensor:
         """Logarithms of variances, never below that of the floor: (1, 1), (K, 1), (1, D) or (K, D).
@@ -153,11 +154,9 @@ class GaussianMixture(nn.Module):
         v = self._floored(self.raw_log_variance)
         return torch.zeros(1, 1, device=self.means.device) if v is None else v
 
-    def excess_log_variance(self, logits: Tensor | None = None) -> Tensor:
-        r"""How far variances are from one: 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (1,) or (K,); logits as above."""
-        if (made := self._made(logits)) is not None and made.excess_log_variances is not None:
-            return made.excess_log_variances
-        return excess_log_variances(self.log_variance(), self._factor(), self.in_features)
+    def excess_log_variance(self) -> Tensor:
+        r"""How far variances are from one: 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (1,) or (K,)."""
+        return _excess_log_variances(self.log_variance(), self._factor(), self.in_features)
 
     def set_priors(self, priors: Sequence[float] | Tensor) -> "GaussianMixture":
         """Replace the priors, as for other shares of classes at test time.
@@ -169,7 +168,7 @@ class GaussianMixture(nn.Module):
             ValueError: If they are not.
         """
         with torch.no_grad():
-            self.log_priors.copy_(checked_priors(priors, self.classes).log())
+            self.log_priors.copy_(_checked_priors(priors, self.classes).log())
         return self
 
     @torch.no_grad()
@@ -196,14 +195,14 @@ class GaussianMixture(nn.Module):
         found = mixture_statistics(features, labels, self.classes, self.covariance)
         self.means.copy_(found.means)
         if self.covariance_root is not None:
-            self.covariance_root.copy_(root_of_covariance(found.variance, self.floor))
+            self.covariance_root.copy_(_root_of_covariance(found.variance, self.floor))
         elif self.raw_log_variance is not None:
             self.raw_log_variance.copy_(log_of_variance(found.variance, self.floor))
         if priors:
             self.set_priors(found.shares)
         warn_at_floor(share := self.share_at_floor(), self.floor)
         if share == 0:
-            warn_of_rounded_means(found.means, self.means, self.log_variance().exp())
+            _warn_of_rounded_means(found.means, self.means, self.log_variance().exp())
         return self
 
     @torch.no_grad()
@@ -212,7 +211,7 @@ class GaussianMixture(nn.Module):
         if self.covariance == "identity":
             return 0.0
         root = self.covariance_root
-        values = self.log_variance().exp() if root is None else floored_eigenvalues(root, self.floor)
+        values = self.log_variance().exp() if root is None else _floored_eigenvalues(root, self.floor)
         return float(
             (values < 2 * (1 - 1e-5) * self.floor).double().mean()
         )  # where some begin, but for rounding
@@ -226,14 +225,11 @@ class GaussianMixture(nn.Module):
     def _constant(self) -> float:
         return 0.5 * self.in_features * math.log(2 * math.pi)
 
-    def _made(self, logits: Tensor | None) -> Pass | None:
-        return remembered(logits, (self.means, self.raw_log_variance))
-
     def _floored(self, raw: Tensor | None) -> Tensor | None:
-        return None if raw is None else floored_log_variance(raw, self.floor)
+        return None if raw is None else _floored_log_variance(raw, self.floor)
 
     def _factor(self) -> Tensor | None:
-        return None if self.covariance_root is None else floored_factor(self.covariance_root, self.floor)
+        return None if self.covariance_root is None else _floored_factor(self.covariance_root, self.floor)
 
     def _prepared(self, features: Tensor, factor: Tensor | None) -> tuple[Tensor, Tensor]:
         """Features and means in one wide dtype, whitened about the means' own mean where the covariance is full."""
@@ -241,10 +237,503 @@ class GaussianMixture(nn.Module):
         if factor is None:
             return x, mu
         origin = mu.detach().mean(dim=0)
-        return whitened(x - origin, factor), whitened(mu - origin, factor)
+        return _whitened(x - origin, factor), _whitened(mu - origin, factor)
 
     def _wide(self, features: Tensor) -> tuple[Tensor, Tensor]:
         if features.shape[1:] != (self.in_features,):
             raise ValueError(f"`features` must be (B, {self.in_features}); got {tuple(features.shape)}.")
-        wide = torch.promote_types(at_least_float32(features), at_least_float32(self.means))
+        wide = torch.promote_types(_at_least_float32(features), _at_least_float32(self.means))
         return features.to(wide), self.means.to(wide)
+
+
+def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None = None) -> Tensor:
+    r"""d_k(x) = 1/2 sum_d (x_d - mu_kd)^2 / sigma_kd^2 of every sample to every class, by one or two matrix products.
+
+    The square is expanded, 1/2 (||x||^2 + ||mu_k||^2) - x . mu_k, after the means' own mean was taken from both,
+    so no tensor of B K D elements is ever made: (2 or 4) B K D operations, memory of B D + K D + B K.
+
+    Source: Wan et al. (2018), d_k of the paper, its 1/2 included.
+
+    Args:
+        features: (B, D).
+        means: (K, D).
+        log_variance: log sigma^2 as (1, 1), (K, 1), (1, D) or (K, D); None is unit variance.
+
+    Returns:
+        (B, K), at least 0.
+
+    Misleads where classes lie far apart in units of sigma: float32 loses the smallest distances to rounding, by
+    about 1e-6 times half the squared norm of features and means, in units of sigma (about 1e-3 times where products
+    are shortened, TF32 or ``torch.set_float32_matmul_precision("high")``). The order of classes hardly suffers;
+    densities do: take :func:`own_half_distance` for a class that matters.
+
+    >>> import torch
+    >>> half_distances(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2))
+    tensor([[12.5000]])
+    """
+    shift = means.detach().mean(dim=0)  # distances do not change, and rounding errors shrink
+    x, mu = features - shift, means - shift
+    if log_variance is None:
+        distances = _unit_variance(x, mu)
+    elif log_variance.shape[1] == 1:
+        distances = _unit_variance(x, mu) * log_variance.neg().exp().T
+    elif log_variance.shape[0] == 1:
+        root = (-0.5 * log_variance).exp()
+        distances = _unit_variance(x * root, mu * root)
+    else:
+        precision = log_variance.neg().exp()
+        weighted = mu * precision
+        mixed = F.linear(x, weighted, -0.5 * (mu * weighted).sum(dim=1))
+        distances = 0.5 * F.linear(x.square(), precision) - mixed
+    return distances.relu()  # what rounding made negative is 0, and has no gradient
+
+
+def own_half_distance(
+    features: Tensor, means: Tensor, labels: Tensor, log_variance: Tensor | None = None
+) -> Tensor:
+    """d_y(x) of each sample to one class, by its differences: exact to rounding, B D operations.
+
+    Args:
+        features: (B, D).
+        means: (K, D).
+        labels: (B,), the class of each.
+        log_variance: As in :func:`half_distances`.
+
+    Returns:
+        (B,).
+
+    >>> import torch
+    >>> own_half_distance(torch.tensor([[3.0, 4.0]]), torch.zeros(2, 2), torch.tensor([1]), torch.zeros(2, 1))
+    tensor([12.5000])
+    """
+    check_class_numbers(labels, len(features), len(means))
+    return _scaled_half_squares(
+        features - means[labels], None if log_variance is None else _rows_of(log_variance, labels)
+    )
+
+
+class MixtureStatistics(NamedTuple):
+    """Maximum-likelihood means (K, D), variances, and the share of samples in each class (K,); float64.
+
+    Variances are (1, 1), (K, 1), (1, D) or (K, D) by the form of covariance, (D, D) for a full one.
+    """
+
+    means: Tensor
+    variance: Tensor
+    shares: Tensor
+
+
+@torch.no_grad()
+def mixture_statistics(
+    features: Tensor, labels: Tensor, classes: int, covariance: Covariance
+) -> MixtureStatistics:
+    r"""Means and covariances under which labelled features are likeliest.
+
+    mu_k = mean of class k;  Sigma = 1/n sum_i (x_i - mu_{y_i})(x_i - mu_{y_i})^T, restricted to its form:
+    averaged over dimensions (scalars), its diagonal, over the samples of one class (class_*) or of all.
+
+    Args:
+        features: (N, D), finite.
+        labels: (N,), int64, in 0 .. classes - 1, at least one of each.
+        classes: K.
+        covariance: The form; that of ``"identity"`` is ones.
+
+    Raises:
+        TypeError: If labels are not int64.
+        ValueError: If shapes do not fit, features are not finite, or a class has no sample.
+
+    Variances divide by n, not n - 1, so that the mean of 2 d over these samples is D exactly.
+
+    >>> found = mixture_statistics(torch.tensor([[0.0], [2.0], [9.0]]), torch.tensor([0, 0, 1]), 2, "class_scalar")
+    >>> found.means.flatten().tolist(), found.variance.flatten().tolist()
+    ([1.0, 9.0], [1.0, 0.0])
+    """
+    _check_labelled(features, labels, classes)
+    kept = features.double()
+    counts = torch.bincount(labels, minlength=classes)
+    missing = (counts == 0).nonzero().flatten().tolist()
+    if missing:
+        raise ValueError(
+            f"`labels` must hold every class, because the mean of no samples is not defined; got none of {missing}. "
+            "Fit on more samples, or on a mixture of fewer classes."
+        )
+    # A first guess of the means, taken off, keeps sums of large features exact.
+    origin = kept.mean(dim=0)
+    sums = kept.new_zeros(classes, kept.shape[1]).index_add_(0, labels, kept - origin)
+    means = origin + sums / counts[:, None]
+    deviations = kept - means[labels]
+    return MixtureStatistics(means, _variance(deviations, labels, counts, covariance), counts / len(labels))
+
+
+@torch.no_grad()
+def linear_from_mixture(head: GaussianMixture) -> nn.Linear:
+    r"""The linear head with the same posteriors, exact but for rounding where all classes share a covariance.
+
+    W_k = Sigma^-1 (mu_k - mu),    b_k = log pi_k - 1/2 (mu_k^T Sigma^-1 mu_k - its mean over classes),
+
+    mu the mean of the mu_k: what all rows share is left out, because softmax does not see it and rounding does. Its
+    logits differ from those of the mixture by one number a sample; densities are lost. Computed in float64, then
+    rounded to the dtype of the head's means.
+
+    Raises:
+        TypeError: If the head is no GaussianMixture.
+        ValueError: If classes have covariances of their own: boundaries are then quadratic.
+
+    Misleads a little where features lie far from 0 in units of sigma, because a linear layer multiplies them as they
+    are: in float32 log-posteriors of 64 features are off by up to 1e-3 at an offset of 100 sigma, 1e-2 at 1000.
+    Convert ``head.double()``, and give it float64 features, where that counts.
+
+    >>> mixture = GaussianMixture(4, 3, "diagonal")
+    >>> features = torch.randn(5, 4)
+    >>> linear = linear_from_mixture(mixture)
+    >>> torch.allclose(linear(features).softmax(1), mixture.posterior(features), atol=1e-5)
+    True
+    """
+    if not isinstance(head, GaussianMixture):
+        raise TypeError(f"`head` must be a GaussianMixture; got {type(head).__name__}.")
+    if head.covariance.startswith("class_"):
+        raise ValueError(
+            f"a linear head needs one covariance for all classes, because others have quadratic boundaries; got "
+            f"covariance {head.covariance!r}. Fit a mixture with 'diagonal' or 'full' instead."
+        )
+    means = head.means.double()
+    centred = means - means.mean(dim=0)
+    if head.covariance_root is not None:
+        factor = _floored_factor(head.covariance_root.double(), head.floor)
+        weight, own = (torch.cholesky_solve(rows.T, factor).T for rows in (centred, means))
+    else:
+        precision = head.log_variance().double().neg().exp()
+        weight, own = centred * precision, means * precision
+    half_squares = 0.5 * (means * own).sum(dim=1)
+    linear = nn.Linear(head.in_features, head.classes).to(head.means)
+    linear.weight.copy_(weight)
+    linear.bias.copy_(head.log_prior().double() - (half_squares - half_squares.mean()))
+    return linear
+
+
+@torch.no_grad()
+def mixture_from_linear(linear: nn.Linear) -> GaussianMixture:
+    r"""The mixture with unit covariance and the same posteriors as a linear head: of every one, exact but for rounding.
+
+    mu_k = W_k,    pi_k proportional to exp(b_k + 1/2 ||W_k||^2)
+
+    Its parameters are float32 at least, because priors of a narrow layer would lose what they balance.
+
+    Raises:
+        TypeError: If it is not one linear layer.
+
+    Misleads as a density: posteriors say nothing on where the features lie, so the means need not lie among them.
+    ``fit_statistics`` puts them there.
+
+    >>> linear = nn.Linear(4, 3)
+    >>> features = torch.randn(5, 4)
+    >>> torch.allclose(mixture_from_linear(linear).posterior(features), linear(features).softmax(1), atol=1e-5)
+    True
+    """
+    if not isinstance(linear, nn.Linear):
+        raise TypeError(
+            f"`linear` must be a torch.nn.Linear; got {type(linear).__name__}. Of several layers convert the last, and "
+            "keep those before it in the extractor."
+        )
+    wide = _at_least_float32(linear.weight)
+    mixture = GaussianMixture(linear.in_features, linear.out_features).to(linear.weight.device, wide)
+    mixture.means.copy_(linear.weight)
+    bias = torch.zeros(linear.out_features).to(linear.weight) if linear.bias is None else linear.bias
+    log_priors = bias.double() + 0.5 * linear.weight.double().square().sum(dim=1)
+    mixture.log_priors.copy_(log_priors - log_priors.logsumexp(dim=0))
+    return mixture
+
+
+def mixture_groups(
+    parameters: Iterable[nn.Parameter],
+    head: GaussianMixture,
+    lr: float,
+    *,
+    means: float = 2.0,
+    variances: float = 0.1,
+    weight_decay: float = 0.0,
+    means_decay: float = 1.0,
+) -> list[dict[str, Any]]:
+    """Groups for an optimiser: the rest, the mixture's means, and its variances and priors.
+
+    Args:
+        parameters: All that the optimiser may move, as ``fit`` hands them over.
+        head: The mixture among them.
+        lr: Step size of the rest, above 0.
+        means: Times `lr` is that of the means, above 0; 2 as in the authors' CIFAR-100 file.
+        variances: Times `lr` is that of variances and learned priors, above 0; 0.1 as in their LeNet file. They
+            are never decayed.
+        weight_decay: Of the rest, at least 0.
+        means_decay: Times `weight_decay` is that of the means, at least 0; 1 as theirs. It draws means to 0, so it
+            does depend on where 0 lies.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    With ``fit``, for its `optimizer`: ``lambda moved: torch.optim.SGD(mixture_groups(moved, model.head, 0.05),
+    momentum=0.9)``. A schedule scales all groups alike.
+
+    >>> head = GaussianMixture(4, 3, "diagonal")
+    >>> network = nn.Sequential(nn.Linear(6, 4), head)
+    >>> [(len(group["params"]), round(group["lr"], 4)) for group in mixture_groups(network.parameters(), head, 0.1)]
+    [(2, 0.1), (1, 0.2), (1, 0.01)]
+    """
+    for name, value in (("lr", lr), ("means", means), ("variances", variances)):
+        check_positive(name, value)
+    for name, value in (("weight_decay", weight_decay), ("means_decay", means_decay)):
+        check_non_negative(name, value)
+    given = [parameter for parameter in parameters if parameter.requires_grad]
+    apart = {id(value): name for name, value in head.named_parameters()}
+    rest = [p for p in given if id(p) not in apart]
+    middle = [p for p in given if apart.get(id(p)) == "means"]
+    spread = [p for p in given if apart.get(id(p), "means") != "means"]
+    groups: list[dict[str, Any]] = [
+        {"params": rest, "lr": lr, "weight_decay": weight_decay},
+        {"params": middle, "lr": means * lr, "weight_decay": means_decay * weight_decay},
+        {"params": spread, "lr": variances * lr, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def _scaled_half_squares(offsets: Tensor, log_variance: Tensor | None) -> Tensor:
+    """1/2 sum_d o_d^2 / sigma_d^2 of offsets (B, D), with log variances that broadcast to them; (B,)."""
+    squares = offsets.square()
+    if log_variance is not None:
+        squares = squares * log_variance.neg().exp()
+    return 0.5 * squares.sum(dim=1)
+
+
+def _rows_of(per_class: Tensor, labels: Tensor) -> Tensor:
+    """The row of each label, or the one row that all classes share."""
+    return per_class if len(per_class) == 1 else per_class[labels]
+
+
+def _unit_variance(x: Tensor, mu: Tensor) -> Tensor:
+    return 0.5 * x.square().sum(dim=1, keepdim=True) - F.linear(x, mu, -0.5 * mu.square().sum(dim=1))
+
+
+def _at_least_float32(tensor: Tensor) -> torch.dtype:
+    """The dtype in which a tensor's densities are computed."""
+    return torch.promote_types(tensor.dtype, torch.float32)
+
+
+def _floored_log_variance(raw: Tensor, floor: float) -> Tensor:
+    """The logarithm of floor + exp(raw), whose gradient never stops."""
+    wide = raw.to(_at_least_float32(raw))
+    return torch.logaddexp(wide, torch.full((), math.log(floor), dtype=wide.dtype, device=wide.device))
+
+
+def _log_of_one(floor: float) -> float:
+    """The parameter whose floor + exp is 1, or twice a floor above 1/2."""
+    return math.log(max(1 - floor, floor))
+
+
+def log_of_variance(variance: Tensor, floor: float) -> Tensor:
+    """The parameter whose floor + exp is `variance`; where that is not above the floor, just above it."""
+    return (variance - floor).clamp(min=LEAST_SHARE * floor).log()
+
+
+def _half_log_determinants(log_variance: Tensor | None, factor: Tensor | None, means: Tensor) -> Tensor:
+    """Half of log|Sigma| of each row of variances, or of the one covariance with this factor, (rows,) or (1,)."""
+    if factor is not None:
+        return factor.diagonal().log().sum()[None]
+    if log_variance is None:
+        return means.new_zeros(1)
+    return 0.5 * (means.shape[1] // log_variance.shape[1]) * log_variance.sum(dim=1)
+
+
+def _excess_log_variances(log_variance: Tensor, factor: Tensor | None, width: int) -> Tensor:
+    """1/2 (log|Sigma| + tr Sigma^-1 - D) of each row of variances, or of the covariance with this factor."""
+    if factor is None:
+        excess = log_variance + torch.expm1(-log_variance)  # keeps its digits where a variance is near 1
+        return 0.5 * (width // log_variance.shape[1]) * excess.sum(dim=1)
+    inverse = _whitened(torch.eye(width).to(factor), factor)
+    return (factor.diagonal().log().sum() + 0.5 * (inverse.square().sum() - width))[None]
+
+
+def _floored_factor(root: Tensor, floor: float) -> Tensor:
+    """The lower Cholesky factor of floor I + A A^T, by a QR of A^T over sqrt(floor) I.
+
+    In float64, and without that product: it squares the ratio of the largest variance to the floor, which rounding
+    then swallows where features do not fill their space.
+    """
+    exact = _in_float64(root)
+    with torch.autocast(root.device.type, enabled=False):
+        scaled = math.sqrt(floor) * torch.eye(len(exact)).to(exact)
+        upper = torch.linalg.qr(torch.cat([exact.T, scaled])).R
+        signs = torch.where(upper.diagonal() < 0, -1.0, 1.0).to(upper)
+        return (upper.T * signs).to(root.device, _at_least_float32(root))
+
+
+def _floored_eigenvalues(root: Tensor, floor: float) -> Tensor:
+    """The eigenvalues of floor I + A A^T, by the singular values of A, float64; NaN where A is not finite.
+
+    They show a direction that collapsed where no diagonal entry of the factor does.
+    """
+    exact = _in_float64(root)
+    if not bool(exact.isfinite().all()):
+        return exact.new_full((len(exact),), math.nan)
+    return torch.linalg.svdvals(exact).square() + floor
+
+
+def _root_of_covariance(covariance: Tensor, floor: float) -> Tensor:
+    """An A with floor I + A A^T = `covariance`, whose eigenvalues below the floor are lifted just above it."""
+    values, vectors = torch.linalg.eigh(covariance)
+    return vectors * (values - floor).clamp(min=LEAST_SHARE * floor).sqrt()
+
+
+def _in_float64(root: Tensor) -> Tensor:
+    return root.to("cpu" if root.device.type == "mps" else root.device, torch.float64)  # mps has no float64
+
+
+def _whitened(offsets: Tensor, factor: Tensor) -> Tensor:
+    """Rows L^-1 o, whose squared lengths are Mahalanobis', in the dtype of the offsets."""
+    return torch.linalg.solve_triangular(factor.to(offsets), offsets.T, upper=False).T
+
+
+def warn_at_floor(share: float, floor: float) -> None:
+    """Warn where variances lie on their floor: densities are then those of the floor, not of the features."""
+    if share > 0:
+        warnings.warn(
+            f"{math.ceil(100 * share)} % of the mixture's variances lie on their floor of {floor:g}, so densities "
+            "there tell of the floor, not of the features. Features may have collapsed: raise `variance_prior` or "
+            "lower `likelihood_weight` in the loss, share variances between classes, or fix them "
+            "(covariance='identity').",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _log_prior_parameter(priors: Priors, classes: int) -> nn.Parameter:
+    """Log-priors of a new head, (K,), with a gradient where they are learned.
+
+    A parameter and not a buffer where they stay fixed, too: K of these heads can then be stacked.
+
+    Raises:
+        ValueError: Unless it is one of the two words, or K probabilities above 0 that sum to one.
+    """
+    if isinstance(priors, str):
+        if str(priors) == "empirical":  # a method's word: it has labels to count
+            raise ValueError(
+                "`priors` must be 'uniform', 'learned' or probabilities, because a head has no labels to count; got "
+                f"{priors!r}. Pass the shares themselves, labels.bincount() / len(labels)."
+            )
+        check_choice("priors", priors, ("uniform", "learned"))
+        return nn.Parameter(torch.zeros(classes), requires_grad=priors == "learned")
+    fixed = _checked_priors(priors, classes).log().to(torch.get_default_dtype())
+    return nn.Parameter(fixed, requires_grad=False)
+
+
+def _checked_priors(priors: Sequence[float] | Tensor, classes: int) -> Tensor:
+    """The priors as float64.
+
+    Raises:
+        ValueError: Unless they are so many probabilities above 0 that sum to one.
+    """
+    try:
+        given = torch.as_tensor(priors, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"`priors` must be {classes} probabilities above 0 that sum to one; got {priors!r}."
+        ) from None
+    if given.shape != (classes,) or not bool((given > 0).all()) or abs(float(given.sum()) - 1) > 1e-6:
+        raise ValueError(
+            f"`priors` must be {classes} probabilities above 0 that sum to one; got {given.tolist()}. "
+            "Divide counts by their sum; a class that never occurs needs a small share."
+        )
+    return given
+
+
+def _check_labelled(features: Tensor, labels: Tensor, classes: int) -> None:
+    """Refuse features that are not (N, D) and finite, and labels that are not N, int64, in 0 .. classes - 1.
+
+    Raises:
+        TypeError: If labels are not int64.
+        ValueError: If anything else does not fit.
+    """
+    if features.ndim != 2 or len(features) == 0:
+        raise ValueError(f"`features` must be (N, D), N at least 1; got {tuple(features.shape)}.")
+    check_class_numbers(labels.cpu(), len(features), classes)  # looked at once, on any device
+    broken = int((~features.isfinite().all(dim=1)).sum())
+    if broken:
+        raise ValueError(
+            f"`features` must be finite; got {broken} of {len(features)} samples with NaN or infinity. Look for the "
+            "layer that makes them, or leave those samples out."
+        )
+
+
+def _variance(deviations: Tensor, labels: Tensor, counts: Tensor, covariance: Covariance) -> Tensor:
+    if covariance == "identity":
+        return deviations.new_ones(1, 1)
+    if covariance == "full":
+        return deviations.T @ deviations / len(deviations)
+    squares = deviations.square()
+    if covariance.startswith("class_"):
+        sums = squares.new_zeros(len(counts), squares.shape[1]).index_add_(0, labels, squares)
+        variance = sums / counts[:, None]
+    else:
+        variance = squares.mean(dim=0, keepdim=True)
+    return variance.mean(dim=1, keepdim=True) if covariance.endswith("scalar") else variance
+
+
+def rounding_of(distances: Tensor) -> Tensor:
+    """About how many nats of each distance its dtype rounds away."""
+    return torch.finfo(distances.dtype).eps * distances
+
+
+def _warn_where_rounding_picks(logits: Tensor, distances: Tensor) -> bool:
+    """Warn where the two likeliest classes of a sample lie nearer to each other than its distances are rounded.
+
+    Args:
+        logits: (B, K), K at least 2.
+        distances: (B, K), what they were made of.
+
+    Returns:
+        Whether it warned. Never where values cannot be looked at: while a graph is compiled or captured, and
+        under ``torch.func.vmap``.
+    """
+    if not logits.numel() or _without_values(logits):
+        return False
+    with torch.no_grad():
+        rounding = rounding_of(distances.detach()).amax(dim=1)
+        try:
+            if float(rounding.max()) <= FAR:
+                return False
+        except RuntimeError:  # vmap: one call stands for many, and none has a value of its own
+            return False
+        first, second = logits.detach().topk(2, dim=1).values.unbind(dim=1)
+        lost = (rounding > FAR) & (first - second < rounding)
+        share = float(lost.double().mean())
+    if share == 0:
+        return False
+    warnings.warn(
+        f"rounding may pick the class of {math.ceil(100 * share)} % of these samples: they lie so far from the means "
+        f"of the mixture that {logits.dtype} rounds up to {float(rounding.max()):.2g} nats away from their scores. "
+        "Scale the features, compute in float64, or, where classes share their covariance, take the linear head of "
+        "the same posteriors (heads.linear_from_mixture).",
+        stacklevel=3,
+    )
+    return True
+
+
+def _warn_of_rounded_means(fitted: Tensor, kept: Tensor, variance: Tensor) -> None:
+    """Warn where means of fitted classes are rounded by so much of their spread that distances feel it.
+
+    Args:
+        fitted: In float64, (K, D).
+        kept: As the head holds them.
+        variance: Of each of them, in a shape that broadcasts.
+    """
+    added = float(((fitted - kept.double()).square() / variance).mean(dim=1).max())
+    if added > FELT:
+        warnings.warn(
+            f"{kept.dtype} rounds means of features that lie so far from 0 by {math.sqrt(added):.2g} of their "
+            f"standard deviation: that adds {added:.2g} to the mean of 2 d / D. Take what the features have in common "
+            "off all of them, or use a head in float64.",
+            stacklevel=3,
+        )
+
+
+def _without_values(tensor: Tensor) -> bool:
+    capturing = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+    return capturing or torch.compiler.is_compiling()

@@ -1,14 +1,11 @@
 """Linear heads under squared error in closed form: ridge regression, and its special case of two samples."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from clearance._checks import check_choice, check_non_negative, check_positive
-
-Convention = Literal["mean", "sum", "half"]
-CONVENTIONS = ("mean", "sum", "half")
+from clearance._checks import check_non_negative, check_positive
 
 
 class LinearHead(NamedTuple):
@@ -18,50 +15,24 @@ class LinearHead(NamedTuple):
     bias: Tensor
 
 
-def ridge_term(penalty: float | Tensor, samples: int, convention: Convention = "mean") -> float | Tensor:
-    r"""The r of  min_{W,b}  sum_i ||W f_i + b - y_i||^2 + r ||W||^2  for a penalty in the paper's terms.
-
-    Sato et al. (2019) weigh data and penalty in three ways:
-
-    * ``"mean"``, Eq. 4: mean_i ||...||^2 + lambda ||theta||^2, so r = n lambda;
-    * ``"sum"``, Algorithm 1, line 5: sum_i ||...||^2 + lambda ||theta||^2, so r = lambda;
-    * ``"half"``, condition C5 and Eq. 11: sum_i ||...||^2 + (lambda / 2) ||theta||^2, so r = lambda / 2.
-
-    C5 alone leaves the bias free, as all functions of this file do; the other two penalise it in the paper.
-
-    Args:
-        penalty: lambda, in squared units of the features.
-        samples: n.
-        convention: Which of the three `penalty` is written in.
-
-    Raises:
-        ValueError: If there is no such convention.
-
-    >>> ridge_term(0.5, 10), ridge_term(0.5, 10, "sum"), ridge_term(0.5, 10, "half")
-    (5.0, 0.5, 0.25)
-    """
-    check_choice("convention", convention, CONVENTIONS)
-    return penalty * {"mean": float(samples), "sum": 1.0, "half": 0.5}[convention]
-
-
-def solve_ridge(
-    features: Tensor, targets: Tensor, penalty: float | Tensor, convention: Convention = "mean"
-) -> LinearHead:
+def solve_ridge(features: Tensor, targets: Tensor, penalty: float | Tensor) -> LinearHead:
     r"""K ridge regressions at once, each with a bias that costs nothing.
 
+    min_{W,b}  mean_i ||W f_i + b - y_i||^2 + lambda ||W||^2:
     W = (Z^T Z + r I)^-1 Z^T Y = Z^T (Z Z^T + r I)^-1 Y,    b = mean(y) - W mean(f),
 
-    with Z and Y the centred features and targets. The smaller of the two systems is solved, by Cholesky
-    factorisation. All of it happens in float64, because a Gram matrix squares the condition of the features:
-    that costs a float64 copy of them and K (m^2 max(n, D) + m^3 / 3) multiplications, m = min(n, D).
+    with Z and Y the centred features and targets and r = n lambda. The smaller of the two systems is solved,
+    by Cholesky factorisation. All of it happens in float64, because a Gram matrix squares the condition of the
+    features: that costs a float64 copy of them and K (m^2 max(n, D) + m^3 / 3) multiplications, m = min(n, D).
 
     Source: Sato et al. (2019), Eq. 4, with squared error and a linear head.
 
     Args:
         features: Frozen or not: gradients flow through the solution.
         targets: One-hot rows, or +1 and -1.
-        penalty: lambda above 0, in squared units of the features; a tensor (K,) gives each head its own.
-        convention: What `penalty` stands beside; see :func:`ridge_term`. Eq. 4 by default.
+        penalty: lambda above 0, in squared units of the features; a tensor (K,) gives each head its own. For a penalty
+            beside the sum over samples (Algorithm 1, line 5) take a share 1 / n of it, for that of condition C5,
+            (lambda / 2) ||W||^2 beside the sum, a share 1 / (2 n).
 
     Shapes:
         features (K, n, D); targets (K, n, C). Returns weight (K, C, D) and bias (K, C), float64.
@@ -84,7 +55,7 @@ def solve_ridge(
     else:
         check_positive("penalty", penalty)
     count = features.shape[1]
-    r = torch.as_tensor(ridge_term(penalty, count, convention), dtype=torch.float64, device=features.device)
+    r = torch.as_tensor(penalty * float(count), dtype=torch.float64, device=features.device)
     centred, centre = _centred(features.double())
     centred_targets, target_centre = _centred(targets.double())
     solve = _primal if features.shape[2] <= count else _dual
@@ -107,7 +78,7 @@ def pair_head(
     (s(f1) - t1)^2 + (s(f2) - t2)^2 + (lambda / 2) ||theta_bar||^2,  s(f) = theta_bar . f + theta_0.
 
     Source: Sato et al. (2019), condition C5 and Eq. 11, solved by the Sherman-Morrison formula. It is
-    ``solve_ridge`` with n = 2 and convention "half"; in the terms of Eq. 4 the penalty is lambda / 4.
+    ``solve_ridge`` with n = 2 and the penalty lambda / 4.
 
     Args:
         first: f1, features of the first sample of each pair.

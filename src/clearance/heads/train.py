@@ -1,17 +1,18 @@
 """Train K small heads at once on frozen features: FOCA's weak heads and the audits' fresh heads."""
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.func import functional_call, grad, vmap
 
 from clearance._checks import check_count, check_fraction, check_non_negative, check_positive
-from clearance.heads._gradients import DenseGradient, FunctionalGradient, GramGradient, HeadGradient
-from clearance.heads._relu_layers import linear_layers
-from clearance.heads.stack import HeadStack
+from clearance.heads.stack import HeadStack, WeightAndBias, apply_linear, linear_layers
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
+LayerNames = list[tuple[str, str | None]]
 
 
 @dataclass(frozen=True)
@@ -119,35 +120,6 @@ def train_heads(
     return _join(chunks)
 
 
-def _descend(
-    heads: HeadStack, gradient: HeadGradient, batches: list[Tensor | None], training: HeadTraining
-) -> TrainedHeads:
-    for batch in batches:
-        gradient.compute(batch)
-        gradient.sgd_step(training.lr, training.momentum, training.weight_decay, nesterov=training.nesterov)
-    trained = gradient.trained()
-    finite = [value.reshape(len(heads), -1).isfinite().all(dim=1) for value in trained.values()]
-    return TrainedHeads(heads.holding(trained), ~torch.stack(finite).all(dim=0))
-
-
-def _gradient_for(
-    heads: HeadStack,
-    features: Tensor,
-    labels: Tensor,
-    mask: Tensor | None,
-    loss: SampleLoss | None,
-    training: HeadTraining,
-) -> HeadGradient:
-    kept = features if features.dtype == torch.float64 else features.float()
-    layers = linear_layers(heads.architecture)
-    if layers is None:
-        return FunctionalGradient(heads, kept, labels, mask, loss)
-    full_batch = training.batch_size is None or training.batch_size >= kept.shape[-2]
-    if full_batch and 2 * kept.shape[-2] <= kept.shape[-1]:
-        return GramGradient(heads, layers, kept, labels, mask, loss)
-    return DenseGradient(heads, layers, kept, labels, mask, loss)
-
-
 def _batches(
     count: int, training: HeadTraining, generator: torch.Generator | None
 ) -> Iterator[Tensor | None]:
@@ -219,3 +191,294 @@ def _check_shapes(
             f"`mask` must be boolean of shape ({K}, {count}) with at least one sample for every head; got "
             f"shape {tuple(mask.shape)}."
         )
+
+
+class _HeadGradient(ABC):
+    """The gradient of the mean loss of each of K heads, on data that stays in place."""
+
+    def __init__(
+        self,
+        initial: Mapping[str, Tensor],
+        labels: Tensor,
+        mask: Tensor | None,
+        loss: SampleLoss | None,
+        dtype: torch.dtype,
+    ) -> None:
+        self.flat = _FlatParameters({name: value.to(dtype) for name, value in initial.items()})
+        self.labels = labels.contiguous()
+        self.counts = (
+            torch.ones(labels.shape, dtype=dtype, device=labels.device) if mask is None else mask.to(dtype)
+        )
+        self.masked = mask is not None
+        self.loss = loss
+        self._full = self._sample_weights(None)
+        self._targets: Tensor | None = None
+
+    @abstractmethod
+    def compute(self, batch: Tensor | None) -> None:
+        """Write the gradient on the rows `batch` (None: all) into ``self.flat.gradients``."""
+
+    def sgd_step(self, lr: float, momentum: float, weight_decay: float, *, nesterov: bool) -> None:
+        """One update of all heads with the gradient computed last."""
+        self.flat.sgd_step(lr, momentum, weight_decay, nesterov=nesterov)
+
+    def trained(self) -> dict[str, Tensor]:
+        """The parameters as they stand, under the architecture's names."""
+        return self.flat.values
+
+    def _sample_weights(self, batch: Tensor | None) -> Tensor:
+        counts = self.counts if batch is None else self.counts[:, batch]
+        return (counts / counts.sum(dim=1, keepdim=True).clamp(min=1))[..., None]
+
+    def _logit_gradient(self, logits: Tensor, batch: Tensor | None) -> Tensor:
+        """Gradient of each head's mean loss with respect to its logits, shape (K, n, C)."""
+        weights = self._full if batch is None else self._sample_weights(batch)
+        if self.loss is None:
+            delta = torch.softmax(logits, dim=-1).sub_(self._one_hot(logits, batch)).mul_(weights)
+        else:
+            labels = self.labels if batch is None else self.labels[:, batch]
+            with torch.enable_grad():
+                leaf = logits.detach().requires_grad_()
+                losses = self.loss(leaf.flatten(0, 1), labels.flatten())
+                (delta,) = torch.autograd.grad((losses * weights.flatten()).sum(), leaf)
+        # A masked sample has weight 0, but 0 times inf is not a number.
+        return torch.where(weights > 0, delta, 0) if self.masked else delta
+
+    def _one_hot(self, logits: Tensor, batch: Tensor | None) -> Tensor:
+        if self._targets is None:
+            self._targets = torch.nn.functional.one_hot(self.labels, logits.shape[-1]).to(logits.dtype)
+        return self._targets if batch is None else self._targets[:, batch]
+
+
+class _DenseGradient(_HeadGradient):
+    """Linear (ReLU Linear)* by hand, one batched product per layer."""
+
+    def __init__(
+        self,
+        heads: HeadStack,
+        layers: LayerNames,
+        features: Tensor,
+        labels: Tensor,
+        mask: Tensor | None,
+        loss: SampleLoss | None,
+    ) -> None:
+        super().__init__(heads.parameters, labels, mask, loss, features.dtype)
+        self.features = features
+        self.layers = [_pair(self.flat.values, names) for names in layers]
+        self.gradients = [_pair(self.flat.gradients, names) for names in layers]
+
+    def compute(self, batch: Tensor | None) -> None:
+        """Forward, then backward layer by layer."""
+        features = self.features if batch is None else self.features[..., batch, :]
+        hidden = apply_linear(features, *self.layers[0])
+        logits, entered = _upper_forward(self.layers[1:], hidden)
+        delta = self._logit_gradient(logits, batch)
+        delta = _relu_backward(self.layers[1:], self.gradients[1:], entered, delta)
+        weight, bias = self.gradients[0]
+        torch.matmul(delta.mT, features, out=weight)
+        if bias is not None:
+            torch.sum(delta, dim=1, out=bias)
+
+
+class _GramGradient(_HeadGradient):
+    """The same in Gram space: W_1 = alpha W_1(0) + B^T Z, with Z the samples and B of shape (n, width).
+
+    The gradient of W_1 is delta^T Z, so SGD with momentum and decay never leaves that form: B receives
+    delta as its gradient, and alpha, whose gradient is 0, only decays.
+    """
+
+    SAMPLES = "samples of the first layer"
+
+    def __init__(
+        self,
+        heads: HeadStack,
+        layers: LayerNames,
+        features: Tensor,
+        labels: Tensor,
+        mask: Tensor | None,
+        loss: SampleLoss | None,
+    ) -> None:
+        self.first, self.features = layers[0], features
+        self.first_initial = heads.parameters[self.first[0]].to(features.dtype)
+        width = self.first_initial.shape[1]
+        coefficients = features.new_zeros(len(heads), features.shape[-2], width)
+        upper = {name: value for name, value in heads.parameters.items() if name != self.first[0]}
+        super().__init__({self.SAMPLES: coefficients, **upper}, labels, mask, loss, features.dtype)
+        self.gram = (features @ features.mT).expand(len(heads), -1, -1)
+        self.projected = apply_linear(features, self.first_initial, None)
+        self.alpha, self.alpha_momentum = 1.0, 0.0
+        self.layers = [_pair(self.flat.values, names) for names in layers[1:]]
+        self.gradients = [_pair(self.flat.gradients, names) for names in layers[1:]]
+
+    def compute(self, batch: Tensor | None) -> None:
+        """Forward, then backward, the first layer through the Gram matrix."""
+        del batch  # Gram space serves full batches only
+        base = self.projected if self.alpha == 1.0 else self.alpha * self.projected
+        hidden = torch.baddbmm(base, self.gram, self.flat.values[self.SAMPLES])
+        bias_name = self.first[1]
+        if bias_name is not None:
+            hidden.add_(self.flat.values[bias_name][:, None])
+        logits, entered = _upper_forward(self.layers, hidden)
+        delta = self._logit_gradient(logits, None)
+        delta = _relu_backward(self.layers, self.gradients, entered, delta)
+        self.flat.gradients[self.SAMPLES].copy_(delta)
+        if bias_name is not None:
+            torch.sum(delta, dim=1, out=self.flat.gradients[bias_name])
+
+    def sgd_step(self, lr: float, momentum: float, weight_decay: float, *, nesterov: bool) -> None:
+        """One update; alpha follows the same recursion with gradient 0."""
+        super().sgd_step(lr, momentum, weight_decay, nesterov=nesterov)
+        gradient = weight_decay * self.alpha
+        self.alpha_momentum = momentum * self.alpha_momentum + gradient
+        step = (
+            self.alpha_momentum
+            if not nesterov or momentum == 0
+            else gradient + momentum * self.alpha_momentum
+        )
+        self.alpha -= lr * step
+
+    def trained(self) -> dict[str, Tensor]:
+        """The parameters with the first weight written out again."""
+        coefficients = self.flat.values[self.SAMPLES]
+        first = self.alpha * self.first_initial + coefficients.mT @ self.features
+        upper = {name: value for name, value in self.flat.values.items() if name != self.SAMPLES}
+        return {self.first[0]: first, **upper}
+
+
+class _FunctionalGradient(_HeadGradient):
+    """Any head, through torch.func; slower, same numbers."""
+
+    def __init__(
+        self,
+        heads: HeadStack,
+        features: Tensor,
+        labels: Tensor,
+        mask: Tensor | None,
+        loss: SampleLoss | None,
+    ) -> None:
+        super().__init__(heads.parameters, labels, mask, loss, features.dtype)
+        self.features = features
+        self.architecture = heads.architecture
+        own = 0 if features.ndim == 3 else None
+        self._gradient = vmap(grad(self._loss_of_one), in_dims=(0, own, 0, 0), randomness="different")
+
+    def compute(self, batch: Tensor | None) -> None:
+        """Per-head gradients by vmap(grad)."""
+        features = self.features if batch is None else self.features[..., batch, :]
+        labels = self.labels if batch is None else self.labels[:, batch]
+        weights = self._full if batch is None else self._sample_weights(batch)
+        gradients = self._gradient(self.flat.values, features, labels, weights[..., 0])
+        for name, value in gradients.items():
+            self.flat.gradients[name].copy_(value)
+
+    def _loss_of_one(
+        self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor, weights: Tensor
+    ) -> Tensor:
+        logits = functional_call(self.architecture, parameters, (features,))
+        if self.masked:  # here too a gradient of 0 must not meet an infinite one
+            logits = torch.where(weights[:, None] > 0, logits, 0)
+        if self.loss is None:
+            losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+        else:
+            losses = self.loss(logits, labels)
+        return torch.where(weights > 0, losses * weights, 0).sum()
+
+
+def _descend(
+    heads: HeadStack, gradient: _HeadGradient, batches: list[Tensor | None], training: HeadTraining
+) -> TrainedHeads:
+    for batch in batches:
+        gradient.compute(batch)
+        gradient.sgd_step(training.lr, training.momentum, training.weight_decay, nesterov=training.nesterov)
+    trained = gradient.trained()
+    finite = [value.reshape(len(heads), -1).isfinite().all(dim=1) for value in trained.values()]
+    return TrainedHeads(heads.holding(trained), ~torch.stack(finite).all(dim=0))
+
+
+def _gradient_for(
+    heads: HeadStack,
+    features: Tensor,
+    labels: Tensor,
+    mask: Tensor | None,
+    loss: SampleLoss | None,
+    training: HeadTraining,
+) -> _HeadGradient:
+    kept = features if features.dtype == torch.float64 else features.float()
+    layers = linear_layers(heads.architecture)
+    if layers is None:
+        return _FunctionalGradient(heads, kept, labels, mask, loss)
+    full_batch = training.batch_size is None or training.batch_size >= kept.shape[-2]
+    if full_batch and 2 * kept.shape[-2] <= kept.shape[-1]:
+        return _GramGradient(heads, layers, kept, labels, mask, loss)
+    return _DenseGradient(heads, layers, kept, labels, mask, loss)
+
+
+def _pair(named: Mapping[str, Tensor], names: tuple[str, str | None]) -> tuple[Tensor, Tensor | None]:
+    weight, bias = names
+    return named[weight], None if bias is None else named[bias]
+
+
+def _upper_forward(layers: list[tuple[Tensor, Tensor | None]], hidden: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Logits from the first layer's output, and what entered each later layer."""
+    entered = []
+    for weight, bias in layers:
+        hidden = torch.relu(hidden)
+        entered.append(hidden)
+        hidden = apply_linear(hidden, weight, bias)
+    return hidden, entered
+
+
+class _FlatParameters:
+    """Values, gradients and momentum of named tensors, each kind in one contiguous buffer.
+
+    The update is that of torch.optim.SGD: g + wd p, then momentum, then Nesterov's look-ahead.
+    """
+
+    def __init__(self, initial: Mapping[str, Tensor]) -> None:
+        sizes = [value.numel() for value in initial.values()]
+        self._values = torch.cat([value.detach().reshape(-1) for value in initial.values()])
+        self._gradients = torch.zeros_like(self._values)
+        self._momentum = torch.zeros_like(self._values)
+        shapes = {name: value.shape for name, value in initial.items()}
+        self.values = _views(self._values, shapes, sizes)
+        self.gradients = _views(self._gradients, shapes, sizes)
+
+    def sgd_step(self, lr: float, momentum: float, weight_decay: float, *, nesterov: bool) -> None:
+        """One step of all heads."""
+        gradient = self._gradients
+        if weight_decay:
+            gradient.add_(self._values, alpha=weight_decay)
+        if momentum:
+            self._momentum.mul_(momentum).add_(gradient)
+            gradient = gradient.add_(self._momentum, alpha=momentum) if nesterov else self._momentum
+        self._values.sub_(gradient, alpha=lr)
+
+
+def _views(flat: Tensor, shapes: Mapping[str, torch.Size], sizes: list[int]) -> dict[str, Tensor]:
+    pieces = flat.split(sizes)
+    return {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
+
+
+def _relu_backward(
+    layers: Sequence[WeightAndBias],
+    gradients: Sequence[WeightAndBias],
+    activations: Sequence[Tensor],
+    delta: Tensor,
+) -> Tensor:
+    """Write the gradient of each layer into `gradients`; return that of the first layer's output.
+
+    Args:
+        layers: The weights and biases of all layers but the first, which the caller handles.
+        gradients: Where to write, shaped like `layers`.
+        activations: What entered each of `layers`, shape (K, n, i), after ReLU.
+        delta: Gradient of the logits, shape (K, n, C).
+    """
+    for (weight, _), (grad_weight, grad_bias), entered in zip(
+        reversed(layers), reversed(gradients), reversed(activations), strict=True
+    ):
+        torch.bmm(delta.mT, entered, out=grad_weight)
+        if grad_bias is not None:
+            torch.sum(delta, dim=1, out=grad_bias)
+        # relu'(z) is 1 where its output is above 0
+        delta = torch.ops.aten.threshold_backward(torch.bmm(delta, weight), entered, 0)
+    return delta

@@ -15,37 +15,22 @@ on L2 Regularization", 2018).
 0.71 0.81
 """
 
-from clearance.linear.class_planes import OneVersusOne as OneVersusOne
-from clearance.linear.class_planes import class_pairs as class_pairs
 from clearance.linear.class_planes import class_plane as class_plane
-from clearance.linear.class_planes import one_versus_one as one_versus_one
 from clearance.linear.class_planes import rival_distances as rival_distances
-from clearance.linear.distances import adversarial_distance as adversarial_distance
-from clearance.linear.distances import error_distance as error_distance
-from clearance.linear.distances import error_rate as error_rate
-from clearance.linear.distances import margins as margins
-from clearance.linear.distances import wrong as wrong
-from clearance.linear.fits import LinearFit as LinearFit
 from clearance.linear.hyperplane import Hyperplane as Hyperplane
+from clearance.linear.hyperplane import adversarial_distance as adversarial_distance
+from clearance.linear.hyperplane import error_distance as error_distance
+from clearance.linear.hyperplane import error_rate as error_rate
 from clearance.linear.hyperplane import mirrored as mirrored
 from clearance.linear.hyperplane import projected as projected
 from clearance.linear.hyperplane import scores as scores
 from clearance.linear.hyperplane import signed_distances as signed_distances
-from clearance.linear.hyperplane import steepest as steepest
-from clearance.linear.loss_scaling import LOSSES as LOSSES
-from clearance.linear.loss_scaling import ScaledLoss as ScaledLoss
-from clearance.linear.loss_scaling import empirical_risk as empirical_risk
-from clearance.linear.loss_scaling import hinge as hinge
 from clearance.linear.loss_scaling import large_scale_limit as large_scale_limit
 from clearance.linear.loss_scaling import scaled_loss as scaled_loss
 from clearance.linear.loss_scaling import small_scale_limit as small_scale_limit
-from clearance.linear.loss_scaling import softplus as softplus
-from clearance.linear.loss_scaling import zero_one as zero_one
-from clearance.linear.plateau import Plateau as Plateau
-from clearance.linear.plateau import plateau as plateau
+from clearance.linear.svm_path import LinearFit as LinearFit
 from clearance.linear.svm_path import svm_path as svm_path
 from clearance.linear.temperature import calibrated_temperature as calibrated_temperature
-from clearance.linear.temperature import tempered_softmax as tempered_softmax
 from clearance.linear.tilting import TiltingPlane as TiltingPlane
 from clearance.linear.tilting import centroids as centroids
 from clearance.linear.tilting import nearest_centroid as nearest_centroid
@@ -53,40 +38,25 @@ from clearance.linear.tilting import tilting_angle as tilting_angle
 from clearance.linear.tilting import tilting_plane as tilting_plane
 
 __all__ = [
-    "LOSSES",
     "Hyperplane",
     "LinearFit",
-    "OneVersusOne",
-    "Plateau",
-    "ScaledLoss",
     "TiltingPlane",
     "adversarial_distance",
     "calibrated_temperature",
     "centroids",
-    "class_pairs",
     "class_plane",
-    "empirical_risk",
     "error_distance",
     "error_rate",
-    "hinge",
     "large_scale_limit",
-    "margins",
     "mirrored",
     "nearest_centroid",
-    "one_versus_one",
-    "plateau",
     "projected",
     "rival_distances",
     "scaled_loss",
     "scores",
     "signed_distances",
     "small_scale_limit",
-    "softplus",
-    "steepest",
     "svm_path",
-    "tempered_softmax",
     "tilting_angle",
     "tilting_plane",
-    "wrong",
-    "zero_one",
 ]

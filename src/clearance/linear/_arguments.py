@@ -8,6 +8,8 @@ from torch import Tensor
 Points = Tensor | ArrayLike
 """A tensor, or anything that NumPy makes an array of."""
 
+SMALLEST = 1e-150  # whose squares float64 still holds to all its digits
+
 
 def as_rows(name: str, values: Points) -> Tensor:
     """Finite float64 values of shape (n, d).

@@ -1,18 +1,14 @@
-"""A linear head with several classes, seen as one hyperplane for each pair of them.
+"""A linear head with several classes: one hyperplane for each pair of them.
 
 Between classes a and c the head  s(x) = W x + v  decides by  (W_c - W_a).x + (v_c - v_a): a binary classifier like any
 other, with class a as I (y = -1) and class c as J (y = +1).
 """
 
-import itertools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from clearance._checks import check_count
 from clearance.geometry.first_order import dual_norm, first_order_distance
 from clearance.linear._arguments import Points, as_float64, as_rows, check_finite
 from clearance.linear.hyperplane import Hyperplane
@@ -40,17 +36,6 @@ def class_plane(weight: Points, bias: Points, first: int, second: int) -> Hyperp
     if first == second:
         raise ValueError(f"`first` and `second` must be two classes; got {first} twice.")
     return Hyperplane.of(w[second] - w[first], v[second] - v[first])
-
-
-def class_pairs(weight: Points, bias: Points) -> Iterator[tuple[int, int, Hyperplane]]:
-    """Every pair of classes a < c of a linear head, with its boundary.
-
-    >>> [(a, c) for a, c, _ in class_pairs([[1.0], [2.0], [4.0]], [0.0, 0.0, 0.0])]
-    [(0, 1), (0, 2), (1, 2)]
-    """
-    w, v = _head(weight, bias)
-    for first, second in itertools.combinations(range(len(w)), 2):
-        yield first, second, class_plane(w, v, first, second)
 
 
 def rival_distances(weight: Points, bias: Points, x: Points, labels: Points, norm: float = 2.0) -> Tensor:
@@ -85,80 +70,6 @@ def rival_distances(weight: Points, bias: Points, x: Points, labels: Points, nor
         slopes[own == label] = dual_norm(w[label] - w, norm)
     distance = first_order_distance(gap, slopes)
     return distance.scatter(1, own.long().unsqueeze(1), math.inf)
-
-
-@dataclass(frozen=True)
-class OneVersusOne:
-    """A classifier of K classes that asks one hyperplane for each pair and counts votes.
-
-    Args:
-        classes: K.
-        planes: For each pair a < c the plane that is positive on the side of c.
-
-    >>> turns = {(0, 1): 1.0, (0, 2): 2.0, (1, 2): 3.0}
-    >>> planes = {pair: Hyperplane.of([1.0], -turn) for pair, turn in turns.items()}
-    >>> OneVersusOne(3, planes).predict([[0.0], [2.5], [9.0]]).tolist()
-    [0, 1, 2]
-    """
-
-    classes: int
-    planes: dict[tuple[int, int], Hyperplane]
-
-    def __post_init__(self) -> None:
-        wanted = set(itertools.combinations(range(self.classes), 2))
-        if set(self.planes) != wanted:
-            raise ValueError(
-                f"`planes` must hold each of the {len(wanted)} pairs a < c of {self.classes} classes; "
-                f"got {sorted(self.planes)}."
-            )
-
-    def predict(self, x: Points) -> Tensor:
-        """The class with most votes, shape (n,); among equals the one with the largest sum of signed distances."""
-        rows = as_rows("x", x)
-        votes, depth = rows.new_zeros(len(rows), self.classes), rows.new_zeros(len(rows), self.classes)
-        for (first, second), plane in self.planes.items():
-            distance = (rows @ plane.weight + plane.bias) / plane.scale
-            votes[:, second] += distance > 0
-            votes[:, first] += distance <= 0
-            depth[:, second] += distance
-            depth[:, first] -= distance
-        tied = votes == votes.max(dim=1, keepdim=True).values
-        return depth.masked_fill(~tied, -math.inf).argmax(dim=1)
-
-
-def one_versus_one(
-    x: Points, labels: Points, solve: Callable[[Tensor, Tensor], Hyperplane], classes: int
-) -> OneVersusOne:
-    """Fit one hyperplane for each pair of classes on the samples of both.
-
-    Args:
-        x: Points, shape (n, d).
-        labels: Classes in 0 .. classes - 1, shape (n,), each present.
-        solve: From points and labels -1 (the smaller class) and +1 to a plane; for example
-            ``nearest_centroid``, or ``lambda x, y: svm_path(x, y, [1e-2])[0].plane``.
-        classes: K, at least 2.
-
-    Raises:
-        ValueError: If K is below 2, a label is no class, or a class has no sample.
-
-    >>> from clearance.linear.tilting import nearest_centroid
-    >>> x = torch.tensor([[0.0], [4.0], [10.0]])
-    >>> one_versus_one(x, torch.tensor([0, 1, 2]), nearest_centroid, classes=3).predict([[1.0], [6.0], [8.0]]).tolist()
-    [0, 1, 2]
-    """
-    check_count("classes", classes, minimum=2)
-    rows, own = as_rows("x", x), torch.as_tensor(labels)
-    _check_labels(own, len(rows), classes)
-    absent = sorted(set(range(classes)) - set(own.tolist()))
-    if absent:
-        raise ValueError(
-            f"`labels` must hold every class; got none of {absent}: a pair needs samples of both."
-        )
-    planes = {}
-    for first, second in itertools.combinations(range(classes), 2):
-        both = (own == first) | (own == second)
-        planes[first, second] = solve(rows[both], torch.where(own[both] == second, 1.0, -1.0).double())
-    return OneVersusOne(classes, planes)
 
 
 def _check_labels(labels: Tensor, count: int, classes: int) -> None:

@@ -88,21 +88,6 @@ def scaled_loss(loss: str, z: Points, scale: float) -> Tensor:
     return _known(loss).function(_distances(z, scale) * scale)
 
 
-def empirical_risk(loss: str, z: Points, scale: float) -> float:
-    """R = mean f(scale z) over distances z = y d(x).
-
-    Raises:
-        ValueError: If there is no distance, or one is not finite.
-
-    >>> empirical_risk("hinge", [0.0, 0.25, 0.5, 9.0], scale=2.0)
-    0.375
-    """
-    losses = scaled_loss(loss, z, scale)
-    if not losses.numel():
-        raise ValueError("`z` must hold at least one distance; got none.")
-    return float(losses.mean())
-
-
 def large_scale_limit(loss: str, z: Points, scale: float) -> Tensor:
     """What f_scale(z) tends to for large weights, elementwise: scale max(-z, 0); its mean is scale d_err.
 

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
-from clearance.heads.mahalanobis import own_half_distance
+from clearance.heads.gaussian_mixture import own_half_distance
 from clearance.objectives._objective import Objective, check_labels
 from clearance.objectives.cross_entropy import cross_entropy
 from clearance.tensors import LossTerms, Outputs

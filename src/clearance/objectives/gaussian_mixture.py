@@ -9,9 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearance._checks import check_non_negative
-from clearance.heads._mixture_floor import warn_at_floor
-from clearance.heads._rounding import FAR, rounding_of
-from clearance.heads.gaussian_mixture import GaussianMixture
+from clearance.heads.gaussian_mixture import FAR, GaussianMixture, rounding_of, warn_at_floor
 from clearance.objectives._objective import Objective, check_labels
 from clearance.objectives.schedules import StepUp, scheduled
 from clearance.tensors import LossTerms, Outputs
@@ -126,7 +124,7 @@ class GaussianMixtureLoss(Objective):
         """Terms ``classification``, ``likelihood``, ``variance_prior``; those whose weight is 0 are left out."""
         check_labels(outputs.logits, labels)
         head = mixture_of(outputs)
-        distance, volume = head.own_terms(outputs.features, labels, outputs.logits)
+        distance, volume = head.own_terms(outputs.features, labels)
         scores = margin_scores(outputs.logits.to(distance.dtype), distance, labels, self.current_alpha)
         terms = {"classification": F.cross_entropy(scores, labels)}
         weight = self.likelihood_weight
@@ -134,7 +132,7 @@ class GaussianMixtureLoss(Objective):
             likelihood = negative_log_likelihood(distance, volume, head.in_features)
             terms["likelihood"] = weight * likelihood.mean()
         if weight * self.variance_prior > 0 and head.covariance != "identity":
-            excess = head.excess_log_variance(outputs.logits)
+            excess = head.excess_log_variance()
             terms["variance_prior"] = weight * self.variance_prior * excess.mean()
         return LossTerms(terms)
 

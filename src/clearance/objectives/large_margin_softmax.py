@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearance.heads._relu_layers import linear_layers
+from clearance.heads.stack import linear_layers
 from clearance.objectives._objective import Objective, check_labels
 from clearance.objectives.schedules import InverseDecay, scheduled
 from clearance.tensors import LossTerms, Outputs

@@ -11,7 +11,6 @@ from clearance.heads.weak.gaussian_mixture import GaussianMixtureHeads as Gaussi
 from clearance.heads.weak.gradient import GradientHeads as GradientHeads
 from clearance.heads.weak.pair import PairHeads as PairHeads
 from clearance.heads.weak.ridge import RidgeHeads as RidgeHeads
-from clearance.heads.weak.ridge import ridge_is_too_strong as ridge_is_too_strong
 
 
 class WeakHeads(Protocol):
@@ -36,5 +35,4 @@ __all__ = [
     "PairHeads",
     "RidgeHeads",
     "WeakHeads",
-    "ridge_is_too_strong",
 ]

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from clearance.heads._relu_layers import linear_layers
-from clearance.heads.stack import HeadStack
+from clearance.heads.stack import HeadStack, linear_layers
 from clearance.heads.train import TrainedHeads
 
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_positive
-from clearance.heads._mixture_floor import log_of_variance
-from clearance.heads.gaussian_mixture import GaussianMixture
+from clearance.heads.gaussian_mixture import GaussianMixture, log_of_variance
 from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack
 from clearance.heads.train import TrainedHeads

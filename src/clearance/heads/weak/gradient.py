@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_positive
-from clearance.heads._relu_layers import first_linear_weight
 from clearance.heads.scale import feature_unit
-from clearance.heads.stack import HeadStack
+from clearance.heads.stack import HeadStack, first_linear_weight
 from clearance.heads.train import HeadTraining, SampleLoss, TrainedHeads, train_heads
 
 

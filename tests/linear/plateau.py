@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clearance._checks import check_positive
-from clearance.linear._problem import as_points
+from clearance.linear.svm_path import as_points
 
 
 @dataclass(frozen=True)
