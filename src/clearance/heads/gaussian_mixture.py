@@ -25,7 +25,7 @@ class GaussianMixture(nn.Module):
     p(x) = sum_k pi_k N(x; mu_k, Sigma_k);    logit_k(x) = log pi_k - 1/2 log|Sigma_k| - d_k(x),
     d_k(x) = 1/2 (x - mu_k)^T Sigma_k^-1 (x - mu_k)
 
-    Logits are joint log-densities but for the constant (D/2) log 2 pi; their softmax is the posterior p(k | x).
+    Logits are joint log-densities except for the constant (D/2) log 2 pi; their softmax is the posterior p(k | x).
     Labels play no part: the margin of Wan et al. lives in `GaussianMixtureLoss`. Source: Wan, Zhong, Li, Chen,
     "Rethinking Feature Distribution for Loss Functions in Image Classification", CVPR 2018.
 
@@ -212,9 +212,8 @@ class GaussianMixture(nn.Module):
             return 0.0
         root = self.covariance_root
         values = self.log_variance().exp() if root is None else _floored_eigenvalues(root, self.floor)
-        return float(
-            (values < 2 * (1 - 1e-5) * self.floor).double().mean()
-        )  # where some begin, but for rounding
+        least = 2 * (1 - 1e-5) * self.floor  # new heads begin at twice the floor, except for rounding
+        return float((values < least).double().mean())
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -367,7 +366,7 @@ def mixture_statistics(
 
 @torch.no_grad()
 def linear_from_mixture(head: GaussianMixture) -> nn.Linear:
-    r"""The linear head with the same posteriors, exact but for rounding where all classes share a covariance.
+    r"""The linear head with the same posteriors, exact except for rounding where all classes share a covariance.
 
     W_k = Sigma^-1 (mu_k - mu),    b_k = log pi_k - 1/2 (mu_k^T Sigma^-1 mu_k - its mean over classes),
 
@@ -413,7 +412,7 @@ def linear_from_mixture(head: GaussianMixture) -> nn.Linear:
 
 @torch.no_grad()
 def mixture_from_linear(linear: nn.Linear) -> GaussianMixture:
-    r"""The mixture with unit covariance and the same posteriors as a linear head: of every one, exact but for rounding.
+    r"""The mixture with unit covariance and the same posteriors as a linear head, exact except for rounding.
 
     mu_k = W_k,    pi_k proportional to exp(b_k + 1/2 ||W_k||^2)
 
