@@ -3,7 +3,7 @@
     python tools/migration.py record FILE [--only losses,svm]
     python tools/migration.py compare FILE [FILE2] [--only ...]
 
-`record` writes digests and values of every part in PARTS. `compare` holds the record FILE against FILE2, or against
+`record` writes digests and values of every part in PARTS, into FILE beside other parts that it holds. `compare` holds the record FILE against FILE2, or against
 the code that is imported now, says what differs, and exits with 1 where anything does. Records are comparable on one
 machine with one torch alone. Inputs are made here, and names of the library are looked up under all that they ever
 had, so that the tool outlives a renaming; it goes when that is over.
@@ -21,6 +21,8 @@ import json
 import math
 import os
 import platform
+import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,6 +42,8 @@ for variable in (
 import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import Image
+from safetensors.torch import load_file
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
@@ -527,6 +531,8 @@ def svm() -> dict[str, Any]:
 
 def measured(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A measurement of a report as one entry; its key says what was measured."""
+    if row.get("unit") in UNSTEADY:
+        return {}
     keys = ("dataset", "method", "seed", "audit", "name", "context")
     key = json.dumps({key: row.get(key) for key in keys}, sort_keys=True)
     values = {name: row.get(name) for name in ("value", "n", "spread", "low", "high", "unit", "better")}
@@ -559,11 +565,198 @@ def report_entries(report: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
+UNSTEADY = {"seconds", "MiB", "images/s"}  # units of what differs from run to run
+HASHED = re.compile(r"-[0-9a-f]{8}$")  # what ends the name of a run's folder: the fingerprint of its recipe
+
+
+def weights_below(folder: Path) -> dict[str, Any]:
+    """Every tensor of every finished run below a folder, by the run's name without its fingerprint."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("model.safetensors")):
+        run = HASHED.sub("", path.parent.name)
+        found |= {f"weights {run}: {name}": exact(one) for name, one in sorted(load_file(path).items())}
+    if not found:
+        raise LookupError(
+            f"no model.safetensors below the runs: {sorted(p.name for p in folder.rglob('*'))[:20]}"
+        )
+    return found
+
+
+def compare() -> dict[str, Any]:
+    """`compare` on digits: four methods, two seeds, three epochs; weights, measurements, exhibits."""
+    library = first("clearance")
+    train, test = (library.load_dataset("digits", split=split) for split in ("train", "test"))
+    with tempfile.TemporaryDirectory() as folder:
+        methods = ["plain", "foca", "large-margin", "lgm"]
+        card = library.compare(methods, train, test, seeds=2, epochs=3, directory=folder)
+        return weights_below(Path(folder)) | report_entries(card.report)
+
+
+def audits() -> dict[str, Any]:
+    """Every audit of one fixed network on digits, on few images."""
+    library = first("clearance")
+    net = digit_net(0).requires_grad_(True)
+    parts = list(net.children())  # type: ignore[attr-defined]
+    model = library.Classifier(nn.Sequential(*parts[:-1]), parts[-1]).eval()
+    train, test = (library.load_dataset("digits", split=split) for split in ("train", "test"))
+    kind, others = type(test), draws(60, 1, 8, 8, seed=7).sigmoid().float()
+    card = library.audit(model, train=train, test=test, unknown=others, audits=["all"], images=30)
+    assert isinstance(test, kind)
+    return report_entries(card.report)
+
+
+def pictures(folder: Path) -> Path:
+    """Ten folders of fifteen pictures of several sizes, coloured by their class, three of them grey."""
+    draw = np.random.default_rng(0)
+    for label in range(10):
+        (folder / str(label)).mkdir(parents=True)
+        for k in range(15):
+            rows, columns = 40 + 7 * (k % 3), 50 - 5 * (k % 4)
+            pixels = draw.integers(0, 120, (rows, columns, 3))
+            pixels[4 * label % rows : 4 * label % rows + 8, :, label % 3] += 100
+            image = Image.fromarray(pixels.astype(np.uint8))
+            (image.convert("L") if k == 5 and label < 3 else image).save(folder / str(label) / f"{k:02}.png")
+    return folder
+
+
+def run_python(words: list[str], folder: Path) -> None:
+    """A Python process in a folder, on the library that is imported here and what lies beside it."""
+    root = Path(first("clearance").__file__).resolve().parents[2]
+    paths = [str(root / "src"), str(root), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)[:200]} ended with {done.returncode}: {done.stderr[-1500:]}")
+
+
+def folder_entries(out: Path, prefix: str) -> dict[str, Any]:
+    """All measurements and exhibits that lie in a report's folder."""
+    rows = json.loads((out / "report.json").read_text("utf-8"))
+    found: dict[str, Any] = {}
+    for row in rows["measurements"]:
+        found |= measured(row, prefix)
+    for name in rows["exhibits"]:
+        found |= shown(json.loads((out / name).read_text("utf-8")), prefix)
+    return found
+
+
+def third_party() -> dict[str, Any]:
+    """Audits of networks that the scripts in examples/third_party train, by the command line of the documents."""
+    digits = "--train npz:work/train.npz --test npz:work/test.npz"
+    script, photographs = "examples/third_party/plain_digits.py", "examples/third_party/photographs.py"
+    photos = "--train folder:photos/train --test folder:photos/val --image-size 64 --mean 0.5 --std 0.5"
+    models = {
+        "inside": f"{script}:NormalisingNet --weights work/inside.pt {digits}",
+        "outside": f"{script}:Net --weights work/outside.pt {digits} --mean 0.305 --std 0.376",
+        "photographs": f"{photographs}:resnet --weights photos/best.pt {photos}",
+    }
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "examples").symlink_to(ROOT / "examples")
+        pictures(folder / "pictures")
+        for how in ("inside", "outside"):
+            run_python([script, "--normalise", how, "--out", "work", "--epochs", "5"], folder)
+        run_python([photographs, "pictures", "--out", "photos", "--epochs", "2"], folder)
+        for name, words in models.items():
+            options = ["--out", f"out-{name}", "--cache", "cache"]
+            try:
+                run_python(["-m", "clearance", "audit", *words.split(), *options], folder)
+                found |= folder_entries(folder / f"out-{name}", f"{name}: ")
+            except Exception as error:  # the other models go on
+                found[f"{name}: failed"] = str(error)
+    return found
+
+
+# The same study by the command line of today, and by that of papers beside the package; the last function that is
+# named makes a recipe, of which the study then runs fewer steps.
+STUDY = """
+import dataclasses, importlib, importlib.util, sys
+paper, study, seeds, recipe_maker, steps = {paper!r}, {study!r}, {seeds!r}, {maker!r}, {steps!r}
+papers = importlib.util.find_spec("papers") is not None
+room = "papers." if papers else "clearance.experiments.reproductions."
+if recipe_maker:
+    importlib.import_module(room + paper + "." + study)
+    homes = [m for m in list(sys.modules.values()) if callable(getattr(m, recipe_maker, None))]
+    if not homes:
+        raise LookupError("nothing imported has " + recipe_maker)
+    full = getattr(homes[0], recipe_maker)
+    def small(*args, **kwargs):
+        recipe = full(*args, **kwargs)
+        return dataclasses.replace(recipe, steps=steps)
+    for home in homes:
+        setattr(home, recipe_maker, small)
+words = ["--only", study, *(["--seeds", str(seeds)] if seeds else []), "--jobs", "1", "--out", "out"]
+if papers:
+    main = importlib.import_module("papers.__main__").main
+    words = [paper, *words]
+else:
+    main = importlib.import_module("clearance.cli.__main__").main
+    words = ["reproduce", paper.replace("_", "-"), *words]
+sys.argv = ["study", *words]
+try:
+    main(words)
+except SystemExit as ended:
+    if ended.code:
+        raise
+"""
+
+
+def study(
+    paper: str, name: str, seeds: int | None = 1, maker: str = "", steps: int = 0
+) -> Callable[[], dict[str, Any]]:
+    """One study of a paper as a part of the record."""
+
+    def run() -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as place:
+            code = STUDY.format(paper=paper, study=name, seeds=seeds, maker=maker, steps=steps)
+            run_python(["-c", code], Path(place))
+            out = Path(place, "out")
+            found = weights_below(out) if (out / "runs").is_dir() else {}
+            if (out / "report.json").is_file():
+                found |= folder_entries(out, "")
+            for path in sorted(out.glob("pairs/*.json")):
+                found |= {
+                    f"{path.stem} {key}": exact(one) for key, one in numbers_in(json.loads(path.read_text()))
+                }
+            for claim in json.loads((out / "ledger.json").read_text()).get("claims", []):
+                found[f"claim {claim['id']}"] = claim["verdict"]
+            return found
+
+    return run
+
+
+def numbers_in(tree: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every number of a tree of JSON by its place; a list of numbers is one array."""
+    if isinstance(tree, Mapping):
+        for key, inner in tree.items():
+            yield from numbers_in(inner, f"{place}.{key}")
+    elif isinstance(tree, list) and all(isinstance(one, int | float) for one in tree):
+        yield place, np.asarray(tree, dtype=np.float64)
+    elif isinstance(tree, list):
+        for k, inner in enumerate(tree):
+            yield from numbers_in(inner, f"{place}.{k}")
+    elif isinstance(tree, int | float):
+        yield place, float(tree)
+
+
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "losses": losses,
     "heads": heads,
     "attacks": attacks,
     "svm": svm,
+    "compare": compare,
+    "audits": audits,
+    "third-party": third_party,
+    "tanay": study("tanay_2018", "svm", seeds=None),
+    "sato": study("sato_2019", "fig1"),
+    "elsayed": study("elsayed_2018", "toy"),
+    "wan": study("wan_2018", "fig1", maker="plane_recipe", steps=300),
 }
 
 
@@ -720,6 +913,8 @@ def main() -> int:
     print(f"clearance from {Path(first('clearance').__file__).parent}")
     if given.what == "record":
         record = recorded(names or list(PARTS))
+        if given.file.exists():  # parts that were not asked for stay as they are
+            record["parts"] = json.loads(given.file.read_text())["parts"] | record["parts"]
         given.file.write_text(json.dumps(record, indent=0) + "\n")
         return 0
     old = json.loads(given.file.read_text())
