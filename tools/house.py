@@ -167,15 +167,20 @@ def imports(root: Path) -> dict[str, Any]:
 def public(root: Path) -> dict[str, Any]:
     """Names in `__all__` at the top and in packages whose names have no underscore."""
     counts = {}
+    shown: set[str] = set()
     for name, path in modules_of(root).items():
         if path.name != "__init__.py" or any(part.startswith("_") for part in name.split(".")):
             continue
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 counts[name] = len(ast.literal_eval(node.value))
+                if name == PACKAGE:
+                    shown = set(ast.literal_eval(node.value))
     top = counts.pop(PACKAGE, 0)
+    near = sum(count for name, count in counts.items() if name.removeprefix(f"{PACKAGE}.") in shown)
     rooms = ", ".join(f"{name.removeprefix(PACKAGE + '.')} {count}" for name, count in counts.items())
-    return {"public names": f"{top} at the top, {sum(counts.values())} in rooms ({rooms})"}
+    told = f"{top + near}: {top} at the top, {near} in rooms among these; in all rooms {sum(counts.values())} ({rooms})"
+    return {"public names": told}
 
 
 # ----------------------------------------------------------------------------------------------- what a call passes

@@ -257,14 +257,14 @@ def loss_case(
     world: Callable[[], Any] = lambda: FlatWorld(linear),
     dtype: torch.dtype = torch.float64,
 ) -> Callable[[], dict[str, Any]]:
-    """Values and all gradients in three steps, with what a loss does after each."""
+    """Values and all gradients in six steps, with what a loss does after each."""
 
     def run() -> dict[str, Any]:
         torch.manual_seed(0)
         loss: Any = make()
         around = filled(world(), seed=1).to(dtype)
         found: dict[str, Any] = {}
-        for step in range(3):
+        for step in range(6):
             images = around.images(seed=step).to(dtype).requires_grad_()
             outputs = around.outputs(images, loss.layers)
             for module in (loss, around):
