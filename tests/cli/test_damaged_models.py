@@ -15,7 +15,7 @@ from clearance.experiments.audit import audited
 from clearance.experiments.auditing import MODEL_AUDITS, chosen_audits
 from clearance.experiments.build import RunData
 from clearance.models import Classifier
-from clearance.report.actions import actions
+from clearance.report.audits import actions
 from clearance.report.findings import Findings
 from cli.terminal import plain_text, run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from digits_nets import digits, network, trained  # type: ignore[import-not-found]

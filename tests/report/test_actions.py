@@ -9,11 +9,10 @@ from rich.console import Console
 from clearance.cli._tables import print_sentences
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.report import Card
-from clearance.report.action_lines import action_lines
-from clearance.report.actions import actions
+from clearance.report.audits import actions, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.page import render_page
-from clearance.report.summaries import with_summaries
+from clearance.report.terminal import action_lines
 from clearance.vocabulary import Exhibit, Measurement
 
 pytestmark = pytest.mark.filterwarnings("error")

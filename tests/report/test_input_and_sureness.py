@@ -5,10 +5,9 @@ import re
 import pytest
 
 from clearance.records import ExhibitRecord, Record, Report
-from clearance.report.actions import actions
+from clearance.report.audits import actions, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.page import render_page
-from clearance.report.summaries import with_summaries
 from clearance.vocabulary import Exhibit, Measurement
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -5,9 +5,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from clearance.report.audits import page_of
 from clearance.report.names import listed
 from clearance.report.numbers import data
-from clearance.report.reading import audit_title
 
 INTERRUPTED = "interrupted"
 Recipe = Mapping[str, Any]
@@ -103,5 +103,5 @@ def _time(seconds: float) -> Markup:
 
 def _inside(audit: str) -> str:
     """The title of an audit inside a sentence."""
-    title = audit_title(audit)
+    title = page_of(audit).title
     return title[:1].lower() + title[1:]
