@@ -15,8 +15,7 @@ from audits.pixel_world import (  # type: ignore[import-not-found]  # on pytest'
     pixels,
 )
 from clearance.audits import Geodesic
-from clearance.audits._geodesic_findings import METRICS, Paths, exhibits, measurements
-from clearance.audits.geodesic import fisher_rows
+from clearance.audits.geodesic import METRICS, Paths, exhibits, fisher_rows, measurements
 from clearance.data import ImageSet
 from clearance.models import Classifier
 from clearance.report import drawing

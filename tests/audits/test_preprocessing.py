@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearance.audits import PreprocessingAudit
-from clearance.audits._input_ways import input_ways, right_when
+from clearance.audits.preprocessing import input_ways, right_when
 from clearance.data import ImageSet
 from clearance.models import Classifier
 

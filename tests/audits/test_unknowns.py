@@ -44,7 +44,7 @@ def test_the_numbers_are_those_of_a_slow_count():
         torch.cat([AWAY.images[:20], ALIKE.images[:30]]), torch.arange(50) % 2, ("a", "b"), "mixed"
     )
     subject = Subject(PLAIN, TRAIN, TEST)
-    from clearance.audits._halves import first_half
+    from clearance.audits._samples import first_half
 
     half = first_half(TEST.labels, 0).numpy()
 

@@ -50,8 +50,6 @@ from clearance.audits.churn import Churn as Churn
 from clearance.audits.class_pairs import ClassPairs as ClassPairs
 from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
-from clearance.audits.decay import Decay as Decay
-from clearance.audits.decay import decayed_parameters as decayed_parameters
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
 from clearance.audits.flip_size import FlipSize as FlipSize
 from clearance.audits.geodesic import Geodesic as Geodesic
@@ -66,7 +64,9 @@ from clearance.audits.rejection import rejection_threshold as rejection_threshol
 from clearance.audits.robustness import Robustness as Robustness
 from clearance.audits.sure_mistakes import SureMistakes as SureMistakes
 from clearance.audits.unknowns import Unknowns as Unknowns
+from clearance.audits.weight_scale import Decay as Decay
 from clearance.audits.weight_scale import WeightScale as WeightScale
+from clearance.audits.weight_scale import decayed_parameters as decayed_parameters
 
 __all__ = [
     "Accuracy",

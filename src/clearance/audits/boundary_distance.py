@@ -11,13 +11,13 @@ from clearance._checks import check_choice, check_count, check_fraction
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.queries import Model
 from clearance.attacks.straight_through import has_steps, straight_through
-from clearance.audits._answers import checked_logits
+from clearance.audits._attacked import checked_logits
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._boundary_numbers import angle_numbers, dataset_distances, mirror_sheet, way_numbers
-from clearance.audits._fixed_images import fixed_images, fixed_rows
 from clearance.audits._layer_spread import layer_spreads
 from clearance.audits._likely_rivals import CHUNK
 from clearance.audits._nearest_rival import NearestRival, likely_nearest_rivals, nearest_rivals
+from clearance.audits._samples import fixed_images, fixed_rows
 from clearance.data import ImageSet
 from clearance.models._channels_last import filters_channels_last
 from clearance.models._observe import evaluating

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearance._checks import check_count
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._fresh_heads import are_a_cloud
+from clearance.audits._heads import are_a_cloud
 from clearance.audits.accuracy import wilson_interval
 from clearance.geometry.scatter import class_distance_normalised_variances, class_scatter
 from clearance.vocabulary import Exhibit, Measurement

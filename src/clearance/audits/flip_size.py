@@ -13,9 +13,9 @@ from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.queries import Model
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.straight_through import straight_through
+from clearance.audits._attacked import Target
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._fixed_images import fixed_images
-from clearance.audits._target import Target
+from clearance.audits._samples import fixed_images
 from clearance.audits.accuracy import wilson_interval
 from clearance.data import ImageSet
 from clearance.models._observe import evaluating

@@ -11,7 +11,7 @@ from clearance.attacks.ascent import TargetedAscent
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._change_sheet import change_sheet
-from clearance.audits._fixed_images import fixed_images
+from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet
 from clearance.linear.temperature import calibrated_temperature
 from clearance.models._observe import evaluating

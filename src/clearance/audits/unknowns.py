@@ -8,12 +8,9 @@ from torch import Tensor
 
 from clearance._checks import check_count
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._detection import KEPT, detection, lowest_for_nan
-from clearance.audits._fixed_images import balanced_rows, fixed_images
-from clearance.audits._halves import first_half
-from clearance.audits._neighbour_score import neighbour_score, unit_length
+from clearance.audits._samples import balanced_rows, first_half, fixed_images
 from clearance.audits.accuracy import wilson_interval
-from clearance.audits.rejection import check_enough, rejection_threshold
+from clearance.audits.rejection import KEPT, check_enough, detection, lowest_for_nan, rejection_threshold
 from clearance.data import ImageSet, as_image_set
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
@@ -156,3 +153,32 @@ def _curve(seen: Tensor, unknown: Tensor, name: str) -> Exhibit:
         f"{KEPT:.0%} stands the threshold of the first screen, which was chosen on other test images."
     )
     return Exhibit(Unknowns.name, "thresholds", "curve", columns, caption, {NAMED: name})
+
+
+def unit_length(features: Tensor) -> Tensor:
+    """Every row divided by its length; a row of zeros stays.
+
+    >>> unit_length(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
+    """
+    length = features.norm(dim=1, keepdim=True)
+    return features / torch.where(length > 0, length, 1)
+
+
+def neighbour_score(features: Tensor, known: Tensor, neighbours: int) -> Tensor:
+    """Minus half the squared distance to the k-th nearest known features, all of unit length, (B,); at most 0.
+
+    Source: Sun et al., *Out-of-Distribution Detection with Deep Nearest Neighbors* (2022).
+
+    Args:
+        features: (B, D).
+        known: (n, D), of unit length already.
+        neighbours: k; n where there are fewer.
+
+    >>> neighbour_score(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]), 1)
+    tensor([0.])
+    """
+    # half the squared distance of unit vectors is 1 - cos
+    nearest = (unit_length(features) @ known.T).topk(min(neighbours, len(known)), dim=1)
+    return nearest.values[:, -1] - 1

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clearance.audits import Audit
-from clearance.audits._halves import first_half
+from clearance.audits._samples import first_half
 from clearance.audits.unknowns import check_enough
 from clearance.data import ImageSet, Preprocessing, open_unlabelled
 from clearance.experiments.datasets import check_not_a_path, load_dataset

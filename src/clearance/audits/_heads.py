@@ -1,4 +1,4 @@
-"""What audits that train fresh heads, or look at clouds of features, share about the features."""
+"""Features for heads that an audit trains itself."""
 
 import torch
 from torch import Tensor
