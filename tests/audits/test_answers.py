@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from clearance.attacks import FGSM, PGD
-from clearance.audits import Accuracy, BoundaryDistance, FlipSize, Robustness
+from clearance.audits import Accuracy, BoundaryDistance, MinimalPerturbation, Robustness
 from clearance.audits import _attacked as attacked_network
 from clearance.models import Classifier
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -55,7 +55,7 @@ def value(findings, name="robust_accuracy"):
 
 
 class TestRefused:
-    @pytest.mark.parametrize("audit", [Robustness(**FEW), FlipSize(), BoundaryDistance()])
+    @pytest.mark.parametrize("audit", [Robustness(**FEW), MinimalPerturbation(), BoundaryDistance()])
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
@@ -226,7 +226,7 @@ class OwnEstimator(nn.Module):
 def test_an_estimator_of_the_networks_own_is_not_lost():
     """Past its detach the two ways cancel, and nothing is left to follow: both gradients are tried."""
     flips = [
-        value(FlipSize(images=30, steps=20, queries=20)(model, digits()[0], some()), "median_flip")
+        value(MinimalPerturbation(images=30, steps=20, queries=20)(model, digits()[0], some()), "median_flip")
         for model in (network(), with_extractor(OwnEstimator()))
     ]
     assert flips[1] < 1.3 * flips[0]
@@ -248,7 +248,12 @@ class Stopped(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "audit", [Robustness(inf=(0.1,), two=(), **FEW), FlipSize(steps=3, queries=3), BoundaryDistance(steps=3)]
+    "audit",
+    [
+        Robustness(inf=(0.1,), two=(), **FEW),
+        MinimalPerturbation(steps=3, queries=3),
+        BoundaryDistance(steps=3),
+    ],
 )
 def test_checkpointed_networks_are_audited(audit):
     assert audit(with_extractor(Stopped()), digits()[0], some()).measurements

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from clearance.audits.refit import paired_interval
+from clearance.audits.linear_probe import paired_interval
 from clearance.gate.intervals import paired_fractions
 
 

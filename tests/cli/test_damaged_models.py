@@ -24,8 +24,8 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 FEW: dict[str, dict[str, object]] = {
     "co_adaptation": {"per_class": [1, 50], "repetitions": [5, 2], "pixel_limit": 0},
-    "flip_size": {"images": 60, "steps": 20, "queries": 20},
-    "refit": {"heads": 2},
+    "minimal_perturbation": {"images": 60, "steps": 20, "queries": 20},
+    "linear_probe": {"heads": 2},
 }
 MIXED = (3, 8)
 

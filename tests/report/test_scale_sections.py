@@ -196,7 +196,9 @@ class TestSureMistakes:
     def numbers(method, seed):
         for name, value in SURE.items():
             unit = {"reached": "fraction", "temperature": ""}.get(name, "pixel units")
-            yield Record("digits", method, seed, Measurement("sure_mistakes", name, value, unit, 9))
+            yield Record(
+                "digits", method, seed, Measurement("high_confidence_adversarials", name, value, unit, 9)
+            )
 
     @staticmethod
     def sheet(method, seed, channels=1):
@@ -207,7 +209,10 @@ class TestSureMistakes:
             "norm": [3.5, 0.0], "arrived": [True, False],
         }  # fmt: skip
         return ExhibitRecord(
-            "digits", method, seed, Exhibit("sure_mistakes", "contact_sheet", "images", columns, "Sheet.")
+            "digits",
+            method,
+            seed,
+            Exhibit("high_confidence_adversarials", "contact_sheet", "images", columns, "Sheet."),
         )
 
     @pytest.fixture
@@ -236,5 +241,5 @@ class TestSureMistakes:
         assert change[0].shape == ((3, 4) if channels == 1 else (3, 4, 3))
 
     def test_the_page_has_every_number_in_its_glossary(self, told):
-        assert all(term_of(("sure_mistakes", name)) for name in SURE)
+        assert all(term_of(("high_confidence_adversarials", name)) for name in SURE)
         assert "How far to a mistake that the network is sure of" in render_page(told)

@@ -10,7 +10,7 @@ from torch import Tensor
 from clearance._checks import check_count
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._samples import first_half, fixed_images
-from clearance.audits.refit import PAIRED, paired_interval
+from clearance.audits.linear_probe import PAIRED, paired_interval
 from clearance.data import ImageSet
 from clearance.models._observe import evaluating
 from clearance.models._placement import device_of
@@ -34,7 +34,7 @@ class InputWay:
 
 
 @dataclass(frozen=True)
-class PreprocessingAudit(Audit):
+class Preprocessing(Audit):
     """What the best of the usual ways to prepare images would gain, in place of the one that was asked for.
 
     A model that was trained elsewhere is only as good as what it is fed. Each of the usual ways (no normalisation,
@@ -59,7 +59,7 @@ class PreprocessingAudit(Audit):
     >>> from clearance.data import gaussian_images
     >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
-    >>> found = PreprocessingAudit()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> found = Preprocessing()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [(m.name, m.n) for m in found.measurements]
     [('gain', 60)]
     """

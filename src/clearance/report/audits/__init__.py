@@ -22,7 +22,7 @@ from clearance.report.sweep import at_shown, over_setting
 def page_of(audit: str) -> AuditPage:
     """The page of an audit, by the audit's name.
 
-    >>> page_of("flip_size").title, page_of("of_my_own").title
+    >>> page_of("minimal_perturbation").title, page_of("of_my_own").title
     ('The smallest change that changes the answer', 'Of my own')
     """
     module = f"{__name__}.{audit}"

@@ -18,7 +18,7 @@ from clearance.records.record import ExhibitRecord
 from clearance.records.row import SummaryRow
 from clearance.records.store import exhibit_file
 from clearance.report.audit_page import CLOSE, Action, AuditPage, Term
-from clearance.report.audits.refit import outdone
+from clearance.report.audits.linear_probe import outdone
 from clearance.report.drawing import (
     Columns,
     empty,

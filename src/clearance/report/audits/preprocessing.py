@@ -44,10 +44,10 @@ def input_action(findings: Findings) -> Action | None:
 
 def _gain(findings: Findings) -> SummaryRow | None:
     """What other images gain, where that is more than nothing and not less than what a new last layer gains."""
-    gain, refit = findings.row("mean", AUDIT, "gain"), findings.row("mean", "refit", "gain")
+    gain, probe = findings.row("mean", AUDIT, "gain"), findings.row("mean", "linear_probe", "gain")
     if gain is None or gain.low is None or gain.high is None or gain.low <= 0:
         return None
-    if refit is not None and refit.low is not None and refit.low > gain.high:
+    if probe is not None and probe.low is not None and probe.low > gain.high:
         return None
     return gain
 

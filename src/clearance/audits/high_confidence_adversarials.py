@@ -23,7 +23,7 @@ PIXELS = "pixel units"
 
 
 @dataclass(frozen=True)
-class SureMistakes(Audit):
+class HighConfidenceAdversarials(Audit):
     r"""Targeted ascent until the network is as sure of the next class as it is of its answers in the median.
 
         x' <- clip(x' + step * g / ||g||_2),  g = grad log softmax(logits / T)_t,  until p_t(x') >= confidence
@@ -56,13 +56,13 @@ class SureMistakes(Audit):
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
     >>> train, test = gaussian_images(per_class=9, seed=0), gaussian_images(per_class=9, seed=1)
-    >>> audit = SureMistakes(images=6, grey_levels=20.0, steps=20, search=5)
+    >>> audit = HighConfidenceAdversarials(images=6, grey_levels=20.0, steps=20, search=5)
     >>> found = audit(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [m.name for m in found.measurements]
     ['sure_distance', 'nearest_distance', 'reached', 'temperature']
     """
 
-    name: ClassVar[str] = "sure_mistakes"
+    name: ClassVar[str] = "high_confidence_adversarials"
     question: ClassVar[str] = "How far must an image change until the network is sure of another class?"
     confidence: float = 0.95
     images: int = 100

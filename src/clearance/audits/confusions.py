@@ -17,7 +17,7 @@ from clearance.vocabulary import Exhibit, Measurement
 
 
 @dataclass(frozen=True)
-class ClassPairs(Audit):
+class Confusions(Audit):
     """The pair of classes with the most errors between them, and how near their features lie.
 
     share = (images of a called b + images of b called a) / all errors,   for the pair with the largest share
@@ -42,12 +42,12 @@ class ClassPairs(Audit):
     >>> from clearance.data import gaussian_images
     >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
-    >>> found = ClassPairs()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> found = Confusions()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [m.name for m in found.measurements]
     ['worst_share', 'worst_closeness', 'largest_closeness']
     """
 
-    name: ClassVar[str] = "class_pairs"
+    name: ClassVar[str] = "confusions"
     question: ClassVar[str] = "Which two classes are confused most, and how near are their features?"
     shown: int = 20
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.audits import ClassPairs
-from clearance.audits.class_pairs import pair_errors
+from clearance.audits import Confusions
+from clearance.audits.confusions import pair_errors
 from clearance.data import ImageSet
 from clearance.models import Classifier
 
@@ -36,7 +36,7 @@ class Answers(nn.Module):
 
 
 def found(images: ImageSet, thresholds: list[float]):
-    findings = ClassPairs()(Classifier(nn.Flatten(), Answers(thresholds)), images, images)
+    findings = Confusions()(Classifier(nn.Flatten(), Answers(thresholds)), images, images)
     return {m.name: m for m in findings.measurements}, findings.exhibits[0].columns
 
 
@@ -95,7 +95,7 @@ def test_classes_in_points_and_at_one_place():
 def test_at_most_so_many_pairs_are_named():
     images = placed([0.1, 0.2, 0.5])
     model = Classifier(nn.Flatten(), Answers([0.15, 0.35]))
-    findings = ClassPairs(shown=2)(model, images, images)
+    findings = Confusions(shown=2)(model, images, images)
     assert len(findings.exhibits[0].columns["pair"]) == 2
     with pytest.raises(ValueError, match="`shown`"):
-        ClassPairs(shown=0)
+        Confusions(shown=0)

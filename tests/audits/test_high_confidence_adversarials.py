@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearance import linear
-from clearance.audits import SureMistakes
+from clearance.audits import HighConfidenceAdversarials
 from clearance.data import ImageSet
 from clearance.models import Classifier
 
@@ -36,7 +36,7 @@ def network(scale=1.0, classes=2):
 
 
 def found(model, data, **settings):
-    made = SureMistakes(**{**SETTINGS, **settings})(model, data, data)
+    made = HighConfidenceAdversarials(**{**SETTINGS, **settings})(model, data, data)
     return {m.name: m for m in made.measurements}, made.exhibits[0].columns
 
 
@@ -127,7 +127,7 @@ def test_answers_that_tie_have_no_temperature_and_no_way():
 )
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        SureMistakes(**settings)
+        HighConfidenceAdversarials(**settings)
 
 
 def test_a_confidence_that_guessing_reaches_is_refused():

@@ -20,7 +20,7 @@ _CURVE = tuple(k / 100 for k in range(50, 101))
 
 
 @dataclass(frozen=True)
-class Unknowns(Audit):
+class OutOfDistribution(Audit):
     """The share of images of unknown things that a threshold rejects which keeps 95 % of the test images.
 
     score(x) = minus half the squared distance of f(x) to its k-th nearest training features, all of unit length
@@ -54,12 +54,12 @@ class Unknowns(Audit):
     >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
     >>> noise = ImageSet(torch.rand(50, 1, 8, 8), torch.arange(50) % 2, ("a", "b"), "noise")
-    >>> found = Unknowns(other=noise)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> found = OutOfDistribution(other=noise)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [(m.name, m.n) for m in found.measurements]
     [('rejected', 50), ('kept', 30), ('auroc', 50)]
     """
 
-    name: ClassVar[str] = "unknowns"
+    name: ClassVar[str] = "out_of_distribution"
     question: ClassVar[str] = "How many images of things it never saw does a threshold reject?"
     other: ImageSet | str | None = None
     images: int = 1000
@@ -127,7 +127,7 @@ def _share(name: str, counted: Tensor, better: Better, context: dict[str, Scalar
     low, high = wilson_interval(number, count)
     found = {**context, "interval": "wilson 95 %"}
     return Measurement(
-        Unknowns.name,
+        OutOfDistribution.name,
         name,
         number / count,
         "fraction",
@@ -152,7 +152,7 @@ def _curve(seen: Tensor, unknown: Tensor, name: str) -> Exhibit:
         f"Test images that a threshold keeps, and images of {name!r} that it rejects: nearer to the top is better; at "
         f"{KEPT:.0%} stands the threshold of the first screen, which was chosen on other test images."
     )
-    return Exhibit(Unknowns.name, "thresholds", "curve", columns, caption, {NAMED: name})
+    return Exhibit(OutOfDistribution.name, "thresholds", "curve", columns, caption, {NAMED: name})
 
 
 def unit_length(features: Tensor) -> Tensor:

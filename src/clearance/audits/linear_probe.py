@@ -18,7 +18,7 @@ from clearance.vocabulary import Measurement, Scalar
 
 
 @dataclass(frozen=True)
-class Refit(Audit):
+class LinearProbe(Audit):
     """The held-out error of one linear layer trained anew on the features of all training images.
 
     gain = error of the model's own head - mean error of the fresh linear layers
@@ -47,11 +47,11 @@ class Refit(Audit):
     >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
     >>> model = Classifier(nn.Flatten(), nn.Linear(64, 3))  # never trained
-    >>> next(m.value > 0.3 for m in Refit()(model, train, test).measurements if m.name == "gain")
+    >>> next(m.value > 0.3 for m in LinearProbe()(model, train, test).measurements if m.name == "gain")
     True
     """
 
-    name: ClassVar[str] = "refit"
+    name: ClassVar[str] = "linear_probe"
     question: ClassVar[str] = "What would a new last layer, trained on all training images, gain?"
     heads: int = 5
     lr: float = 0.03

@@ -25,7 +25,7 @@ NOTHING_RIGHT = {"noise_flipped": 1, "missed_flips": 0, "no_gradient": 0}
 
 
 @dataclass(frozen=True)
-class FlipSize(Audit):
+class MinimalPerturbation(Audit):
     """The size of change that flips half of the images the classifier is right on, and what noise of that size does.
 
     ``median_flip`` is the median over right images of the distance to the nearest wrong image that
@@ -56,12 +56,12 @@ class FlipSize(Audit):
     >>> from clearance.data import gaussian_images
     >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
-    >>> found = FlipSize(steps=5, queries=5)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> found = MinimalPerturbation(steps=5, queries=5)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [m.name for m in found.measurements]
     ['median_flip', 'noise_flipped', 'missed_flips', 'no_gradient']
     """
 
-    name: ClassVar[str] = "flip_size"
+    name: ClassVar[str] = "minimal_perturbation"
     question: ClassVar[str] = "How small a change of the image changes the answer?"
     norm: str = "inf"
     images: int = 200

@@ -8,7 +8,7 @@ from clearance.report.over_seeds import is_summary
 from clearance.report.pictures import Picture, per_method
 from clearance.report.tables import by_method, mean
 
-AUDIT, SHEET = "sure_mistakes", "contact_sheet"
+AUDIT, SHEET = "high_confidence_adversarials", "contact_sheet"
 WHAT = (
     "An image is changed step by step, along the way that makes the network surer of another class, until it is as "
     "sure of that class as it usually is of its answers. Before that, every network's answers are divided by a number "

@@ -7,8 +7,8 @@ import torch
 from scipy.stats import binom
 from torch import nn
 
-from clearance.audits import FlipSize
-from clearance.audits.flip_size import median_interval
+from clearance.audits import MinimalPerturbation
+from clearance.audits.minimal_perturbation import median_interval
 from clearance.data import ImageSet
 from clearance.models import Classifier
 
@@ -44,7 +44,7 @@ class Rounding(nn.Module):
 
 
 def found(model: Classifier, data: ImageSet, **settings):
-    return {m.name: m for m in FlipSize(**settings)(model, data, data).measurements}
+    return {m.name: m for m in MinimalPerturbation(**settings)(model, data, data).measurements}
 
 
 DISTANCES = torch.linspace(0.01, 0.21, 41)
@@ -91,7 +91,7 @@ def test_a_network_that_hides_its_gradients_rings_the_alarm():
 def test_what_the_search_misses_is_counted(monkeypatch):
     """A search that finds nothing near: the blind one then finds images within the radius of the others."""
     data = two_pixels(DISTANCES)
-    honest = FlipSize._distances
+    honest = MinimalPerturbation._distances
 
     def lame(self, target):
         distances = honest(self, target)
@@ -99,7 +99,7 @@ def test_what_the_search_misses_is_counted(monkeypatch):
         return distances
 
     assert found(network(), data)["missed_flips"].value == 0.0
-    monkeypatch.setattr(FlipSize, "_distances", lame)
+    monkeypatch.setattr(MinimalPerturbation, "_distances", lame)
     assert found(network(), data)["missed_flips"].value > 0.1
 
 
@@ -128,7 +128,7 @@ def test_the_interval_of_the_median_covers_as_often_as_it_says(count):
 @pytest.mark.parametrize("wrong", [{"norm": "1"}, {"images": 0}, {"steps": 0}, {"queries": 0}])
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))}`"):
-        FlipSize(**wrong)
+        MinimalPerturbation(**wrong)
 
 
 def test_each_image_keeps_its_distance_and_wrong_ones_have_none():
@@ -136,7 +136,7 @@ def test_each_image_keeps_its_distance_and_wrong_ones_have_none():
     labels = data.labels.clone()
     labels[:5] = 1 - labels[:5]
     mislabelled = ImageSet(data.images, labels, data.classes)
-    findings = FlipSize()(network(), mislabelled, mislabelled)
+    findings = MinimalPerturbation()(network(), mislabelled, mislabelled)
     (shown,) = findings.exhibits
     assert (shown.name, shown.kind) == ("median_flip", "per_image")
     assert shown.context == {
@@ -146,5 +146,5 @@ def test_each_image_keeps_its_distance_and_wrong_ones_have_none():
     assert values[:5] == [None] * 5
     assert values[5:] == pytest.approx(DISTANCES[5:].tolist(), abs=2e-4)
     assert findings.measurements[0].value == sorted(values[5:])[17]
-    (none,) = FlipSize()(network(scale=-1.0), data, data).exhibits
+    (none,) = MinimalPerturbation()(network(scale=-1.0), data, data).exhibits
     assert none.columns["value"] == [None] * 41

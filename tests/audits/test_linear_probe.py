@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clearance.audits import Accuracy, Refit
+from clearance.audits import Accuracy, LinearProbe
 from clearance.data import GaussianClasses, ImageSet
 from clearance.models import Classifier
 
@@ -37,7 +37,7 @@ def linear(weight: Tensor, bias: Tensor) -> Classifier:
 
 def found(model: Classifier, **settings):
     train, test = sets()
-    return {m.name: m for m in Refit(**settings)(model, train, test).measurements}
+    return {m.name: m for m in LinearProbe(**settings)(model, train, test).measurements}
 
 
 def test_a_sound_layer_has_nothing_to_gain():
@@ -72,12 +72,12 @@ def test_the_interval_is_that_of_paired_images():
     flipped = torch.where(wrong.bool(), (test.labels + 1) % 3, test.labels)
     numbers = {
         m.name: m
-        for m in Refit(heads=1)(model, train, ImageSet(test.images, flipped, test.classes)).measurements
+        for m in LinearProbe(heads=1)(model, train, ImageSet(test.images, flipped, test.classes)).measurements
     }
     # own layer and new one are wrong on the same relabelled images: nothing is gained
     assert numbers["gain"].value == pytest.approx(0.0, abs=0.02)
     damaged = linear(torch.zeros(3, 16), torch.tensor([1.0, 0.0, 0.0]))  # calls everything the first class
-    gain = {m.name: m for m in Refit(heads=1)(damaged, train, test).measurements}["gain"]
+    gain = {m.name: m for m in LinearProbe(heads=1)(damaged, train, test).measurements}["gain"]
     share = 2 / 3 - 0.0
     half = 1.96 * math.sqrt(share * (1 - share) / 149)
     assert gain.value == pytest.approx(share, abs=0.02)
@@ -89,4 +89,4 @@ def test_the_interval_is_that_of_paired_images():
 @pytest.mark.parametrize("wrong", [{"heads": 0}, {"lr": 0.0}])
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))}`"):
-        Refit(**wrong)
+        LinearProbe(**wrong)

@@ -9,12 +9,12 @@ from clearance.report.findings import Findings
 
 def outdone(findings: Findings) -> bool:
     """Whether a new last layer is clearly better than the network's own, and its input is not the reason."""
-    row = findings.row("mean", "refit", "gain")
+    row = findings.row("mean", "linear_probe", "gain")
     return row is not None and row.low is not None and row.low > CLOSE and not input_in_doubt(findings)
 
 
 def _refit(findings: Findings) -> Action | None:
-    row = findings.row("mean", "refit", "gain")
+    row = findings.row("mean", "linear_probe", "gain")
     if row is None or row.low is None or row.high is None:
         return None
     gain = points_with_ends(row)

@@ -4,7 +4,7 @@ from markupsafe import Markup
 from scipy.stats import binom
 
 from clearance.report.audit_page import Action, AuditPage, Term, with_ends
-from clearance.report.audits.refit import outdone
+from clearance.report.audits.linear_probe import outdone
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
 
@@ -15,9 +15,9 @@ NEARER = 1.05  # times: less is told as no nearer
 
 
 def _worst_pair(findings: Findings) -> Action | None:
-    share = findings.row("mean", "class_pairs", "worst_share")
-    closeness = findings.row("mean", "class_pairs", "worst_closeness")
-    named = findings.exhibits("class_pairs", "pairs")
+    share = findings.row("mean", "confusions", "worst_share")
+    closeness = findings.row("mean", "confusions", "worst_closeness")
+    named = findings.exhibits("confusions", "pairs")
     if share is None or closeness is None or not named or not share.n:
         return None
     columns = named[0].exhibit.columns

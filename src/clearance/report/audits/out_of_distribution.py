@@ -10,8 +10,8 @@ TITLE = "Unknowns"
 
 def unknowns_action(findings: Findings) -> Action | None:
     """The share of such images that a threshold rejects, and what it keeps of the others; None where nobody asked."""
-    rejected = findings.row("mean", "unknowns", "rejected")
-    kept = findings.row("mean", "unknowns", "kept")
+    rejected = findings.row("mean", "out_of_distribution", "rejected")
+    kept = findings.row("mean", "out_of_distribution", "kept")
     if rejected is None or kept is None or rejected.low is None or kept.low is None:
         return None
     said = Markup(

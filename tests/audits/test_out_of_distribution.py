@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.audits import Subject, Unknowns
+from clearance.audits import OutOfDistribution, Subject
 from clearance.data import ImageSet
 from clearance.models import Classifier
 
@@ -26,7 +26,7 @@ ALIKE = directions([0.8, 0.8, 0.0, 0.0], 400, 0.2, 3, name="alike")
 
 
 def found(other, model=PLAIN, **settings):
-    audit = Unknowns(other=other, **settings)
+    audit = OutOfDistribution(other=other, **settings)
     return {m.name: m for m in audit(model, TRAIN, TEST).measurements}
 
 
@@ -60,7 +60,7 @@ def test_the_numbers_are_those_of_a_slow_count():
     seen, unknown = score(TEST.images), score(mixed.images)
     ordered = np.sort(seen[half])
     limit = ordered[int(0.05 * (len(ordered) + 1)) - 1]
-    measured = {m.name: m for m in Unknowns(other=mixed).examine(subject).measurements}
+    measured = {m.name: m for m in OutOfDistribution(other=mixed).examine(subject).measurements}
     assert measured["rejected"].value == pytest.approx((unknown < limit).mean())
     assert measured["kept"].value == pytest.approx((seen[~half] >= limit).mean())
     pairs = (unknown[:, None] < seen[~half][None]).mean()
@@ -98,22 +98,24 @@ def test_no_more_images_than_asked_for():
 
 
 def test_the_curve_passes_through_all_and_nothing():
-    (curve,) = Unknowns(other=AWAY)(PLAIN, TRAIN, TEST).exhibits
+    (curve,) = OutOfDistribution(other=AWAY)(PLAIN, TRAIN, TEST).exhibits
     kept, rejected = curve.columns.values()
     assert (kept[0], kept[-1]) == (0.5, 1.0)
     assert rejected == [1.0] * len(kept)  # all of them lie beyond every test image
 
 
 def test_without_unknown_images_there_is_no_number():
-    assert Unknowns()(PLAIN, TRAIN, TEST).measurements == ()
+    assert OutOfDistribution()(PLAIN, TRAIN, TEST).measurements == ()
 
 
 def test_what_cannot_be_measured_is_refused():
     with pytest.raises(ValueError, match="at least 38 images, 19 of them for a threshold"):
-        Unknowns(other=AWAY)(PLAIN, TRAIN, TEST.subset(torch.arange(36)))
+        OutOfDistribution(other=AWAY)(PLAIN, TRAIN, TEST.subset(torch.arange(36)))
     with pytest.raises(ValueError, match=r"images of shape \(1, 2, 2\).*got \(1, 3, 3\)"):
-        Unknowns(other=ImageSet(torch.rand(4, 1, 3, 3), torch.arange(4) % 2, ("a", "b")))(PLAIN, TRAIN, TEST)
+        OutOfDistribution(other=ImageSet(torch.rand(4, 1, 3, 3), torch.arange(4) % 2, ("a", "b")))(
+            PLAIN, TRAIN, TEST
+        )
     with pytest.raises(ValueError, match="must be images by now; got the name 'mnist'"):
-        Unknowns(other="mnist")(PLAIN, TRAIN, TEST)
+        OutOfDistribution(other="mnist")(PLAIN, TRAIN, TEST)
     with pytest.raises(ValueError, match="`neighbours` must be a whole number"):
-        Unknowns(neighbours=0)
+        OutOfDistribution(neighbours=0)

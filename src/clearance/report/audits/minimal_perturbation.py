@@ -14,8 +14,8 @@ DOUBTS = {
 
 
 def _flip_size(findings: Findings) -> Action | None:
-    size = findings.row("mean", "flip_size", "median_flip")
-    noise = findings.row("mean", "flip_size", "noise_flipped")
+    size = findings.row("mean", "minimal_perturbation", "median_flip")
+    noise = findings.row("mean", "minimal_perturbation", "noise_flipped")
     if size is None or noise is None:
         return None
     said = Markup(
@@ -25,7 +25,7 @@ def _flip_size(findings: Findings) -> Action | None:
     doubts = [
         words.format(data(row.value, row.unit))
         for name, words in DOUBTS.items()
-        if (row := findings.row("mean", "flip_size", name)) is not None and row.value > ALARM
+        if (row := findings.row("mean", "minimal_perturbation", name)) is not None and row.value > ALARM
     ]
     if doubts:
         said += Markup(" ALARM: ") + Markup("; ").join(doubts) + Markup(". The true size is smaller.")
