@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from clearance.attacks import PGD
 from clearance.attacks.queries import logits_of
 from clearance.audits import Robustness
-from clearance.audits._fixed_images import fixed_images
+from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.saved import load_model

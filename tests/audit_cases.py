@@ -13,23 +13,23 @@ from clearance.audits import (
     BoundaryDistance,
     Calibration,
     Churn,
-    ClassPairs,
-    ClassScatterAudit,
+    ClassScatter,
     CoAdaptation,
+    Confusions,
     DeeperCut,
     Findings,
-    FlipSize,
     Geodesic,
     GoodnessOfFit,
+    HighConfidenceAdversarials,
     Likelihood,
+    LinearProbe,
     LowDimension,
+    MinimalPerturbation,
     NeuralCollapse,
     NewClasses,
-    PreprocessingAudit,
-    Refit,
+    OutOfDistribution,
+    Preprocessing,
     Robustness,
-    SureMistakes,
-    Unknowns,
     WeightScale,
 )
 from clearance.data import GaussianClasses, ImageSet
@@ -83,7 +83,7 @@ AUDITS = {
         },
     ),
     "class_scatter": AuditCase(
-        ClassScatterAudit(), dict.fromkeys(("within_between", "cdnv", "nc1"), float("inf"))
+        ClassScatter(), dict.fromkeys(("within_between", "cdnv", "nc1"), float("inf"))
     ),
     "low_dimension": AuditCase(
         LowDimension(),
@@ -100,13 +100,13 @@ AUDITS = {
     "churn": AuditCase(
         Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
     ),
-    "preprocessing": AuditCase(PreprocessingAudit(images=30), {"gain": 0.0}),
-    "refit": AuditCase(Refit(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
-    "class_pairs": AuditCase(
-        ClassPairs(), {"worst_share": 0.0, "worst_closeness": float("inf"), "largest_closeness": float("inf")}
+    "preprocessing": AuditCase(Preprocessing(images=30), {"gain": 0.0}),
+    "linear_probe": AuditCase(LinearProbe(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
+    "confusions": AuditCase(
+        Confusions(), {"worst_share": 0.0, "worst_closeness": float("inf"), "largest_closeness": float("inf")}
     ),
-    "flip_size": AuditCase(
-        FlipSize(images=12, steps=5, queries=5), {"median_flip": 0.0, "noise_flipped": 1.0}
+    "minimal_perturbation": AuditCase(
+        MinimalPerturbation(images=12, steps=5, queries=5), {"median_flip": 0.0, "noise_flipped": 1.0}
     ),
     "robustness": AuditCase(
         Robustness(inf=(0.03,), two=(0.07,), steps=5, queries=10),
@@ -125,8 +125,8 @@ AUDITS = {
         },
         neither=frozenset({"local_scale", "mirror_share", "mirror_stretch"}),
     ),
-    "sure_mistakes": AuditCase(
-        SureMistakes(images=12, grey_levels=10.0, steps=60, search=5),
+    "high_confidence_adversarials": AuditCase(
+        HighConfidenceAdversarials(images=12, grey_levels=10.0, steps=60, search=5),
         {"sure_distance": 0.0, "nearest_distance": 0.0},
         neither=frozenset({"reached", "temperature"}),
     ),
@@ -154,7 +154,7 @@ AUDITS = {
         {"distance_ratio": float("inf"), "ks_distance": 1.0, "coverage": 0.0},
         neither=frozenset({"distance_ratio", "coverage"}),
     ),
-    "unknowns": AuditCase(Unknowns(other=STRANGE), {"rejected": 0.0, "auroc": 0.5}),
+    "out_of_distribution": AuditCase(OutOfDistribution(other=STRANGE), {"rejected": 0.0, "auroc": 0.5}),
     "new_classes": AuditCase(
         NewClasses(per_class=(1, 5), repetitions=(6, 3), hidden=(8,)), {"error": 1 - 1 / 3}, new_classes=True
     ),

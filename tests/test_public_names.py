@@ -24,9 +24,9 @@ ROOMS = {
         transfer_matrix transferred
     """,
     "audits": """
-        Accuracy Audit BoundaryDistance Calibration Churn ClassPairs ClassScatterAudit CoAdaptation Decay
-        DeeperCut Findings FlipSize Geodesic GoodnessOfFit Likelihood LowDimension NeuralCollapse NewClasses
-        PreprocessingAudit Refit Robustness Subject SureMistakes Unknowns WeightScale check_comparable
+        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation Confusions Decay DeeperCut Findings
+        Geodesic GoodnessOfFit HighConfidenceAdversarials Likelihood LinearProbe LowDimension MinimalPerturbation
+        NeuralCollapse NewClasses OutOfDistribution Preprocessing Robustness Subject WeightScale check_comparable
         decayed_parameters rejection_threshold wilson_interval
     """,
     "data": """

@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from clearance.attacks import FGSM, PGD
-from clearance.audits import Accuracy, BoundaryDistance, FlipSize, Robustness
-from clearance.audits import _verdict as verdict
+from clearance.audits import Accuracy, BoundaryDistance, MinimalPerturbation, Robustness
+from clearance.audits import _attacked as attacked_network
 from clearance.models import Classifier
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,
@@ -55,7 +55,7 @@ def value(findings, name="robust_accuracy"):
 
 
 class TestRefused:
-    @pytest.mark.parametrize("audit", [Robustness(**FEW), FlipSize(), BoundaryDistance()])
+    @pytest.mark.parametrize("audit", [Robustness(**FEW), MinimalPerturbation(), BoundaryDistance()])
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
@@ -78,7 +78,9 @@ class TestRefused:
 
     def test_one_image_by_itself_is_no_company(self):
         one = digits()[1].images[:1]
-        assert verdict.survivors(network(), one, digits()[1].labels[:1], [FGSM(1e-6)]).tolist() == [True]
+        assert attacked_network.survivors(network(), one, digits()[1].labels[:1], [FGSM(1e-6)]).tolist() == [
+            True
+        ]
 
     def test_probabilities_have_no_distances(self):
         sure = Classifier(network().extractor, nn.Sequential(network().head, nn.Softmax(dim=1))).eval()
@@ -140,7 +142,7 @@ class TestSource:
     def test_one_that_makes_no_images_for_this_network_is_refused_before_any_attack(
         self, monkeypatch, source, message
     ):
-        monkeypatch.setattr(verdict, "survivors", lambda *_: pytest.fail("attacked"))
+        monkeypatch.setattr(attacked_network, "survivors", lambda *_: pytest.fail("attacked"))
         with pytest.raises(ValueError, match=message):
             audited(network(), source=source.eval())
 
@@ -224,7 +226,7 @@ class OwnEstimator(nn.Module):
 def test_an_estimator_of_the_networks_own_is_not_lost():
     """Past its detach the two ways cancel, and nothing is left to follow: both gradients are tried."""
     flips = [
-        value(FlipSize(images=30, steps=20, queries=20)(model, digits()[0], some()), "median_flip")
+        value(MinimalPerturbation(images=30, steps=20, queries=20)(model, digits()[0], some()), "median_flip")
         for model in (network(), with_extractor(OwnEstimator()))
     ]
     assert flips[1] < 1.3 * flips[0]
@@ -246,7 +248,12 @@ class Stopped(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "audit", [Robustness(inf=(0.1,), two=(), **FEW), FlipSize(steps=3, queries=3), BoundaryDistance(steps=3)]
+    "audit",
+    [
+        Robustness(inf=(0.1,), two=(), **FEW),
+        MinimalPerturbation(steps=3, queries=3),
+        BoundaryDistance(steps=3),
+    ],
 )
 def test_checkpointed_networks_are_audited(audit):
     assert audit(with_extractor(Stopped()), digits()[0], some()).measurements
@@ -292,7 +299,7 @@ def test_large_images_are_attacked_in_parts_to_the_same_end(monkeypatch):
     """An attack takes some thirty times the memory of its images."""
     test = some(13)
     attacks = [PGD(0.08, steps=5, restarts=2), PGD(0.5, 1.0, steps=5)]
-    whole = verdict.survivors(network(), test.images, test.labels, attacks)
+    whole = attacked_network.survivors(network(), test.images, test.labels, attacks)
     assert 0 < int(whole.sum()) < len(whole)
-    monkeypatch.setattr(verdict, "SLICE", test.images[:64].nbytes)
-    assert torch.equal(verdict.survivors(network(), test.images, test.labels, attacks), whole)
+    monkeypatch.setattr(attacked_network, "SLICE", test.images[:64].nbytes)
+    assert torch.equal(attacked_network.survivors(network(), test.images, test.labels, attacks), whole)

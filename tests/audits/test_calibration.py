@@ -9,8 +9,8 @@ from sklearn.metrics import brier_score_loss, log_loss
 from torch import nn
 
 from clearance.audits import Calibration, Subject
-from clearance.audits._halves import first_half
-from clearance.audits._reliability import binned, proper_scores, sureness, surplus
+from clearance.audits._samples import first_half
+from clearance.audits.calibration import binned, proper_scores, sureness, surplus
 from clearance.data import GaussianClasses
 from clearance.models import Classifier
 

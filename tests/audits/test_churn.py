@@ -9,7 +9,7 @@ from torch import nn
 
 from clearance._rng import generator
 from clearance.audits import Churn
-from clearance.audits._partial_sets import partial_sets
+from clearance.audits._samples import partial_sets
 from clearance.audits.churn import disagreements
 from clearance.audits.co_adaptation import head_training
 from clearance.data import GaussianClasses

@@ -6,7 +6,7 @@ import torch
 from sklearn.decomposition import PCA
 from torch import nn
 
-from clearance.audits import ClassScatterAudit
+from clearance.audits import ClassScatter
 from clearance.audits.class_scatter import PICTURED_IMAGES
 from clearance.data import GaussianClasses, ImageSet, gaussian_images
 from clearance.models import Classifier
@@ -46,7 +46,7 @@ def slow_ratios(rows, labels):
 
 def test_ratios_are_their_definitions_on_both_sets():
     sets = {"train": WORLD.images(11, seed=0), "test": WORLD.images(30, seed=1)}
-    findings = ClassScatterAudit()(pixels(), sets["train"], sets["test"])
+    findings = ClassScatter()(pixels(), sets["train"], sets["test"])
     for split, data in sets.items():
         expected, spread = slow_ratios(data.images.flatten(1).double().numpy(), data.labels.numpy())
         found = ratios(findings, split)
@@ -58,13 +58,13 @@ def test_ratios_are_their_definitions_on_both_sets():
 
 def test_a_gaussian_world_has_the_ratios_of_its_settings():
     """D noise^2 within; means pairwise separation * noise apart, so CDNV = D / separation^2."""
-    findings = ClassScatterAudit()(pixels(), WORLD.images(5, seed=0), WORLD.images(3000, seed=1))
+    findings = ClassScatter()(pixels(), WORLD.images(5, seed=0), WORLD.images(3000, seed=1))
     assert ratios(findings)["cdnv"].value == pytest.approx(9 / 3.0**2, rel=0.03)
 
 
 def test_two_classes_have_one_pair_and_no_spread():
     data = gaussian_images(class_count=2, per_class=9, shape=(1, 2, 2))
-    found = ratios(ClassScatterAudit()(pixels(4, 2), data, data))
+    found = ratios(ClassScatter()(pixels(4, 2), data, data))
     assert found["cdnv"].n == 1
     assert found["cdnv"].spread is None
 
@@ -79,19 +79,19 @@ def test_points_have_ratio_0_and_two_classes_in_one_point_have_none():
     apart = points(
         [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0], [0.5, 0.0], [0.0, 1.0], [0.0, 1.0]], [0, 0, 1, 1, 2, 2]
     )
-    findings = ClassScatterAudit()(pixels(2, 3), apart, apart)
+    findings = ClassScatter()(pixels(2, 3), apart, apart)
     assert {m.value for m in findings.measurements} == {0.0}
     merged = points(
         [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 1.0]], [0, 0, 1, 1, 2, 2]
     )
-    found = ratios(ClassScatterAudit()(pixels(2, 3), merged, merged))
+    found = ratios(ClassScatter()(pixels(2, 3), merged, merged))
     assert found["cdnv"].value == float("inf")
     assert found["cdnv"].spread is None
 
 
 def test_the_picture_is_that_of_scikit_learn_up_to_sign():
     data = WORLD.images(20, seed=1)
-    (picture,) = ClassScatterAudit()(pixels(), WORLD.images(5, seed=0), data).exhibits
+    (picture,) = ClassScatter()(pixels(), WORLD.images(5, seed=0), data).exhibits
     assert picture.kind == "scatter"
     fitted = PCA(2, svd_solver="full").fit(data.images.flatten(1).double().numpy())
     expected = fitted.transform(data.images.flatten(1).double().numpy())
@@ -105,7 +105,7 @@ def test_the_picture_is_that_of_scikit_learn_up_to_sign():
 
 def test_the_picture_takes_a_part_of_many_images_from_every_class():
     data = WORLD.images(PICTURED_IMAGES, seed=1)
-    (picture,) = ClassScatterAudit()(pixels(), WORLD.images(5, seed=0), data).exhibits
+    (picture,) = ClassScatter()(pixels(), WORLD.images(5, seed=0), data).exhibits
     labels = picture.columns["label"]
     assert len(labels) == PICTURED_IMAGES
     assert {labels.count(name) for name in data.classes} <= set(range(100, 150))
@@ -114,6 +114,6 @@ def test_the_picture_takes_a_part_of_many_images_from_every_class():
 def test_a_single_feature_is_drawn_on_a_line():
     data = points([[0.0, 0.0], [0.2, 0.0], [1.0, 0.0]], [0, 0, 1])
     model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(2, 1)), nn.Linear(1, 2))
-    (picture,) = ClassScatterAudit()(model, data, data).exhibits
+    (picture,) = ClassScatter()(model, data, data).exhibits
     assert set(picture.columns["y"]) == {0.0}
     assert len(set(picture.columns["x"])) == 3

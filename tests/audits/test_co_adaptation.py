@@ -15,7 +15,7 @@ from audits.pixel_world import (  # type: ignore[import-not-found]  # on pytest'
 )
 from clearance._rng import generator
 from clearance.audits import CoAdaptation
-from clearance.audits._partial_sets import partial_sets
+from clearance.audits._samples import partial_sets
 from clearance.audits.co_adaptation import head_training
 from clearance.data import GaussianClasses
 from clearance.heads import MLP, HeadStack

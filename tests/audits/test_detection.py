@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from clearance.audits._detection import detection
-from clearance.audits.rejection import p_values, rejection_threshold
+from clearance.audits.rejection import detection, p_values, rejection_threshold
 
 
 def drawn(seed=0, normal=37, abnormal=23):

@@ -8,9 +8,7 @@ from torch import nn
 
 from clearance.attacks.queries import logits_of
 from clearance.audits import Subject
-from clearance.audits._evasion import Evasion
-from clearance.audits._likelihood_scores import Scorer
-from clearance.audits._likelihood_sets import NormalImages
+from clearance.audits.likelihood import Evasion, NormalImages, Scorer
 from clearance.data import ImageSet
 from clearance.models import Classifier
 

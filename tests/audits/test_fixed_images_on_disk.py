@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearance.audits._fixed_images import fixed_images
+from clearance.audits._samples import fixed_images
 from clearance.data.stored import StoredImageSet, write_pixels
 
 

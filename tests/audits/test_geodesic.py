@@ -15,11 +15,10 @@ from audits.pixel_world import (  # type: ignore[import-not-found]  # on pytest'
     pixels,
 )
 from clearance.audits import Geodesic
-from clearance.audits._geodesic_findings import METRICS, Paths, exhibits, measurements
-from clearance.audits.geodesic import fisher_rows
+from clearance.audits.geodesic import METRICS, Paths, exhibits, fisher_rows, measurements
 from clearance.data import ImageSet
 from clearance.models import Classifier
-from clearance.report import kinds
+from clearance.report import drawing
 
 
 def test_the_list_of_measurements_is_complete(geodesic_findings):
@@ -153,10 +152,10 @@ def test_exhibits_are_curves_that_a_page_can_draw(geodesic_findings):
     for layer in "123":  # a length is the sum of its segments, and so are their means
         length = found["length", "empirical", layer, "rms", "as trained"].value
         assert sum(parts.columns[f"layer {layer}"]) == pytest.approx(length)
-    lines = kinds.draw(parts).axes[0].lines
+    lines = drawing.draw(parts).axes[0].lines
     assert [line.get_label() for line in lines] == ["layer 1", "layer 2", "layer 3"]
     for exhibit in exhibits(broken_and_whole(), chance=0.6):
-        kinds.draw(exhibit)
+        drawing.draw(exhibit)
 
 
 def test_how_many_images_the_information_is_taken_over():

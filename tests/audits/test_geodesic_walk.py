@@ -11,11 +11,10 @@ from audits.pixel_world import (  # type: ignore[import-not-found]  # on pytest'
     by_key,
 )
 from clearance._rng import generator
-from clearance.audits._geodesic_findings import METRICS
-from clearance.audits._partial_sets import partial_sets
-from clearance.audits._temperature import fitted_temperature
+from clearance.audits._samples import partial_sets
+from clearance.audits.calibration import fitted_temperature
 from clearance.audits.co_adaptation import head_training
-from clearance.audits.geodesic import fisher_rows
+from clearance.audits.geodesic import METRICS, fisher_rows
 from clearance.heads import MLP, HeadStack
 
 LAYERS = ("1", "2", "3", "all")

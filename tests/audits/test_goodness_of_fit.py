@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributions import MultivariateNormal
 
 from clearance.audits import GoodnessOfFit
-from clearance.audits._fitted_gaussians import fitted_gaussians
+from clearance.audits.goodness_of_fit import fitted_gaussians
 from clearance.data import ImageSet
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier

@@ -10,13 +10,9 @@ from torch import nn
 from torch.distributions import Normal
 
 from clearance.audits import Likelihood, Subject, rejection_threshold
-from clearance.audits._abnormal import attacked, sign_noise
-from clearance.audits._detection import detection
-from clearance.audits._evasion import Evasion
-from clearance.audits._fixed_images import fixed_images
-from clearance.audits._halves import first_half
-from clearance.audits._likelihood_pictures import _histogram, contact_sheets
-from clearance.audits._pixel_scores import pixel_steps
+from clearance.audits._samples import first_half, fixed_images
+from clearance.audits.likelihood import Evasion, _histogram, attacked, contact_sheets, pixel_steps, sign_noise
+from clearance.audits.rejection import detection
 from clearance.data import GaussianClasses, ImageSet, gaussian_images
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier

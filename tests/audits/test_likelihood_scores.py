@@ -11,10 +11,8 @@ from torch import nn
 from torch.distributions import MultivariateNormal
 
 from clearance.audits import Subject
-from clearance.audits._abnormal import attacked, sign_noise
-from clearance.audits._fixed_images import fixed_images
-from clearance.audits._likelihood_scores import NETWORK_SCORES, Scorer
-from clearance.audits._pixel_scores import pixel_scores
+from clearance.audits._samples import fixed_images
+from clearance.audits.likelihood import NETWORK_SCORES, Scorer, attacked, pixel_scores, sign_noise
 from clearance.data import GaussianClasses, ImageSet
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from clearance.audits._paired import paired_interval
+from clearance.audits.linear_probe import paired_interval
 from clearance.gate.ruling import paired_fractions
 
 

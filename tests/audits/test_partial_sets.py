@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearance.audits import CoAdaptation
-from clearance.audits._partial_sets import partial_sets
+from clearance.audits._samples import partial_sets
 from clearance.data import ImageSet, gaussian_images
 
 UNEVEN = torch.tensor([0] * 9 + [1] * 4 + [2] * 7)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from scipy.special import log_softmax
 
 from clearance.audits import geodesic
-from clearance.audits._temperature import fitted_temperature
+from clearance.audits.calibration import fitted_temperature
 from clearance.heads import MLP, HeadStack
 
 

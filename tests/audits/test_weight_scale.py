@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from clearance.audits import WeightScale, decayed_parameters
-from clearance.audits._weight_layers import spectral_norm, weight_layers
+from clearance.audits.weight_scale import spectral_norm, weight_layers
 from clearance.data import ImageSet
 from clearance.linear.temperature import tempered_softmax
 from clearance.models import Classifier

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from clearance.audits import ClassPairs
+from clearance.audits import Confusions
 from clearance.experiments import bounded
 from clearance.experiments.pace import Pace
 from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -33,7 +33,7 @@ class Colours(nn.Module):
         return self.fc(self.body(x))
 """
 CLASSES = ("blue", "green", "red")
-FEW = ("--audits", "accuracy,class_pairs,class_scatter,unknowns")
+FEW = ("--audits", "accuracy,confusions,class_scatter,out_of_distribution")
 
 
 def picture(channel, generator, lift=60):
@@ -91,7 +91,11 @@ class TestUnknown:
         status, shown, complaint = audit(work, tmp_path, "--unknown", f"folder:{work}/things", *FEW)
         assert (status, complaint) == (0, "")
         assert "45 held-out and 40 unknown images of 3x8x8" in shown
-        rows = {row["name"]: row for row in report(tmp_path)["measurements"] if row["audit"] == "unknowns"}
+        rows = {
+            row["name"]: row
+            for row in report(tmp_path)["measurements"]
+            if row["audit"] == "out_of_distribution"
+        }
         assert rows["rejected"]["n"] == 40
         assert rows["rejected"]["context"]["unknown"] == "things"
         assert rows["rejected"]["value"] == 1.0  # grey has another direction than every colour
@@ -117,7 +121,7 @@ class TestUnknown:
         "files missing": (("--unknown", "mnist"), "needs `root`"),
         "size": (("--unknown", "npz:large.npz"), "must be of the size of the test images, 8x8; got 5x6"),
         "the test images": (("--unknown", "folder:{work}/val"), "got those of `test`"),
-        "none given": (("--audits", "unknowns"), "give them with --unknown"),
+        "none given": (("--audits", "out_of_distribution"), "give them with --unknown"),
         "time": (("--budget", "5 minutes"), "must be a time such as 90s, 5m, 2h or 1h30m; got '5 minutes'"),
         "no time": (("--budget", "0s"), "`budget` must be a finite number above 0"),
         "too few images": (("--images", "2"), "at least the number of classes, 3"),
@@ -171,14 +175,14 @@ class TestBudget:
         assert not (tmp_path / "report.json").exists()
 
     def test_a_long_one_cuts_nothing(self, work, tmp_path):
-        status, shown, _ = audit(work, tmp_path, *FEW[:1], "accuracy,class_pairs", "--budget", "1h30m")
+        status, shown, _ = audit(work, tmp_path, *FEW[:1], "accuracy,confusions", "--budget", "1h30m")
         assert status == 0
         assert "Cut by" not in shown + text(tmp_path)
         assert report(tmp_path)["recipe"]["budget"]["seconds"] == 5400
 
 
 def test_fewer_images_for_attacks_and_the_page_says_so(work, tmp_path):
-    assert audit(work, tmp_path, "--audits", "accuracy,flip_size", "--images", "7")[0] == 0
+    assert audit(work, tmp_path, "--audits", "accuracy,minimal_perturbation", "--images", "7")[0] == 0
     (flips,) = (row for row in report(tmp_path)["measurements"] if row["name"] == "median_flip")
     assert flips["n"] <= 6  # two of each class
     assert (
@@ -192,27 +196,27 @@ def interrupted_pairs(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ClassPairs, "examine", interrupted)
+    monkeypatch.setattr(Confusions, "examine", interrupted)
 
 
 def test_an_interruption_keeps_what_is_done(work, tmp_path, interrupted_pairs):
-    status, shown, _ = audit(work, tmp_path, "--audits", "accuracy,class_pairs,class_scatter")
+    status, shown, _ = audit(work, tmp_path, "--audits", "accuracy,confusions,class_scatter")
     assert status == 130
     assert f"Report: {tmp_path / 'index.html'}" in shown
     assert {row["audit"] for row in report(tmp_path)["measurements"]} == {"accuracy"}
-    said = "Interrupted before the end; not measured: classes taken for each other (class_pairs); how the features lie"
+    said = "Interrupted before the end; not measured: classes taken for each other (confusions); how the features lie"
     assert said in text(tmp_path)
     assert said in shown
 
 
 def test_interrupted_before_anything_is_done_writes_nothing(work, tmp_path, interrupted_pairs):
-    status, _, complaint = audit(work, tmp_path, "--audits", "class_pairs")
+    status, _, complaint = audit(work, tmp_path, "--audits", "confusions")
     assert status == 130
     assert "interrupted" in complaint
     assert not (tmp_path / "report.json").exists()
 
 
-SHEETS = ("--audits", "accuracy,boundary_distance,unknowns", "--images", "6")
+SHEETS = ("--audits", "accuracy,boundary_distance,out_of_distribution", "--images", "6")
 
 
 @pytest.fixture(scope="module")

@@ -238,8 +238,8 @@ class TestDemo:
 
         few: dict[str, dict[str, object]] = {
             "co_adaptation": {"per_class": [1], "repetitions": [2], "all_images": False},
-            "flip_size": {"images": 10, "steps": 5, "queries": 5},
-            "unknowns": {"other": "photographs"},
+            "minimal_perturbation": {"images": 10, "steps": 5, "queries": 5},
+            "out_of_distribution": {"other": "photographs"},
         }
         small = dataclasses.replace(demo.demo_recipe(), epochs=1, train_fraction=0.2, audit_settings=few)
         monkeypatch.setattr(demo, "demo_recipe", lambda: small)

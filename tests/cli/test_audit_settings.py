@@ -147,7 +147,10 @@ WRONG = {
     "twice": ("robustness.inf=0.1; robustness.inf=0.2", "robustness.inf twice"),
     "no number": ("robustness.inf=wide", "`inf` must be a finite number above 0; got 'wide'"),
     "divided by nothing": ("robustness.inf=1/0", "`inf` must be a finite number above 0; got '1/0'"),
-    "not asked for": ("flip_size.steps=3", "Add it: --audits accuracy,robustness,flip_size"),
+    "not asked for": (
+        "minimal_perturbation.steps=3",
+        "Add it: --audits accuracy,robustness,minimal_perturbation",
+    ),
     "a method": ("robustness.source=plain", "a model that was trained elsewhere has none"),
 }
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.audits import FlipSize
+from clearance.audits import MinimalPerturbation
 from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -47,7 +47,9 @@ def audits(tmp_path_factory):
         ("nearer-by-20", 0.2, IMAGES),
         ("elsewhere", 0.0, grey(torch.linspace(0.02, 0.25, 60))),
     ):
-        card = cl.audit(tilted(nearer, data), train=TRAIN, test=data, audits=["accuracy", "flip_size"])
+        card = cl.audit(
+            tilted(nearer, data), train=TRAIN, test=data, audits=["accuracy", "minimal_perturbation"]
+        )
         card.save_folder(folder / name)
     return folder
 
@@ -84,7 +86,7 @@ def test_images_that_one_is_wrong_on_are_left_out(audits, tmp_path):
     biased = tilted(0.0, IMAGES)
     with torch.no_grad():
         biased.head.bias.copy_(torch.tensor([10.0, -10.0]))
-    card = cl.audit(biased, train=TRAIN, test=IMAGES, audits=["accuracy", "flip_size"])
+    card = cl.audit(biased, train=TRAIN, test=IMAGES, audits=["accuracy", "minimal_perturbation"])
     card.save_folder(tmp_path)
     status, shown, _ = run(
         "check", str(tmp_path), "--against", str(audits / "last"),
@@ -97,7 +99,7 @@ def test_images_that_one_is_wrong_on_are_left_out(audits, tmp_path):
 
 
 def test_another_effort_of_the_search_is_no_comparison(audits, monkeypatch, tmp_path):
-    hasty = dataclasses.replace(FlipSize(), steps=4)
+    hasty = dataclasses.replace(MinimalPerturbation(), steps=4)
     monkeypatch.setattr("clearance.experiments.audit.chosen_audits", lambda *_: [hasty])
     cl.audit(tilted(0.0, IMAGES), train=TRAIN, test=IMAGES).save_folder(tmp_path)
     status, shown, _ = check(audits, "last", "--quiet")

@@ -15,7 +15,7 @@ from clearance.experiments.audit import audited
 from clearance.experiments.auditing import MODEL_AUDITS, chosen_audits
 from clearance.experiments.build import RunData
 from clearance.models import Classifier
-from clearance.report.actions import actions
+from clearance.report.audits import actions
 from clearance.report.findings import Findings
 from cli.terminal import plain_text, run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from digits_nets import digits, network, trained  # type: ignore[import-not-found]
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 FEW: dict[str, dict[str, object]] = {
     "co_adaptation": {"per_class": [1, 50], "repetitions": [5, 2], "pixel_limit": 0},
-    "flip_size": {"images": 60, "steps": 20, "queries": 20},
-    "refit": {"heads": 2},
+    "minimal_perturbation": {"images": 60, "steps": 20, "queries": 20},
+    "linear_probe": {"heads": 2},
 }
 MIXED = (3, 8)
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "your_model.md").read_text("utf-8")
-QUICK = ("--audits", "accuracy,preprocessing,refit,class_pairs,calibration", "--cache", "cache")
+QUICK = ("--audits", "accuracy,preprocessing,linear_probe,confusions,calibration", "--cache", "cache")
 
 
 def script(name):

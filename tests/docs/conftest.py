@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from clearance.audits import co_adaptation
-from clearance.audits._partial_sets import partial_sets
+from clearance.audits._samples import partial_sets
 from clearance.heads import HeadTraining
 
 with warnings.catch_warnings(), contextlib.suppress(ImportError):

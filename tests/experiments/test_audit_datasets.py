@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 import clearance as cl
-from clearance.audits import Calibration, Likelihood, Unknowns
+from clearance.audits import Calibration, Likelihood, OutOfDistribution
 from clearance.data import ImageSet, gaussian_images, stored
 from clearance.data.folder import open_pictures
 from clearance.experiments.audit import described
@@ -94,7 +94,7 @@ class TestUnknownImages:
         Image.new("RGB", (8, 8), "red").save(tmp_path / "two.png")
         monkeypatch.setattr(stored, "IN_MEMORY", 0)
         other = open_pictures(tmp_path, cache=tmp_path / "cache")
-        told = described(Unknowns(other=other))
+        told = described(OutOfDistribution(other=other))
         assert told["other"] == {"name": tmp_path.name, "images": 2, "digest": other.digest()[:16]}
         assert told["neighbours"] == 5
         assert str(tmp_path) not in json.dumps(told)
@@ -113,23 +113,25 @@ class TestUnknownImages:
         train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
         model = cl.Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
         other = torch.rand(30, 8, 8)
-        card = cl.audit(model, train=train, test=test, unknown=other, audits=["accuracy", "unknowns"])
-        rows = {m.name: m for m in card.measurements if m.audit == "unknowns"}
+        card = cl.audit(
+            model, train=train, test=test, unknown=other, audits=["accuracy", "out_of_distribution"]
+        )
+        rows = {m.name: m for m in card.measurements if m.audit == "out_of_distribution"}
         assert rows["rejected"].n == 30
         with pytest.raises(ValueError, match=r"give them with --unknown \(in Python: unknown=...\)"):
-            cl.audit(model, train=train, test=test, audits=["unknowns"])
+            cl.audit(model, train=train, test=test, audits=["out_of_distribution"])
         with pytest.raises(
-            ValueError, match=r"none of the audits \['accuracy'\] looks at them; add unknowns"
+            ValueError, match=r"none of the audits \['accuracy'\] looks at them; add out_of_distribution"
         ):
             cl.audit(model, train=train, test=test, unknown=other, audits=["accuracy"])
 
     def test_limits_from_python(self):
         train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
         model = cl.Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
-        audits = ["accuracy", "flip_size"]
+        audits = ["accuracy", "minimal_perturbation"]
         card = cl.audit(model, train=train, test=test, audits=audits, images=6, budget="2h")
         assert next(m.n for m in card.measurements if m.name == "median_flip") <= 6
-        assert card.report.recipe["looked_at"] == {"images": 60, "audits": {"flip_size": 6}}
+        assert card.report.recipe["looked_at"] == {"images": 60, "audits": {"minimal_perturbation": 6}}
         assert card.report.recipe["budget"]["seconds"] == 7200
         with pytest.raises(ValueError, match="must be a time such as"):
             cl.audit(model, train=train, test=test, budget="soon")

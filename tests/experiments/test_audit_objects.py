@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.audits import Accuracy, Audit, Findings, Robustness, Unknowns
+from clearance.audits import Accuracy, Audit, Findings, OutOfDistribution, Robustness
 from clearance.data import gaussian_images
 from clearance.experiments.audit import _asked_for
 from clearance.experiments.catalogue import AUDITS
@@ -66,7 +66,7 @@ def test_two_settings_of_one_audit_are_two_calls(model):
 def test_all_of_them_and_one_with_settings():
     own = Robustness(**QUICK)
     found = {audit.name: audit for audit in _asked_for(["all", own], unknown=False)}
-    assert {*found} == {*AUDITS} - {"unknowns"}
+    assert {*found} == {*AUDITS} - {"out_of_distribution"}
     assert found["robustness"] is own
 
 
@@ -77,10 +77,10 @@ def test_an_audit_that_nobody_else_knows(model):
 
 def test_unknown_images_may_come_with_their_audit(model):
     other = gaussian_images(per_class=10, seed=2).unlabelled()
-    rows = {m.name: m for m in audited(model, [Unknowns(other=other)]).measurements}
+    rows = {m.name: m for m in audited(model, [OutOfDistribution(other=other)]).measurements}
     assert rows["rejected"].n == 30
-    with pytest.raises(ValueError, match="audit 'unknowns' needs images"):
-        audited(model, [Unknowns()])
+    with pytest.raises(ValueError, match="audit 'out_of_distribution' needs images"):
+        audited(model, [OutOfDistribution()])
 
 
 def test_no_audit_twice_among_those_with_defaults(model):

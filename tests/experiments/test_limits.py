@@ -12,10 +12,10 @@ from clearance.audits import (
     Audit,
     BoundaryDistance,
     Findings,
-    FlipSize,
     Likelihood,
+    MinimalPerturbation,
+    OutOfDistribution,
     Subject,
-    Unknowns,
 )
 from clearance.data import gaussian_images
 from clearance.experiments import bounded
@@ -83,24 +83,35 @@ class TestBudget:
     def test_the_most_useful_first_and_what_does_not_fit_is_left_out(self, subject, clock):
         audits = [
             taking(clock, *one)
-            for one in (("mine", 3.0), ("flip_size", 30.0), ("refit", 5.0), ("accuracy", 2.0))
+            for one in (
+                ("mine", 3.0),
+                ("minimal_perturbation", 30.0),
+                ("linear_probe", 5.0),
+                ("accuracy", 2.0),
+            )
         ]
         done = bounded_audits(subject, audits, Limits(budget=Budget(12.0, clock)))
-        assert names(done) == ["accuracy", "refit", "mine"]  # the cheaper one after the dear one still fits
+        assert names(done) == [
+            "accuracy",
+            "linear_probe",
+            "mine",
+        ]  # the cheaper one after the dear one still fits
         (left,) = done.left_out
-        assert (left.audit, left.why, left.seconds) == ("flip_size", "budget", 30.0)
+        assert (left.audit, left.why, left.seconds) == ("minimal_perturbation", "budget", 30.0)
         assert [audit.name for audit in done.audits] == names(done)
 
     def test_an_audit_that_has_begun_is_finished(self, subject, clock, monkeypatch):
         monkeypatch.setattr(bounded, "work_of", lambda audit, _: Work(passes=audit.seconds / 10))
-        done = bounded_audits(subject, [taking(clock, "refit", 50.0)], Limits(budget=Budget(12.0, clock)))
-        assert names(done) == ["refit"]
+        done = bounded_audits(
+            subject, [taking(clock, "linear_probe", 50.0)], Limits(budget=Budget(12.0, clock))
+        )
+        assert names(done) == ["linear_probe"]
         assert not done.left_out
 
     def test_later_estimates_know_what_the_first_ones_missed(self, subject, clock, monkeypatch):
         """All take three times what is expected: the second one would fit by the first guess, but not by the second."""
         monkeypatch.setattr(bounded, "work_of", lambda audit, _: Work(passes=audit.seconds / 3))
-        audits = [taking(clock, "accuracy", 30.0), taking(clock, "refit", 30.0)]
+        audits = [taking(clock, "accuracy", 30.0), taking(clock, "linear_probe", 30.0)]
         done = bounded_audits(subject, audits, Limits(budget=Budget(50.0, clock)))
         assert names(done) == ["accuracy"]
         assert done.left_out[0].seconds == pytest.approx(10 * (2 + 30) / (2 + 10), rel=0.05)
@@ -109,7 +120,7 @@ class TestBudget:
         budget = Budget(12.0, clock)
         clock.now += 10
         done = bounded_audits(
-            subject, [taking(clock, "refit", 5.0), taking(clock, "mine", 1.0)], Limits(budget=budget)
+            subject, [taking(clock, "linear_probe", 5.0), taking(clock, "mine", 1.0)], Limits(budget=budget)
         )
         assert names(done) == ["mine"]
 
@@ -137,12 +148,16 @@ class TestInterruption:
         def stop(_):
             raise KeyboardInterrupt
 
-        audits = [taking(clock, "accuracy", 1.0), taking(clock, "refit", 1.0), taking(clock, "mine", 1.0)]
+        audits = [
+            taking(clock, "accuracy", 1.0),
+            taking(clock, "linear_probe", 1.0),
+            taking(clock, "mine", 1.0),
+        ]
         object.__setattr__(audits[1], "examine", stop)
         done = bounded_audits(subject, audits, Limits(keep=True))
         assert names(done) == ["accuracy"]
         assert [(left.audit, left.why) for left in done.left_out] == [
-            ("refit", "interrupted"),
+            ("linear_probe", "interrupted"),
             ("mine", "interrupted"),
         ]
         with pytest.raises(KeyboardInterrupt):
@@ -154,21 +169,31 @@ class TestInterruption:
 class TestImages:
     def test_audits_that_look_at_test_images_one_by_one(self):
         data = gaussian_images(class_count=3, per_class=50)
-        audits: list[Any] = [Accuracy(), FlipSize(), BoundaryDistance(), Likelihood(), Unknowns()]
+        audits: list[Any] = [
+            Accuracy(),
+            MinimalPerturbation(),
+            BoundaryDistance(),
+            Likelihood(),
+            OutOfDistribution(),
+        ]
         fewer: list[Any] = list(with_images(audits, 30, data))
         assert fewer[0] is audits[0]
         assert [audit.images for audit in fewer[1:]] == [30, 30, 30, 1000]
         assert (fewer[2].searched, fewer[3].adaptive_images) == (30, 30)
         more: list[Any] = list(with_images(audits, 100, data))
         assert (more[1].images, more[2].searched, more[3].adaptive_images) == (100, 100, 64)
-        assert looked_at(fewer, data) == {"flip_size": 30, "boundary_distance": 30, "likelihood": 30}
+        assert looked_at(fewer, data) == {
+            "minimal_perturbation": 30,
+            "boundary_distance": 30,
+            "likelihood": 30,
+        }
         assert looked_at(with_images(audits, 150, data), data) == {}
         assert with_images(audits, None, data) == audits
 
     @pytest.mark.parametrize("images", [0, 2, 2.5, True])
     def test_too_few_or_no_number(self, images):
         with pytest.raises(ValueError, match="`images` must be "):
-            with_images([FlipSize()], images, gaussian_images(class_count=3))
+            with_images([MinimalPerturbation()], images, gaussian_images(class_count=3))
 
 
 class TestWork:
@@ -192,12 +217,14 @@ class TestWork:
 
     def test_twice_the_images_are_twice_the_gradients(self):
         for one, two in (
-            (FlipSize(images=50), FlipSize(images=100)),
+            (MinimalPerturbation(images=50), MinimalPerturbation(images=100)),
             (Likelihood(images=50), Likelihood(images=100)),
         ):
             few, many = (work_of(audit, self.SIZES).gradients for audit in (one, two))
             assert many > few
-        assert work_of(FlipSize(images=9000), self.SIZES) == work_of(FlipSize(images=500), self.SIZES)
+        assert work_of(MinimalPerturbation(images=9000), self.SIZES) == work_of(
+            MinimalPerturbation(images=500), self.SIZES
+        )
 
     def test_a_pace_is_tried_on_the_network_itself(self, subject):
         """Each call of the clock is a second later: a pass over 32 images takes one second, and so on."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clearance._rng import derived_seed
-from clearance.audits._fixed_images import fixed_images
+from clearance.audits._samples import fixed_images
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.reproduce import reproduce
 from clearance.experiments.reproductions.tanay_2018 import lenet, networks

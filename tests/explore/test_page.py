@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from clearance.experiments.explore import explored_dataset
-from clearance.explore import packing, render_explorer, scene_of, write_explorer
 from clearance.explore import page as pages
-from clearance.explore.packing import (
+from clearance.explore import render_explorer, scene_of, write_explorer
+from clearance.explore.page import (
     ALL_LIMIT,
     OWN,
     PAIR_LIMIT,
@@ -116,7 +116,7 @@ def test_what_is_told_beforehand_is_what_the_page_will_have():
     page = len(render_explorer(scene).encode())
     numbers = 66 * 3 * 81 * 15
     assert numbers < page < ALL_LIMIT
-    with mock.patch.object(packing, "ALL_LIMIT", int(0.9 * page)):
+    with mock.patch.object(pages, "ALL_LIMIT", int(0.9 * page)):
         with pytest.raises(ValueError, match=r"66 pairs of classes"):
             check_size(scene, packed_classes(scene))
         with pytest.raises(ValueError, match=r"the page has .* MB; at most"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearance.explore.pair_figures import BINS, CHOSEN_AMONG, POINTS, _typical, figures_at
+from clearance.explore.exhibits import CHOSEN_AMONG, PAIR_BINS, POINTS, _typical, figures_at
 from clearance.linear import signed_distances, tilting_plane
 
 STEPS = (0, 40, 80)
@@ -57,7 +57,7 @@ def test_bars_count_every_training_sample_on_its_side(digits, step):
     rows, labels = digits.scene.pair(0, 1)
     distances = signed_distances(digits.machines[0].plane(step), rows).numpy()
     centres = np.array(shown.columns["centre"])
-    assert len(centres) == BINS
+    assert len(centres) == PAIR_BINS
     for key, side in (("first", -1), ("second", 1)):
         counts = np.array(shown.columns[key])
         assert counts.sum() == (labels == side).sum()

@@ -26,14 +26,16 @@ def wrong_images(values, seed=0, images="aa", method="mine", **context):
 def distance(value, seed=0, norm="inf"):
     context = {"norm": norm}
     found = Measurement(
-        "flip_size", "median_flip", value, "pixel units", 200, better="higher", context=context
+        "minimal_perturbation", "median_flip", value, "pixel units", 200, better="higher", context=context
     )
     return Record("pets", "mine", seed, found)
 
 
 def distances(values, seed=0, images="aa", steps=100):
     context = {"norm": "inf", "steps": steps, "images": images, "statistic": "median"}
-    shown = Exhibit("flip_size", "median_flip", "per_image", {"value": list(values)}, "How far.", context)
+    shown = Exhibit(
+        "minimal_perturbation", "median_flip", "per_image", {"value": list(values)}, "How far.", context
+    )
     return ExhibitRecord("pets", "mine", seed, shown)
 
 

@@ -107,7 +107,8 @@ def test_without_images_it_is_over_seeds():
 def test_points_are_of_fractions_alone():
     kept = report(distance(1.0), distances([1.0] * 50))
     with pytest.raises(
-        ValueError, match=r"points are of fractions, and flip_size.median_flip is in pixel units; got"
+        ValueError,
+        match=r"points are of fractions, and minimal_perturbation.median_flip is in pixel units; got",
     ):
         ruled(kept, kept, "flip_distance drops 1pt")
 
@@ -164,13 +165,13 @@ def test_numbers_that_were_searched_for_otherwise_are_not_paired():
 def test_what_a_report_lacks_is_told():
     found = ruled(of_images(wrong(3)), of_images(wrong(3)), "flip_distance drops 10%")
     assert found.outcome is Outcome.UNMEASURED
-    assert found.reason == "the older report has no flip_size.median_flip[norm=inf]"
+    assert found.reason == "the older report has no minimal_perturbation.median_flip[norm=inf]"
 
 
 def test_which_number_is_meant_must_be_clear():
     two = report(distance(0.1, norm="inf"), distance(0.2, norm="2"))
     with pytest.raises(ValueError, match=r"is 2 numbers \(norm is inf, 2\); say which, as .*\[norm=inf,"):
-        ruled(two, two, "flip_size.median_flip drops 10%")
+        ruled(two, two, "minimal_perturbation.median_flip drops 10%")
     both = report(error(0.1, method="plain"), error(0.2, method="foca"))
     with pytest.raises(ValueError, match=r"of one method; got plain, foca. Name one: --method"):
         ruled(both, both, "accuracy drops 1pt")

@@ -9,11 +9,10 @@ from rich.console import Console
 from clearance.cli._tables import print_sentences
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.report import Card
-from clearance.report.action_lines import action_lines
-from clearance.report.actions import actions
+from clearance.report.audits import actions, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.page import render_page
-from clearance.report.summaries import with_summaries
+from clearance.report.terminal import action_lines
 from clearance.vocabulary import Exhibit, Measurement
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -37,7 +36,7 @@ def gaps(**by_samples):
 
 def report_of(*found, pairs=(("cat and dog", 19),), methods=("mine",)):
     exhibit = Exhibit(
-        "class_pairs", "pairs", "histogram",
+        "confusions", "pairs", "histogram",
         {"pair": [p for p, _ in pairs], "errors": [e for _, e in pairs], "closeness": [3.0] * len(pairs)}, "Pairs.",
     )  # fmt: skip
     records = tuple(Record("animals", method, 0, m) for method in methods for m in found)
@@ -52,15 +51,15 @@ def said(report):
 
 
 PAIRS = [
-    measured("class_pairs", "worst_share", 0.38, n=50, low=0.26, high=0.52, split="test"),
-    measured("class_pairs", "worst_closeness", 3.0, n=45, unit="ratio", split="test"),
+    measured("confusions", "worst_share", 0.38, n=50, low=0.26, high=0.52, split="test"),
+    measured("confusions", "worst_closeness", 3.0, n=45, unit="ratio", split="test"),
 ]
 
 
 def flips(noise=0.001, missed=0.0, blind=0.0):
     return [
         measured(
-            "flip_size",
+            "minimal_perturbation",
             "median_flip",
             0.0035,
             n=200,
@@ -69,9 +68,9 @@ def flips(noise=0.001, missed=0.0, blind=0.0):
             high=0.004,
             better="higher",
         ),
-        measured("flip_size", "noise_flipped", noise, n=200, low=0.0, high=1.0, norm="inf"),
-        measured("flip_size", "missed_flips", missed, n=200, low=0.0, high=1.0, norm="inf"),
-        measured("flip_size", "no_gradient", blind, n=200, low=0.0, high=1.0, norm="inf"),
+        measured("minimal_perturbation", "noise_flipped", noise, n=200, low=0.0, high=1.0, norm="inf"),
+        measured("minimal_perturbation", "missed_flips", missed, n=200, low=0.0, high=1.0, norm="inf"),
+        measured("minimal_perturbation", "no_gradient", blind, n=200, low=0.0, high=1.0, norm="inf"),
     ]
 
 
@@ -119,12 +118,12 @@ class TestRefit:
         ],
     )
     def test_the_interval_decides_what_is_said(self, value, low, high, start):
-        text = said(report_of(measured("refit", "gain", value, low=low, high=high)))["Free refit"]
+        text = said(report_of(measured("linear_probe", "gain", value, low=low, high=high)))["Free refit"]
         assert text.startswith(start)
         assert f"({100 * low:.1f} to {100 * high:.1f} points)".replace("-", "−") in text
 
     def test_a_damaged_layer_rings(self):
-        report = report_of(measured("refit", "gain", 0.2, low=0.15, high=0.25))
+        report = report_of(measured("linear_probe", "gain", 0.2, low=0.15, high=0.25))
         (action,) = actions(Findings(with_summaries(report), "animals"))
         assert action.alarm
         assert action.todo
@@ -139,7 +138,7 @@ class TestWorstPair:
         )
 
     def test_a_pair_that_lies_as_far_apart_as_others_is_not_called_near(self):
-        far = measured("class_pairs", "worst_closeness", 1.02, n=45, unit="ratio", split="test")
+        far = measured("confusions", "worst_closeness", 1.02, n=45, unit="ratio", split="test")
         assert said(report_of(PAIRS[0], far))["Worst pair"].endswith(
             "and lie no nearer than the median pair."
         )
@@ -147,13 +146,13 @@ class TestWorstPair:
     def test_the_largest_of_many_small_shares_is_not(self):
         """3 of 50 errors in one of 45 pairs: the largest of 45 is that large by luck."""
         few = [
-            measured("class_pairs", "worst_share", 0.06, n=50, low=0.02, high=0.16, split="test"),
+            measured("confusions", "worst_share", 0.06, n=50, low=0.02, high=0.16, split="test"),
             PAIRS[1],
         ]
         assert said(report_of(*few, pairs=[("cat and dog", 3)]))["Worst pair"].startswith("No two classes")
 
     def test_without_errors_none_is(self):
-        none = [measured("class_pairs", "worst_share", 0.0, n=1, low=0.0, high=1.0, split="test"), PAIRS[1]]
+        none = [measured("confusions", "worst_share", 0.0, n=1, low=0.0, high=1.0, split="test"), PAIRS[1]]
         assert said(report_of(*none, pairs=[("cat and dog", 0)]))["Worst pair"].startswith("No two classes")
 
 
@@ -185,7 +184,7 @@ def test_every_number_is_one_of_the_reports_and_all_stand_on_the_page():
     found = [
         measured("accuracy", "error", 0.058, low=0.04, high=0.08, split="test"),
         *PAIRS, *gaps(n10=0.16, n100=0.05, n1000=0.015), *flips(),
-        measured("refit", "gain", 0.006, low=0.002, high=0.010),
+        measured("linear_probe", "gain", 0.006, low=0.002, high=0.010),
     ]  # fmt: skip
     report = with_summaries(report_of(*found))
     known = {

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from clearance.report.bands import bands
-from clearance.report.groups import groups
-from clearance.report.marks import logarithmic
-from clearance.report.strips import strips
+from clearance.report.audits.low_dimension import strips
+from clearance.report.drawing import bands, groups, logarithmic
 
 ROWS: list[dict[str, Any]] = [
     {"method": method, "x": x, "mean": mean, "low": 0.8 * mean, "high": 1.2 * mean}

@@ -9,11 +9,12 @@ import pytest
 from matplotlib.collections import LineCollection, PathCollection
 
 from clearance.records.record import ExhibitRecord
-from clearance.report import figures, kinds
-from clearance.report.cloud import apart, features
-from clearance.report.curve import LATER, USUAL, curve
+from clearance.report import drawing
+from clearance.report.audits import with_summaries
+from clearance.report.audits.co_adaptation import LATER, USUAL, curve, partial_data
+from clearance.report.audits.training import MOST_STEPS, training_curves
+from clearance.report.drawing import MOST_POINTS, apart, labelled_cloud
 from clearance.report.findings import Findings
-from clearance.report.summaries import with_summaries
 from clearance.report.svg import as_svg
 from clearance.vocabulary import Exhibit
 
@@ -33,7 +34,7 @@ def pairs(x, y):
 def test_partial_data_draws_the_exhibit_and_nothing_else(comparison):
     findings = Findings(comparison, "digits")
     columns = made(findings).exhibit.columns
-    axes: Any = figures.partial_data(columns, "retrained", findings.methods, SIZE).axes[0]
+    axes: Any = partial_data(columns, "retrained", findings.methods, SIZE).axes[0]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     wanted = [row for row in rows if row["head"] in ("retrained", "nearest pixel")]
     known = pairs([row["samples"] for row in wanted], [100 * row["error"] for row in wanted])
@@ -64,7 +65,7 @@ def test_the_first_method_is_drawn_at_both_cuts(paper):
     assert {"plain", "foca"} <= {
         m for m, cut in zip(columns["method"], columns["cut"], strict=True) if cut == LATER
     }
-    axes: Any = figures.partial_data(columns, "class mean", findings.methods, SIZE).axes[0]
+    axes: Any = partial_data(columns, "class mean", findings.methods, SIZE).axes[0]
     (line,) = [one for one in axes.lines if "later" in str(one.get_label())]
     assert line.get_label() == "plain training, cut one layer later"
     wanted = findings.rows("mean", "deeper_cut", "error", method="plain", head="class mean")
@@ -124,7 +125,7 @@ def test_classes_at_one_place_have_names_that_can_be_read():
         "y": [0.0, 0.0, 0.0, 9.0],
         "label": ["a", "b", "c", "d"],
     }
-    drawn = features(columns, ["a", "b", "c", "d"])
+    drawn = labelled_cloud(columns, ["a", "b", "c", "d"])
     drawn.draw_without_rendering()  # only then have boxes their places
     names = {text.get_text(): text for text in drawn.axes[0].texts}
     assert list(names) == ["a", "b", "c", "d"]
@@ -133,7 +134,7 @@ def test_classes_at_one_place_have_names_that_can_be_read():
     assert [tuple(text.xy) for text in names.values()] == [(0, 0), (0, 0), (0, 0), (9, 9)]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("count", [5, 240, 3 * figures.MOST_POINTS + 1])
+@pytest.mark.parametrize("count", [5, 240, 3 * MOST_POINTS + 1])
 def test_features_draw_points_of_the_exhibit(count):
     rng = np.random.default_rng(count)
     columns = {
@@ -141,11 +142,11 @@ def test_features_draw_points_of_the_exhibit(count):
         "y": rng.standard_normal(count).tolist(),
         "label": [("cat", "dog $x$", "7")[k % 3] for k in range(count)],
     }
-    axes = features(columns, ["7", "cat", "dog $x$"]).axes[0]
+    axes = labelled_cloud(columns, ["7", "cat", "dog $x$"]).axes[0]
     clouds = [cloud.get_offsets() for cloud in axes.collections if isinstance(cloud, PathCollection)]
     drawn = pairs(*np.concatenate(clouds).T)
     assert drawn <= pairs(columns["x"], columns["y"])
-    assert len(drawn) == min(count, -(-count // -(-count // figures.MOST_POINTS)))
+    assert len(drawn) == min(count, -(-count // -(-count // MOST_POINTS)))
     assert len(clouds) == 3
 
 
@@ -156,7 +157,7 @@ def test_training_curves_leave_gaps_where_nothing_was_recorded():
         "error": [None, 0.5, 0.25, 0.1],
     }
     for name, factor in (("loss", 1), ("error", 100)):
-        line: Any = figures.training([("a", columns)], name, ["a"], SIZE).axes[0].lines[0]
+        line: Any = training_curves([("a", columns)], name, ["a"], SIZE).axes[0].lines[0]
         expected = [np.nan if value is None else factor * value for value in columns[name]]
         np.testing.assert_allclose(line.get_ydata(), expected)
         np.testing.assert_array_equal(line.get_xdata(), columns["step"])
@@ -166,11 +167,11 @@ def test_long_training_curves_are_thinned_not_smoothed():
     step = np.arange(5000)
     loss = np.random.default_rng(0).random(5000)
     line: Any = (
-        figures.training([("a", {"step": list(step), "loss": list(loss)})], "loss", ["a"], SIZE)
+        training_curves([("a", {"step": list(step), "loss": list(loss)})], "loss", ["a"], SIZE)
         .axes[0]
         .lines[0]
     )
-    assert 200 < len(line.get_xdata()) <= figures.MOST_STEPS
+    assert 200 < len(line.get_xdata()) <= MOST_STEPS
     assert pairs(*line.get_data()) <= pairs(step, loss)
 
 
@@ -179,9 +180,9 @@ def test_zero_errors_are_drawn_on_a_linear_axis():
         "method": ["a", "a"], "head": ["h", "h"], "cut": [USUAL, USUAL], "samples": [10, 100],
         "error": [0.1, 0.0], "low": [None, None], "high": [None, None], "seeds": [1, 1],
     }  # fmt: skip
-    assert figures.partial_data(columns, "h", ["a"], SIZE).axes[0].get_yscale() == "linear"
+    assert partial_data(columns, "h", ["a"], SIZE).axes[0].get_yscale() == "linear"
     columns["error"] = [0.1, 0.01]
-    assert figures.partial_data(columns, "h", ["a"], SIZE).axes[0].get_yscale() == "log"
+    assert partial_data(columns, "h", ["a"], SIZE).axes[0].get_yscale() == "log"
 
 
 KINDS: dict[Any, dict[str, list[Any]]] = {
@@ -196,7 +197,7 @@ KINDS: dict[Any, dict[str, list[Any]]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_kind_is_drawn_and_the_drawing_repeats(kind):
     shown = Exhibit("other", "thing", kind, KINDS[kind], "A thing.")
-    first, second = (as_svg(kinds.draw(shown), kind, "A <thing>") for _ in range(2))
+    first, second = (as_svg(drawing.draw(shown), kind, "A <thing>") for _ in range(2))
     assert first == second
     assert "A &lt;thing&gt;" in first
     assert "#a000" not in first
@@ -204,20 +205,20 @@ def test_any_kind_is_drawn_and_the_drawing_repeats(kind):
 
 
 def test_drawn_values_of_the_generic_kinds():
-    bars: Any = kinds.draw(Exhibit("a", "b", "histogram", KINDS["histogram"], "")).axes[0].patches
+    bars: Any = drawing.draw(Exhibit("a", "b", "histogram", KINDS["histogram"], "")).axes[0].patches
     assert [(bar.get_x() + bar.get_width() / 2, bar.get_height()) for bar in bars] == [(0.5, 3), (1.5, 4)]
-    mesh: Any = kinds.draw(Exhibit("a", "b", "heatmap", KINDS["heatmap"], "")).axes[0].collections[0]
+    mesh: Any = drawing.draw(Exhibit("a", "b", "heatmap", KINDS["heatmap"], "")).axes[0].collections[0]
     np.testing.assert_array_equal(mesh.get_array().reshape(2, 2), [[0.1, 0.3], [0.2, 0.4]])
-    line = kinds.draw(Exhibit("a", "b", "curve", KINDS["curve"], "")).axes[0].lines[0]
+    line = drawing.draw(Exhibit("a", "b", "curve", KINDS["curve"], "")).axes[0].lines[0]
     np.testing.assert_array_equal(line.get_ydata(), [1.0, np.nan, 3.0])
 
 
 def test_names_with_dollar_signs_are_not_mathematics():
     columns: dict[str, Any] = {"x": [0, 1], "y": [2, 3], "label": ["$\\frac$", "b"]}
-    assert r"$\frac$" in as_svg(kinds.draw(Exhibit("a", "b", "scatter", columns, "")), "s", "t")
+    assert r"$\frac$" in as_svg(drawing.draw(Exhibit("a", "b", "scatter", columns, "")), "s", "t")
     sheet: dict[str, Any] = {"image": [[[0.5]]], "label": ["$\\frac$"]}
-    assert r"$\frac$" in as_svg(kinds.draw(Exhibit("a", "b", "images", sheet, "")), "s", "t")
-    axes = figures.training([("$\\frac$", {"step": [0], "loss": [1.0]})], "loss", ["$\\frac$"], SIZE)
+    assert r"$\frac$" in as_svg(drawing.draw(Exhibit("a", "b", "images", sheet, "")), "s", "t")
+    axes = training_curves([("$\\frac$", {"step": [0], "loss": [1.0]})], "loss", ["$\\frac$"], SIZE)
     assert r"$\frac$" in as_svg(axes, "s", "t")
 
 

@@ -9,14 +9,11 @@ import pytest
 
 from clearance.experiments.catalogue import AUDITS
 from clearance.records import Record, Report
-from clearance.report.actions import actions
+from clearance.report.audits import actions, page_of, sections, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.ledger import ledger
 from clearance.report.left_out import interrupted, left_out, left_out_lines, looked_at
 from clearance.report.page import render_page
-from clearance.report.reading import READING, TITLES
-from clearance.report.sections import sections
-from clearance.report.summaries import with_summaries
 from clearance.vocabulary import Measurement
 from report.reading import Reading, numbers_in, stored  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
@@ -25,12 +22,13 @@ def plain(text):
     return re.sub(r"[\u202f\s]+", " ", text)
 
 
-def unknowns(rejected, low, high, kept=(0.94, 0.9, 0.97)):
+def out_of_distribution(rejected, low, high, kept=(0.94, 0.9, 0.97)):
     def share(name, values, **context):
         value, low, high = values
+        context["interval"] = "wilson 95 %"
         return Measurement(
-            "unknowns", name, value, "fraction", 200, None, low, high, "higher", {**context, "interval": "wilson 95 %"}
-        )  # fmt: skip
+            "out_of_distribution", name, value, "fraction", 200, None, low, high, "higher", context
+        )
 
     found = share("rejected", (rejected, low, high), unknown="other"), share("kept", kept)
     return Report({}, {}, "", "", tuple(Record("animals", "mine", 0, m) for m in found))
@@ -43,7 +41,7 @@ def only(report):
 
 class TestUnknowns:
     def test_both_shares_with_their_intervals_and_no_promise(self):
-        action = only(unknowns(0.71, 0.66, 0.76))
+        action = only(out_of_distribution(0.71, 0.66, 0.76))
         assert plain(action.said.striptags()) == (
             "The threshold that keeps 95 % of the test images rejects 71.0 % (66.0 to 76.0 %) of “other”; of test "
             "images that it was not chosen on it keeps 94.0 % (90.0 to 97.0 %). It goes by how far an image's features "
@@ -55,7 +53,7 @@ class TestUnknowns:
     @pytest.mark.parametrize(("low", "alarm"), [(0.09, True), (0.099, True), (0.11, False)])
     def test_no_more_than_of_the_test_images_rings(self, low, alarm):
         """At most 10 % of the test images are rejected, by the interval of what is kept."""
-        action = only(unknowns(0.2, low, 0.3))
+        action = only(out_of_distribution(0.2, low, 0.3))
         assert action.alarm == alarm
         assert ("That is no more than it may reject of the test images" in action.said) == alarm
 
@@ -100,11 +98,14 @@ def test_outputs_that_no_class_belongs_to_are_said():
 LEFT: dict[str, Any] = {
     "budget": {"seconds": 90.0, "spent": 61.0},
     "audits_left_out": [
-        {"audit": "refit", "why": "budget", "seconds": 70.0},
-        {"audit": "flip_size", "why": "interrupted", "seconds": None},
+        {"audit": "linear_probe", "why": "budget", "seconds": 70.0},
+        {"audit": "minimal_perturbation", "why": "interrupted", "seconds": None},
     ],
-    "audits_left_out_command": "clearance audit net:Net --audits refit,flip_size",
-    "looked_at": {"images": 497, "audits": {"flip_size": 100, "robustness": 100, "likelihood": 50}},
+    "audits_left_out_command": "clearance audit net:Net --audits linear_probe,minimal_perturbation",
+    "looked_at": {
+        "images": 497,
+        "audits": {"minimal_perturbation": 100, "robustness": 100, "likelihood": 50},
+    },
 }
 
 
@@ -116,10 +117,11 @@ class TestLeftOut:
 
     def test_what_was_cut_and_what_was_interrupted_and_how_to_get_it(self):
         assert [plain(line) for line in left_out_lines(LEFT)] == [
-            "Interrupted before the end; not measured: the smallest change that changes the answer (flip_size).",
+            "Interrupted before the end; not measured: the smallest change that changes the answer "
+            "(minimal_perturbation).",
             "Cut by the budget of 90 s, of which 61 s are spent: with a new last layer from all training images "
-            "(refit; about 70 s).",
-            "To measure this: clearance audit net:Net --audits refit,flip_size",
+            "(linear_probe; about 70 s).",
+            "To measure this: clearance audit net:Net --audits linear_probe,minimal_perturbation",
         ]
         assert interrupted(LEFT)
         assert not interrupted({"audits_left_out": LEFT["audits_left_out"][:1]})
@@ -179,9 +181,10 @@ class TestDetails:
 
 
 def test_every_audit_has_a_title_and_a_sentence_on_how_to_read_it():
-    assert set(AUDITS) <= set(TITLES)
-    assert set(TITLES) == set(READING)
-    for sentence in READING.values():
+    titles = {page_of(audit).title for audit in AUDITS}
+    assert len(titles) == len(AUDITS)
+    for audit in AUDITS:
+        sentence = page_of(audit).reading
         assert sentence.endswith(".")
         assert 50 < len(sentence) < 240
 

@@ -5,10 +5,9 @@ import re
 import pytest
 
 from clearance.records import ExhibitRecord, Record, Report
-from clearance.report.actions import actions
+from clearance.report.audits import actions, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.page import render_page
-from clearance.report.summaries import with_summaries
 from clearance.vocabulary import Exhibit, Measurement
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -25,7 +24,7 @@ WAYS = Exhibit(
     "Ways.",
 )
 PAIRS = Exhibit(
-    "class_pairs",
+    "confusions",
     "pairs",
     "histogram",
     {"pair": ["cat and dog"], "errors": [40], "closeness": [3.0]},
@@ -44,7 +43,7 @@ def fed(value, low, high):
 
 
 def refitted(value, low, high):
-    return measured("refit", "gain", value, low, high)
+    return measured("linear_probe", "gain", value, low, high)
 
 
 def sure(value, low, high, state="as trained"):
@@ -57,8 +56,8 @@ def cooled(temperature=74.0):
 
 def pairs(share=0.8, low=0.66, high=0.89, n=50, count=45):
     return [
-        measured("class_pairs", "worst_share", share, low, high, n=n, split="test"),
-        Measurement("class_pairs", "worst_closeness", 3.0, "ratio", count, context={"split": "test"}),
+        measured("confusions", "worst_share", share, low, high, n=n, split="test"),
+        Measurement("confusions", "worst_closeness", 3.0, "ratio", count, context={"split": "test"}),
     ]
 
 

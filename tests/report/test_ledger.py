@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from clearance.report.compact import cost, cost_title
 from clearance.report.findings import Findings
 from clearance.report.ledger import LONG, ledger
-from clearance.report.overview import overview, stand_ins
+from clearance.report.tables import cost, cost_title, overview, stand_ins
 
 
 @pytest.fixture(scope="module")

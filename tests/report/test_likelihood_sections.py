@@ -6,13 +6,11 @@ from dataclasses import replace
 import pytest
 
 from clearance.records.store import exhibit_file
-from clearance.report import gallery
-from clearance.report.glossary import GLOSSARY
-from clearance.report.page import write_page
-from clearance.report.sections import sections
+from clearance.report.audits import sections
+from clearance.report.page import further_pictures, write_page
 from report.invented_likelihood import RADII, SCORES, TITLES, InventedLikelihood  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from report.reading import Reading, stored  # type: ignore[import-not-found]
-from report.told import cells_of, findings_of, pictures_of, tables_of, values_in  # type: ignore[import-not-found]
+from report.told import cells_of, findings_of, pictures_of, tables_of, term_of, values_in  # type: ignore[import-not-found]
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +148,8 @@ def test_nobody_reads_it_as_a_defence_or_compares_densities(invented_likelihood,
     assert "None of this is a defence" in text
     assert "compared nowhere" in text
     assert "nothing is judged by it" in text_of(said(invented_likelihood, "calibration"))
-    for key, entry in GLOSSARY.items():
-        if key[0] == "likelihood" and key[1] in ("auroc", "aupr", "fpr95", "caught"):
-            assert "no defence" in entry.not_meant
+    for name in ("auroc", "aupr", "fpr95", "caught"):
+        assert "no defence" in term_of(("likelihood", name)).not_meant
 
 
 def test_pictures_are_of_the_middle_radius_and_single_images_are_folded(invented_likelihood, undrawn):
@@ -180,8 +177,8 @@ def test_no_number_is_printed_loose(page):
 
 def test_every_number_has_an_entry_and_the_page_prints_it(invented_likelihood, page):
     found = {(one.measurement.audit, one.measurement.name) for one in invented_likelihood.records}
-    assert found <= set(GLOSSARY)
-    mine = [GLOSSARY[key] for key in found if key[0] in TITLES]
+    assert all(map(term_of, found))
+    mine = [term_of(key) for key in found if key[0] in TITLES]
     assert len(mine) == 15
     said_of = [part.replace("'", "&#39;") for entry in mine for part in (entry.title, entry.not_meant)]
     assert all(part in page for part in said_of)
@@ -189,7 +186,7 @@ def test_every_number_has_an_entry_and_the_page_prints_it(invented_likelihood, p
 
 def test_nothing_is_drawn_twice_and_every_picture_names_its_points(invented_likelihood, undrawn):
     findings = findings_of(invented_likelihood)
-    assert gallery.further_pictures(findings) == []
+    assert further_pictures(findings) == []
     files = {exhibit_file(record) for record in findings.report.exhibits}
     for section in sections(findings):
         assert all(shown.files and set(shown.files) <= files for shown in pictures_of(section))

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clearance.report.confidence import confidence
-from clearance.report.directions import table
-from clearance.report.distances import distances
+from clearance.report.audits.geodesic import confidence, distances
+from clearance.report.audits.low_dimension import table
 from clearance.report.findings import Findings
 from clearance.report.over_seeds import rows_of
 from report.told import findings_of, only  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml

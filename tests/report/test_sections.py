@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from clearance.records.store import exhibit_file
-from clearance.report import gallery, geodesic_section
-from clearance.report.bands import bands
-from clearance.report.glossary import GLOSSARY
-from clearance.report.section import Row
-from clearance.report.sections import sections
-from report.told import TITLES, cells_of, findings_of, only, pictures_of, tables_of, values_in  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from clearance.report.audit_page import Row
+from clearance.report.audits import geodesic, sections
+from clearance.report.audits.co_adaptation import main_curve
+from clearance.report.drawing import bands
+from clearance.report.page import further_pictures
+from report.told import TITLES, cells_of, findings_of, only, pictures_of, tables_of, term_of, values_in  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 
 @pytest.mark.parametrize("audit", TITLES)
@@ -85,7 +85,7 @@ def test_a_reader_of_the_paper_is_told_what_to_compare(paper, undrawn):
     named = [f"Compare {what} of Sato et al. (2019)." for what in ("Fig. 3 a to c", "Fig. 3 d", "Fig. 4")]
     assert set(named) <= set(told)
     assert [" Table 1 " in part.foot for part in tables_of(axes)] == [True, False]
-    assert [one.cite for one in (gallery.main_curve(findings_of(paper)),) if one] == [
+    assert [one.cite for one in (main_curve(findings_of(paper)),) if one] == [
         "Compare Fig. 2 of Sato et al. (2019)."
     ]
 
@@ -97,7 +97,7 @@ def test_the_whole_way_is_dashed_across_its_steps(paper, undrawn, monkeypatch):
         seen.append((x, rows, rest.get("dashed", ())))
         return bands(rows, x, methods, labels, **rest)
 
-    monkeypatch.setattr(geodesic_section, "bands", watched)
+    monkeypatch.setattr(geodesic, "bands", watched)
     findings = findings_of(only(paper, "geodesic"))
     sections(findings)
     steps = [one for one in seen if one[0] == "segment"]
@@ -114,7 +114,7 @@ def test_the_whole_way_is_dashed_across_its_steps(paper, undrawn, monkeypatch):
 
 def test_no_exhibit_is_drawn_twice(paper, undrawn):
     findings = findings_of(paper)
-    assert gallery.further_pictures(findings) == []
+    assert further_pictures(findings) == []
     drawn = {file for section in sections(findings) for one in pictures_of(section) for file in one.files}
     for name in ("spectrum", "lda", "plane"):
         assert any(f".{name}." in file for file in drawn)
@@ -137,7 +137,7 @@ def test_one_network_has_its_sections_without_anything_to_compare(paper, undrawn
 def test_every_new_number_has_an_entry(paper):
     found = {(one.measurement.audit, one.measurement.name) for one in paper.records}
     assert {audit for audit, _ in found} > set(TITLES)
-    assert found <= set(GLOSSARY)
+    assert all(map(term_of, found))
 
 
 def test_a_broken_network_is_shown_as_such(paper, undrawn):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from clearance.gate import Tolerance
 from clearance.report.card import Card
-from clearance.report.table import comparison_table
+from clearance.report.terminal import comparison_table
 from clearance.vocabulary import Outcome
 from report.reading import first_screen  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 

@@ -3,9 +3,9 @@
 import re
 from dataclasses import replace
 
-from clearance.report.compact import Compact
+from clearance.report.audits import page_of, with_summaries
 from clearance.report.findings import Findings
-from clearance.report.summaries import with_summaries
+from clearance.report.tables import Compact
 
 TITLES = {
     "geodesic": "How far the last layers move",
@@ -19,6 +19,12 @@ TITLES = {
 
 def findings_of(report):
     return Findings(with_summaries(report), "digits")
+
+
+def term_of(quantity):
+    """How to read a quantity, given as (audit, name); a KeyError where no page says."""
+    audit, name = quantity
+    return page_of(audit).glossary[name]
 
 
 def only(report, *audits):

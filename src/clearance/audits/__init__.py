@@ -4,7 +4,7 @@
 |---|---|
 | Accuracy | How often is the classifier wrong? |
 | CoAdaptation | How much do the features depend on the head they grew up with? |
-| ClassScatterAudit | How point-like are the classes in feature space? |
+| ClassScatter | How point-like are the classes in feature space? |
 | DeeperCut | How much does co-adaptation change where the network is cut one layer later? |
 | Geodesic | How far does a head move when it is trained on few images in place of all? |
 | LowDimension | In how few dimensions do the classes lie? |
@@ -13,15 +13,15 @@
 | NewClasses | Do the features help with classes that the network has never seen? |
 | Robustness | How many images stay right under attack? |
 | BoundaryDistance | How far are images from the decision boundary? |
-| PreprocessingAudit | Would it be right more often if its images were prepared in another way? |
-| Refit | What would a new last layer, trained on all training images, gain? |
-| ClassPairs | Which two classes are confused most, and how near are their features? |
-| FlipSize | How small a change of the image changes the answer? |
-| Unknowns | How many images of things it never saw does a threshold reject? |
+| Preprocessing | Would it be right more often if its images were prepared in another way? |
+| LinearProbe | What would a new last layer, trained on all training images, gain? |
+| Confusions | Which two classes are confused most, and how near are their features? |
+| MinimalPerturbation | How small a change of the image changes the answer? |
+| OutOfDistribution | How many images of things it never saw does a threshold reject? |
 | Calibration | Is the classifier as sure as it is right? |
 | Likelihood | Does a low likelihood give away images that the classifier has not learned? |
 | GoodnessOfFit | Are the features of each class distributed as a Gaussian? |
-| SureMistakes | How far must an image change until the network is sure of another class? |
+| HighConfidenceAdversarials | How far must an image change until the network is sure of another class? |
 | WeightScale | How large are the weights, and how loud the answers? |
 
 An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
@@ -47,26 +47,28 @@ from clearance.audits.accuracy import wilson_interval as wilson_interval
 from clearance.audits.boundary_distance import BoundaryDistance as BoundaryDistance
 from clearance.audits.calibration import Calibration as Calibration
 from clearance.audits.churn import Churn as Churn
-from clearance.audits.class_pairs import ClassPairs as ClassPairs
-from clearance.audits.class_scatter import ClassScatterAudit as ClassScatterAudit
+from clearance.audits.class_scatter import ClassScatter as ClassScatter
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
-from clearance.audits.decay import Decay as Decay
-from clearance.audits.decay import decayed_parameters as decayed_parameters
+from clearance.audits.confusions import Confusions as Confusions
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
-from clearance.audits.flip_size import FlipSize as FlipSize
 from clearance.audits.geodesic import Geodesic as Geodesic
 from clearance.audits.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
+from clearance.audits.high_confidence_adversarials import (
+    HighConfidenceAdversarials as HighConfidenceAdversarials,
+)
 from clearance.audits.likelihood import Likelihood as Likelihood
+from clearance.audits.linear_probe import LinearProbe as LinearProbe
 from clearance.audits.low_dimension import LowDimension as LowDimension
+from clearance.audits.minimal_perturbation import MinimalPerturbation as MinimalPerturbation
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
-from clearance.audits.preprocessing import PreprocessingAudit as PreprocessingAudit
-from clearance.audits.refit import Refit as Refit
+from clearance.audits.out_of_distribution import OutOfDistribution as OutOfDistribution
+from clearance.audits.preprocessing import Preprocessing as Preprocessing
 from clearance.audits.rejection import rejection_threshold as rejection_threshold
 from clearance.audits.robustness import Robustness as Robustness
-from clearance.audits.sure_mistakes import SureMistakes as SureMistakes
-from clearance.audits.unknowns import Unknowns as Unknowns
+from clearance.audits.weight_scale import Decay as Decay
 from clearance.audits.weight_scale import WeightScale as WeightScale
+from clearance.audits.weight_scale import decayed_parameters as decayed_parameters
 
 __all__ = [
     "Accuracy",
@@ -74,25 +76,25 @@ __all__ = [
     "BoundaryDistance",
     "Calibration",
     "Churn",
-    "ClassPairs",
-    "ClassScatterAudit",
+    "ClassScatter",
     "CoAdaptation",
+    "Confusions",
     "Decay",
     "DeeperCut",
     "Findings",
-    "FlipSize",
     "Geodesic",
     "GoodnessOfFit",
+    "HighConfidenceAdversarials",
     "Likelihood",
+    "LinearProbe",
     "LowDimension",
+    "MinimalPerturbation",
     "NeuralCollapse",
     "NewClasses",
-    "PreprocessingAudit",
-    "Refit",
+    "OutOfDistribution",
+    "Preprocessing",
     "Robustness",
     "Subject",
-    "SureMistakes",
-    "Unknowns",
     "WeightScale",
     "check_comparable",
     "decayed_parameters",

@@ -11,8 +11,8 @@ from torch import Tensor
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._fresh_heads import are_a_cloud, scaled_features
-from clearance.audits._partial_sets import PartialSets, partial_sets
+from clearance.audits._heads import are_a_cloud, scaled_features
+from clearance.audits._samples import PartialSets, partial_sets
 from clearance.audits.co_adaptation import head_training
 from clearance.heads import MLP, HeadStack, train_heads
 from clearance.vocabulary import Measurement, Scalar

@@ -15,7 +15,7 @@ PICTURED_IMAGES = 500
 
 
 @dataclass(frozen=True)
-class ClassScatterAudit(Audit):
+class ClassScatter(Audit):
     """How tightly the features of a class sit together, compared with how far classes are apart.
 
     ``within_between``: tr S_W / tr S_B. ``cdnv``: mean over class pairs of (Var_c + Var_c') / (2 d^2).
@@ -31,7 +31,7 @@ class ClassScatterAudit(Audit):
     >>> from clearance.data import gaussian_images
     >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
-    >>> found = ClassScatterAudit()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> found = ClassScatter()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [m.name for m in found.measurements if m.context["split"] == "test"]
     ['within_between', 'cdnv', 'nc1']
     """
@@ -65,7 +65,7 @@ def _ratios(features: Tensor, data: ImageSet, split: str) -> list[Measurement]:
         values, spread = dict.fromkeys(("within_between", "cdnv", "nc1"), float("inf")), None
     return [
         Measurement(
-            audit=ClassScatterAudit.name,
+            audit=ClassScatter.name,
             name=name,
             value=value,
             unit="ratio",
@@ -82,7 +82,7 @@ def _picture(features: Tensor, data: ImageSet) -> Exhibit:
     rows = torch.linspace(0, len(data) - 1, min(PICTURED_IMAGES, len(data))).long().to(features.device)
     places = _first_two_axes(features[rows].nan_to_num(0.0, 0.0, 0.0)).cpu()
     return Exhibit(
-        audit=ClassScatterAudit.name,
+        audit=ClassScatter.name,
         name="features",
         kind="scatter",
         columns={

@@ -2,23 +2,19 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._fresh_heads import scaled_features
-from clearance.audits._partial_sets import PartialSets, partial_sets
-from clearance.audits._untrained_heads import (
-    class_mean_errors,
-    features_of,
-    nearest_neighbour_errors,
-    pixels_of,
-)
+from clearance.audits._heads import scaled_features
+from clearance.audits._samples import PartialSets, partial_sets
+from clearance.geometry import class_means, nearest_class_mean, nearest_neighbour
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
 from clearance.vocabulary import Measurement, Scalar
 
@@ -204,3 +200,49 @@ def _measurements(found: HeadErrors, own_error: float) -> list[Measurement]:
     if found.unfitted is not None:
         measurements.append(measured("unfitted_heads", found.unfitted, "count"))
     return measurements
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Training and test points with their labels, (N, D) and (M, D); features of a model, or pixels."""
+
+    train: Tensor
+    test: Tensor
+    labels: Tensor
+    test_labels: Tensor
+    classes: int
+
+    def normalised(self) -> "Cloud":
+        """The same with every point at unit length."""
+        return replace(self, train=normalize(self.train), test=normalize(self.test))
+
+    def errors(self, named: Tensor) -> Tensor:
+        """The test error of each of r rows of answers, (r, M); that of guessing where a point is not finite."""
+        wrong = (named != self.test_labels).double().mean(dim=1)
+        finite = bool(self.train.isfinite().all() and self.test.isfinite().all())
+        return wrong if finite else torch.full_like(wrong, 1 - 1 / self.classes)
+
+
+def features_of(subject: Subject) -> Cloud:
+    """What enters the model's head."""
+    train, test = subject.train, subject.test
+    return Cloud(subject.train_features, subject.test_features, train.labels, test.labels, subject.classes)
+
+
+def pixels_of(subject: Subject) -> Cloud:
+    """The images themselves."""
+    train, test = subject.train, subject.test
+    return Cloud(train.images.flatten(1), test.images.flatten(1), train.labels, test.labels, subject.classes)
+
+
+def class_mean_errors(cloud: Cloud, rows: Tensor) -> Tensor:
+    """Errors of the nearest class mean of each of r partial sets, row numbers (r, n); shape (r,)."""
+    means = [class_means(cloud.train[r][None], cloud.labels[r][None], cloud.classes)[0] for r in rows]
+    return cloud.errors(torch.stack([nearest_class_mean(m, cloud.test) for m in means]))
+
+
+def nearest_neighbour_errors(cloud: Cloud, rows: Tensor) -> Tensor:
+    """Errors of the nearest point of each of r partial sets, row numbers (r, n); shape (r,)."""
+    return cloud.errors(
+        torch.stack([nearest_neighbour(cloud.train[r], cloud.labels[r], cloud.test) for r in rows])
+    )

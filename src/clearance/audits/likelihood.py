@@ -1,26 +1,235 @@
 """Does a low likelihood give away images that the classifier has not learned?"""
 
-from collections.abc import Iterator
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
-from clearance.audits import _likelihood_findings as told
-from clearance.audits._abnormal import MANY_STEPS, ONE_STEP, attacked, sign_noise
+from clearance.attacks.attack import broken
+from clearance.attacks.balls import projected, steepest, streams_of
+from clearance.attacks.gradient import FGSM, IFGSM
+from clearance.attacks.losses import logit_margin
+from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._evasion import Evasion
-from clearance.audits._fixed_images import fixed_images
-from clearance.audits._halves import first_half
-from clearance.audits._likelihood_pictures import contact_sheets, histograms
-from clearance.audits._likelihood_scores import LIKELIHOOD, MAHALANOBIS, NETWORK_SCORES, Scorer
-from clearance.audits._likelihood_sets import NormalImages
-from clearance.audits._likelihood_tables import tables
-from clearance.audits.rejection import check_enough
+from clearance.audits._samples import balanced_rows, first_half, fixed_images
+from clearance.audits.accuracy import wilson_interval
+from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
+from clearance.audits.out_of_distribution import neighbour_score, unit_length
+from clearance.audits.rejection import check_enough, detection, lowest_for_nan, p_values, rejection_threshold
 from clearance.data import ImageSet, as_image_set
+from clearance.geometry.scatter import class_scatter
+from clearance.heads.gaussian_mixture import GaussianMixture, half_distances
 from clearance.models._running import evaluating
-from clearance.vocabulary import Exhibit, Measurement
+from clearance.models.classifier import Classifier
+from clearance.vocabulary import Better, Bounds, Exhibit, Measurement, Scalar
 
 LEFT_OUT = "classes left out"
+LIKELIHOOD, DENSITY, CLASS_MEAN, MAHALANOBIS = "likelihood", "density", "class mean", "mahalanobis"
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """All scores of one classifier, fitted to its training features; every one is differentiable.
+
+    Args:
+        model: In evaluation mode while it is asked.
+        means: Class means of training features, (K, D).
+        gaussians: Fitted with one covariance.
+        known: Training features of unit length, (n, D).
+        neighbours: k.
+    """
+
+    model: Classifier
+    means: Tensor
+    gaussians: FittedGaussians
+    known: Tensor
+    neighbours: int
+
+    @classmethod
+    def fitted(cls, subject: Subject, reference: int, neighbours: int) -> "Scorer":
+        """Fit to a subject's training features; `reference` images at most for the neighbours.
+
+        Raises:
+            ValueError: If no training image of a class has features that are numbers, and one of another has.
+
+        Warns:
+            UserWarning: If some have none, which are left out.
+        """
+        features, labels = _finite(subject.train_features.double(), subject.train.labels)
+        gaussians = fitted_gaussians(features, labels, subject.classes, "full")
+        means = class_scatter(features, labels, subject.classes).means
+        rows = balanced_rows(labels, reference, subject.seed, subject.classes)
+        return cls(subject.model, means, gaussians, unit_length(features[rows]), neighbours)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The scores that this classifier has."""
+        own = isinstance(self.model.head, GaussianMixture)
+        return tuple(name for name in NETWORK_SCORES if own or name != DENSITY)
+
+    @staticmethod
+    def is_shared(name: str) -> bool:
+        """Whether a score is one number an image, and not one for each class."""
+        return name not in (LIKELIHOOD, CLASS_MEAN, MAHALANOBIS)
+
+    @staticmethod
+    def reading(name: str, columns: Tensor, predicted: Tensor) -> Tensor:
+        """What a detector sees of a score's columns: that of the predicted, or of the likeliest class, (B,)."""
+        return columns.amax(dim=1) if name == MAHALANOBIS else at_classes(columns, predicted)
+
+    def columns(self, name: str, features: Tensor, logits: Tensor) -> Tensor:
+        """A score for every class, (B, C), or one for all of them, (B, 1)."""
+        makers: dict[str, Columns] = {
+            LIKELIHOOD: self._likelihood,
+            DENSITY: self._density,
+            CLASS_MEAN: self._class_mean,
+            MAHALANOBIS: self._mahalanobis,
+            MAX_SOFTMAX: lambda _, logits: logits.log_softmax(dim=1).amax(dim=1, keepdim=True),
+            ENERGY: lambda _, logits: logits.logsumexp(dim=1, keepdim=True),
+            NEIGHBOURS: self._neighbours,
+        }
+        return makers[name](features, logits)
+
+    def read(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and logits of images, float64, with their graph where gradients are on."""
+        features = self.model.features(images)
+        return features.double(), self.model.head(features).double()
+
+    @torch.no_grad()
+    def scores(self, images: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """Every score, read at the predicted class, and the logits; (B,) each and (B, C), float64."""
+        found: dict[str, list[Tensor]] = {name: [] for name in self.names}
+        answers = []
+        for part in images.split(SCORED_AT_ONCE):
+            features, logits = self.read(part)
+            answers.append(logits)
+            for name, parts in found.items():
+                columns = self.columns(name, features, logits)
+                parts.append(self.reading(name, columns, logits.argmax(dim=1)))
+        return {name: torch.cat(parts) for name, parts in found.items()}, torch.cat(answers)
+
+    def _likelihood(self, features: Tensor, logits: Tensor) -> Tensor:
+        head = self.model.head
+        return head.log_prob(features) if isinstance(head, GaussianMixture) else logits
+
+    def _density(self, features: Tensor, logits: Tensor) -> Tensor:
+        del logits
+        head = self.model.head
+        assert isinstance(head, GaussianMixture)
+        return head.log_density(features)[:, None]
+
+    def _class_mean(self, features: Tensor, logits: Tensor) -> Tensor:
+        return _filled(-half_distances(features, self.means), logits)
+
+    def _mahalanobis(self, features: Tensor, logits: Tensor) -> Tensor:
+        return _filled(-0.5 * self.gaussians.squared(features), logits)
+
+    def _neighbours(self, features: Tensor, logits: Tensor) -> Tensor:
+        del logits
+        return neighbour_score(features, self.known, self.neighbours)[:, None]
+
+
+Scores = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Images after an attack that knows of no detector.
+
+    Args:
+        attack: Its name.
+        epsilon: Its radius, norm inf.
+        images: (B, C, H, W), changed whether or not that was needed.
+        predicted: (B,), what the classifier takes them for.
+        fooled: (B,), whether the classifier was right before and is wrong now.
+    """
+
+    attack: str
+    epsilon: float
+    images: Tensor
+    predicted: Tensor
+    fooled: Tensor
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Images after an attack, as the classifier sees them: asked once, used by every number and picture.
+
+    Args:
+        changed: The images.
+        scores: The network's scores of them.
+        logits: (N, C).
+    """
+
+    changed: Changed
+    scores: Scores
+    logits: Tensor
+
+
+@dataclass(frozen=True)
+class NormalImages:
+    """Images of the classes that were learned: some to be told apart, others to choose thresholds on.
+
+    Args:
+        scorer: Of the classifier, which is in evaluation mode.
+        data: To be told from abnormal ones.
+        held_out: For thresholds; disjoint from `data`.
+    """
+
+    scorer: Scorer
+    data: ImageSet
+    held_out: ImageSet
+
+    @cached_property
+    def seen(self) -> tuple[Scores, Tensor]:
+        """The network's scores of `data`, and its logits."""
+        return self.scorer.scores(self.data.images)
+
+    @cached_property
+    def seen_held_out(self) -> tuple[Scores, Tensor]:
+        """The same of `held_out`."""
+        return self.scorer.scores(self.held_out.images)
+
+    @cached_property
+    def right(self) -> Tensor:
+        """Which of `data` the classifier gets right, (N,)."""
+        return ~broken(self.seen[1], self.data.labels)
+
+    def scores(self, epsilon: float) -> Scores:
+        """Every score of `data`; those of pixels look for attacks of this radius."""
+        return {**self.seen[0], **pixel_scores(self.data.images, epsilon)}
+
+    def held_out_scores(self, epsilon: float) -> Scores:
+        """The same of `held_out`."""
+        return {**self.seen_held_out[0], **pixel_scores(self.held_out.images, epsilon)}
+
+    def thresholds(self, epsilon: float) -> dict[str, float]:
+        """For every score, what a normal image falls below with a probability of at most 5 %."""
+        return {name: rejection_threshold(values) for name, values in self.held_out_scores(epsilon).items()}
+
+    def after(self, changed: Changed) -> Seen:
+        """What the classifier makes of them after an attack."""
+        return Seen(changed, *self.scorer.scores(changed.images))
+
+    def of(self, images: Tensor, epsilon: float) -> Scores:
+        """Every score of other images."""
+        return {**self.scorer.scores(images)[0], **pixel_scores(images, epsilon)}
+
+    def spread(self, name: str) -> float:
+        """The standard deviation of a score over held-out images; 1 where there is none."""
+        return _or_one(self.seen_held_out[0][name].std())
+
+    def margin(self) -> float:
+        """The mean distance of the two largest logits over held-out images; 1 where there is none."""
+        top = self.seen_held_out[1].topk(2, dim=1).values
+        return _or_one((top[:, 0] - top[:, 1]).mean())
 
 
 @dataclass(frozen=True)
@@ -112,12 +321,12 @@ class Likelihood(Audit):
         """Attacks that know of no detector, images that were never learned, and an attack that knows the score."""
         with evaluating(subject.model):
             normal = self._normal(subject)
-            found = list(told.rejected(normal, self.epsilons[0]))
+            found = list(rejected(normal, self.epsilons[0]))
             exhibits: list[Exhibit] = tables(normal, self.epsilons[0])
             for epsilon in self.epsilons:
                 exhibits += self._under_attack(subject, normal, epsilon, found)
             for title, data in self._unseen(subject):
-                found.extend(told.unseen(normal, data.images, title, self.epsilons[0]))
+                found.extend(unseen(normal, data.images, title, self.epsilons[0]))
             for score in self.adaptive:
                 if score in normal.scorer.names:
                     found.extend(self._evaded(normal, score, subject.seed))
@@ -146,7 +355,7 @@ class Likelihood(Audit):
         for attack in (ONE_STEP, MANY_STEPS):
             seen = normal.after(attacked(subject.model, images, labels, attack, epsilon, self.steps))
             noisy = sign_noise(images, epsilon, subject.seed, as_long_as=seen.changed.images - images)
-            found.extend(told.under_attack(normal, seen, noisy))
+            found.extend(under_attack(normal, seen, noisy))
             if attack == ONE_STEP:
                 exhibits += [*histograms(normal, seen), *contact_sheets(normal, seen)]
         return exhibits
@@ -187,4 +396,533 @@ class Likelihood(Audit):
         for epsilon in self.epsilons:
             evaded = attack(data.images, data.labels, epsilon, evaded)
             noisy = sign_noise(data.images, epsilon, seed, as_long_as=evaded.images - data.images)
-            yield from told.evaded(normal, data.images, evaded, score, epsilon, noisy)
+            yield from evasion_rate(normal, data.images, evaded, score, epsilon, noisy)
+
+
+ONE_STEP, MANY_STEPS = "FGSM", "IFGSM"
+HALVINGS = 24  # of a pixel's range: as fine as float32
+
+
+def attacked(
+    model: Model, images: Tensor, labels: Tensor, attack: str, epsilon: float, steps: int
+) -> Changed:
+    """FGSM or I-FGSM on cross-entropy of the logits as the classifier is used: without margin.
+
+    Source: Goodfellow, Shlens and Szegedy (2015); Kurakin, Goodfellow and Bengio (2017); every image is attacked to the
+    end, as Wan et al. (2018) do, also where the classifier is wrong on it already.
+
+    Args:
+        model: Images to logits, in evaluation mode.
+        images: (B, C, H, W).
+        labels: (B,).
+        attack: ``"FGSM"`` or ``"IFGSM"``.
+        epsilon: Radius in pixel units.
+        steps: Of I-FGSM.
+    """
+    made = FGSM(epsilon) if attack == ONE_STEP else IFGSM(epsilon, steps=steps)
+    found = made.perturbed(model, images, labels)
+    logits = logits_of(model, found)
+    right = ~broken(logits_of(model, images), labels)
+    return Changed(attack, epsilon, found, logits.argmax(dim=1), right & broken(logits, labels))
+
+
+def sign_noise(images: Tensor, epsilon: float, seed: int, as_long_as: Tensor | None = None) -> Tensor:
+    """Every pixel epsilon up or down by a coin, then clipped: as large as an FGSM step, and harmless.
+
+    An image's coins follow from the seed and its own pixels, so that all classifiers see the same noise. Where changes
+    are given, (B, C, H, W), pixels of an image go, in place of epsilon, as far as gives its noise their L2 norm after
+    clipping.
+
+    >>> noisy = sign_noise(torch.full((1, 1, 2, 2), 0.5), 0.25, seed=0)
+    >>> sorted(set(noisy.flatten().tolist()) | {0.25, 0.75})
+    [0.25, 0.75]
+    """
+    coins = [
+        torch.randint(2, images[0].shape, generator=draws) for draws in streams_of(images, seed, "sign noise")
+    ]
+    signs = 2 * torch.stack(coins).to(images) - 1
+    if as_long_as is None:
+        return (images + epsilon * signs).clamp(0, 1)
+    wanted = as_long_as.flatten(1).norm(dim=1)
+    low, high = torch.zeros_like(wanted), torch.ones_like(wanted)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        short = (_moved(images, middle, signs) - images).flatten(1).norm(dim=1) < wanted
+        low, high = torch.where(short, middle, low), torch.where(short, high, middle)
+    return _moved(images, low, signs)
+
+
+def _moved(images: Tensor, lengths: Tensor, signs: Tensor) -> Tensor:
+    """Pixels of each image moved by its own length and clipped."""
+    return (images + lengths.view(-1, *[1] * (images.ndim - 1)) * signs).clamp(0, 1)
+
+
+SMALL, STEPS = "small pixels", "pixel steps"
+
+
+def small_pixels(images: Tensor, epsilon: float) -> Tensor:
+    """Minus the share of pixels in (0, epsilon], (B,); higher is more normal.
+
+    Args:
+        images: (B, C, H, W), in [0, 1].
+        epsilon: Radius of the attack that is looked for.
+
+    >>> import torch
+    >>> small_pixels(torch.tensor([0.0, 0.05, 0.1, 0.9]).view(1, 1, 2, 2), 0.1)
+    tensor([-0.5000])
+    """
+    # an attack's epsilon, added to a black pixel and rounded, may end a little above epsilon
+    inside = (images > 0) & (images <= epsilon * (1 + 1e-5))
+    return -inside.float().flatten(1).mean(dim=1)
+
+
+def pixel_steps(images: Tensor) -> Tensor:
+    """Minus the mean |dx| between a pixel and the next, to the right and below, (B,); higher is more normal.
+
+    >>> import torch
+    >>> pixel_steps(torch.tensor([0.0, 1.0, 0.0, 1.0]).view(1, 1, 2, 2))
+    tensor([-0.5000])
+    """
+    across = (images[..., 1:] - images[..., :-1]).abs().flatten(1)
+    down = (images[..., 1:, :] - images[..., :-1, :]).abs().flatten(1)
+    count = across.shape[1] + down.shape[1]
+    return -(across.sum(dim=1) + down.sum(dim=1)) / max(count, 1)
+
+
+def pixel_scores(images: Tensor, epsilon: float) -> dict[str, Tensor]:
+    """Both, by name."""
+    return {SMALL: small_pixels(images, epsilon), STEPS: pixel_steps(images)}
+
+
+MAX_SOFTMAX, ENERGY, NEIGHBOURS = "max softmax", "energy", "neighbours"
+NETWORK_SCORES = (LIKELIHOOD, DENSITY, CLASS_MEAN, MAHALANOBIS, MAX_SOFTMAX, ENERGY, NEIGHBOURS)
+SCORED_AT_ONCE = 256  # images
+
+
+Columns = Callable[[Tensor, Tensor], Tensor]
+"""(features (B, D), logits (B, C), both float64) to (B, C), a score for each class, or (B, 1)."""
+
+
+def _finite(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows that are numbers, and their labels; zeros where none is, since then no image has a score at all."""
+    kept = features.isfinite().all(dim=1)
+    if bool(kept.all()) or not bool(kept.any()):
+        return features.nan_to_num(0.0, 0.0, 0.0), labels
+    lost = sorted(set(labels.tolist()) - set(labels[kept].tolist()))
+    if lost:
+        raise ValueError(
+            "training features must be numbers, because scores are fitted to them; got NaN or infinity for every "
+            f"image of class {', '.join(map(str, lost))}. Look for the layer that makes them."
+        )
+    warnings.warn(
+        f"{int((~kept).sum())} of {len(kept)} training images have features that are NaN or infinite; scores that are "
+        "fitted to features leave them out.",
+        stacklevel=2,
+    )
+    return features[kept], labels[kept]
+
+
+def at_classes(columns: Tensor, classes: Tensor) -> Tensor:
+    """The score at one class of each image, or the one that all classes share, (B,).
+
+    >>> at_classes(torch.tensor([[1.0, 2.0]]), torch.tensor([1])), at_classes(torch.tensor([[3.0]]), torch.tensor([1]))
+    (tensor([2.]), tensor([3.]))
+    """
+    if columns.shape[1] == 1:
+        return columns[:, 0]
+    return columns.gather(1, classes[:, None])[:, 0]
+
+
+def named_class(classes: tuple[str, ...], k: int) -> str:
+    """The name of a class that a classifier answers, which may have more outputs than there are names.
+
+    >>> named_class(("a", "b"), 1), named_class(("a", "b"), 2)
+    ('b', 'output 2')
+    """
+    return classes[k] if k < len(classes) else f"output {k}"
+
+
+def _filled(columns: Tensor, logits: Tensor) -> Tensor:
+    """A column for each logit: those that stand for no class of the training images are never likely."""
+    return torch.nn.functional.pad(columns, (0, logits.shape[1] - columns.shape[1]), value=-torch.inf)
+
+
+def _or_one(value: Tensor) -> float:
+    return float(value) if bool(torch.isfinite(value)) and float(value) > 0 else 1.0
+
+
+INF, FEW = float("inf"), 10
+RELATIVE_STEP = 2.5  # of epsilon over the number of steps, as in PGD
+Joint = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Evaded:
+    """The likeliest misclassified image that was found for each image.
+
+    Args:
+        images: (B, C, H, W); the image itself where none was found.
+        scores: (B,), float64; minus infinity where none was found.
+    """
+
+    images: Tensor
+    scores: Tensor
+
+    def beyond(self, limit: float) -> Tensor:
+        """Which images are misclassified and not rejected at this threshold, (B,)."""
+        return (self.scores >= limit) & (self.scores > -INF)
+
+
+@dataclass(frozen=True)
+class Evasion:
+    r"""PGD in norm inf on margin / u + beta * score / v, for one beta after the other.
+
+    x' <- P(x' + step * sign grad [(max_{i != y} z_i - z_y) / u + beta s_r(x') / v])
+
+    s_r is the score of the likeliest wrong class r, where there is one for each class. u and v are the typical sizes of
+    margin and score on normal images, so that beta means the same whatever unit logits and features have. Steps shrink
+    evenly to zero. Last comes a run without a beta, on the margin alone while the image is right and on the score alone
+    while it is wrong, which follows the boundary to where the score is highest. Of all the points on the way, the one
+    that is misclassified with the highest score is kept, as the detector would read it.
+
+    Source: Carlini and Wagner, *Adversarial Examples Are Not Easily Detected* (2017), for attacking classifier and
+    detector at once; Bryniarski et al., *Evading Adversarial Example Detection Defenses* (2021), for the last run.
+
+    Args:
+        scorer: Gives logits and score.
+        score: Its name.
+        margin_unit: u, above 0.
+        score_unit: v, above 0.
+        betas: Tried in this order.
+        steps: For each beta.
+        targets: Steer at each of so many wrong classes too, those with the largest logits of the image itself, with
+            (z_r - max_{i != r} z_i) / u for the margin. It costs as often again.
+    """
+
+    scorer: Scorer
+    score: str
+    margin_unit: float
+    score_unit: float
+    betas: tuple[float, ...]
+    steps: int
+    targets: int = 0
+
+    def __call__(self, images: Tensor, labels: Tensor, epsilon: float, known: Evaded | None = None) -> Evaded:
+        """Look within one radius.
+
+        Args:
+            images: (B, C, H, W), within [0, 1].
+            labels: (B,).
+            epsilon: Radius in pixel units.
+            known: What was found within a smaller radius, and is within this one too.
+        """
+        found = Evaded(images.clone(), torch.full((len(images),), -INF, dtype=torch.float64))
+        best, scores = (
+            (found.images, found.scores.to(images.device)) if known is None else (known.images, known.scores)
+        )
+        best, scores = best.clone(), scores.clone()
+        for beta, rank in itertools.product((*self.betas, None), (None, *range(self.targets))):
+            again = self._climbed(images, labels, epsilon, beta, rank)
+            better = again.scores > scores
+            best[better], scores[better] = again.images[better], again.scores[better]
+        return Evaded(best, scores)
+
+    def _climbed(
+        self, images: Tensor, labels: Tensor, epsilon: float, beta: float | None, rank: int | None
+    ) -> Evaded:
+        best, moving, chunk = images.clone(), images, _chunk(len(images))
+        scores = torch.full((len(images),), -INF, dtype=torch.float64, device=images.device)
+        gain = self._gain(labels, beta, None if rank is None else self._rivals(images, labels, rank))
+        for number in range(self.steps):
+            answers, gradient = gradients_of(self._joint, moving, gain, chunk=chunk)
+            self._keep(moving, answers, labels, best, scores)
+            length = 2 * RELATIVE_STEP * epsilon / self.steps * (1 - number / self.steps)
+            delta = moving - images + length * steepest(gradient, INF)
+            moving = (images + projected(delta, images, epsilon, INF, Bounds())).clamp(0, 1)
+        self._keep(moving, logits_of(self._joint, moving, chunk=chunk), labels, best, scores)
+        return Evaded(best, scores)
+
+    def _joint(self, images: Tensor) -> Tensor:
+        """Logits, and beside them the columns of the score."""
+        features, logits = self.scorer.read(images)
+        return torch.cat([logits, self.scorer.columns(self.score, features, logits)], dim=1)
+
+    def _gain(
+        self, labels: Tensor, beta: float | None, rivals: Tensor | None
+    ) -> Callable[[Tensor, slice], Tensor]:
+        """What is ascended: away from the labels, or towards the rivals."""
+
+        def value(answers: Tensor, rows: slice) -> Tensor:
+            logits, columns = self._parted(answers)
+            own = labels[rows]
+            if rivals is None:
+                margin, wanted = logit_margin(logits, own), _wrong(logits, own).argmax(dim=1)
+            else:
+                margin, wanted = -logit_margin(logits, rivals[rows]), rivals[rows]
+            gap, score = margin / self.margin_unit, at_classes(columns, wanted) / self.score_unit
+            return torch.where(margin > 0, score, gap) if beta is None else gap + beta * score
+
+        return value
+
+    def _rivals(self, images: Tensor, labels: Tensor, rank: int) -> Tensor:
+        """The wrong class with the largest logit, or one of the next ones."""
+        logits, _ = self._parted(logits_of(self._joint, images))
+        order = _wrong(logits, labels).argsort(dim=1, descending=True, stable=True)
+        return order[:, min(rank, logits.shape[1] - 2)]
+
+    def _keep(self, moving: Tensor, answers: Tensor, labels: Tensor, best: Tensor, scores: Tensor) -> None:
+        """Note where `moving` is misclassified with a score above the best; in place."""
+        logits, columns = self._parted(answers)
+        named = logits.argmax(dim=1)
+        now = lowest_for_nan(self.scorer.reading(self.score, columns, named))
+        better = (named != labels) & (now > scores)
+        best[better], scores[better] = moving[better], now[better]
+
+    def _parted(self, answers: Tensor) -> tuple[Tensor, Tensor]:
+        columns = 1 if self.scorer.is_shared(self.score) else answers.shape[1] // 2
+        return answers[:, :-columns], answers[:, -columns:]
+
+
+def _chunk(images: int) -> int:
+    """Images that the model sees at once: few are not filled up to as many as an attack on many has."""
+    return min(CHUNK, FEW * math.ceil(images / FEW))
+
+
+def _wrong(logits: Tensor, labels: Tensor) -> Tensor:
+    """Logits without those of the labels, and without a graph."""
+    return logits.detach().scatter(1, labels[:, None], -INF)
+
+
+AUDIT = "likelihood"
+WILSON = "wilson 95 %"
+BETTER: Mapping[str, Better] = {"auroc": "higher", "aupr": "higher", "fpr95": "lower"}
+ADAPTIVE = "adaptive"
+ALL, SUCCESSFUL = "all", "successful"
+ORIGINALS, NOISE = "originals", "noise"
+
+
+def told_apart(normal: Scores, abnormal: Scores, context: dict[str, Scalar]) -> Iterator[Measurement]:
+    """AUROC, AUPR and FPR95 of every score that both have; nothing where one set is empty."""
+    for score, values in abnormal.items():
+        if score not in normal or not (len(values) and len(normal[score])):
+            continue
+        for name, value in detection(normal[score], values).items():
+            found = {**context, "score": score}
+            yield Measurement(AUDIT, name, value, "fraction", len(values), better=BETTER[name], context=found)
+
+
+def share(
+    name: str, counted: Tensor, context: dict[str, Scalar], better: Better = "lower"
+) -> Iterator[Measurement]:
+    """How many of the images are so, with a Wilson interval; nothing where there are none."""
+    if len(counted):
+        number, count = int(counted.sum()), len(counted)
+        low, high = wilson_interval(number, count)
+        found = {**context, "interval": WILSON}
+        yield Measurement(
+            AUDIT, name, number / count, "fraction", count, low=low, high=high, better=better, context=found
+        )
+
+
+def under_attack(normal: NormalImages, seen: Seen, noisy: Tensor) -> Iterator[Measurement]:
+    """How many images the attack broke, and how well each score finds it out.
+
+    Args:
+        normal: With the originals.
+        seen: All of them after the attack.
+        noisy: All of them under noise as large.
+    """
+    changed = seen.changed
+    context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon}
+    yield from share("fooled", changed.fooled[normal.right], context)
+    originals = normal.scores(changed.epsilon)
+    after = {**seen.scores, **pixel_scores(changed.images, changed.epsilon)}
+    hit = _rows(after, changed.fooled)
+    for negatives, unchanged in ((ORIGINALS, originals), (NOISE, normal.of(noisy, changed.epsilon))):
+        yield from told_apart(unchanged, after, {**context, "counted": ALL, "negatives": negatives})
+        counted: dict[str, Scalar] = {**context, "counted": SUCCESSFUL, "negatives": negatives}
+        yield from told_apart(_rows(unchanged, changed.fooled), hit, counted)
+    for score, limit in normal.thresholds(changed.epsilon).items():
+        yield from share("caught", below(hit[score], limit), {**context, "score": score}, "higher")
+
+
+def evasion_rate(
+    normal: NormalImages, originals: Tensor, found: Evaded, score: str, epsilon: float, noisy: Tensor
+) -> Iterator[Measurement]:
+    """How often an attack that knows a score passes its threshold, and how well every score finds its images out.
+
+    Args:
+        normal: Gives scores and thresholds.
+        originals: The images that were attacked.
+        found: What was made of them.
+        score: The one that the attack knew.
+        epsilon: Its radius.
+        noisy: The originals under noise as large.
+    """
+    beyond = found.beyond(normal.thresholds(epsilon)[score])
+    yield from share("evasion", beyond, {"epsilon": epsilon, "score": score})
+    wrong = found.scores > -float("inf")
+    if not bool(wrong.any()):
+        return
+    # the attacked score as the attack read it, so that its evasion and its areas are about the same numbers
+    after = {**normal.of(found.images[wrong], epsilon), score: found.scores[wrong]}
+    for negatives, unchanged in ((ORIGINALS, originals), (NOISE, noisy)):
+        context: dict[str, Scalar] = {
+            "attack": ADAPTIVE, "attacked": score, "epsilon": epsilon, "counted": SUCCESSFUL, "negatives": negatives,
+        }  # fmt: skip
+        yield from told_apart(normal.of(unchanged[wrong], epsilon), after, context)
+
+
+def unseen(normal: NormalImages, images: Tensor, name: str, epsilon: float) -> Iterator[Measurement]:
+    """How well each score tells images that were never learned from normal ones."""
+    after = normal.of(images, epsilon)
+    yield from told_apart(normal.scores(epsilon), after, {"unseen": name})
+    for score, limit in normal.thresholds(epsilon).items():
+        yield from share("caught", below(after[score], limit), {"unseen": name, "score": score}, "higher")
+
+
+def rejected(normal: NormalImages, epsilon: float) -> Iterator[Measurement]:
+    """How many normal images each score's threshold rejects: 5 % at most was asked for."""
+    limits = normal.thresholds(epsilon)
+    for score, values in normal.scores(epsilon).items():
+        yield from share("rejected", below(values, limits[score]), {"score": score})
+
+
+def below(values: Tensor, limit: float) -> Tensor:
+    """Which scores a threshold rejects: one that is not a number looks like nothing that was learned."""
+    return lowest_for_nan(values) < limit
+
+
+def _rows(scores: Scores, chosen: Tensor) -> Scores:
+    return {name: values[chosen] for name, values in scores.items()}
+
+
+BARS, TAIL = 40, 0.01  # of a histogram; share of the scores beyond either end, which the last bars hold
+SHEET = 8  # images caught, and as many missed
+
+
+def histograms(normal: NormalImages, seen: Seen) -> list[Exhibit]:
+    """The likelihood, the distance to the class mean and the largest probability, before and after an attack.
+
+    Fig. 4 and 3 of the paper, whose likelihood of a network trained with center loss is that distance. Empty where no
+    score is finite.
+    """
+    before, before_logits = normal.seen
+    changed, after, after_logits = seen.changed, seen.scores, seen.logits
+    context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon}
+    pairs = {
+        LIKELIHOOD: (before[LIKELIHOOD], after[LIKELIHOOD]),
+        CLASS_MEAN: (before[CLASS_MEAN], after[CLASS_MEAN]),
+        "probability": tuple(_sureness(each) for each in (before_logits, after_logits)),
+    }
+    captions = {
+        LIKELIHOOD: "Likelihood at the predicted class, in this model's own unit",
+        CLASS_MEAN: "Minus half the squared distance to the predicted class's mean, in this model's own unit",
+        "probability": "Largest probability",
+    }
+    found = []
+    for name, (clean, moved) in pairs.items():
+        columns = _histogram(clean, moved, whole=name == "probability")
+        if columns:
+            caption = f"{captions[name]}: share of images before and after the attack."
+            found.append(Exhibit(AUDIT, name, "histogram", columns, caption, context))
+    return found
+
+
+def contact_sheets(normal: NormalImages, seen: Seen) -> list[Exhibit]:
+    """Images that fooled the classifier: some that a score caught at its 5 % threshold, some that it missed.
+
+    One sheet for the likelihood and one for the distance to the class mean, which is the likelihood of a network
+    trained with center loss. Of each kind the first images in the set's order, which nobody chose. ``p``: the share
+    of normal images that are as unlikely.
+    """
+    found = (_contact_sheet(normal, seen, score) for score in (LIKELIHOOD, CLASS_MEAN))
+    return [sheet for sheet in found if sheet is not None]
+
+
+def _contact_sheet(normal: NormalImages, seen: Seen, score: str) -> Exhibit | None:
+    changed, after = seen.changed, lowest_for_nan(seen.scores[score])
+    caught = below(after, normal.thresholds(changed.epsilon)[score])
+    rows = torch.cat(
+        [(changed.fooled & kind).nonzero().flatten()[:SHEET] for kind in (caught, ~caught)]
+    ).cpu()
+    if not len(rows):
+        return None
+    classes = normal.data.classes
+    columns = {
+        "image": [_nested(changed.images[row]) for row in rows],
+        "caught": caught.cpu()[rows].tolist(),
+        "class": [classes[k] for k in normal.data.labels.cpu()[rows].tolist()],
+        "taken for": [named_class(classes, k) for k in changed.predicted.cpu()[rows].tolist()],
+        "p": p_values(normal.seen_held_out[0][score], after).cpu()[rows].tolist(),
+    }
+    caption = "Images that fooled the classifier: some that this score caught, some that it missed."
+    context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon, "score": score}
+    return Exhibit(AUDIT, "sheet", "images", columns, caption, context)
+
+
+def _sureness(logits: Tensor) -> Tensor:
+    return logits.softmax(dim=1).amax(dim=1)
+
+
+def _histogram(clean: Tensor, moved: Tensor, *, whole: bool) -> dict[str, list[float]]:
+    """Shares of both in bars of one width, beginning at ``from``; a score that is not finite is in none."""
+    clean, moved = (each[each.isfinite()].double().cpu() for each in (clean, moved))
+    if not (len(clean) and len(moved)):
+        return {}
+    both = torch.cat([clean, moved])
+    ends = torch.quantile(both, torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64))
+    low, high = (0.0, 1.0) if whole else (float(ends[0]), float(ends[1]))
+    high = high if high > low else low + 1.0
+    width = (high - low) / BARS
+    shares = [
+        torch.bincount(((each - low) / width).floor().clamp(0, BARS - 1).long(), minlength=BARS) / len(each)
+        for each in (clean, moved)
+    ]
+    return {
+        "from": [low + width * k for k in range(BARS)],
+        "before": shares[0].tolist(),
+        "after": shares[1].tolist(),
+    }
+
+
+def _nested(image: Tensor) -> list[object]:
+    """Pixels with three decimals, which is finer than a grey level."""
+    found: list[object] = (image.double().cpu() * 1000).round().div(1000).tolist()
+    return found
+
+
+def tables(normal: NormalImages, epsilon: float) -> list[Exhibit]:
+    """Two exhibits of numbers that nothing draws, because they mean nothing beside those of another model.
+
+    ``scores``: for each normal image its class, what it was taken for, its ``likelihood``, the ``density`` where the
+    head has one, and ``p``, the share of held-out images that are as unlikely. ``thresholds``: what each score is held
+    against, so that a program can reject images of its own.
+
+    Args:
+        normal: The images.
+        epsilon: For the scores of pixels.
+    """
+    return [_scores(normal), _thresholds(normal, epsilon)]
+
+
+def _scores(normal: NormalImages) -> Exhibit:
+    scores, logits = normal.seen
+    classes = normal.data.classes
+    columns: dict[str, list[Any]] = {
+        "class": [classes[k] for k in normal.data.labels.tolist()],
+        "taken for": [named_class(classes, k) for k in logits.argmax(dim=1).tolist()],
+        "p": p_values(normal.seen_held_out[0][LIKELIHOOD], scores[LIKELIHOOD]).tolist(),
+    }
+    columns |= {
+        name: lowest_for_nan(scores[name]).tolist() for name in (LIKELIHOOD, DENSITY) if name in scores
+    }
+    caption = "Log-densities of normal images, in this model's own unit."
+    return Exhibit(AUDIT, "scores", "histogram", columns, caption)
+
+
+def _thresholds(normal: NormalImages, epsilon: float) -> Exhibit:
+    limits = normal.thresholds(epsilon)
+    columns: dict[str, list[Any]] = {"score": list(limits), "threshold": list(limits.values())}
+    caption = "Below these scores a normal image falls in at most 5 % of cases."
+    return Exhibit(AUDIT, "thresholds", "histogram", columns, caption)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._fresh_heads import are_a_cloud, scaled_features
+from clearance.audits._heads import are_a_cloud, scaled_features
 from clearance.audits.co_adaptation import head_training
 from clearance.geometry.neural_collapse import nc2_equiangle, nc2_equinorm, nc2_simplex, nc3, nc4
 from clearance.geometry.scatter import ClassScatter, class_scatter, nc1

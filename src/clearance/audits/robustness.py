@@ -4,28 +4,141 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from clearance._checks import check_count, check_positive
-from clearance.attacks.attack import AnyAttack, check_radius
-from clearance.attacks.gradient import PGD
+from clearance.attacks.attack import AnyAttack, Attack, check_radius
+from clearance.attacks.gradient import FGSM, PGD
 from clearance.attacks.queries import NoGradientWarning
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.straight_through import straight_through
 from clearance.attacks.transfer import transferred
-from clearance.audits._alarm import Signs, share
+from clearance.audits._attacked import Target, share
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._fixed_images import fixed_images
-from clearance.audits._robustness_readings import Reading, alarms, full_radius, under_attack, zero_gradients
-from clearance.audits._target import Target
-from clearance.audits._verdict import cross_entropy_attacks, scale_free_attacks
+from clearance.audits._samples import fixed_images
+from clearance.audits.accuracy import wilson_interval
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
-from clearance.vocabulary import Bounds
+from clearance.vocabulary import Better, Bounds, Exhibit, Measurement, Scalar
 
 NORMS = {"inf": math.inf, "two": 2.0, "one": 1.0}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Something that speaks against a number: words with a gap for a share, and the share.
+
+    >>> str(Reason("{} of images have no gradient at all", 0.25))
+    '25.0% of images have no gradient at all'
+    """
+
+    words: str
+    share: float
+
+    def __str__(self) -> str:
+        return self.words.format(f"{self.share:.1%}")
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What was seen of one radius, as shares of images; accuracies are under attack.
+
+    Args:
+        white_box: Accuracy under all scale-free gradient attacks.
+        cross_entropy: Under plain cross-entropy attacks.
+        noise: Under one draw of noise of the same radius.
+        everything: Under gradient attacks whose radius reaches every image there is.
+        blind: Share of right images where the logit margin has no gradient.
+        blind_cross_entropy: Where cross-entropy has none.
+        transfer: Accuracy under images made on another network; None where there is none.
+        unnumbered: Share of images whose logits, unattacked, are not all finite numbers: they name no class.
+    """
+
+    white_box: float
+    cross_entropy: float
+    noise: float
+    everything: float
+    blind: float
+    blind_cross_entropy: float
+    transfer: float | None = None
+    unnumbered: float = 0.0
+
+    def doubts(self) -> list[Reason]:
+        """Reasons to think that gradient attacks are too weak here; none of them depends on the scale of logits.
+
+        >>> Signs(0.9, 0.9, 0.9, 0.0, 0.0, 0.0).doubts()
+        []
+        """
+        found = []
+        if self.blind > ZERO_SHARE:
+            found.append(Reason("{} of images have no gradient at all", self.blind))
+        if self.noise < self.white_box - SLACK:
+            found.append(Reason("noise alone leaves {}, less than gradient attacks do", self.noise))
+        if self.everything > SLACK:
+            found.append(Reason("attacks that may change everything still leave {}", self.everything))
+        if self.transfer is not None and self.transfer < self.white_box - SLACK:
+            words = "images made on another network leave {}, less than its own gradients"
+            found.append(Reason(words, self.transfer))
+        if self.unnumbered > 0:
+            words = "{} of images have logits that are not finite before any attack, and count as wrong"
+            found.append(Reason(words, self.unnumbered))
+        return found
+
+    def fooled(self, verdict: float) -> list[Reason]:
+        """Reasons not to believe plain cross-entropy attacks; the verdict does not rest on them."""
+        found = []
+        if self.blind_cross_entropy > ZERO_SHARE:
+            found.append(Reason("cross-entropy has no gradient on {} of images", self.blind_cross_entropy))
+        if self.cross_entropy > verdict + GAP:
+            missed = self.cross_entropy - verdict
+            found.append(Reason("cross-entropy attacks miss {} of images that others break", missed))
+        return found
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was measured at one radius."""
+
+    norm: float
+    epsilon: float
+    count: int
+    verdict: float
+    signs: Signs
+
+    def measurements(self) -> Iterator[Measurement]:
+        """The verdict first, then what it is to be read beside."""
+        yield self._accuracy("robust_accuracy", self.verdict)
+        yield self._accuracy("cross_entropy_attack_accuracy", self.signs.cross_entropy)
+        yield self._accuracy("noise_accuracy", self.signs.noise)
+        if self.signs.transfer is not None:
+            yield self._accuracy("transfer_accuracy", self.signs.transfer)
+        reasons = len(self.signs.doubts()) + len(self.signs.fooled(self.verdict))
+        yield _measured("alarms", reasons, "count", self.count, "lower", self._context())
+
+    def words(self) -> str:
+        """The verdict and what speaks against it."""
+        doubts, fooled = self.signs.doubts(), self.signs.fooled(self.verdict)
+        return sentence(self.verdict, self.epsilon, NORM_NAMES[self.norm], doubts, fooled)
+
+    def _context(self) -> dict[str, Scalar]:
+        return {"norm": NORM_NAMES[self.norm], "epsilon": self.epsilon}
+
+    def _accuracy(self, name: str, value: float) -> Measurement:
+        low, high = wilson_interval(round(value * self.count), self.count)
+        context = {**self._context(), "interval": WILSON}
+        return Measurement(
+            AUDIT,
+            name,
+            value,
+            "fraction",
+            self.count,
+            low=low,
+            high=high,
+            better="higher",
+            context=context,
+        )
 
 
 @dataclass(frozen=True)
@@ -170,3 +283,115 @@ def _whole_radius(norm: float, images: Tensor) -> float:
     """The radius within which every image lies, whatever the original."""
     pixels = images[0].numel()
     return 1.0 if math.isinf(norm) else pixels ** (1 / norm)
+
+
+SLACK = 0.01  # of all images: what two attacks may differ by without a sign
+ZERO_SHARE = 0.01  # of right images without any gradient
+GAP = 0.05  # between plain cross-entropy attacks and the verdict
+
+
+def sentence(verdict: float, epsilon: float, norm: str, doubts: list[Reason], fooled: list[Reason]) -> str:
+    """What the verdict at one radius is, and what speaks against it.
+
+    >>> sentence(0.5, 0.1, "inf", [], [])
+    'At radius 0.1 (norm inf) 50.0% of images stay right; nothing seen speaks against it.'
+    """
+    said = f"At radius {epsilon:g} (norm {norm}) {verdict:.1%} of images stay right"
+    if not doubts and not fooled:
+        return f"{said}; nothing seen speaks against it."
+    if doubts:
+        said += f"; ALARM, gradient attacks are too weak here: {'; '.join(map(str, doubts))}"
+    if fooled:
+        said += f"; do not read plain attacks as robustness: {'; '.join(map(str, fooled))}"
+    return f"{said}."
+
+
+STARTS = 5  # the image itself and four random ones
+RIVALS = 3
+NORM_NAMES = {math.inf: "inf", 2.0: "2", 1.0: "1"}
+
+
+def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, seed: int) -> list[Attack]:
+    """White-box attacks whose loss ignores the scale of logits, cheap ones first.
+
+    The same direction of attack is tried under three losses, because each has networks that it is stuck on:
+    the margin sees one rival at a time, the difference-of-logits ratio bends where the third logit comes near,
+    scaled cross-entropy sees every class.
+    """
+    losses = ["logit_margin", "scaled_cross_entropy"]
+    if classes > 2:  # the ratio needs a third logit; with two classes there is one rival, and no choice of it
+        losses.append("dlr")
+    attacks: list[Attack] = [FGSM(epsilon, norm, loss=loss) for loss in losses]
+    attacks += [PGD(epsilon, norm, loss=loss, steps=steps, restarts=STARTS, seed=seed) for loss in losses]
+    if classes > 2:
+        attacks.append(PGD(epsilon, norm, steps=steps, restarts=STARTS, targets=RIVALS, seed=seed))
+    return attacks
+
+
+def cross_entropy_attacks(norm: float, epsilon: float, steps: int) -> list[Attack]:
+    """The attacks of most papers, which the scale of logits can mislead."""
+    return [FGSM(epsilon, norm), PGD(epsilon, norm, loss="cross_entropy", steps=steps)]
+
+
+AUDIT = "robustness"
+WILSON = "wilson 95 %"
+DOUBT, FOOLED = "verdict", "plain attacks"  # what a reason speaks against
+
+
+def _measured(
+    name: str, value: float, unit: str, n: int, better: Better, context: dict[str, Scalar]
+) -> Measurement:
+    return Measurement(AUDIT, name, value, unit, n, better=better, context=context)
+
+
+def zero_gradients(target: Target) -> Iterator[Measurement]:
+    """Share of right images without a gradient, for each of two losses."""
+    count = max(int(target.right.sum()), 1)
+    for loss in ("logit_margin", "cross_entropy"):
+        yield _measured("zero_gradients", target.blind(loss), "fraction", count, "lower", {"loss": loss})
+
+
+def full_radius(target: Target, norm: float, signs: Signs) -> Measurement:
+    """What attacks leave that may change everything."""
+    context: dict[str, Scalar] = {"norm": NORM_NAMES[norm]}
+    count = len(target.labels)
+    return _measured("full_radius_accuracy", signs.everything, "fraction", count, "lower", context)
+
+
+def under_attack(norm: float, target: Target, readings: list[Reading]) -> Exhibit:
+    """Accuracies over the radius, with the verdict and the alarm in words."""
+    clean = share(target.right)
+    columns: dict[str, list[float]] = {
+        "radius": [0.0, *(reading.epsilon for reading in readings)],
+        "worst case": [clean, *(reading.verdict for reading in readings)],
+        "cross-entropy attacks": [clean, *(reading.signs.cross_entropy for reading in readings)],
+        "noise": [clean, *(reading.signs.noise for reading in readings)],
+    }
+    if target.source is not None:
+        columns["transfer"] = [clean, *(float(reading.signs.transfer or 0.0) for reading in readings)]
+    words = " ".join(reading.words() for reading in readings)
+    caption = f"Share of {len(target.labels)} images that stay right within a radius. {words}"
+    return Exhibit(AUDIT, "under_attack", "curve", columns, caption, {"norm": NORM_NAMES[norm]})
+
+
+def alarms(norm: float, readings: list[Reading]) -> tuple[Exhibit, ...]:
+    """Every reason that was seen, radius by radius; nothing where there was none."""
+    seen = [
+        (reading.epsilon, about, reason)
+        for reading in readings
+        for about, reasons in (
+            (DOUBT, reading.signs.doubts()),
+            (FOOLED, reading.signs.fooled(reading.verdict)),
+        )
+        for reason in reasons
+    ]
+    if not seen:
+        return ()
+    columns: dict[str, list[Any]] = {
+        "radius": [epsilon for epsilon, _, _ in seen],
+        "about": [about for _, about, _ in seen],
+        "reason": [reason.words for _, _, reason in seen],
+        "share": [reason.share for _, _, reason in seen],
+    }
+    caption = "What speaks against the verdict, or against plain attacks, at each radius."
+    return (Exhibit(AUDIT, "alarms", "curve", columns, caption, {"norm": NORM_NAMES[norm]}),)

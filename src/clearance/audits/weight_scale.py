@@ -2,19 +2,25 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from scipy.sparse.linalg import svds
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.optim import Optimizer
 
 from clearance._checks import check_count, check_fraction
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._fixed_images import fixed_images
-from clearance.audits._temperature import fitted_temperature
-from clearance.audits._weight_layers import WeightLayer, root_mean_square, spectral_norm, weight_layers
+from clearance.audits._samples import fixed_images
+from clearance.audits.calibration import fitted_temperature
 from clearance.linear.temperature import calibrated_temperature
 from clearance.models._running import evaluating
+from clearance.models.classifier import Classifier
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 ALL = "all"
@@ -76,7 +82,7 @@ class WeightScale(Audit):
             learnt = torch.cat([subject.model(part) for part in train.images.split(CHUNK)]).double().cpu()
         sizes = [(root_mean_square(one.weight), spectral_norm(one.weight, one.groups)) for one in layers]
         found = [
-            *_weights(layers, sizes),
+            *_weight_numbers(layers, sizes),
             _number("logit_scale", _finite(_logit_scale(logits)), len(logits)),
             *_temperatures(logits, test.labels.cpu()),
             self._active(learnt, train.labels.cpu()),
@@ -94,7 +100,25 @@ class WeightScale(Audit):
         return _number("active_share", share, len(labels), "fraction", context)
 
 
-def _weights(layers: list[WeightLayer], sizes: list[tuple[float, float]]) -> Iterator[Measurement]:
+@dataclass(frozen=True)
+class WeightLayer:
+    """One layer.
+
+    Args:
+        name: As in ``named_modules()``; of attention, with the name of the weight.
+        weight: Its weight.
+        groups: Parts of its channels that do not mix.
+        normalised: Whether normalisation reads just what it gives, so that the size of its weight changes nothing but
+            where a skip connection goes round it, which is not looked for.
+    """
+
+    name: str
+    weight: Tensor
+    groups: int
+    normalised: bool
+
+
+def _weight_numbers(layers: list[WeightLayer], sizes: list[tuple[float, float]]) -> Iterator[Measurement]:
     for place, (one, (size, _)) in enumerate(zip(layers, sizes, strict=True), start=1):
         yield _number("weight_rms", size, one.weight.numel(), context={"layer": str(place)})
     count = sum(one.weight.numel() for one in layers)
@@ -143,3 +167,153 @@ def _table(layers: list[WeightLayer], sizes: list[tuple[float, float]]) -> Exhib
     return Exhibit(
         WeightScale.name, "layers", "curve", columns, "Size of the weights, layer by layer from the image."
     )
+
+
+# older torches lack some
+DECOUPLED = tuple(
+    kind for name in ("AdamW", "Adafactor", "Muon") if (kind := getattr(torch.optim, name, None)) is not None
+)
+How = Literal["coupled", "decoupled", "none"]
+
+
+@dataclass(frozen=True)
+class Decay:
+    """Of one parameter.
+
+    Args:
+        name: As in ``named_parameters()``.
+        weight_decay: The optimiser's factor; 0 where the parameter does not decay or is not the optimiser's.
+        how: ``"coupled"``: the penalty's gradient is added to the loss's, and goes through momentum and step sizes.
+            ``"decoupled"``: the parameter shrinks by itself, by step size times factor. ``"none"``: neither.
+        role: ``"weight"`` (two axes or more), or ``"bias or gain"``.
+    """
+
+    name: str
+    weight_decay: float
+    how: How
+    role: Literal["weight", "bias or gain"]
+
+
+def decayed_parameters(model: nn.Module, optimizer: Optimizer) -> tuple[Decay, ...]:
+    """What weight decay does to every parameter of a network.
+
+    Without momentum and with one step size both ways are the same, (1 - lr decay) W; with momentum, or step sizes of
+    each parameter's own, they are not (Loshchilov and Hutter, 2019). Torch's ``weight_decay`` is coupled, but in AdamW,
+    Adafactor and Muon, and where a group says ``decoupled_weight_decay``; other libraries' is taken for coupled unless
+    a group says so. What a penalty within the loss does is not seen here.
+
+    Args:
+        model: Whose parameters.
+        optimizer: Of torch; of its groups ``weight_decay`` is read.
+
+    >>> import torch
+    >>> found = decayed_parameters(nn.Linear(2, 2), torch.optim.SGD(nn.Linear(2, 2).parameters(), weight_decay=0.1))
+    >>> [(one.name, one.how) for one in found]                                # another network's optimiser
+    [('weight', 'none'), ('bias', 'none')]
+    """
+    groups = {id(parameter): group for group in optimizer.param_groups for parameter in group["params"]}
+    found = []
+    for name, parameter in model.named_parameters():
+        group = groups.get(id(parameter))
+        factor = (
+            0.0 if group is None or not parameter.requires_grad else float(group.get("weight_decay", 0.0))
+        )
+        decoupled = group is not None and bool(
+            group.get("decoupled_weight_decay", isinstance(optimizer, DECOUPLED))
+        )
+        how: How = "none" if factor == 0 else "decoupled" if decoupled else "coupled"
+        found.append(Decay(name, factor, how, "weight" if parameter.ndim >= 2 else "bias or gain"))
+    return tuple(found)
+
+
+NORMALISATIONS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+PASSING = (nn.Identity, _DropoutNd)  # what hands on just what it gets, in evaluation mode
+WEIGHTED = (nn.Linear, _ConvNd, nn.MultiheadAttention)
+DENSE = 64  # sides up to which all singular values are computed
+
+
+def weight_layers(model: Classifier, images: Tensor) -> list[WeightLayer]:
+    """Linear layers, convolutions and attention of a network that run on some images, in that order, each once.
+
+    Args:
+        model: In evaluation mode.
+        images: At least one.
+    """
+    trail = _Trail()
+    names = {part: name for name, part in model.named_modules()}
+    handles = [part.register_forward_hook(trail) for part, name in names.items() if _is_layer(part, name)]
+    try:
+        model(images)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [
+        WeightLayer(name, weight.detach(), getattr(part, "groups", 1), part in trail.normalised)
+        for part in trail.ran
+        for name, weight in _weights(part, names[part])
+    ]
+
+
+@dataclass
+class _Trail:
+    """A hook that follows what one layer hands to the next: by where it lies in memory, as long as it lies there."""
+
+    ran: dict[nn.Module, None] = field(default_factory=dict)
+    normalised: set[nn.Module] = field(default_factory=set)
+    makers: dict[int, nn.Module | None] = field(default_factory=dict)
+    kept: list[Tensor] = field(default_factory=list)
+
+    def __call__(self, part: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        given = inputs[0] if inputs and isinstance(inputs[0], Tensor) else None
+        maker = None if given is None else self.makers.get(given.data_ptr())
+        if isinstance(part, NORMALISATIONS) and maker is not None:
+            self.normalised.add(maker)
+        self.ran[part] = None
+        if isinstance(output, Tensor):
+            self.kept.append(output)
+            carried = maker if isinstance(part, PASSING) else None
+            self.makers[output.data_ptr()] = part if isinstance(part, WEIGHTED) else carried
+
+
+def _is_layer(part: nn.Module, name: str) -> bool:
+    """Whether a module is a layer; what a reparametrised one makes its weight with is none of its own."""
+    if ".parametrizations." in f".{name}." or isinstance(part, torch.jit.ScriptModule):  # which takes no hook
+        return False
+    return isinstance(part, WEIGHTED) or next(part.children(), None) is None
+
+
+def _weights(part: nn.Module, name: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(part, nn.MultiheadAttention):
+        own = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+        yield from ((f"{name}.{one}", getattr(part, one)) for one in own if getattr(part, one) is not None)
+        yield f"{name}.out_proj", part.out_proj.weight
+    elif isinstance(part, nn.Linear | _ConvNd):
+        yield name, part.weight
+
+
+def root_mean_square(weight: Tensor) -> float:
+    """The typical size of an entry; infinite where one is not finite."""
+    found = float(weight.double().square().mean().sqrt())
+    return found if found == found else float("inf")
+
+
+def spectral_norm(weight: Tensor, groups: int = 1) -> float:
+    """The largest singular value of the weight as a matrix with a row for each output; infinite if not finite.
+
+    Kernels are laid out flat: for a convolution this is the norm of the map from one patch to its outputs (of a
+    transposed one, from one pixel to its patch), not of the whole layer. With groups it is that of the largest.
+
+    >>> spectral_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]))
+    4.0
+    """
+    matrices = weight.double().flatten(1).cpu()
+    if not bool(torch.isfinite(matrices).all()):
+        return float("inf")
+    return max(_largest_singular_value(matrix) for matrix in matrices.chunk(groups))
+
+
+def _largest_singular_value(matrix: Tensor) -> float:
+    if min(matrix.shape) <= DENSE or not bool(matrix.any()):
+        return float(torch.linalg.matrix_norm(matrix, ord=2))
+    start = torch.ones(min(matrix.shape), dtype=torch.float64).numpy()  # the same number every time
+    return float(svds(matrix.numpy(), k=1, v0=start, return_singular_vectors=False)[0])

@@ -11,7 +11,7 @@ def audit_settings(text: str | None) -> dict[str, dict[str, Any]]:
     """By audit and setting; where an audit takes several values there is a list, also of one and of ``none``.
 
     Args:
-        text: For example ``"robustness.inf=2/255,8/255; flip_size.steps=20"``.
+        text: For example ``"robustness.inf=2/255,8/255; minimal_perturbation.steps=20"``.
 
     Raises:
         ValueError: If a part has another form, there is no such audit or setting, or one is given twice.

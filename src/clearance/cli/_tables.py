@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clearance.report import Card, comparison_table
-from clearance.report.action_lines import action_lines
+from clearance.report.terminal import action_lines
 
 
 def print_table(console: Console, card: Card) -> None:

@@ -58,7 +58,7 @@ def audit(
         test: Held-out images with the same classes.
         unknown: Images of things that the model never saw, of the size of `test`, without labels or with: a folder of
             pictures, a tensor, the name of a dataset or whatever `test` may be; see
-            :func:`clearance.data.open_unlabelled`. The audits `unknowns` and `likelihood` look at them.
+            :func:`clearance.data.open_unlabelled`. The audits `out_of_distribution` and `likelihood` look at them.
         audits: Names of audits, or audits with settings of your own, as in ``[Robustness(inf=(0.03,))]``; by default
             those that the first screen of one network needs, as on the command line. ``["all"]`` is every one.
         images: Held-out images that attacks and the like look at, at most, equally many of each class; by default

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from clearance.audits import Audit
-from clearance.audits._halves import first_half
-from clearance.audits.unknowns import check_enough
+from clearance.audits._samples import first_half
+from clearance.audits.out_of_distribution import check_enough
 from clearance.data import ImageSet, Preprocessing, open_unlabelled
 from clearance.experiments.datasets import check_not_a_path, load_dataset
 from clearance.experiments.recipe import Recipe
@@ -121,7 +121,7 @@ def with_unknown(audits: Sequence[Audit], unknown: ImageSet | None) -> list[Audi
     if not any(hasattr(audit, OTHER) for audit in audits):
         raise ValueError(
             f"images of unknown things were given, and none of the audits {[audit.name for audit in audits]} looks at "
-            "them; add unknowns or likelihood, or leave these images out."
+            "them; add out_of_distribution or likelihood, or leave these images out."
         )
     given: Any = {OTHER: unknown}
     return [

@@ -20,16 +20,16 @@ MODEL_AUDITS = (
     "accuracy",
     "preprocessing",
     "co_adaptation",
-    "refit",
-    "class_pairs",
-    "flip_size",
-    "unknowns",
+    "linear_probe",
+    "confusions",
+    "minimal_perturbation",
+    "out_of_distribution",
     "calibration",
     "class_scatter",
 )
 """What is asked of one model by itself, the most useful first: what its page says first, and what that rests on."""
 
-NEEDS_UNKNOWN = "unknowns"
+NEEDS_UNKNOWN = "out_of_distribution"
 
 
 def asked_audits(names: Sequence[str] | None, *, unknown: bool) -> tuple[str, ...]:
@@ -42,8 +42,8 @@ def asked_audits(names: Sequence[str] | None, *, unknown: bool) -> tuple[str, ..
     Raises:
         ValueError: If that audit is asked for by its name, and there are none.
 
-    >>> "unknowns" in asked_audits(None, unknown=False), "unknowns" in asked_audits(None, unknown=True)
-    (False, True)
+    >>> ["out_of_distribution" in asked_audits(None, unknown=given) for given in (False, True)]
+    [False, True]
     """
     found = MODEL_AUDITS if names is None else named_audits(names)
     if unknown:
@@ -57,7 +57,7 @@ def asked_audits(names: Sequence[str] | None, *, unknown: bool) -> tuple[str, ..
 
 
 def asked_of_run(recipe: Recipe, names: Sequence[str], *, unknown: bool) -> tuple[str, ...]:
-    """The audits that were asked for of a saved run; by default its own, and unknowns where there are such images.
+    """The audits asked for of a saved run; by default its own, and out_of_distribution where there are such images.
 
     Args:
         recipe: Of the run; it may name images of unknown things itself.
@@ -68,7 +68,7 @@ def asked_of_run(recipe: Recipe, names: Sequence[str], *, unknown: bool) -> tupl
         ValueError: As in `asked_audits`.
 
     >>> asked_of_run(Recipe(audits=("accuracy",)), (), unknown=True)
-    ('accuracy', 'unknowns')
+    ('accuracy', 'out_of_distribution')
     """
     if not names:
         return tuple(dict.fromkeys((*recipe.audits, *((NEEDS_UNKNOWN,) if unknown else ()))))

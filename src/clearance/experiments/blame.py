@@ -4,8 +4,8 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from clearance.audits._input_ways import InputWay, input_ways, right_when
 from clearance.audits.accuracy import wilson_interval
+from clearance.audits.preprocessing import InputWay, input_ways, right_when
 from clearance.data import ImageSet
 from clearance.models import Classifier, predictions
 

@@ -15,7 +15,9 @@ from clearance.experiments.workload import Sizes, Work, work_of
 from clearance.models._running import evaluating
 
 BUDGET, INTERRUPTED = "budget", "interrupted"
-_ON_PIXELS = frozenset({"flip_size", "robustness", "boundary_distance", "weight_scale"})  # need no features
+_ON_PIXELS = frozenset(
+    {"minimal_perturbation", "robustness", "boundary_distance", "weight_scale"}
+)  # need no features
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,9 @@ class Done:
 def by_usefulness(audits: Sequence[Audit]) -> list[Audit]:
     """In the order of `MODEL_AUDITS`; what is not among them comes last, as it stands.
 
-    >>> from clearance.audits import Accuracy, Calibration, Refit
-    >>> [audit.name for audit in by_usefulness([Calibration(), Refit(), Accuracy()])]
-    ['accuracy', 'refit', 'calibration']
+    >>> from clearance.audits import Accuracy, Calibration, LinearProbe
+    >>> [audit.name for audit in by_usefulness([Calibration(), LinearProbe(), Accuracy()])]
+    ['accuracy', 'linear_probe', 'calibration']
     """
     places = {name: place for place, name in enumerate(MODEL_AUDITS)}
     return sorted(audits, key=lambda audit: places.get(audit.name, len(places)))

@@ -160,7 +160,7 @@ AUDITS = {
         "How far does a head move when it is trained on few images in place of all?",
     ),
     "class_scatter": Entry(
-        "clearance.audits.class_scatter:ClassScatterAudit", "How point-like are the classes in feature space?"
+        "clearance.audits.class_scatter:ClassScatter", "How point-like are the classes in feature space?"
     ),
     "low_dimension": Entry(
         "clearance.audits.low_dimension:LowDimension", "In how few dimensions do the classes lie?"
@@ -174,21 +174,23 @@ AUDITS = {
         "How much do independently trained heads disagree on the same features?",
     ),
     "preprocessing": Entry(
-        "clearance.audits.preprocessing:PreprocessingAudit",
+        "clearance.audits.preprocessing:Preprocessing",
         "Would it be right more often if its images were prepared in another way?",
     ),
-    "refit": Entry(
-        "clearance.audits.refit:Refit", "What would a new last layer, trained on all training images, gain?"
+    "linear_probe": Entry(
+        "clearance.audits.linear_probe:LinearProbe",
+        "What would a new last layer, trained on all training images, gain?",
     ),
-    "class_pairs": Entry(
-        "clearance.audits.class_pairs:ClassPairs",
+    "confusions": Entry(
+        "clearance.audits.confusions:Confusions",
         "Which two classes are confused most, and how near are their features?",
     ),
-    "flip_size": Entry(
-        "clearance.audits.flip_size:FlipSize", "How small a change of the image changes the answer?"
+    "minimal_perturbation": Entry(
+        "clearance.audits.minimal_perturbation:MinimalPerturbation",
+        "How small a change of the image changes the answer?",
     ),
-    "unknowns": Entry(
-        "clearance.audits.unknowns:Unknowns",
+    "out_of_distribution": Entry(
+        "clearance.audits.out_of_distribution:OutOfDistribution",
         "How many images of things it never saw does a threshold reject?",
     ),
     "new_classes": Entry(
@@ -211,8 +213,8 @@ AUDITS = {
         "clearance.audits.goodness_of_fit:GoodnessOfFit",
         "Are the features of each class distributed as a Gaussian?",
     ),
-    "sure_mistakes": Entry(
-        "clearance.audits.sure_mistakes:SureMistakes",
+    "high_confidence_adversarials": Entry(
+        "clearance.audits.high_confidence_adversarials:HighConfidenceAdversarials",
         "How far must an image change until the network is sure of another class?",
     ),
     "weight_scale": Entry(

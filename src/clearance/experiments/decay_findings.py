@@ -6,7 +6,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from clearance.audits import Findings, WeightScale
-from clearance.audits.decay import decayed_parameters
+from clearance.audits.weight_scale import decayed_parameters
 from clearance.models import Classifier
 from clearance.regimes import Regime
 from clearance.vocabulary import Exhibit

@@ -19,8 +19,8 @@ NAME = "demo"
 COMMAND = "clearance audit demo"
 SETTINGS: dict[str, dict[str, Any]] = {  # what keeps it within seconds, and what the network has never seen
     "co_adaptation": {"per_class": [1, 10, 50], "repetitions": [30, 10, 5], "pixel_limit": 100},
-    "flip_size": {"images": 100, "steps": 40, "queries": 100},
-    "unknowns": {"other": "photographs"},
+    "minimal_perturbation": {"images": 100, "steps": 40, "queries": 100},
+    "out_of_distribution": {"other": "photographs"},
 }
 
 

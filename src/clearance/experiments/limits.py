@@ -13,7 +13,7 @@ from clearance.data import ImageSet
 
 IMAGES = "images"  # the setting of audits that look at test images one by one
 _FEWER = ("searched", "adaptive_images")  # settings of the same kind that are below it by default
-_OTHERS = ("unknowns",)  # whose `images` are not test images
+_OTHERS = ("out_of_distribution",)  # whose `images` are not test images
 _UNITS = {"h": 3600, "m": 60, "s": 1}
 
 
@@ -90,9 +90,9 @@ def with_images(audits: Sequence[Audit], images: int | None, test: ImageSet) -> 
     Raises:
         ValueError: If there would not be one image of each class.
 
-    >>> from clearance.audits import Accuracy, FlipSize
+    >>> from clearance.audits import Accuracy, MinimalPerturbation
     >>> from clearance.data import gaussian_images
-    >>> with_images([Accuracy(), FlipSize()], 12, gaussian_images())[1].images
+    >>> with_images([Accuracy(), MinimalPerturbation()], 12, gaussian_images())[1].images
     12
     """
     if images is None:
@@ -116,10 +116,10 @@ def _with_images(audit: Audit, images: int) -> Audit:
 def looked_at(audits: Sequence[Audit], test: ImageSet) -> dict[str, int]:
     """How many test images each audit looks at that does not look at all of them.
 
-    >>> from clearance.audits import Accuracy, FlipSize
+    >>> from clearance.audits import Accuracy, MinimalPerturbation
     >>> from clearance.data import gaussian_images
-    >>> looked_at([Accuracy(), FlipSize(images=12)], gaussian_images(class_count=3, per_class=20))
-    {'flip_size': 12}
+    >>> looked_at([Accuracy(), MinimalPerturbation(images=12)], gaussian_images(class_count=3, per_class=20))
+    {'minimal_perturbation': 12}
     """
     found = {}
     for audit in audits:

@@ -59,11 +59,11 @@ def work_of(audit: Audit, sizes: Sizes) -> Work:
 
     An audit that is not on the list counts as one look at all features.
 
-    >>> from clearance.audits import Accuracy, FlipSize
+    >>> from clearance.audits import Accuracy, MinimalPerturbation
     >>> sizes = Sizes(train=1000, test=500, classes=10, width=64, pixels=64)
     >>> work_of(Accuracy(), sizes)
     Work(passes=0.0, gradients=0.0, steps=0.0, sums=960000.0)
-    >>> work_of(FlipSize(images=100, steps=50, queries=100), sizes).gradients
+    >>> work_of(MinimalPerturbation(images=100, steps=50, queries=100), sizes).gradients
     5000.0
     """
     looks: Work = Work(sums=1.0 * (sizes.train + sizes.test) * sizes.width * sizes.classes)
@@ -194,17 +194,17 @@ WORK: Mapping[str, Callable[[Any, Sizes], Work]] = {
     "co_adaptation": _co_adaptation,
     "deeper_cut": _deeper_cut,
     "preprocessing": lambda audit, sizes: Work(passes=_INPUT_WAYS * min(audit.images, sizes.test)),
-    "refit": _refit,
+    "linear_probe": _refit,
     "neural_collapse": _neural_collapse,
     "low_dimension": lambda _, sizes: Work(sums=_square(sizes) + 10.0 * sizes.width**3),
     "goodness_of_fit": lambda _, sizes: Work(sums=_square(sizes)),
     "churn": _churn,
     "geodesic": _geodesic,
-    "unknowns": _unknowns,
-    "flip_size": _flip_size,
+    "out_of_distribution": _unknowns,
+    "minimal_perturbation": _flip_size,
     "robustness": _robustness,
     "boundary_distance": _boundary_distance,
-    "sure_mistakes": _sure_mistakes,
+    "high_confidence_adversarials": _sure_mistakes,
     "likelihood": _likelihood,
     "weight_scale": lambda audit, sizes: Work(
         passes=min(audit.images, sizes.test) + min(audit.images, sizes.train)

@@ -11,11 +11,9 @@ computes everything else from the samples themselves, so that no number on the p
 True
 """
 
-from clearance.explore.example import example_distances
-from clearance.explore.exhibits import loss_exhibits, pair_exhibits, pair_records
+from clearance.explore.exhibits import example_distances, loss_exhibits, pair_exhibits, pair_records
 from clearance.explore.machines import LOG_LAMBDAS, Machines, all_machines, machines_of
-from clearance.explore.packing import check_fits
-from clearance.explore.page import render_explorer, write_explorer
+from clearance.explore.page import check_fits, render_explorer, write_explorer
 from clearance.explore.scene import ClassSamples, Scene, scene_of
 
 __all__ = [

@@ -46,7 +46,7 @@ class Quantity:
 QUANTITIES = {
     "accuracy": Quantity("accuracy", "error", {"split": "test"}, mirrored=True),
     "error": Quantity("accuracy", "error", {"split": "test"}),
-    "flip_distance": Quantity("flip_size", "median_flip", {"norm": "inf"}),
+    "flip_distance": Quantity("minimal_perturbation", "median_flip", {"norm": "inf"}),
     "overconfidence": Quantity("calibration", "overconfidence", {"temperature": "as trained"}),
 }
 """Quantities that have a name of their own; any other is AUDIT.NAME, with [key=value,...] where several have it."""

@@ -12,6 +12,6 @@ True
 
 from clearance.report.card import Card
 from clearance.report.page import render_page, write_page
-from clearance.report.table import Table, comparison_table
+from clearance.report.terminal import Table, comparison_table
 
 __all__ = ["Card", "Table", "comparison_table", "render_page", "write_page"]

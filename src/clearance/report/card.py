@@ -11,7 +11,7 @@ from clearance.records.derived import derive
 from clearance.records.record import Record
 from clearance.records.store import Report
 from clearance.report.page import render_page, write_page
-from clearance.report.table import comparison_table
+from clearance.report.terminal import comparison_table
 from clearance.vocabulary import Exhibit, Measurement
 
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
+from clearance.report.audits import page_of, title
 from clearance.report.findings import Findings
-from clearance.report.glossary import title
-from clearance.report.names import NO_NETWORK
-from clearance.report.reading import READING, audit_title
-from clearance.report.settings import setting
+from clearance.report.names import NO_NETWORK, setting
 
 DIRECTIONS = {
     "lower": "lower is better",
@@ -102,7 +100,7 @@ def _group(audit: str, entries: Sequence[Entry]) -> Group:
         parts = [Part("", [block for blocks in shown.values() for block in blocks])] if shown else []
     else:
         parts = [Part(name, blocks) for name, blocks in shown.items()]
-    return Group(audit_title(audit), READING.get(audit, ""), parts, idle)
+    return Group(page_of(audit).title, page_of(audit).reading, parts, idle)
 
 
 def _blocks(entries: Sequence[Entry]) -> list[list[Entry]]:

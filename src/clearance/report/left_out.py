@@ -5,9 +5,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from clearance.report.audits import page_of
 from clearance.report.names import listed
 from clearance.report.numbers import data
-from clearance.report.reading import audit_title
 
 INTERRUPTED = "interrupted"
 Recipe = Mapping[str, Any]
@@ -22,12 +22,12 @@ def left_out(recipe: Recipe) -> list[Markup]:
 
     >>> left_out({})
     []
-    >>> cut = {"audit": "refit", "why": "budget", "seconds": 70.0}
+    >>> cut = {"audit": "linear_probe", "why": "budget", "seconds": 70.0}
     >>> told = {"audits_left_out": [cut], "audits_left_out_command": "again",
     ...         "budget": {"seconds": 90.0, "spent": 60.0}}
     >>> print(left_out(told)[0].striptags().replace("\u202f", " "))
-    Cut by the budget of 90 s, of which 60 s are spent: with a new last layer from all training images (refit; about
-    70 s).
+    Cut by the budget of 90 s, of which 60 s are spent: with a new last layer from all training images (linear_probe;
+    about 70 s).
     """
     entries = recipe.get("audits_left_out", [])
     without = recipe.get("audits_without_numbers", [])
@@ -65,7 +65,7 @@ def interrupted(recipe: Recipe) -> bool:
 def looked_at(recipe: Recipe) -> list[Markup]:
     """A sentence about audits that looked at a part of the test images alone; none where all looked at all.
 
-    >>> print(looked_at({"looked_at": {"images": 497, "audits": {"flip_size": 100}}})[0].striptags())
+    >>> print(looked_at({"looked_at": {"images": 497, "audits": {"minimal_perturbation": 100}}})[0].striptags())
     Measured on at most 100 of the 497 test images, equally many of each class: the smallest change that changes the
     answer.
     """
@@ -103,5 +103,5 @@ def _time(seconds: float) -> Markup:
 
 def _inside(audit: str) -> str:
     """The title of an audit inside a sentence."""
-    title = audit_title(audit)
+    title = page_of(audit).title
     return title[:1].lower() + title[1:]

@@ -1,8 +1,10 @@
-"""What methods, datasets and heads are called in a sentence that anybody can read."""
+"""What methods, datasets, heads, norms, scores and settings are called in a sentence that anybody can read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from markupsafe import Markup, escape
+
+from clearance.report.numbers import exact
 
 METHODS = {
     "plain": "plain training",
@@ -105,3 +107,143 @@ def listed(parts: Sequence[str | Markup], last: str = "and") -> Markup:
     if len(safe) < 2:
         return Markup("").join(safe)
     return Markup(", ").join(safe[:-1]) + Markup(" {} ").format(last) + safe[-1]
+
+
+PAPER = "Sato et al. (2019)"
+
+
+def cited(what: str) -> str:
+    """Where a reader of the paper has seen this before.
+
+    >>> cited("Fig. 3")
+    'Compare Fig. 3 of Sato et al. (2019).'
+    """
+    return f"Compare {what} of {PAPER}."
+
+
+NORMS = {
+    "inf": "every pixel changed by at most the radius",
+    "2": "the root of the summed squares of all changes at most the radius",
+    "1": "the sum of all changes at most the radius",
+}
+LENGTHS = {
+    "inf": "the largest change of a pixel",
+    "2": "the root of the summed squares of all changes",
+    "1": "the sum of all changes",
+}
+
+
+def norm_name(norm: str) -> Markup:
+    """The norm's name, set as a name.
+
+    >>> str(norm_name("inf"))
+    'norm <code>inf</code>'
+    """
+    return Markup("norm <code>{}</code>").format(norm)
+
+
+def norms_of(found: Iterable[object]) -> list[str]:
+    """Names of norms, each once, in the usual order.
+
+    >>> norms_of(["2", "inf", "2"])
+    ['inf', '2']
+    """
+    names = {str(norm) for norm in found}
+    return [*(norm for norm in NORMS if norm in names), *sorted(names - set(NORMS))]
+
+
+SCORES: Mapping[str, str] = {
+    "likelihood": "its own likelihood",
+    "density": "density of all classes",
+    "class mean": "distance to the class average",
+    "mahalanobis": "Mahalanobis distance",
+    "max softmax": "largest probability",
+    "energy": "energy",
+    "neighbours": "nearest features",
+    "small pixels": "dim pixels, no network",
+    "pixel steps": "roughness, no network",
+}
+
+
+def score_name(score: str) -> str:
+    """A score in plain words.
+
+    >>> score_name("neighbours"), score_name("mine")
+    ('nearest features', 'mine')
+    """
+    return SCORES.get(score, score)
+
+
+def scores_of(found: Iterable[object]) -> list[str]:
+    """The scores that were measured, each once, in the order above; unknown ones last.
+
+    >>> scores_of(["energy", "mine", "likelihood", "energy"])
+    ['likelihood', 'energy', 'mine']
+    """
+    names = dict.fromkeys(str(score) for score in found)
+    return [*(name for name in SCORES if name in names), *(name for name in names if name not in SCORES)]
+
+
+SETTINGS: Mapping[tuple[str, str], str] = {
+    ("split", "test"): "test images",
+    ("split", "train"): "training images",
+    ("metric", "empirical"): "as the paper measures",
+    ("metric", "model"): "by changed answers, labels unseen",
+    ("metric", "euclidean"): "plain distance of weights",
+    ("layer", "all"): "all layers together",
+    ("features", "rms"): "features brought to one scale",
+    ("features", "raw"): "features as they are",
+    ("temperature", "as trained"): "last layers as trained",
+    ("temperature", "calibrated"): "sureness evened out",
+    ("chosen_on", "test"): "threshold chosen on test images",
+    ("chosen_on", "train"): "threshold chosen on training images",
+    ("class", "mean"): "mean over classes",
+    ("class", "all"): "all classes together",
+    ("differ_in", "first weights"): "other first weights",
+    ("differ_in", "images"): "other images",
+    ("chosen_on", "validation"): "chosen on images kept back",
+    ("layer", "input"): "at the input",
+    ("layer", "features"): "at the features",
+    ("layer", "logits"): "at the answers",
+    ("loss", "logit_margin"): "of the gap between answers",
+    ("loss", "cross_entropy"): "of cross-entropy",
+    ("box", "white"): "with its own gradients",
+    ("box", "black"): "made on another network",
+    ("counted", "all"): "all images",
+    ("counted", "successful"): "images that fooled it",
+    ("negatives", "originals"): "against their originals",
+    ("negatives", "noise"): "against noise as large",
+    ("attack", "adaptive"): "attack with the score in view",
+    ("unseen", "classes left out"): "classes left out",
+    ("statistics", "refitted"): "refitted to training features",
+    ("statistics", "own"): "of its own last layer",
+    ("binning", "equal width"): "of equal width",
+    ("binning", "equal mass"): "of equally many images",
+    **{("score", score): words for score, words in SCORES.items()},
+    **{("attacked", score): f"attack on its {words.removeprefix('its ')}" for score, words in SCORES.items()},
+    ("head", "own"): "its own last layer",
+    ("head", "fresh linear"): "fresh single layers",
+}
+SETTING_NAMES = {
+    "epsilon": "radius",
+    "samples": "training images",
+    "unseen": "images of",
+    "unknown": "images of",
+}
+
+
+def setting(key: str, value: object) -> Markup:
+    """One setting in words; a number keeps all its digits in the page, a name of the data's is set as such.
+
+    >>> str(setting("split", "test")), str(setting("class", "7")), setting("cut", 1).striptags()
+    ('test images', 'class <code>7</code>', 'cut 1')
+    """
+    words = SETTINGS.get((key, str(value)))
+    if words is not None:
+        return escape(words)
+    if key == "head":
+        return escape(head_name(str(value)))
+    name = SETTING_NAMES.get(key, key.replace("_", " "))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Markup("{} {}").format(name, exact(value))
+    return Markup("{} <code>{}</code>").format(name, value)

@@ -11,22 +11,22 @@ import jinja2
 
 from clearance._files import write_bytes
 from clearance.records.encoding import encode
-from clearance.records.store import Report
-from clearance.report import gallery
-from clearance.report.actions import actions
-from clearance.report.compact import cost, cost_title
+from clearance.records.store import Report, exhibit_file
+from clearance.report.audits import actions, page_of, sections, terms, with_summaries
+from clearance.report.audits.class_scatter import feature_pictures
+from clearance.report.audits.co_adaptation import main_curve, other_curves
+from clearance.report.audits.training import training_pictures
+from clearance.report.drawing import draw
 from clearance.report.findings import Findings, datasets
-from clearance.report.glossary import entries
 from clearance.report.ledger import ledger
 from clearance.report.left_out import left_out, looked_at
 from clearance.report.names import class_noun, described, method_name
 from clearance.report.numbers import data, half_width, interval
-from clearance.report.overview import overview, pixels_error, stand_ins
-from clearance.report.sections import sections
-from clearance.report.summaries import with_summaries
-from clearance.report.svg import glyph, marker
-from clearance.report.sweep import at_shown
-from clearance.report.sweep_section import sweep_section
+from clearance.report.over_seeds import is_summary
+from clearance.report.pictures import Picture, salt
+from clearance.report.svg import as_svg, glyph, marker
+from clearance.report.sweep import at_shown, sweep_section
+from clearance.report.tables import cost, cost_title, overview, pixels_error, stand_ins
 from clearance.report.verdict import verdict
 
 FILE = "index.html"
@@ -52,7 +52,7 @@ def render_page(report: Report) -> str:
             worlds=worlds,
             names=[method_name(method) for method in report.methods],
             recipe=json.dumps(encode(report.recipe), indent=1, ensure_ascii=False),
-            glossary=entries((row.audit, row.name) for row in report.summary),
+            glossary=terms((row.audit, row.name) for row in report.summary),
             style=resources.files("clearance.report").joinpath("page.css").read_text(encoding="utf-8"),
         )
     )
@@ -83,12 +83,12 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
         "lines": overview(findings),
         "stand_ins": stand_ins(findings, findings.methods[0]) if findings.methods else [],
         "pixels": pixels_error(findings),
-        "curve": gallery.main_curve(findings),
-        "features": gallery.feature_pictures(findings),
-        "other_curves": gallery.other_curves(findings),
-        "training": gallery.training_pictures(findings),
+        "curve": main_curve(findings),
+        "features": feature_pictures(findings),
+        "other_curves": other_curves(findings),
+        "training": training_pictures(findings),
         "sections": [*([] if swept is None else [swept]), *sections(findings)],
-        "further": gallery.further_pictures(findings),
+        "further": further_pictures(findings),
         "ledger": ledger(everything),
     }
 
@@ -112,3 +112,27 @@ def _templates() -> jinja2.Environment:
         glyph=lambda index: glyph(index, marker(index)),
     )
     return environment
+
+
+def further_pictures(findings: Findings) -> list[Picture]:
+    """Every other exhibit, drawn by its kind; of several seeds, the first."""
+    seen: set[Any] = set()
+    pictures = []
+    for record in findings.exhibits():
+        shown = record.exhibit
+        what = (record.method, shown.audit, shown.name, tuple(sorted(shown.context.items())))
+        if (
+            shown.name in page_of(shown.audit).drawn
+            or is_summary(record)
+            or what in seen
+            or not shown.columns
+        ):
+            continue
+        if shown.kind == "per_image":  # numbers to compare with other reports, nothing to look at
+            continue
+        seen.add(what)
+        seed = "" if record.seed is None else f", seed {record.seed}"
+        caption = f"{method_name(record.method)}{seed}: {shown.caption}"
+        svg = as_svg(draw(shown), salt(findings, exhibit_file(record)), caption)
+        pictures.append(Picture(svg, caption, (exhibit_file(record),)))
+    return pictures

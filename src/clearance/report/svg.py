@@ -1,4 +1,4 @@
-"""A matplotlib figure as SVG that lives inside a page: its colours are the page's, in light and in dark.
+"""A matplotlib figure as SVG: inside a page, whose colours it takes in light and in dark, or as a file of its own.
 
 Figures are drawn with placeholder colours. Here each becomes a CSS variable with a fallback, so that one
 drawing is readable on both backgrounds and still has colours when it stands alone. The same figure gives the
@@ -8,6 +8,7 @@ same text.
 import io
 import re
 from collections.abc import Mapping
+from importlib import resources
 
 import matplotlib as mpl
 from markupsafe import Markup, escape
@@ -116,3 +117,29 @@ def _coloured(text: str) -> str:
         return f"var(--s{index}, {SERIES[index]})"
 
     return re.sub(r"#a000([0-9a-f]{2})", variable, text)
+
+
+FIRST_RULE = "* {"  # of the page's style; before it stand the colours alone
+
+
+def standalone_svg(figure: Figure, name: str, title: str) -> str:
+    """The figure as the text of an SVG file that is readable wherever it is shown.
+
+    It follows the reader's choice of light or dark by itself, also as an image in another document.
+
+    Args:
+        figure: Drawn with the placeholder colours of :mod:`clearance.report.svg`.
+        name: The ids of markers and clip paths grow from it.
+        title: What a screen reader says.
+
+    >>> text = standalone_svg(Figure(figsize=(1, 1)), "empty", "Nothing")
+    >>> text.startswith("<svg"), "prefers-color-scheme: dark" in text, 'fill="var(--paper)"' in text
+    (True, True, True)
+    """
+    text = str(as_svg(figure, name, title))
+    page = resources.files("clearance.report").joinpath("page.css").read_text("utf-8")
+    colours = page[: page.index(FIRST_RULE)]
+    style = f'{colours}svg {{ color: var(--ink); font-family: system-ui, "Segoe UI", Arial, sans-serif; }}'
+    start = text.index(">") + 1
+    paper = '<rect width="100%" height="100%" fill="var(--paper)"/>'
+    return f"{text[:start]}<style>{style}</style>{paper}{text[start:]}\n"

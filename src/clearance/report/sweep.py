@@ -1,13 +1,19 @@
-"""A comparison at several values of one setting: what was swept, its curves over seeds, and one value's report."""
+"""A comparison at several values of one setting: its curves over seeds, one value's report, and the section."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from markupsafe import Markup
+
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import Report
+from clearance.report.audit_page import Row, Section
+from clearance.report.drawing import bands
 from clearance.report.findings import Findings
-from clearance.report.over_seeds import bars, is_summary, summary_exhibit
+from clearance.report.numbers import exact
+from clearance.report.over_seeds import bars, is_summary, rows_of, stored, summary_exhibit
+from clearance.report.pictures import Picture, picture
 from clearance.vocabulary import Scalar
 
 SETTING = "sweep"
@@ -24,7 +30,7 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class SweptCurve:
     """A curve of the figure: what it is called, where it is measured, and how it is drawn."""
 
     key: str
@@ -36,15 +42,15 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("error", "wrong on test images", "accuracy", "error", {"split": "test"}),
-    Quantity("train_error", "wrong on training images", "accuracy", "error", {"split": "train"}),
-    Quantity(
+    SweptCurve("error", "wrong on test images", "accuracy", "error", {"split": "test"}),
+    SweptCurve("train_error", "wrong on training images", "accuracy", "error", {"split": "train"}),
+    SweptCurve(
         "adversarial_distance", "adversarial distance, pixel units", "boundary_distance", "adversarial_distance",
         {"norm": "2"},
     ),
-    Quantity("angle", "tilting angle, radians", "boundary_distance", "tilting_angle", {"direction": "centroid"}),
-    Quantity("scale", "logit scale", "weight_scale", "logit_scale", {}, log="xy"),
-    Quantity("local_scale", "local scale", "boundary_distance", "local_scale", {"norm": "2"}, log="xy"),
+    SweptCurve("angle", "tilting angle, radians", "boundary_distance", "tilting_angle", {"direction": "centroid"}),
+    SweptCurve("scale", "logit scale", "weight_scale", "logit_scale", {}, log="xy"),
+    SweptCurve("local_scale", "local scale", "boundary_distance", "local_scale", {"norm": "2"}, log="xy"),
 )  # fmt: skip
 
 
@@ -100,3 +106,58 @@ def over_setting(findings: Findings) -> ExhibitRecord | None:
         )
     ]
     return summary_exhibit(findings, AUDIT, OVER, rows, bars(findings, "Shaded"))
+
+
+SIZE = (5.9, 3.9)
+DASHED = {"error": "train_error"}  # drawn in the same picture
+WHAT = Markup(
+    "The same comparison at {} values of <code>{}</code>, everything else alike. Choose none of them by a test error."
+)
+REST = Markup(
+    "The sentence at the top, the tables and the pictures are at {} {}; the full table has every value."
+)
+
+
+def sweep_section(findings: Findings) -> Section | None:
+    """A picture for each quantity over the setting; None where nothing was swept.
+
+    >>> from clearance.records import Report
+    >>> sweep_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    found, record = swept(findings.report), stored(findings, AUDIT, OVER)
+    if found is None or record is None:
+        return None
+    rows = rows_of(record)
+    drawn = [
+        _picture(findings, one, found.field)
+        for one in QUANTITIES
+        if one.key not in DASHED.values() and any(row["quantity"] == one.key for row in rows)
+    ]
+    name = found.field.replace("_", " ")
+    text = [
+        WHAT.format(exact(len(found.values)), found.field),
+        REST.format(name, exact(found.shown)),
+    ]
+    return Section(f"Over {name}", text, [Row(drawn)])
+
+
+def _picture(findings: Findings, quantity: SweptCurve, field: str) -> Picture:
+    record = stored(findings, AUDIT, OVER)
+    assert record is not None
+    rows = rows_of(record)
+    drawn = bands(
+        [row for row in rows if row["quantity"] == quantity.key],
+        "setting",
+        findings.methods,
+        (field.replace("_", " "), quantity.label),
+        size=SIZE,
+        percent=quantity.key in DASHED,
+        log=quantity.log,
+        dashed=[row for row in rows if row["quantity"] == DASHED.get(quantity.key)],
+    )
+    dashed = " Dashed: on training images." if quantity.key in DASHED else ""
+    caption = (
+        f"{quantity.label.capitalize()} over {field.replace('_', ' ')}.{dashed} {record.exhibit.caption}"
+    )
+    return picture(findings, drawn, caption.strip(), [record])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from clearance.records.derived import SummaryRow
-from clearance.report.curve import DEEPER
+from clearance.report.audits.co_adaptation import DEEPER
 from clearance.report.findings import FEW, Findings, told
 from clearance.report.names import head_name, listed, strong
 from clearance.report.numbers import data

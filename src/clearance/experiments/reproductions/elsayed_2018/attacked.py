@@ -14,7 +14,7 @@ import torch
 from clearance.attacks.attack import Attack
 from clearance.attacks.gradient import FGSM, IFGSM
 from clearance.attacks.transfer import transferred
-from clearance.audits._fixed_images import fixed_images
+from clearance.audits._samples import fixed_images
 from clearance.audits.accuracy import wilson_interval
 from clearance.data import ImageSet
 from clearance.experiments.audit_sources import FIRST_SOURCE

@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from clearance.report.figures import styled
-from clearance.report.marks import plain
+from clearance.report.drawing import plain, styled
 from clearance.report.svg import GRID, INK, marker, series
 
 COLUMNS = 3

@@ -18,7 +18,7 @@ import torch
 
 from clearance._rng import derived_seed
 from clearance.attacks.minimum_norm import MinimumNorm
-from clearance.audits._fixed_images import fixed_images
+from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet
 from clearance.experiments.compare import report_with
 from clearance.experiments.datasets import load_dataset

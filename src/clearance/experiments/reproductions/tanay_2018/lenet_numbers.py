@@ -12,7 +12,7 @@ from clearance.attacks.ascent import TargetedAscent
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.audits import Accuracy, WeightScale
 from clearance.audits._change_sheet import change_sheet
-from clearance.audits._fixed_images import fixed_images
+from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet
 from clearance.experiments.reproductions.tanay_2018.networks import WATCHED, trained
 from clearance.linear import calibrated_temperature

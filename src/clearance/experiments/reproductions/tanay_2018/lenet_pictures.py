@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from clearance.report.contact_sheet import contact_sheet as drawn_sheet
-from clearance.report.figures import empty
-from clearance.report.marks import legend
+from clearance.report.drawing import contact_sheet as drawn_sheet
+from clearance.report.drawing import empty, legend
 from clearance.report.svg import GRID, INK, series
 
 PAGE_INK = "#222222"

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from clearance.report.figures import empty
-from clearance.report.marks import legend, logarithmic
+from clearance.report.drawing import empty, legend, logarithmic
 from clearance.report.svg import GRID, INK, MUTED, series
 
 SHOWN = ("2-3", "0-1", "7-9", "1-8")  # by name; every other pair is a thin line

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clearance.audits._fixed_images import fixed_images
+from clearance.audits._samples import fixed_images
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe

@@ -30,7 +30,7 @@ from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_model
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import ExhibitRecord, Record, Report
-from clearance.report.standalone import standalone_svg
+from clearance.report.svg import standalone_svg
 from clearance.vocabulary import Exhibit, Outcome
 
 STUDY, EMBEDDING, MARGINS = "fig1", "fig1.svg", "fig2.svg"

@@ -1,0 +1,137 @@
+"""How far must an image change until the network is sure of another class?"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_count, check_fraction, check_positive
+from clearance.attacks.ascent import TargetedAscent
+from clearance.attacks.minimum_norm import MinimumNorm
+from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._change_sheet import change_sheet
+from clearance.audits._samples import fixed_images
+from clearance.data import ImageSet
+from clearance.linear.temperature import calibrated_temperature
+from clearance.models._running import evaluating
+from clearance.models.classifier import Classifier
+from clearance.vocabulary import Better, Measurement, Scalar
+
+CHUNK = 512
+PIXELS = "pixel units"
+
+
+@dataclass(frozen=True)
+class HighConfidenceAdversarials(Audit):
+    r"""Targeted ascent until the network is as sure of the next class as it is of its answers in the median.
+
+        x' <- clip(x' + step * g / ||g||_2),  g = grad log softmax(logits / T)_t,  until p_t(x') >= confidence
+
+    T is the temperature at which the median held-out image is `confidence` sure of its answer, so that networks with
+    loud and with quiet logits are asked alike; the target t is the class after an image's own, the first after the
+    last.
+
+    Source: Tanay and Griffin, *A New Angle on L2 Regularization* (2018), the section on neural networks: there for one
+    image of each class, with steps of one grey level.
+
+    Measurements, medians over images, in the Euclidean norm: ``sure_distance``, how far the ascent went, infinite
+    where it did not arrive, 0 for an image that is taken for the target from the start; ``nearest_distance``, of the
+    same images the nearest wrong one that :class:`~clearance.attacks.MinimumNorm` finds, 0 where the answer is wrong.
+    ``reached``: the share that arrived. ``temperature``: T, 0 where no temperature makes the median image that sure.
+    Exhibit ``contact_sheet``: the first image of each class, what it became, how sure the network is of each, and how
+    long the change is.
+
+    Args:
+        confidence: Of the target at which to stop, and of the median image; above 1 over the number of classes, below
+            1. The article's is 0.95.
+        images: At most; a class-balanced choice by the seed where there are more.
+        grey_levels: Length of a step, of 255, above 0.
+        steps: At most.
+        search: Steps of the search for the nearest wrong image.
+
+    Misleads as a shortest distance: the ascent's path is not the shortest, and ends where the network is sure, not
+    where it errs. A network that hides its gradients seems far from everything (see the audit `robustness`).
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> train, test = gaussian_images(per_class=9, seed=0), gaussian_images(per_class=9, seed=1)
+    >>> audit = HighConfidenceAdversarials(images=6, grey_levels=20.0, steps=20, search=5)
+    >>> found = audit(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> [m.name for m in found.measurements]
+    ['sure_distance', 'nearest_distance', 'reached', 'temperature']
+    """
+
+    name: ClassVar[str] = "high_confidence_adversarials"
+    question: ClassVar[str] = "How far must an image change until the network is sure of another class?"
+    confidence: float = 0.95
+    images: int = 100
+    grey_levels: float = 1.0
+    steps: int = 1000
+    search: int = 100
+
+    def __post_init__(self) -> None:
+        check_fraction("confidence", self.confidence, open_below=True, open_above=True)
+        check_positive("grey_levels", self.grey_levels)
+        for name in ("images", "steps", "search"):
+            check_count(name, getattr(self, name))
+
+    def examine(self, subject: Subject) -> Findings:
+        """The temperature first, then the ascent and the search on the same images."""
+        if not 1 / subject.classes < self.confidence:
+            raise ValueError(
+                f"`confidence` must be above 1/{subject.classes}, what guessing among {subject.classes} classes "
+                f"reaches; got {self.confidence}."
+            )
+        some = fixed_images(subject.test, self.images, subject.seed)
+        with evaluating(subject.model):
+            temperature = self._temperature(subject)
+            moved, distance = self._ascended(subject.model, some, temperature)
+            nearest = MinimumNorm(2.0, steps=self.search)(subject.model, some.images, some.labels).distance
+            sheet = change_sheet(self.name, subject.model, some, moved, distance, temperature)
+        reached = float(distance.isfinite().double().mean())
+        numbers = (
+            self._number("sure_distance", _median(distance), PIXELS, len(some), "higher"),
+            self._number("nearest_distance", _median(nearest), PIXELS, len(some), "higher"),
+            self._number("reached", reached, "fraction", len(some)),
+            self._number("temperature", temperature, "", len(subject.test)),
+        )
+        return Findings(numbers, (sheet,))
+
+    def _temperature(self, subject: Subject) -> float:
+        """Of all held-out images; infinite where answers are no numbers, 0 where ties leave none."""
+        parts = subject.test_features.split(CHUNK)
+        logits = torch.cat([subject.model.head(part) for part in parts]).double()
+        if not bool(logits.isfinite().all()):
+            return torch.inf
+        try:
+            return calibrated_temperature(logits.cpu(), self.confidence)
+        except ValueError:
+            return 0.0
+
+    def _ascended(self, model: Classifier, some: ImageSet, temperature: float) -> tuple[Tensor, Tensor]:
+        """What images became, and how far that is: infinite where the confidence was not reached.
+
+        Of a network whose answers are no numbers nothing is asked: it errs where it stands.
+        """
+        if temperature == torch.inf:
+            return some.images, torch.zeros(len(some))
+        if temperature == 0:
+            return some.images, torch.full((len(some),), torch.inf)
+        ascent = TargetedAscent(
+            confidence=self.confidence,
+            step=self.grey_levels / 255,
+            steps=self.steps,
+            temperature=temperature,
+        )
+        hit = ascent(model, some.images, some.labels)
+        return hit.images, torch.where(hit.success, hit.distance, torch.inf)
+
+    def _number(self, name: str, value: float, unit: str, n: int, better: Better = "neither") -> Measurement:
+        context: dict[str, Scalar] = {} if name == "nearest_distance" else {"confidence": self.confidence}
+        return Measurement(self.name, name, value, unit, n, better=better, context=context)
+
+
+def _median(values: Tensor) -> float:
+    """The lower of two in the middle: a value that occurs."""
+    return float(values.median())

@@ -1,0 +1,169 @@
+"""How small a change of the image changes the answer?"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from scipy.stats import binom
+from torch import Tensor
+
+from clearance._checks import check_choice, check_count
+from clearance.attacks.minimum_norm import MinimumNorm
+from clearance.attacks.queries import Model
+from clearance.attacks.square import SquareSearch
+from clearance.attacks.straight_through import straight_through
+from clearance.audits._attacked import Target
+from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._samples import fixed_images
+from clearance.audits.accuracy import wilson_interval
+from clearance.data import ImageSet
+from clearance.models._running import evaluating
+from clearance.vocabulary import Exhibit, Measurement, Scalar
+
+NOTHING_RIGHT = {"noise_flipped": 1, "missed_flips": 0, "no_gradient": 0}
+
+
+@dataclass(frozen=True)
+class MinimalPerturbation(Audit):
+    """The size of change that flips half of the images the classifier is right on, and what noise of that size does.
+
+    ``median_flip`` is the median over right images of the distance to the nearest wrong image that
+    :class:`clearance.attacks.MinimumNorm` finds, with the 95 % interval of order statistics. At that radius,
+    ``noise_flipped`` is the share of right images that one draw of uniform noise flips: where it is far below a
+    half, the change has to be aimed. Nothing depends on the scale of logits.
+
+    The alarm: ``missed_flips`` is the share of right images farther than the median that a search without
+    gradients flips within it, and ``no_gradient`` the share whose logit margin has no gradient at all. Either far
+    above 0 says that the median may be too long: the classifier hides its gradients. The search goes past rounding
+    (:func:`clearance.attacks.straight_through`), but not past everything that hides them.
+
+    Without a right image ``median_flip`` is 0 and ``noise_flipped`` 1. ``median_flip`` is infinite where for half of
+    the images none was found.
+
+    Exhibit ``median_flip``, of kind ``per_image``: the distance of each image, none where the answer is wrong already,
+    so that two models can be compared over the images that both are right on.
+
+    Args:
+        norm: ``"inf"`` (every pixel by at most so much) or ``"2"``.
+        images: At most; a class-balanced choice by the seed where there are more.
+        steps: Of the search for the nearest wrong image.
+        queries: Of the search without gradients, an image.
+
+    Misleads: an upper bound, and a change that somebody aims, not one that happens by itself.
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.models import Classifier
+    >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    >>> found = MinimalPerturbation(steps=5, queries=5)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> [m.name for m in found.measurements]
+    ['median_flip', 'noise_flipped', 'missed_flips', 'no_gradient']
+    """
+
+    name: ClassVar[str] = "minimal_perturbation"
+    question: ClassVar[str] = "How small a change of the image changes the answer?"
+    norm: str = "inf"
+    images: int = 200
+    steps: int = 100
+    queries: int = 300
+
+    def __post_init__(self) -> None:
+        check_choice("norm", self.norm, ("inf", "2"))
+        for name in ("images", "steps", "queries"):
+            check_count(name, getattr(self, name))
+
+    def examine(self, subject: Subject) -> Findings:
+        """Find the nearest wrong images, then try noise and a blind search at the median."""
+        with evaluating(subject.model):
+            data = fixed_images(subject.test, self.images, subject.seed)
+            target = Target(subject.model, data.images, data.labels, seed=subject.seed)
+            right = int(target.right.sum())
+            if not right:
+                found = self._size(torch.zeros(1)), *self._shares(NOTHING_RIGHT, 1)
+                return Findings(found, (self._image_by_image(data, target.right, torch.zeros(0)),))
+            distances = self._distances(target)
+            size = self._size(distances)
+            flipped, missed = self._at(size.value, target, distances)
+            blind = round(target.blind("logit_margin") * right)
+        counts = {"noise_flipped": flipped, "missed_flips": missed, "no_gradient": blind}
+        shown = self._image_by_image(data, target.right, distances)
+        return Findings((size, *self._shares(counts, right)), (shown,))
+
+    def _distances(self, target: Target) -> Tensor:
+        models: list[Model] = [target.model]
+        if target.steps:
+            models.append(straight_through(target.model))  # the same but for its gradient
+        search = MinimumNorm(float(self.norm), steps=self.steps)
+        images, labels = target.images[target.right], target.labels[target.right]
+        return torch.stack([search(model, images, labels).distance for model in models]).amin(dim=0)
+
+    def _at(self, radius: float, target: Target, distances: Tensor) -> tuple[int, int]:
+        """How many right images noise of this radius flips, and how many farther ones a search without gradients."""
+        if not math.isfinite(radius):
+            radius = 1.0  # everything may change
+        norm = float(self.norm)
+        flipped = int((target.right & ~target.under_noise(norm, radius)).sum())
+        farther = torch.zeros_like(target.right)
+        farther[target.right.nonzero().flatten()[distances > radius]] = True
+        blind = SquareSearch(radius, norm, queries=self.queries, seed=target.seed)
+        return flipped, int((farther & ~target.left([blind], farther)).sum())
+
+    def _size(self, distances: Tensor) -> Measurement:
+        value, low, high = median_interval(distances)
+        context: dict[str, Scalar] = {"norm": self.norm}
+        if math.isfinite(high):
+            context["interval"] = "order statistics 95 %"
+            return Measurement(
+                self.name, "median_flip", value, "pixel units", len(distances), low=low, high=high, better="higher",
+                context=context,
+            )  # fmt: skip
+        return Measurement(
+            self.name, "median_flip", value, "pixel units", len(distances), better="higher", context=context
+        )
+
+    def _image_by_image(self, data: ImageSet, right: Tensor, distances: Tensor) -> Exhibit:
+        found = iter(distances.tolist())
+        values = [next(found) if each else None for each in right.tolist()]
+        # another number of steps finds other distances, so it is part of what two models must share
+        context: dict[str, Scalar] = {
+            "norm": self.norm, "steps": self.steps, "statistic": "median", "images": data.digest()[:16],
+        }  # fmt: skip
+        caption = (
+            "Distance of each image to the nearest wrong one found, in their order; none where it is wrong."
+        )
+        return Exhibit(self.name, "median_flip", "per_image", {"value": values}, caption, context)
+
+    def _shares(self, counts: dict[str, int], right: int) -> list[Measurement]:
+        found = []
+        for name, count in counts.items():
+            low, high = wilson_interval(count, right)
+            found.append(
+                Measurement(
+                    self.name,
+                    name,
+                    count / right,
+                    "fraction",
+                    right,
+                    low=low,
+                    high=high,
+                    better="lower",
+                    context={"norm": self.norm, "interval": "wilson 95 %"},
+                )
+            )
+        return found
+
+
+def median_interval(values: Tensor) -> tuple[float, float, float]:
+    """The median and the 95 % interval of order statistics that holds whatever the distribution.
+
+    Of n values in order the interval is from the j-th to the (n + 1 - j)-th, j the largest number for which
+    P(Binomial(n, 1/2) < j) <= 2.5 %, and the extremes where n is below 6.
+
+    >>> median_interval(torch.arange(1.0, 101.0))
+    (50.0, 40.0, 61.0)
+    """
+    ordered = values.double().sort().values
+    count = len(ordered)
+    j = max(1, int(binom.ppf(0.025, count, 0.5)))
+    return float(ordered[(count - 1) // 2]), float(ordered[j - 1]), float(ordered[count - j])

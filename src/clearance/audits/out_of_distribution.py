@@ -1,0 +1,184 @@
+"""How many images of things that the model never saw does a threshold reject?"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_count
+from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._samples import balanced_rows, first_half, fixed_images
+from clearance.audits.accuracy import wilson_interval
+from clearance.audits.rejection import KEPT, check_enough, detection, lowest_for_nan, rejection_threshold
+from clearance.data import ImageSet, as_image_set
+from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
+
+NAMED = "unknown"  # the setting that says which images these are
+_CHUNK = 256
+_CURVE = tuple(k / 100 for k in range(50, 101))
+
+
+@dataclass(frozen=True)
+class OutOfDistribution(Audit):
+    """The share of images of unknown things that a threshold rejects which keeps 95 % of the test images.
+
+    score(x) = minus half the squared distance of f(x) to its k-th nearest training features, all of unit length
+
+    The score is settled beforehand, not picked for these images: it reads features alone, so that neither their
+    unit, nor the scale of logits, nor the last layer moves it; k is that of :class:`clearance.audits.Likelihood`,
+    which has other scores beside it. The threshold is chosen on one half of the test images.
+
+    Source: Sun et al., *Out-of-Distribution Detection with Deep Nearest Neighbors* (2022), for the score; Vovk et al.
+    (2005) for the threshold, see :func:`clearance.audits.rejection_threshold`.
+
+    Measurements: ``rejected``, of the unknown images, and ``kept``, of the other half of the test images, each with
+    its 95 % Wilson interval for this threshold; ``auroc``, the chance that an unknown image scores below a test image
+    of that half. The exhibit has the share that is rejected at every share kept. Without unknown images there is no
+    measurement.
+
+    Args:
+        other: Images of unknown things, of the same shape; a recipe gives the name of a dataset. Labels are not read.
+        images: At most, of these; drawn by the seed where there are more.
+        neighbours: k.
+        reference: At most so many training images, equally many of each class, to be near to.
+
+    Raises:
+        ValueError: If `other` has images of another shape, or the test images are too few for a threshold.
+
+    Misleads as a defence, and as a promise for other unknown things: the share belongs to these images. Where these
+    show the classes that the model knows, a high share is a fault of the model.
+
+    >>> from torch import nn
+    >>> from clearance.data import ImageSet, gaussian_images
+    >>> from clearance.models import Classifier
+    >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    >>> noise = ImageSet(torch.rand(50, 1, 8, 8), torch.arange(50) % 2, ("a", "b"), "noise")
+    >>> found = OutOfDistribution(other=noise)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> [(m.name, m.n) for m in found.measurements]
+    [('rejected', 50), ('kept', 30), ('auroc', 50)]
+    """
+
+    name: ClassVar[str] = "out_of_distribution"
+    question: ClassVar[str] = "How many images of things it never saw does a threshold reject?"
+    other: ImageSet | str | None = None
+    images: int = 1000
+    neighbours: int = 5
+    reference: int = 5000
+
+    def __post_init__(self) -> None:
+        for name in ("images", "neighbours", "reference"):
+            check_count(name, getattr(self, name))
+
+    def examine(self, subject: Subject) -> Findings:
+        """Score both, choose the threshold on one half of the test images, count on the other and on the unknown."""
+        if self.other is None:
+            return Findings(())
+        half = first_half(subject.test.labels, subject.seed)
+        check_enough(int(half.sum()))
+        other = self._unknown(subject)
+        known = self._known(subject)
+        seen = self._scores(subject.test_features, known)
+        unknown = self._scores(subject.features(other), known)
+        limit, rest = rejection_threshold(seen[half]), seen[~half]
+        context: dict[str, Scalar] = {NAMED: other.name}
+        return Findings(
+            (
+                _share("rejected", unknown < limit, "higher", context),
+                _share("kept", rest >= limit, "higher", {}),
+                Measurement(
+                    self.name, "auroc", detection(rest, unknown)["auroc"], "fraction", len(unknown), better="higher",
+                    context=context,
+                ),
+            ),
+            (_curve(rest, unknown, other.name),),
+        )  # fmt: skip
+
+    def _unknown(self, subject: Subject) -> ImageSet:
+        if isinstance(self.other, str):
+            raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
+                f"`other` must be images by now; got the name {self.other!r}. Names are for recipes: pass "
+                "clearance.load_dataset(...) instead."
+            )
+        other = as_image_set(self.other).unlabelled().to(subject.test.labels.device)
+        if other.shape != subject.test.shape:
+            raise ValueError(
+                f"`other` must have images of shape {subject.test.shape}, as the classifier takes them; got "
+                f"{other.shape}. Resize them, or leave the set out."
+            )
+        return fixed_images(other, self.images, subject.seed)
+
+    def _known(self, subject: Subject) -> Tensor:
+        rows = balanced_rows(subject.train.labels, self.reference, subject.seed, subject.classes)
+        return unit_length(_finite(subject.train_features[rows]))
+
+    def _scores(self, features: Tensor, known: Tensor) -> Tensor:
+        """(N,), float64; what has no finite features is the least normal there is."""
+        parts = [neighbour_score(part.double(), known, self.neighbours) for part in features.split(_CHUNK)]
+        return lowest_for_nan(torch.cat(parts))
+
+
+def _finite(features: Tensor) -> Tensor:
+    return features.double().nan_to_num(0.0, 0.0, 0.0)
+
+
+def _share(name: str, counted: Tensor, better: Better, context: dict[str, Scalar]) -> Measurement:
+    number, count = int(counted.sum()), len(counted)
+    low, high = wilson_interval(number, count)
+    found = {**context, "interval": "wilson 95 %"}
+    return Measurement(
+        OutOfDistribution.name,
+        name,
+        number / count,
+        "fraction",
+        count,
+        low=low,
+        high=high,
+        better=better,
+        context=found,
+    )
+
+
+def _curve(seen: Tensor, unknown: Tensor, name: str) -> Exhibit:
+    """The share of unknown images below the quantile that keeps each share of the test images."""
+    ordered = seen.sort(descending=True).values
+    limits = ordered[[max(1, round(kept * len(ordered))) - 1 for kept in _CURVE]]
+    rejected = (unknown[None] < limits[:, None]).double().mean(dim=1)
+    columns = {
+        "share of test images kept": list(_CURVE),
+        "share of unknown images rejected": rejected.tolist(),
+    }
+    caption = (
+        f"Test images that a threshold keeps, and images of {name!r} that it rejects: nearer to the top is better; at "
+        f"{KEPT:.0%} stands the threshold of the first screen, which was chosen on other test images."
+    )
+    return Exhibit(OutOfDistribution.name, "thresholds", "curve", columns, caption, {NAMED: name})
+
+
+def unit_length(features: Tensor) -> Tensor:
+    """Every row divided by its length; a row of zeros stays.
+
+    >>> unit_length(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
+    """
+    length = features.norm(dim=1, keepdim=True)
+    return features / torch.where(length > 0, length, 1)
+
+
+def neighbour_score(features: Tensor, known: Tensor, neighbours: int) -> Tensor:
+    """Minus half the squared distance to the k-th nearest known features, all of unit length, (B,); at most 0.
+
+    Source: Sun et al., *Out-of-Distribution Detection with Deep Nearest Neighbors* (2022).
+
+    Args:
+        features: (B, D).
+        known: (n, D), of unit length already.
+        neighbours: k; n where there are fewer.
+
+    >>> neighbour_score(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]), 1)
+    tensor([0.])
+    """
+    # half the squared distance of unit vectors is 1 - cos
+    nearest = (unit_length(features) @ known.T).topk(min(neighbours, len(known)), dim=1)
+    return nearest.values[:, -1] - 1

@@ -1,0 +1,125 @@
+"""What a page says about one audit: the form that every file in :mod:`clearance.report.audits` fills in."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from clearance.records.derived import SummaryRow
+from clearance.records.record import ExhibitRecord
+from clearance.report.findings import Findings
+from clearance.report.numbers import data, half_width, interval, points, points_interval
+from clearance.report.pictures import Picture
+from clearance.report.tables import Compact
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One quantity: a title, what it is, how to read it, and what it does not mean."""
+
+    title: str
+    what: str
+    reading: str
+    not_meant: str
+
+
+CLOSE = 0.02  # two points: as near as a new last layer must come, and from where on a difference is an alarm
+ALARM = 0.02  # share of images from which on a sign of hidden gradients is said
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to know.
+
+    Args:
+        title: What it is about, in a word or two.
+        said: The sentence, with its numbers.
+        todo: What to do about it; empty where there is nothing to do.
+        alarm: Whether the number cannot be trusted, or asks to act at once.
+        first: Whether it is read before all others, alarms too.
+        alone: Whether nothing else is worth doing before; the others then say only what was found.
+    """
+
+    title: str
+    said: Markup
+    todo: str = ""
+    alarm: bool = False
+    first: bool = False
+    alone: bool = False
+
+
+def points_with_ends(row: SummaryRow) -> Markup:
+    """A difference in percentage points with its interval in brackets, where it has one."""
+    half = half_width(row.low, row.high)
+    if row.low is None or row.high is None:
+        return points(row.value)
+    return Markup("{} ({})").format(points(row.value, half), points_interval(row.low, row.high, half))
+
+
+def with_ends(row: SummaryRow) -> Markup:
+    """A number with its interval in brackets, where it has one."""
+    shown = data(row.value, row.unit, half_width(row.low, row.high))
+    if row.low is None:
+        return shown
+    return shown + Markup(" ({})").format(interval(row.low, row.high, row.unit))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Pictures side by side.
+
+    Args:
+        pictures: What to show.
+        shape: ``"features"`` for small ones, one per method; ``"two"`` for wide ones.
+        title: Words above them.
+        cite: What a reader of the paper may compare them with.
+        folded: Whether they are shown only when asked for; `title` is then what is clicked on.
+    """
+
+    pictures: Sequence[Picture]
+    shape: str = "two"
+    title: str = ""
+    cite: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page about one audit.
+
+    Args:
+        title: The heading, in plain words.
+        text: Paragraphs below it.
+        parts: Pictures and tables, in the page's order.
+        cite: The figure or table of the paper that this is about, for who knows the paper.
+    """
+
+    title: str
+    text: Sequence[str | Markup]
+    parts: Sequence[Row | Compact]
+    cite: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    """Everything that a page knows of one audit.
+
+    Args:
+        title: What the audit is called.
+        reading: One sentence on how to read its numbers.
+        place: Where its section and its sentence stand; smaller is earlier, equal ones in the order measured.
+        glossary: For each quantity, by its name, how to read it.
+        section: Makes the audit's part of the page; None where a report has nothing for it.
+        over_seeds: Exhibits that are made afresh from those of the runs, by name.
+        drawn: Names of the exhibits that have a place on the page; any other one is drawn at its end, by its kind.
+        action: Makes the sentence on the first screen of a page about one network.
+    """
+
+    title: str
+    reading: str = ""
+    place: int = 1000
+    glossary: Mapping[str, Term] = field(default_factory=dict)
+    section: Callable[[Findings], Section | None] | None = None
+    over_seeds: Mapping[str, Callable[[Findings], ExhibitRecord | None]] = field(default_factory=dict)
+    drawn: Collection[str] = ()
+    action: Callable[[Findings], Action | None] | None = None

@@ -1,0 +1,120 @@
+"""What a page says about each audit: a file per audit, which has the audit's name and holds its ``PAGE``.
+
+An audit without such a file, such as a user's own, has its numbers in the full table and its exhibits at the end.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import Report
+from clearance.report.audit_page import Action, AuditPage, Section, Term
+from clearance.report.findings import Findings, datasets
+from clearance.report.over_seeds import is_summary
+from clearance.report.sweep import AUDIT as SWEEP
+from clearance.report.sweep import at_shown, over_setting
+
+
+@cache
+def page_of(audit: str) -> AuditPage:
+    """The page of an audit, by the audit's name.
+
+    >>> page_of("minimal_perturbation").title, page_of("of_my_own").title
+    ('The smallest change that changes the answer', 'Of my own')
+    """
+    module = f"{__name__}.{audit}"
+    if audit.isidentifier() and not audit.startswith("_") and find_spec(module):
+        page: AuditPage = import_module(module).PAGE
+        return page
+    return AuditPage(title=audit.replace("_", " ").capitalize())
+
+
+def pages(report: Report) -> list[AuditPage]:
+    """The pages of all audits that a report has something of, in the order of their places.
+
+    >>> pages(Report({}, {}, "", ""))
+    []
+    """
+    measured = (record.measurement.audit for record in report.records)
+    shown = (record.exhibit.audit for record in report.exhibits)
+    return sorted(map(page_of, dict.fromkeys([*measured, *shown])), key=lambda page: page.place)
+
+
+def sections(findings: Findings) -> list[Section]:
+    """Every part that the records have something for.
+
+    >>> sections(Findings(Report({}, {}, "", ""), "digits"))
+    []
+    """
+    makers = [page.section for page in pages(findings.report) if page.section is not None]
+    return [section for make in makers if (section := make(findings)) is not None]
+
+
+def actions(findings: Findings) -> list[Action]:
+    """What somebody who ships one classifier should know first: a few sentences, each with what to do about it.
+
+    Every number is one of the report's summary. A sentence claims no more than its interval carries: what an interval
+    leaves open is said to be open, and a size of change comes with its alarm. Alarms come early.
+
+    >>> actions(Findings(Report({}, {}, "", ""), "digits"))
+    []
+    """
+    if len(findings.methods) != 1:
+        return []
+    makers = [page.action for page in pages(findings.report) if page.action is not None]
+    found = [action for make in makers if (action := make(findings)) is not None]
+    if any(action.alone for action in found):
+        found = [action if action.alone else replace(action, todo="") for action in found]
+    return sorted(found, key=lambda action: (not action.first, not action.alarm))
+
+
+def with_summaries(report: Report) -> Report:
+    """`report` with the exhibits over seeds of each dataset made afresh from its records.
+
+    Such an exhibit has the method ``"summary"`` and no seed. A stored one is never read back: a record that changes
+    must change the page.
+
+    >>> with_summaries(Report({}, {}, "", "")).exhibits
+    ()
+    """
+    kept = [record for record in report.exhibits if not _is_ours(record)]
+    here = at_shown(report)  # one value of a setting that was swept; its curves alone see all
+    makers = [make for page in pages(report) for make in page.over_seeds.values()]
+    made = [
+        record
+        for dataset in datasets(report)
+        for record in (
+            *(make(Findings(here, dataset)) for make in makers),
+            over_setting(Findings(report, dataset)),
+        )
+        if record is not None
+    ]
+    return replace(report, exhibits=(*kept, *made))
+
+
+def title(audit: str, name: str) -> str:
+    """What a quantity is called at the head of its row.
+
+    >>> title("training", "steps"), title("other", "some_number")
+    ('Training steps', 'Other: some number')
+    """
+    term = page_of(audit).glossary.get(name)
+    return term.title if term else f"{audit}: {name}".replace("_", " ").capitalize()
+
+
+def terms(quantities: Iterable[tuple[str, str]]) -> list[Term]:
+    """How to read those quantities, each once, where that is known.
+
+    >>> len(terms([("training", "steps"), ("training", "steps"), ("other", "number")]))
+    1
+    """
+    once = dict.fromkeys(quantities)
+    return [page_of(audit).glossary[name] for audit, name in once if name in page_of(audit).glossary]
+
+
+def _is_ours(record: ExhibitRecord) -> bool:
+    audit, name = record.exhibit.audit, record.exhibit.name
+    return is_summary(record) and (audit == SWEEP or name in page_of(audit).over_seeds)

@@ -1,0 +1,262 @@
+"""The page on how far images are from a mistake: as a search found it, and to first order at several layers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from clearance.records.record import ExhibitRecord
+from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.drawing import MOST_POINTS, empty, groups
+from clearance.report.findings import Findings
+from clearance.report.names import LENGTHS, method_name, norm_name, norms_of
+from clearance.report.over_seeds import bars, is_summary, rows_of, stored, summary_exhibit
+from clearance.report.pictures import Picture, picture
+from clearance.report.svg import GRID, INK, MUTED, series
+from clearance.report.tables import Compact, by_method, mean, number
+
+AUDIT, BY_CLASS = "boundary_distance", "by_class"
+ALL = "all"
+
+
+def by_class(findings: Findings) -> ExhibitRecord | None:
+    """A row for each method, norm and class: the median of the distances that the search found.
+
+    >>> from clearance.records import Report
+    >>> by_class(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    rows = [
+        {
+            "method": row.method,
+            "norm": row.context["norm"],
+            "class": str(row.context["class"]),
+            "mean": row.value,
+            "low": row.low,
+            "high": row.high,
+            "seeds": row.seeds,
+        }
+        for row in findings.rows("mean", AUDIT, "minimum_distance")
+    ]
+    return summary_exhibit(findings, AUDIT, BY_CLASS, rows, bars(findings))
+
+
+SIZE = (5.9, 3.9)
+WHAT = (
+    "How far an image has to be changed until the network gets it wrong: the median over test images. A search looks "
+    "for the nearest wrong image; pixels go from black at zero to white at one. Beside it stands the first-order "
+    "distance, which takes the network for straight: the gap between two answers, over how fast it closes. It can be "
+    "taken at any layer, and is what training with a large margin makes larger."
+)
+NOT_MEANT = (
+    "A found distance is an upper bound: a nearer wrong image may exist. The first-order distance is no bound at all. "
+    "At a layer inside the network it is in units of how widely images lie there, and larger is not safer: compare "
+    "methods at one layer, and believe the search."
+)
+ON_AVERAGE = (
+    ("adversarial distance", "adversarial_distance"),
+    ("error distance", "error_distance"),
+    ("local scale", "local_scale"),
+    ("along the gradient, median", "bisected_distance"),
+    ("not to be trusted", "unreliable_share"),
+)
+EUCLIDEAN = "2"  # angles are those of this norm
+ANGLES = {"centroid": "angle to the rival's average", "nearest sample": "angle to its nearest image"}
+LAYERS = {"input": "to first order, at the input", "features": "at the features", "logits": "at the answers"}
+
+
+def boundary_section(findings: Findings) -> Section | None:
+    """A picture and a table for each norm, and the single images folded away.
+
+    >>> from clearance.records import Report
+    >>> boundary_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    names = ("minimum_distance", "first_order_distance")
+    norms = norms_of(row.context["norm"] for name in names for row in findings.rows("mean", AUDIT, name))
+    tables = [table for norm in norms if (table := _table(findings, norm)) is not None]
+    if not tables:
+        return None
+    drawn = [one for norm in norms if (one := _by_class(findings, norm)) is not None]
+    parts: list[Row | Compact] = [Row(drawn), *tables] if drawn else [*tables]
+    parts += [table for norm in norms if (table := _on_average(findings, norm)) is not None]
+    parts += [row for norm in norms if (row := _images(findings, norm)) is not None]
+    return Section("How far images are from a mistake", [WHAT, NOT_MEANT], parts)
+
+
+def _by_class(findings: Findings, norm: str) -> Picture | None:
+    record = stored(findings, AUDIT, BY_CLASS)
+    rows = [] if record is None else [row for row in rows_of(record) if row["norm"] == norm]
+    if record is None or not rows:
+        return None
+    names = {name: "all" if name == ALL else name for name in dict.fromkeys(row["class"] for row in rows)}
+    drawn = groups(rows, "class", names, findings.methods, "distance found, pixel units", size=SIZE)
+    caption = (
+        f"Median distance to the nearest wrong image found, by class. Distance: {LENGTHS.get(norm, norm)}."
+    )
+    return picture(findings, drawn, f"{caption} {record.exhibit.caption}".strip(), [record])
+
+
+def _table(findings: Findings, norm: str) -> Compact | None:
+    wanted = {"norm": norm, "class": ALL}
+    found = findings.rows("mean", AUDIT, "minimum_distance", **wanted)
+    columns: dict[str | Markup, dict[str, Markup]] = {
+        "found by search": {row.method: number(row.value, "", row.low, row.high) for row in found}
+    }
+    for row in findings.rows("mean", AUDIT, "first_order_distance", **wanted):
+        layer = str(row.context["layer"])
+        title = LAYERS.get(layer, Markup("at <code>{}</code>").format(layer))
+        columns.setdefault(title, {})[row.method] = number(row.value, "", row.low, row.high)
+    title = Markup("Median distance to a mistake ({})").format(norm_name(norm))
+    foot = "The first two in pixel units, the others in units of the layer's own spread."
+    return by_method(findings, title, columns, foot)
+
+
+def _on_average(findings: Findings, norm: str) -> Compact | None:
+    """The linear case's numbers, and whether first order can be believed."""
+    columns: dict[str | Markup, dict[str, Markup]] = {
+        title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name, norm=norm)}
+        for title, name in ON_AVERAGE
+    }
+    for direction, title in ANGLES.items() if norm == EUCLIDEAN else ():
+        found = findings.rows("mean", AUDIT, "tilting_angle", direction=direction)
+        columns[title] = {row.method: mean(row) for row in found}
+    title = Markup("To first order, on average over all images ({})").format(norm_name(norm))
+    foot = (
+        "Adversarial and error distance: each class counts alike. Angles in radians; a right angle is 1.57."
+    )
+    return by_method(findings, title, columns, foot if norm == EUCLIDEAN else foot.partition(" Angles")[0])
+
+
+def _images(findings: Findings, norm: str) -> Row | None:
+    """The single images of each method's first seed."""
+    shown: dict[str, Picture] = {}
+    for record in findings.exhibits(AUDIT, "distances"):
+        mine = record.exhibit.context.get("norm") == norm and record.method in findings.methods
+        if is_summary(record) or not mine or record.method in shown:
+            continue
+        index = findings.methods.index(record.method)
+        caption = f"{method_name(record.method)}, seed {record.seed}. Dashed: where both agree."
+        drawn = distance_cloud(record.exhibit.columns, index)
+        shown[record.method] = picture(findings, drawn, caption, [record])
+    if not shown:
+        return None
+    title = Markup("Image by image: the distance found over the first-order distance ({})").format(
+        norm_name(norm)
+    )
+    return Row(list(shown.values()), "features", title, folded=True)
+
+
+CLOUD_SIZE = (3.6, 3.3)
+
+
+def distance_cloud(columns: Mapping[str, Sequence[Any]], index: int) -> Figure:
+    """A point for each image, and the line on which both distances agree.
+
+    Args:
+        columns: ``x``, first order; ``y``, found.
+        index: Of the method, which gives the colour.
+
+    An image that is misclassified has a negative first-order distance, and 0 for the one found.
+
+    >>> len(distance_cloud({"x": [0.1, 0.2], "y": [0.1, 0.1]}, 0).axes[0].collections)
+    1
+    """
+    figure, axes = empty(CLOUD_SIZE)
+    step = -(-len(columns["x"]) // MOST_POINTS) or 1
+    x, y = (np.array(columns[name][::step], dtype=float) for name in ("x", "y"))
+    end = float(max([*x, *y, 0.0]))
+    axes.plot([0, end], [0, end], color=MUTED, linewidth=1.0, dashes=(4, 3), zorder=1)
+    axes.scatter(x, y, s=11, color=series(index), linewidths=0, zorder=2)
+    axes.set_xlabel("to first order, pixel units", color=INK)
+    axes.set_ylabel("found, pixel units", color=INK)
+    axes.grid(color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure
+
+
+PAGE = AuditPage(
+    title="How far images are from a mistake",
+    reading="Longer is better; where the first-order distance and the one that was searched differ much, believe "
+    "the search.",
+    place=160,
+    glossary={
+        "minimum_distance": Term(
+            "Distance to the nearest mistake found",
+            "A search looks for the nearest image that the network gets wrong; the median over images of how far it "
+            "is. Zero for images that are wrong as they are.",
+            "Higher is better. In the unit of the pixels, which go from zero to one.",
+            "It is an upper bound, and far too long for a network that hides its gradients.",
+        ),
+        "first_order_distance": Term(
+            "Distance to a mistake, to first order",
+            "The gap between the right answer and the nearest rival, over how fast it closes: the distance if the "
+            "network were straight. Negative where the image is wrong as it is.",
+            "Higher is better, at one layer. At the input it is in the unit of the pixels, elsewhere in units of how "
+            "widely images lie at that layer.",
+            "It is no bound of the true distance. Larger at a layer inside the network is not safer at the input.",
+        ),
+        "adversarial_distance": Term(
+            "Adversarial distance",
+            "The average of the first-order distance to the nearest rival, each class counting alike; mistakes count "
+            "against it.",
+            "Higher is better, in the unit of the pixels. It is what strong weight decay makes larger.",
+            "It is an average: many images may still be close to a mistake. Images without a distance are left out.",
+        ),
+        "error_distance": Term(
+            "Error distance",
+            "How deep the mistakes lie on the wrong side, to first order, on average over all images; images that are "
+            "right count as zero.",
+            "Lower is better. It is what weak weight decay makes smaller.",
+            "It may be small with many mistakes, if all of them are near the boundary.",
+        ),
+        "local_scale": Term(
+            "Local scale",
+            "How fast the gap between the right answer and the nearest rival closes when the image is changed; the "
+            "median over images.",
+            "Neither direction is better: it is the factor between a gap and a distance.",
+            "A network with loud answers has a large one, and is not the less robust for it.",
+        ),
+        "tilting_angle": Term(
+            "Tilting angle",
+            "The angle between the direction in which an image has to be changed to become a mistake, and the one "
+            "from its class to the rival class: between the averages, or to the nearest image of it. In radians; the "
+            "median.",
+            "Small: the image has to be turned into the other class. Near a right angle (1.57): the boundary lies "
+            "along the data, and a change that means nothing is enough.",
+            "In many dimensions most directions are nearly at right angles: compare methods.",
+        ),
+        "bisected_distance": Term(
+            "Distance along the gradient",
+            "How far an image must be moved straight along the gradient until the rival wins; the median. It is zero "
+            "for mistakes.",
+            "Beside the first-order distance: where both agree, the network is nearly straight on the way.",
+            "It is an upper bound, and does not stay within the range of pixels.",
+        ),
+        "mirror_share": Term(
+            "Images with a mirror image",
+            "The share of images for which a point on the other side was found that is as sure of the rival as the "
+            "image is of its class.",
+            "Near one is usual; of a straight network it is one.",
+            "Mirror images are not kept within the range of pixels.",
+        ),
+        "mirror_stretch": Term(
+            "Way to the mirror image",
+            "How much further than twice the first-order distance the mirror image is; the median of the ratio.",
+            "One: as if the network were straight. Above one: it gets flatter on the way.",
+            "It tells how straight the network is, and not how robust.",
+        ),
+        "unreliable_share": Term(
+            "Images whose distance is not to be trusted",
+            "The share of images without a usable gradient, or where first order and the way along the gradient "
+            "differ by more than a factor of two.",
+            "Lower is better. Near zero the first-order numbers may be believed.",
+            "Agreement along one line is no proof that no nearer mistake lies elsewhere.",
+        ),
+    },
+    section=boundary_section,
+    over_seeds={BY_CLASS: by_class},
+    drawn=("distances",),
+)

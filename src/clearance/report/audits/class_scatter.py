@@ -1,0 +1,40 @@
+"""The page on how the features lie."""
+
+from clearance.report.audit_page import AuditPage, Term
+from clearance.report.findings import Findings
+from clearance.report.pictures import Picture, clouds
+
+
+def feature_pictures(findings: Findings) -> list[Picture]:
+    """One picture per method of the features of test images."""
+    return clouds(findings, "class_scatter", "features", "Features")
+
+
+PAGE = AuditPage(
+    title="How the features lie",
+    reading="Lower is better: how wide the classes spread beside how far they lie apart, with no unit, so that "
+    "networks can be compared.",
+    glossary={
+        "within_between": Term(
+            "Spread within classes over spread between classes",
+            "How far the network's features lie from their class average, against how far class averages lie "
+            "apart.",
+            "Lower is better; 0 would mean that each class is a single point.",
+            "It is blind to shape: two classes may lie far apart on average and still touch.",
+        ),
+        "cdnv": Term(
+            "Class-distance normalised variance",
+            "For each pair of classes, their variance over twice the squared distance of their averages; "
+            "then averaged.",
+            "Lower is better; well below 1 means that pairs of classes are well separated.",
+            "An average over pairs can hide one pair that is mixed up.",
+        ),
+        "nc1": Term(
+            "Within-class variability (NC1)",
+            "The within-class scatter, measured in units of the between-class scatter, direction by direction.",
+            "Lower is better; it tends to 0 in networks that are trained long after they make no more errors.",
+            "A low value on the training images alone says nothing about unseen images: read the test value.",
+        ),
+    },
+    drawn=("features",),
+)

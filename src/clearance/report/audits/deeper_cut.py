@@ -1,0 +1,161 @@
+"""The page on where the network is cut: one-image error in front of the last layers, and one layer later."""
+
+from markupsafe import Markup
+
+from clearance.records.record import ExhibitRecord
+from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audits.co_adaptation import DEEPER, LATER, USUAL
+from clearance.report.drawing import groups
+from clearance.report.findings import FEW, Findings
+from clearance.report.names import PIXELS, cited, head_name
+from clearance.report.numbers import data
+from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit
+from clearance.report.pictures import Picture, picture
+from clearance.report.tables import Compact, Line, by_method, mean, pixels_error
+
+AUDIT, NAME = DEEPER, "cuts"
+HEADS = ("retrained", "class mean")
+
+
+def cuts(findings: Findings) -> ExhibitRecord | None:
+    """A row per method, stand-in and cut; None where only one cut was measured.
+
+    >>> from clearance.records import Report
+    >>> cuts(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    rows = [
+        {
+            "method": "" if row.context["head"] == PIXELS else row.method,
+            "head": row.context["head"],
+            "cut": USUAL if audit == FEW else LATER,
+            "mean": row.value,
+            "low": row.low,
+            "high": row.high,
+            "seeds": row.seeds,
+        }
+        for audit in (FEW, AUDIT)
+        for row in findings.rows("mean", audit, "error", samples=findings.fewest)
+        if row.context.get("head") in (*HEADS, PIXELS)
+    ]
+    if not any(row["cut"] == LATER for row in rows):
+        return None
+    return summary_exhibit(findings, AUDIT, NAME, rows, bars(findings))
+
+
+SIZE = (5.9, 4.3)
+WHAT = (
+    "All of the above throws the last layers away and keeps the rest. Here the same network is cut one layer "
+    "later, so that the first of its last layers stays, too. What a method gains should not be there only for "
+    "the cut that it was trained with. End-to-end training knows no difference between these layers; FOCA does: "
+    "it trains that first layer last, with the rest frozen."
+)
+
+
+def cut_section(findings: Findings) -> Section | None:
+    """Both cuts side by side, with the nearest class average and the nearest image.
+
+    >>> from clearance.records import Report
+    >>> cut_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    drawn = _picture(findings)
+    table = _table(findings)
+    if table is None:
+        return None
+    parts: list[Row | Compact] = [Row([drawn]), table] if drawn else [table]
+    return Section("Where the network is cut", [WHAT], parts, cited("the fewest images in Fig. 2"))
+
+
+def _table(findings: Findings) -> Compact | None:
+    if not findings.rows("mean", AUDIT, "error", samples=findings.fewest):
+        return None
+    columns = {
+        f"{head_name(head)}, {cut}": {
+            row.method: mean(row)
+            for row in findings.rows("mean", audit, "error", head=head, samples=findings.fewest)
+        }
+        for head in HEADS
+        for audit, cut in ((FEW, USUAL), (AUDIT, LATER))
+    }
+    title = Markup("Wrong when rebuilt from {}").format(findings.few)
+    found = by_method(findings, title, columns)
+    return None if found is None else _with_pixels(findings, found)
+
+
+def _with_pixels(findings: Findings, table: Compact) -> Compact:
+    """The table with a last line for the nearest image, which no network has touched."""
+    row = pixels_error(findings)
+    if row is None:
+        return table
+    cell = data(row.value, row.unit)
+    blank = Markup("")
+    line = Line("nearest image, no network", None, [cell, *[blank] * (len(table.columns) - 1)])
+    return Compact(table.title, table.columns, [*table.lines, line], table.foot, table.files)
+
+
+def _picture(findings: Findings) -> Picture | None:
+    record = stored(findings, AUDIT, NAME)
+    if record is None:
+        return None
+    rows = [{**row, "place": (row["head"], row["cut"])} for row in rows_of(record)]
+    short = {"retrained": "small\nnetwork", "class mean": "nearest class\naverage"}
+    places = {
+        (head, cut): f"{short[head]}\n{cut}"
+        for head in HEADS
+        for cut in (USUAL, LATER)
+        if any(row["place"] == (head, cut) for row in rows)
+    }
+    pixels = next((row["mean"] for row in rows if row["head"] == PIXELS), None)
+    drawn = groups(
+        rows,
+        "place",
+        places,
+        findings.methods,
+        "wrong on test images",
+        size=SIZE,
+        percent=True,
+        level=None if pixels is None else ("nearest image, no network", pixels),
+    )
+    caption = f"Error with last layers rebuilt from the fewest images, at both cuts. {record.exhibit.caption}"
+    return picture(findings, drawn, caption, [record])
+
+
+_LATER = "The same network is cut one layer later: the first of its last layers counts as part of the rest. "
+PAGE = AuditPage(
+    title="With rebuilt last layers, cut one layer later",
+    reading="Read it as the rebuilt last layers above, with the first of the old ones kept: where errors drop, it "
+    "was this layer that the others depended on.",
+    place=60,
+    glossary={
+        "error": Term(
+            "Error with rebuilt last layers, cut one layer later",
+            _LATER + "What follows is rebuilt from a few images, as before.",
+            "Lower is better. A method that is ahead here too is not ahead only at the place where it was cut in "
+            "training.",
+            "The layer that is kept was trained with the last layers; with FOCA it was trained last of all.",
+        ),
+        "gap": Term(
+            "Gap to its own last layers, cut one layer later",
+            _LATER + "The error with what follows rebuilt, minus the error of the network as it was trained.",
+            "Close to zero is better.",
+            "With few images a gap also contains what few images cost; compare it between methods.",
+        ),
+        "diverged_heads": Term(
+            "Rebuilt last layers that gave no answer, cut one layer later",
+            _LATER
+            + "How many of the rebuilt layers broke down while they were trained. They count as guessing.",
+            "Zero is right.",
+            "It is a matter of how they were trained, not of the network alone.",
+        ),
+        "unfitted_heads": Term(
+            "Rebuilt last layers that miss their own images, cut one layer later",
+            _LATER
+            + "How many of the rebuilt layers get some of the very images wrong from which they were made.",
+            "Zero is right for few images.",
+            "It does not say that the network is bad: last layers that are too simple miss images too.",
+        ),
+    },
+    section=cut_section,
+    over_seeds={NAME: cuts},
+)

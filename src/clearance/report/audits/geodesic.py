@@ -1,0 +1,421 @@
+"""The page on how far the last layers move between a head of all images and one of a single image per class."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import exhibit_file
+from clearance.records.summary import compare
+from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.drawing import bands, groups
+from clearance.report.findings import Findings, reference
+from clearance.report.names import cited, listed, method_name, strong
+from clearance.report.numbers import data, half_width
+from clearance.report.over_seeds import (
+    bars,
+    curves,
+    is_summary,
+    middle,
+    rows_of,
+    stored,
+    summary_exhibit,
+    values,
+)
+from clearance.report.pictures import Picture, picture
+from clearance.report.tables import Compact, by_method, mean, number
+
+AUDIT = "geodesic"
+DISTANCES, PATH, SEGMENTS = "distances", "mean_path_error", "mean_segments"
+SETTINGS = ("metric", "layer", "features", "temperature")
+
+
+def distances(findings: Findings) -> ExhibitRecord | None:
+    """Every distance of every method with its factor to the reference's: a row for each.
+
+    `factor` is the geometric mean over seeds of the paired ratios, with its 95 % t interval (of logarithms);
+    None where a distance is not above 0.
+
+    >>> from clearance.records import Report
+    >>> distances(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    rows: list[dict[str, Any]] = []
+    known: dict[tuple[Any, ...], dict[str, dict[int, list[float]]]] = {}
+    for row in findings.rows("mean", AUDIT, "distance"):
+        context = {key: row.context.get(key) for key in SETTINGS}
+        setting = tuple(context.values())
+        if setting not in known:
+            known[setting] = values(findings, AUDIT, "distance", **context)
+        found = known[setting]
+        own = {seed: one[0] for seed, one in found[row.method].items()}
+        against = {seed: one[0] for seed, one in found.get(reference(findings), {}).items()}
+        rows.append(
+            {
+                "method": row.method,
+                **context,
+                **middle(list(own.values()), 0.0),
+                "unit": row.unit,
+                **_factor(own, against, row.method == reference(findings)),
+            }
+        )
+    caption = "Distances, and how many times as far as the reference: mean and 95 % interval over seeds."
+    return summary_exhibit(findings, AUDIT, DISTANCES, rows, caption)
+
+
+def mean_path(findings: Findings) -> ExhibitRecord | None:
+    """Test error at each place of the way, mean over seeds."""
+    records = _of_reading(findings, "path_error")
+    rows = curves(records, "position", "error", findings.methods, most=1.0)
+    caption = f"Test error on the way. {bars(findings, 'Shaded')}"
+    return summary_exhibit(findings, AUDIT, PATH, rows, caption)
+
+
+def mean_segments(findings: Findings) -> ExhibitRecord | None:
+    """Distance of each segment of the way, layer by layer, mean over seeds."""
+    records = _of_reading(findings, "segments")
+    layers = dict.fromkeys(name for one in records for name in one.exhibit.columns if name != "segment")
+    rows = [
+        {"layer": layer, **row}
+        for layer in layers
+        for row in curves(records, "segment", layer, findings.methods)
+    ]
+    return summary_exhibit(
+        findings, AUDIT, SEGMENTS, rows, f"Distance of each step. {bars(findings, 'Shaded')}"
+    )
+
+
+def main_reading(findings: Findings) -> str:
+    """How heads read features in the pictures: in units of their size where that was measured.
+
+    >>> from clearance.records import Report
+    >>> main_reading(Findings(Report({}, {}, "", ""), "digits"))
+    'rms'
+    """
+    found = {row.context.get("features") for row in findings.rows("mean", AUDIT, "distance")}
+    found |= {one.exhibit.context.get("features") for one in findings.exhibits(AUDIT) if not is_summary(one)}
+    return "rms" if "rms" in found or not found else str(min(map(str, found)))
+
+
+def _of_reading(findings: Findings, name: str) -> list[ExhibitRecord]:
+    reading = main_reading(findings)
+    return [
+        record
+        for record in findings.exhibits(AUDIT, name)
+        if record.exhibit.context.get("features") == reading and not is_summary(record)
+    ]
+
+
+def _factor(own: dict[int, float], against: dict[int, float], itself: bool) -> dict[str, Any]:
+    nothing: dict[str, Any] = {"factor": None, "factor_low": None, "factor_high": None, "verdict": None}
+    if itself or not against or min([*own.values(), *against.values()]) <= 0:
+        return nothing
+    one = compare(own, against, log=True)
+    if one.difference is None:
+        return nothing
+    return {
+        "factor": _exp(one.difference),
+        "factor_low": _exp(one.low),
+        "factor_high": _exp(one.high),
+        "verdict": one.verdict,
+    }
+
+
+def _exp(value: float | None) -> float | None:
+    return None if value is None else float(np.exp(value))
+
+
+Verdicts = dict[str, str]  # rival: whether it moves farther, less far, or is not told apart
+OTHERS = (
+    ("when sureness is evened out", "empirical", "calibrated"),
+    ("counted by changed answers without looking at labels", "model", "as trained"),
+    ("by plain distance between weights", "euclidean", "as trained"),
+)
+SURE = (
+    "The paper's measure is small wherever last layers are sure of their answers, whether or not they moved "
+    "little; the table therefore has other measures beside it."
+)
+
+
+def confidence(findings: Findings) -> list[Markup]:
+    """A paragraph about what the paper's measure says, and where the others take it back.
+
+    A method is said to move less far only where the 95 % interval of the paired ratio over seeds lies on one
+    side of 1.
+
+    >>> from clearance.records import Report
+    >>> confidence(Findings(Report({}, {}, "", ""), "digits"))
+    []
+    """
+    record = stored(findings, AUDIT, DISTANCES)
+    rows = [] if record is None else [row for row in rows_of(record) if row["layer"] == "all"]
+    known = {
+        (row["metric"], row["temperature"]): _verdicts(rows, row)
+        for row in rows
+        if row["features"] == main_reading(findings)
+    }
+    paper = known.get(("empirical", "as trained"), {})
+    if not paper:
+        return []
+    best = reference(findings)
+    sentences = [_of_paper(best, paper), escape(SURE)]
+    ahead = [rival for rival, verdict in paper.items() if verdict == "farther"]
+    for words, metric, temperature in OTHERS:
+        verdicts = known.get((metric, temperature), {})
+        sentences += _of_other(best, ahead, verdicts, words)
+    return [Markup(" ").join(sentences)]
+
+
+def _verdicts(rows: list[dict[str, Any]], like: dict[str, Any]) -> Verdicts:
+    """What a measure says of each rival: a ratio's "worse" is a longer way than the reference's."""
+    words = {"worse": "farther", "better": "less far"}
+    keys = ("metric", "features", "temperature")
+    return {
+        row["method"]: words.get(row["verdict"], "not told apart")
+        for row in rows
+        if row["verdict"] is not None and all(row[key] == like[key] for key in keys)
+    }
+
+
+def _of_paper(best: str, verdicts: Verdicts) -> Markup:
+    """Says "A move less far than B; the seeds cannot tell them from C." of the last layers of each."""
+    whose = Markup("the last layers of {}").format(strong(best))
+    parts = []
+    for outcome in ("farther", "less far", "not told apart"):
+        rivals = [strong(rival) for rival, verdict in verdicts.items() if verdict == outcome]
+        if not rivals:
+            continue
+        if outcome == "not told apart":
+            parts.append(Markup("the seeds cannot tell {} from those of {}").format(whose, listed(rivals)))
+        else:
+            how = "less far" if outcome == "farther" else "farther"
+            subject = whose if not parts else "they"
+            parts.append(Markup("{} move {} than those of {}").format(subject, how, listed(rivals)))
+        whose = Markup("them")
+    return Markup("As the paper measures it, ") + Markup("; ").join(parts) + Markup(".")
+
+
+def _of_other(best: str, ahead: list[str], verdicts: Verdicts, words: str) -> list[Markup]:
+    """Where another measure turns round, or does not carry, what the paper's says."""
+    turned = [strong(rival) for rival in ahead if verdicts.get(rival) == "less far"]
+    unsure = [strong(rival) for rival in ahead if verdicts.get(rival) == "not told apart"]
+    name = strong(best)
+    found = []
+    if turned:
+        start = Markup("But {} those of {} move less far than those of {}: ").format(
+            words, listed(turned), name
+        )
+        found.append(start + Markup("there {} is ahead by confidence only.").format(name))
+    if unsure:
+        first = words[0].upper() + words[1:]
+        found.append(Markup("{}, the seeds cannot tell {} from {}.").format(first, name, listed(unsure)))
+    return found
+
+
+WIDE, NARROW = (5.9, 3.9), (4.9, 3.6)
+ORDINALS = ("first", "second", "third", "fourth", "fifth")
+WHAT = (
+    "Two sets of last layers are trained on the same frozen network from the same first weights: one with all "
+    "training images, one with a single image of each class. If the network's features are easy to read, the "
+    "second hardly has to differ from the first. How far they lie apart is measured along the straight way "
+    "between them, in steps, each counted by how much it changes the answers."
+)
+MEASURES = (
+    ("as in the paper, features as they are", ("empirical", "raw", "as trained")),
+    ("as in the paper, features brought to one scale", ("empirical", "rms", "as trained")),
+    ("the same, sureness evened out", ("empirical", "rms", "calibrated")),
+    ("by changed answers, labels unseen", ("model", "rms", "as trained")),
+    ("plain distance of weights", ("euclidean", "rms", "as trained")),
+)
+
+
+def geodesic_section(findings: Findings) -> Section | None:
+    """Fig. 3 of the paper, and the same way in other measures.
+
+    >>> from clearance.records import Report
+    >>> geodesic_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    pictures = [one for one in (_layers(findings), _path(findings)) if one is not None]
+    segments = _segments(findings)
+    tables = [one for one in (_measures(findings), _rises(findings)) if one is not None]
+    if not pictures and not tables:
+        return None
+    parts: list[Row | Compact] = [Row(pictures), *tables] if pictures else [*tables]
+    if segments:
+        row = Row(segments, "features", "Step by step, layer by layer", cited("Fig. 3 a to c"))
+        parts.insert(1 if pictures else 0, row)
+    return Section("How far the last layers move", [WHAT, *confidence(findings)], parts)
+
+
+def _layers(findings: Findings) -> Picture | None:
+    record = stored(findings, AUDIT, DISTANCES)
+    if record is None:
+        return None
+    rows = _main(findings, record)
+    layers = dict.fromkeys(str(row["layer"]) for row in rows)
+    if not rows:
+        return None
+    names = {layer: _layer_name(layer) for layer in layers}
+    drawn = groups(rows, "layer", names, findings.methods, "distance", size=WIDE)
+    caption = f"Distance of the whole way by layer, as the paper measures it. {bars(findings)}"
+    return picture(findings, drawn, caption, [record], cited("the dashed lines of Fig. 3 a to c"))
+
+
+def _path(findings: Findings) -> Picture | None:
+    record = stored(findings, AUDIT, PATH)
+    if record is None:
+        return None
+    drawn = bands(
+        rows_of(record),
+        "position",
+        findings.methods,
+        ("from all images (left) to one per class (right)", "wrong on test images"),
+        size=WIDE,
+        percent=True,
+    )
+    return picture(findings, drawn, f"{record.exhibit.caption} Flat is good.", [record], cited("Fig. 3 d"))
+
+
+def _segments(findings: Findings) -> list[Picture]:
+    record = stored(findings, AUDIT, SEGMENTS)
+    if record is None:
+        return []
+    rows = rows_of(record)
+    whole = stored(findings, AUDIT, DISTANCES)
+    totals = (
+        {}
+        if whole is None
+        else {(row["layer"], row["method"]): row["mean"] for row in _main(findings, whole)}
+    )
+    pictures = []
+    for layer in dict.fromkeys(row["layer"] for row in rows):
+        mine = [row for row in rows if row["layer"] == layer]
+        number = layer.removeprefix("layer ")
+        ends = (min(row["segment"] for row in mine), max(row["segment"] for row in mine))
+        across = [
+            {"method": method, "segment": end, "mean": totals[number, method]}
+            for method in findings.methods
+            if (number, method) in totals
+            for end in ends
+        ]
+        labels = ("step", "distance")
+        drawn = bands(mine, "segment", findings.methods, labels, size=NARROW, log="y", dashed=across)
+        caption = f"Last layers, the {_layer_name(number)}: distance of each step"
+        caption += ", and of the whole way (dashed)." if across else "."
+        pictures.append(picture(findings, drawn, caption, [record, *([whole] if whole and across else [])]))
+    return pictures
+
+
+def _measures(findings: Findings) -> Compact | None:
+    """The way through all layers in every measure: how many times the reference's, and the distance itself."""
+    record = stored(findings, AUDIT, DISTANCES)
+    if record is None:
+        return None
+    rows = [row for row in rows_of(record) if row["layer"] == "all"]
+    columns = {
+        name: {row["method"]: _times(row) for row in rows if _measure(row) == measure}
+        for name, measure in MEASURES
+    }
+    against = method_name(reference(findings))
+    title, foot = "The whole way in several measures", ""
+    if len(findings.methods) > 1:
+        title += f": how many times as far as with {against}"
+        foot = (
+            "Large: how many times as far, the geometric mean over seeds of the ratio, with its interval. Small "
+            f"at the end: the distance itself, mean over seeds; of {against} only that."
+        )
+    return by_method(findings, title, columns, foot, [exhibit_file(record)])
+
+
+def _times(row: Mapping[str, Any]) -> Markup:
+    own = number(row["mean"], row["unit"], row["low"], row["high"])
+    if row["factor"] is None:
+        return own
+    times = number(row["factor"], "factor", row["factor_low"], row["factor_high"])
+    return times + Markup("<small>{}</small>").format(
+        data(row["mean"], row["unit"], half_width(row["low"], row["high"]))
+    )
+
+
+def _rises(findings: Findings) -> Compact | None:
+    """What the way costs in errors."""
+    wanted = {"features": main_reading(findings), "temperature": "as trained"}
+    columns = {
+        title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name, **wanted)}
+        for title, name in (
+            ("from end to end", "path_error_rise"),
+            ("to the worst place", "worst_path_error"),
+        )
+    }
+    return by_method(findings, "How much the share of wrong answers rises on the way", columns)
+
+
+def _main(findings: Findings, record: ExhibitRecord) -> list[dict[str, Any]]:
+    """The distances in the paper's measure, in the reading of features that the pictures have."""
+    wanted = ("empirical", main_reading(findings), "as trained")
+    return [row for row in rows_of(record) if _measure(row) == wanted]
+
+
+def _measure(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["metric"], row["features"], row["temperature"]
+
+
+def _layer_name(layer: str) -> str:
+    if layer == "all":
+        return "all together"
+    at = int(layer) - 1 if layer.isdecimal() else len(ORDINALS)
+    return f"{ORDINALS[at]} layer" if at < len(ORDINALS) else f"layer {layer}"
+
+
+PAGE = AuditPage(
+    title="How far the last layers move",
+    reading="Shorter is better: last layers trained on few images that end up far from those trained on all of "
+    "them have learned something else.",
+    place=40,
+    glossary={
+        "distance": Term(
+            "Distance between two sets of last layers",
+            "Last layers trained on all images and last layers trained on one image of each class start from the "
+            "same weights. The straight way between them is cut into equal steps; the lengths of the steps are "
+            "squared, added up, and the root is taken. A step is long where it changes the answers much; the unit of "
+            "such a change is the nat, about 1.44 bits.",
+            "Lower is better: what the network passes on can be read from one image of each class almost as from all. "
+            "Compare methods, never single values: more steps make the number smaller.",
+            "As the paper measures it, a step counts little wherever answers are sure, even if the weights moved far; "
+            "last layers that know nothing lie close together, too. Read it beside the errors and the other measures.",
+        ),
+        "length": Term(
+            "Length of the way between them",
+            "The same steps, their lengths simply added up.",
+            "Lower is better. It hardly depends on how many steps there are.",
+            "There may be a shorter way than the straight one; this is its upper bound.",
+        ),
+        "path_error_rise": Term(
+            "Rise in errors from end to end",
+            "The share of wrong answers at the one-image end of the way, minus that at the all-images end.",
+            "Close to zero is better: one image of each class is enough.",
+            "It says nothing about the places in between.",
+        ),
+        "worst_path_error": Term(
+            "Rise in errors to the worst place",
+            "The largest share of wrong answers anywhere on the way, minus that at the all-images end.",
+            "Close to zero is better: nowhere on the way do answers go wrong.",
+            "It is never below zero, because the way begins at the all-images end.",
+        ),
+        "diverged_heads": Term(
+            "Ends of a way that broke down",
+            "How many of the ways have an end whose training broke down. They count as infinitely long.",
+            "Zero is right.",
+            "It is a matter of how they were trained, not of the network alone.",
+        ),
+    },
+    section=geodesic_section,
+    over_seeds={DISTANCES: distances, PATH: mean_path, SEGMENTS: mean_segments},
+    drawn=(
+        "path_error",
+        "segments",
+    ),
+)

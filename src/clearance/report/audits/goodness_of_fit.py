@@ -1,0 +1,123 @@
+"""Whether the features of each class lie as a Gaussian would."""
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audits.calibration import SIZE, Columns
+from clearance.report.drawing import empty
+from clearance.report.findings import Findings
+from clearance.report.pictures import drawn_firsts, firsts
+from clearance.report.svg import GRID, INK, MUTED, marker, series
+from clearance.report.tables import Compact, by_method, mean
+
+AUDIT = "goodness_of_fit"
+ALL = "all"
+WHAT = (
+    "Some methods want the features of each class to be one Gaussian cloud. If they are, squared distances to the "
+    "class's average, in units of its spread, follow a known curve (chi-square). Averages and spreads are those of "
+    "training images, the distances those of test images."
+)
+NOT_MEANT = (
+    "On training images the first number is one by construction, whatever the features look like. No network passes "
+    "such a test with enough images; compare methods, and compare coverage with 95 %."
+)
+COLUMNS = (
+    ("squared distance, against expected", "distance_ratio"),
+    ("gap to the Gaussian", "ks_distance"),
+    ("within the region of 95 %", "coverage"),
+)
+STATISTICS = {
+    "refitted": "Averages and spreads of training features, in every network alike",
+    "own": "As the network's own last layer has them",
+}
+
+
+def fit_section(findings: Findings) -> Section | None:
+    """A table for each kind of statistics, and a picture for each method.
+
+    >>> from clearance.records import Report
+    >>> fit_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    parts: list[Row | Compact] = []
+    for statistics, words in STATISTICS.items():
+        columns: dict[str | Markup, dict[str, Markup]] = {}
+        for title, name in COLUMNS:
+            rows = findings.rows("mean", AUDIT, name, statistics=statistics, **{"class": ALL})
+            columns[title] = {row.method: mean(row) for row in rows}
+        table = by_method(findings, words, columns)
+        if table is not None:
+            parts.append(table)
+    if not parts:
+        return None
+    return Section("Are the classes Gaussian clouds?", [WHAT, NOT_MEANT], [*parts, *_pictures(findings)])
+
+
+def _pictures(findings: Findings) -> Sequence[Row]:
+    return [
+        Row(
+            drawn_firsts(
+                findings,
+                records,
+                lambda record, index: quantiles(record.exhibit.columns, index),
+                "Dashed: a Gaussian.",
+            ),
+            "features",
+            f"Squared distances, from the smallest to the largest, over those of a Gaussian: {words.lower()}",
+            folded=statistics != "refitted",
+        )
+        for statistics, words in STATISTICS.items()
+        if (records := firsts(findings, AUDIT, "quantiles", statistics=statistics))
+    ]
+
+
+def quantiles(columns: Columns, index: int) -> Figure:
+    """Quantiles of squared distances over those of chi-square; on the dashed line both are the same.
+
+    >>> len(quantiles({"chi-square": [0.5, 1.0], "features": [0.4, 1.5]}, 0).axes[0].lines)
+    2
+    """
+    figure, axes = empty(SIZE)
+    x, y = (list(columns[name]) for name in ("chi-square", "features"))
+    axes.plot([min(x), max(x)], [min(x), max(x)], color=MUTED, linewidth=1.0, dashes=(4, 3), zorder=1)
+    axes.plot(x, y, color=series(index), linewidth=0, marker=marker(index), markersize=2.6)
+    axes.set_xlabel("expected of a Gaussian", color=INK)
+    axes.set_ylabel("found", color=INK)
+    axes.grid(color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure
+
+
+PAGE = AuditPage(
+    title="Whether classes are Gaussian clouds",
+    reading="A ratio near one says that features of a class lie as a Gaussian cloud would; scores that assume "
+    "such clouds rest on it.",
+    place=210,
+    glossary={
+        "distance_ratio": Term(
+            "Squared distance to the own class, against expected",
+            "How far test images lie from their class's average, squared and in units of the spread of training "
+            "images, over what it would be if the features were Gaussian.",
+            "1 is right in size. Above 1, test images lie farther out than training images did.",
+            "1 does not make it a Gaussian. One test image in which a nearly silent unit speaks up can be most of it.",
+        ),
+        "ks_distance": Term(
+            "Gap to the Gaussian's distribution",
+            "The largest difference between the share of images within some distance and the share that a Gaussian "
+            "would have there, over all distances.",
+            "Lower is better; 0 would be a Gaussian as far as distances can tell.",
+            "No real network has 0; there is no threshold.",
+        ),
+        "coverage": Term(
+            "Images within the region of 95 %",
+            "The share of test images inside the region that holds 95 % of the Gaussian.",
+            "Close to 95 % is right. Far below, features have long tails; above, they sit tighter than a Gaussian.",
+            "It looks at one region; the gap above looks at all of them.",
+        ),
+    },
+    section=fit_section,
+    drawn=("quantiles",),
+)

@@ -1,0 +1,430 @@
+"""Whether a low likelihood gives away images that a network has not learned, and whether that can be evaded."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from clearance.records.derived import SummaryRow
+from clearance.records.record import ExhibitRecord
+from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.drawing import bands, empty
+from clearance.report.findings import Findings
+from clearance.report.names import method_name, score_name, scores_of, setting
+from clearance.report.numbers import data, exact
+from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit
+from clearance.report.pictures import Draw, Picture, drawn_firsts, firsts, picture
+from clearance.report.svg import GRID, INK, MUTED, series
+from clearance.report.tables import NONE, Compact, Line, by_method, mean
+
+WHAT = (
+    "A score says how normal an image looks to the network; images that it has not learned should score low. The "
+    "tables say how well that works: the chance that such an image scores below a normal one, one half being guessing. "
+    "A network's own likelihood is the density of its features where its last layer is one of Gaussian clouds, and the "
+    "largest answer otherwise. Two scores look at pixels and at no network: what does not beat them is no finding."
+)
+NOT_A_DEFENCE = (
+    "None of this is a defence. The first tables are of attacks that know a score: they look for images that fool "
+    "the network and still look normal. What they find is a lower bound. The attacks of the tables below them know of "
+    "no score."
+)
+UNITS = (
+    "Likelihoods of two networks have two units and are compared nowhere on this page: what is compared is how well "
+    "each puts its own images in order."
+)
+ATTACKS = {"FGSM": "one step (FGSM)", "IFGSM": "many small steps (I-FGSM)"}
+FOOT = (
+    "Images that fooled the network, against the very images that they were made from. In small print: against the "
+    "same under noise as large, which fools nobody; and all attacked images against all normal ones."
+)
+FOOT_IN_VIEW = (
+    "Images that fool the network and look as normal as the attack could make them to that score, rejected or not, "
+    "against the very images that they were made from. In small print: against the same under noise as large."
+)
+
+
+def likelihood_section(findings: Findings) -> Section | None:
+    """Evasion first, then a table for each attack, one for images never learned, one for thresholds, and pictures.
+
+    >>> from clearance.records import Report
+    >>> likelihood_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    tables = [_evasion(findings), *_in_view(findings)]
+    tables += [_under_attack(findings, attack) for attack in ATTACKS]
+    tables += [_unseen(findings), _rejected(findings)]
+    shown = [table for table in tables if table is not None]
+    if not shown:
+        return None
+    parts: list[Row | Compact] = [*shown, *pictures(findings)]
+    return Section("Does a low likelihood give images away?", [WHAT, NOT_A_DEFENCE, UNITS], parts)
+
+
+def _in_view(findings: Findings) -> list[Compact | None]:
+    """A table for each score that an attack knew, a column for each score that was asked about its images."""
+    main = {"attack": "adaptive", "counted": "successful", "negatives": "originals"}
+    rows = findings.rows("mean", AUDIT, "auroc", **main)
+    return [
+        _by_score(
+            findings,
+            f"Images of an attack that knows one score ({score_name(score)}): told apart (AUROC)",
+            {**main, "attacked": score},
+            "epsilon",
+            _beside_attack,
+            FOOT_IN_VIEW,
+        )
+        for score in scores_of(row.context["attacked"] for row in rows if "attacked" in row.context)
+    ]
+
+
+def _under_attack(findings: Findings, attack: str) -> Compact | None:
+    """A line for each method and radius, a column for each score."""
+    main = {"attack": attack, "counted": "successful", "negatives": "originals"}
+    title = f"Images changed in {ATTACKS[attack]}: told apart (AUROC)"
+    return _by_score(findings, title, main, "epsilon", _beside_attack, FOOT)
+
+
+def _unseen(findings: Findings) -> Compact | None:
+    rows = [row for row in findings.rows("mean", AUDIT, "auroc") if "unseen" in row.context]
+    return _lined(
+        findings,
+        "Images that were never learned: told apart (AUROC)",
+        rows,
+        "unseen",
+        _beside_unseen,
+        "In small print: the share that passes where 95 % of normal images pass.",
+    )
+
+
+def _by_score(
+    findings: Findings, title: str, main: Mapping[str, Any], key: str, beside: Any, foot: str
+) -> Compact | None:
+    return _lined(findings, title, findings.rows("mean", AUDIT, "auroc", **main), key, beside, foot)
+
+
+def _lined(
+    findings: Findings, title: str, rows: list[SummaryRow], key: str, beside: Any, foot: str
+) -> Compact | None:
+    """A line for each method and value of a setting, a column for each score."""
+    scores = scores_of(row.context["score"] for row in rows)
+    cells = {(row.method, row.context[key], row.context["score"]): row for row in rows}
+    places = list(dict.fromkeys(row.context[key] for row in rows))
+    lines = [
+        Line(
+            _line_name(method, key, place),
+            index,
+            [
+                mean(row) + beside(findings, row) if (row := cells.get((method, place, score))) else NONE
+                for score in scores
+            ],
+        )
+        for index, method in enumerate(findings.methods)
+        for place in places
+        if any((method, place, score) in cells for score in scores)
+    ]
+    return Compact(title, [score_name(score) for score in scores], lines, foot) if lines else None
+
+
+def _line_name(method: str, key: str, place: Any) -> Markup:
+    where = Markup("radius {}").format(exact(place)) if key == "epsilon" else setting(key, place)
+    return Markup("{}, {}").format(method_name(method), where)
+
+
+def _beside_attack(findings: Findings, row: SummaryRow) -> Markup:
+    keys = [key for key in ("attack", "attacked", "epsilon", "score") if key in row.context]
+    same = {"method": row.method, **{key: row.context[key] for key in keys}}
+    noise = findings.row("mean", AUDIT, "auroc", **same, counted="successful", negatives="noise")
+    every = findings.row("mean", AUDIT, "auroc", **same, counted="all", negatives="originals")
+    return _small((("noise", noise), ("all", every)))
+
+
+def _beside_unseen(findings: Findings, row: SummaryRow) -> Markup:
+    same = {"method": row.method, **{key: row.context[key] for key in ("unseen", "score")}}
+    return _small((("pass", findings.row("mean", AUDIT, "fpr95", **same)),))
+
+
+def _small(found: tuple[tuple[str, SummaryRow | None], ...]) -> Markup:
+    lines = [
+        Markup("<small>{} {}</small>").format(words, data(row.value, row.unit)) for words, row in found if row
+    ]
+    return Markup("").join(lines)
+
+
+def _rejected(findings: Findings) -> Compact | None:
+    rows = findings.rows("mean", AUDIT, "rejected")
+    columns: dict[str | Markup, dict[str, Markup]] = {
+        score_name(score): {row.method: mean(row) for row in rows if row.context["score"] == score}
+        for score in scores_of(row.context["score"] for row in rows)
+    }
+    foot = "Thresholds were chosen on other normal images so that one in twenty of these is rejected."
+    return by_method(findings, "Normal images that a threshold rejects", columns, foot)
+
+
+def _evasion(findings: Findings) -> Compact | None:
+    columns: dict[str | Markup, dict[str, Markup]] = {}
+    for row in findings.rows("mean", AUDIT, "evasion"):
+        score, epsilon = str(row.context["score"]), float(row.context["epsilon"])
+        title = Markup("{}, radius {}").format(score_name(score), exact(epsilon))
+        wanted = {"attack": "adaptive", "epsilon": epsilon, "score": score, "method": row.method}
+        every = findings.rows("mean", AUDIT, "auroc", **wanted, negatives="originals")
+        # a report from before every score was asked does not say which one was attacked: it was this one
+        told = next((one for one in every if one.context.get("attacked", score) == score), None)
+        columns.setdefault(title, {})[row.method] = mean(row) + _small((("told apart", told),))
+    foot = (
+        "Share of right images for which an attack that knows the score found an image that fools the network and is "
+        "not rejected. In small print: how well the score still tells what it found from the originals (AUROC)."
+    )
+    return by_method(findings, "With the score in view: how often an attack passes", columns, foot)
+
+
+AUDIT, OVER = "likelihood", "evasion"
+
+
+def evasions(findings: Findings) -> ExhibitRecord | None:
+    """A row for each method, score and radius.
+
+    >>> from clearance.records import Report
+    >>> evasions(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    rows = [
+        {
+            "method": row.method,
+            "score": str(row.context["score"]),
+            "radius": row.context["epsilon"],
+            "mean": row.value,
+            "low": row.low,
+            "high": row.high,
+            "seeds": row.seeds,
+        }
+        for row in findings.rows("mean", AUDIT, "evasion")
+    ]
+    return summary_exhibit(findings, AUDIT, OVER, rows, bars(findings, "Shade"))
+
+
+EVASION_SIZE = (5.9, 3.9)
+PAPER = "Wan et al. (2018)"
+QUANTITIES = (
+    ("likelihood", "Likelihood", "likelihood, in this network's own unit", "Fig. 4"),
+    (
+        "class mean",
+        "Distance to the class mean",
+        "minus half its square, in this network's own unit",
+        "Fig. 4",
+    ),
+    ("probability", "Largest probability", "largest probability", "Fig. 3"),
+)
+SHEETS = ("likelihood", "class mean")
+
+
+def pictures(findings: Findings) -> list[Row]:
+    """Rows of pictures, those of single images folded away."""
+    rows = [_evasion_pictures(findings)]
+    radius = _middle_radius(findings)
+    if radius is not None:
+        rows += [*_histograms(findings, radius), *(_sheets(findings, radius, score) for score in SHEETS)]
+    return [row for row in rows if row.pictures]
+
+
+def _evasion_pictures(findings: Findings) -> Row:
+    record = stored(findings, AUDIT, OVER)
+    rows = [] if record is None else rows_of(record)
+    found = []
+    for score in scores_of(row["score"] for row in rows):
+        assert record is not None
+        mine = [row for row in rows if row["score"] == score]
+        labels = ("radius, norm inf", "fool the network and pass")
+        drawn = bands(mine, "radius", findings.methods, labels, size=EVASION_SIZE, percent=True)
+        caption = (
+            f"{score_name(score).capitalize()}: right images for which an attack that knows it found an image that "
+            f"fools the network and passes. {record.exhibit.caption}"
+        )
+        found.append(picture(findings, drawn, caption.strip(), [record]))
+    return Row(found)
+
+
+def _middle_radius(findings: Findings) -> float | None:
+    """Of the radii in the pictures; every radius is in the files."""
+    shown = [one.exhibit.context.get("epsilon") for one in findings.exhibits(AUDIT, "likelihood")]
+    radii = sorted({float(value) for value in shown if value is not None})
+    return radii[(len(radii) - 1) // 2] if radii else None
+
+
+def _histograms(findings: Findings, radius: float) -> list[Row]:
+    """A row for each quantity, in it a picture for each method."""
+    return [
+        Row(
+            drawn_firsts(
+                findings,
+                firsts(findings, AUDIT, name, epsilon=radius),
+                _draw(label),
+                "Grey: before the attack.",
+            ),
+            "features",
+            Markup("{}, before and after one step of {}").format(title, exact(radius)),
+            f"Compare {figure} of {PAPER}.",
+        )
+        for name, title, label, figure in QUANTITIES
+    ]
+
+
+def _draw(label: str) -> Draw:
+    return lambda record, index: two_histograms(record.exhibit.columns, index, label)
+
+
+def _sheets(findings: Findings, radius: float, score: str) -> Row:
+    """Images that fooled each network, in two sheets: what a score caught, and what it missed."""
+    found: list[Picture] = []
+    for method, record in firsts(findings, AUDIT, "sheet", epsilon=radius, score=score).items():
+        for caught, words in ((True, "caught"), (False, "missed")):
+            drawn = sheet(record.exhibit.columns, caught)
+            if drawn is not None:
+                caption = (
+                    f"{method_name(method)}, seed {record.seed}: {words}. Below each pair of names: the share of "
+                    "normal images that look as unlikely; one in twenty and less is rejected."
+                )
+                found.append(picture(findings, drawn, caption, [record]))
+    title = Markup("Images that fooled the network in one step of {}: caught by {}, and missed").format(
+        exact(radius), score_name(score)
+    )
+    return Row(found, "two", title, folded=True)
+
+
+Columns = Mapping[str, Sequence[Any]]
+HISTOGRAM_SIZE = (3.6, 2.9)
+ACROSS = 8  # images in a row of the sheet
+
+
+def two_histograms(columns: Columns, index: int, label: str) -> Figure:
+    """Shares of images in bars: grey before the attack, in the method's colour after it.
+
+    Args:
+        columns: ``from``, where bars begin; ``before`` and ``after``, their heights.
+        index: Of the method.
+        label: Of the horizontal axis.
+
+    >>> shown = {"from": [0.0, 0.5], "before": [0.25, 0.75], "after": [1.0, 0.0]}
+    >>> len(two_histograms(shown, 0, "probability").axes[0].patches)      # an area and an edge for each
+    4
+    """
+    figure, axes = empty(HISTOGRAM_SIZE)
+    begin = [float(value) for value in columns["from"]]
+    width = begin[1] - begin[0] if len(begin) > 1 else 1.0
+    edges = [*begin, begin[-1] + width]
+    for name, colour in (("before", MUTED), ("after", series(index))):
+        heights = [100 * float(value) for value in columns[name]]
+        axes.stairs(heights, edges, color=colour, fill=True, alpha=0.3)
+        axes.stairs(heights, edges, color=colour, linewidth=1.3)
+    axes.set_xlabel(label, color=INK)
+    axes.set_ylabel("images, %", color=INK)
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure
+
+
+def sheet(columns: Columns, caught: bool) -> Figure | None:
+    """The images that were caught, or those that were missed: what they are and what they were taken for.
+
+    Args:
+        columns: ``image``, ``caught``, ``class``, ``taken for`` and ``p``, the share of normal images as unlikely.
+        caught: Which of the two.
+
+    >>> shown = {"image": [[[[0.0, 1.0]]]], "caught": [True], "class": ["7"], "taken for": ["3"], "p": [0.01]}
+    >>> sheet(shown, caught=False) is None, len(sheet(shown, caught=True).axes)
+    (True, 8)
+    """
+    rows = [row for row in zip(*(columns[name] for name in _NAMES), strict=True) if bool(row[1]) is caught]
+    if not rows:
+        return None
+    down = -(-len(rows) // ACROSS)
+    figure = Figure(figsize=(5.9, 1.15 * down), layout="constrained")
+    grid = figure.subplots(down, ACROSS, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for axes, row in zip(grid.flat, rows, strict=False):
+        _shown(axes, row)
+    return figure
+
+
+_NAMES = ("image", "caught", "class", "taken for", "p")
+
+
+def _shown(axes: Axes, row: tuple[Any, ...]) -> None:
+    pixels, _, own, taken, p = row
+    image = np.moveaxis(np.asarray(pixels, dtype=float), 0, -1)
+    axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    title = axes.set_title(f"{_short(own)} → {_short(taken)}\np {p:.2g}", fontsize=8.5, color=INK, pad=2)
+    title.set_parse_math(False)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 9 else f"{name[:8]}…"
+
+
+_KNOWN = "It is no defence: read beside it how often an attack that knows the score passes."
+PAGE = AuditPage(
+    title="Whether a low likelihood gives images away",
+    reading="Higher is better for telling apart and lower for passing; compare scores within one network alone, "
+    "and read evasion first.",
+    place=190,
+    glossary={
+        "auroc": Term(
+            "Told apart",
+            "The chance that an image that was not learned gets a lower score than a normal one (AUROC).",
+            "100 % finds every one, 50 % is guessing; below, such images look more normal than normal ones.",
+            f"Scores that see only pixels are often as good: what does not beat them is no finding. {_KNOWN}",
+        ),
+        "aupr": Term(
+            "Precision while looking for them",
+            "Images are called not learned from the lowest score up; how many of those called are so, averaged over "
+            "all that are found (AUPR).",
+            "Higher is better; a score that knows nothing has the share of such images in the set.",
+            f"It cannot be compared between sets with other shares. {_KNOWN}",
+        ),
+        "fpr95": Term(
+            "Passing when 95 % of normal images pass",
+            "The share of images not learned that pass at the threshold at which 95 % of the normal ones do (FPR95).",
+            "Lower is better; 95 % is guessing.",
+            _KNOWN,
+        ),
+        "rejected": Term(
+            "Normal images rejected",
+            "The threshold is chosen on one half of the test images so that it rejects 5 % of them; here is what it "
+            "rejects of the other half.",
+            "About 5 %, or less, is right.",
+            "It holds for images drawn like these.",
+        ),
+        "caught": Term(
+            "Images caught",
+            "The share of images that fooled the network, or that it never learned, below that threshold.",
+            "Higher is better, beside 5 % of normal images that are lost.",
+            _KNOWN,
+        ),
+        "fooled": Term(
+            "Images that fooled the network",
+            "The share of right images that are wrong after an attack that knows of no detector.",
+            "Lower is better, but see the worst of all attacks: this one is a weak one.",
+            "With loud answers the attack has nothing to follow, and the number is low for the wrong reason.",
+        ),
+        "evasion": Term(
+            "Passing with the score in view",
+            "The share of right images for which an attack that knows the score found a change that fools the "
+            "network and passes its threshold.",
+            "Lower is better.",
+            "It is a lower bound: an attack that nobody has tried may pass more often.",
+        ),
+    },
+    section=likelihood_section,
+    over_seeds={OVER: evasions},
+    drawn=(
+        "likelihood",
+        "class mean",
+        "probability",
+        "sheet",
+        "scores",
+        "thresholds",
+    ),
+)

@@ -1,0 +1,64 @@
+"""How well the features serve classes that were left out of training."""
+
+from markupsafe import Markup
+
+from clearance.report.audit_page import AuditPage, Section, Term
+from clearance.report.findings import Findings
+from clearance.report.names import PIXELS, head_name
+from clearance.report.numbers import data
+from clearance.report.tables import Compact, Line, by_method, mean
+
+AUDIT = "new_classes"
+WHAT = (
+    "Some classes were left out of training. Here the last layers are rebuilt for these classes alone, from a few "
+    "images of each, and tested on other images of them. The paper measures nothing of the kind."
+)
+HEADS = ("retrained", "class mean")
+
+
+def new_classes_section(findings: Findings) -> Section | None:
+    """A column for each stand-in and number of images, and a line for the nearest image.
+
+    >>> from clearance.records import Report
+    >>> new_classes_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    columns: dict[str | Markup, dict[str, Markup]] = {}
+    pixels: list[Markup] = []
+    for head in HEADS:
+        for row in findings.rows("mean", AUDIT, "error", head=head):
+            count = int(row.context["per_class"])
+            title = Markup("{}, {} of each").format(head_name(head), data(count, "count"))
+            if title not in columns:
+                pixels.append(_pixels(findings, count))
+            columns.setdefault(title, {})[row.method] = mean(row)
+    table = by_method(findings, "Wrong on test images of the classes that were left out", columns)
+    if table is None:
+        return None
+    if any(pixels):
+        blank = [Markup("")] * (len(table.columns) - len(pixels))
+        last = Line("nearest image, no network", None, [*pixels, *blank])
+        table = Compact(table.title, table.columns, [*table.lines, last], table.foot, table.files)
+    return Section("Classes that the network has never seen", [WHAT], [table])
+
+
+def _pixels(findings: Findings, per_class: int) -> Markup:
+    row = findings.row("mean", AUDIT, "error", head=PIXELS, per_class=per_class)
+    return Markup("") if row is None else data(row.value, row.unit)
+
+
+PAGE = AuditPage(
+    title="Classes that the network has never seen",
+    reading="Lower is better; what the nearest pixel reaches without a network is what has to be beaten.",
+    place=130,
+    glossary={
+        "error": Term(
+            "Error on classes never seen",
+            "Some classes were left out of training. The last layers are rebuilt for these alone, from a few images of "
+            "each, and tested on other images of them.",
+            "Lower is better; “nearest image, pixel by pixel” is what has to be beaten.",
+            "Classes that resemble those of training are easy. One choice of classes is one choice: compare several.",
+        ),
+    },
+    section=new_classes_section,
+)

@@ -1,0 +1,331 @@
+"""The page on how many images stay right under attack, and what speaks against these numbers."""
+
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from clearance.records.derived import SummaryRow
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import exhibit_file
+from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.drawing import bands
+from clearance.report.findings import Findings
+from clearance.report.names import NORMS, method_name, norm_name, norms_of
+from clearance.report.numbers import data, exact
+from clearance.report.over_seeds import bars, curves, is_summary, rows_of, stored, summary_exhibit
+from clearance.report.pictures import Picture, picture
+from clearance.report.tables import Compact, Line, by_method, mean
+
+AUDIT = "robustness"
+CURVES, ALARMS = "accuracy_over_radius", "alarms_over_seeds"
+# How a measurement and a column of the runs' own exhibits are called, for each kind of attack.
+KINDS = {
+    "worst case": "robust_accuracy",
+    "cross-entropy attacks": "cross_entropy_attack_accuracy",
+    "noise": "noise_accuracy",
+    "transfer": "transfer_accuracy",
+}
+
+
+def over_radius(findings: Findings) -> ExhibitRecord | None:
+    """A row for each method, norm, kind of attack and radius; at radius 0 nothing is attacked.
+
+    >>> from clearance.records import Report
+    >>> over_radius(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    rows = [
+        {
+            "method": row.method,
+            "norm": row.context["norm"],
+            "attacks": kind,
+            "radius": row.context["epsilon"],
+            "mean": row.value,
+            "low": row.low,
+            "high": row.high,
+            "seeds": row.seeds,
+        }
+        for kind, name in KINDS.items()
+        for row in findings.rows("mean", AUDIT, name)
+    ]
+    shaded = bars(findings, "Shaded") or "Shaded: 95 % interval over images."
+    return summary_exhibit(findings, AUDIT, CURVES, [*_unattacked(findings), *rows], shaded) if rows else None
+
+
+def _unattacked(findings: Findings) -> list[dict[str, Any]]:
+    """The accuracy on the same images without an attack, which the runs' exhibits begin with."""
+    records = _of_runs(findings, "under_attack")
+    return [
+        {
+            "method": row["method"],
+            "norm": norm,
+            "attacks": kind,
+            "radius": 0.0,
+            **{key: row[key] for key in ("mean", "low", "high", "seeds")},
+        }
+        for norm in dict.fromkeys(one.exhibit.context.get("norm") for one in records)
+        for kind in KINDS
+        for row in curves(
+            [one for one in records if one.exhibit.context.get("norm") == norm],
+            "radius",
+            kind,
+            findings.methods,
+            most=1.0,
+        )
+        if row["radius"] == 0
+    ]
+
+
+def alarms(findings: Findings) -> ExhibitRecord | None:
+    """A row for each method, norm and reason: from which radius to which, at how many runs, and its largest share.
+
+    >>> from clearance.records import Report
+    >>> alarms(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    seen: dict[tuple[Any, ...], list[tuple[Any, dict[str, Any]]]] = {}
+    for method in findings.methods:
+        for record in _of_runs(findings, "alarms"):
+            if record.method == method:
+                for row in rows_of(record):
+                    what = (method, record.exhibit.context.get("norm"), row["about"], row["reason"])
+                    seen.setdefault(what, []).append((record.seed, row))
+    rows = [
+        {
+            **dict(zip(("method", "norm", "about", "reason"), what, strict=True)),
+            "from": min(row["radius"] for _, row in found),
+            "to": max(row["radius"] for _, row in found),
+            "share": max(row["share"] for _, row in found),
+            "runs": float(len({seed for seed, _ in found})),
+        }
+        for what, found in seen.items()
+    ]
+    return summary_exhibit(findings, AUDIT, ALARMS, rows, "What speaks against accuracies under attack.")
+
+
+def _of_runs(findings: Findings, name: str) -> list[ExhibitRecord]:
+    return [record for record in findings.exhibits(AUDIT, name) if not is_summary(record)]
+
+
+SIZE = (5.9, 3.9)
+WHAT = (
+    "Images were changed on purpose so that the network gets them wrong, never by more than a radius. An image counts "
+    "as right only if it stays right under every attack of a row of them, none of which can be misled by how loud "
+    "the network's answers are. Pixels go from black at zero to white at one."
+)
+NOT_MEANT = (
+    "A number here is an upper bound: an attack that nobody has tried may break more images. It says nothing about "
+    "changes of another kind, such as turned or darker images, and numbers at different radii or norms cannot be "
+    "compared. Dashed and in small print is what plain attacks on cross-entropy leave. It is there for the alarm "
+    "alone: where it lies far above the worst case, these attacks were misled, and the network is not more robust."
+)
+NO_ALARM = "No alarm: nothing that was seen speaks against these numbers."
+UNTOLD = (
+    "Reasons for doubt were counted (see the table of all numbers); these records do not hold their words."
+)
+BESIDE = (
+    "In small print below the interval: what is right under plain attacks, under noise of the same size, and, where "
+    "there is a transfer, on images made on another network."
+)
+ABOUT = {"verdict": "the worst case: attacks were too weak", "plain attacks": "plain attacks only"}
+
+
+def robustness_section(findings: Findings) -> Section | None:
+    """A curve and a table for each norm, then every reason for an alarm in words.
+
+    >>> from clearance.records import Report
+    >>> robustness_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    rows = findings.rows("mean", AUDIT, "robust_accuracy")
+    norms = norms_of(row.context.get("norm") for row in rows)
+    tables = [table for norm in norms if (table := _table(findings, norm)) is not None]
+    if not tables:
+        return None
+    drawn = [one for norm in norms if (one := _picture(findings, norm)) is not None]
+    further = [one for one in (_signs(findings, norms), _alarms(findings)) if one is not None]
+    parts: list[Row | Compact] = [Row(drawn), *tables] if drawn else [*tables]
+    said = [WHAT, NOT_MEANT, *_calm(findings)]
+    return Section("How many images stay right under attack", said, [*parts, *further])
+
+
+def _picture(findings: Findings, norm: str) -> Picture | None:
+    record = stored(findings, AUDIT, CURVES)
+    rows = [] if record is None else [row for row in rows_of(record) if row["norm"] == norm]
+    if record is None or not rows:
+        return None
+    drawn = bands(
+        [row for row in rows if row["attacks"] == "worst case"],
+        "radius",
+        findings.methods,
+        (f"radius, norm {norm}", "right on test images"),
+        size=SIZE,
+        percent=True,
+        dashed=[row for row in rows if row["attacks"] == "cross-entropy attacks"],
+    )
+    words = NORMS.get(norm, f"norm {norm}").capitalize()
+    caption = f"{words}. Solid: the worst case. {record.exhibit.caption} Dashed: plain attacks, for the alarm alone."
+    return picture(findings, drawn, caption, [record])
+
+
+def _table(findings: Findings, norm: str) -> Compact | None:
+    columns: dict[str | Markup, dict[str, Markup]] = {}
+    for row in findings.rows("mean", AUDIT, "robust_accuracy", norm=norm):
+        title = Markup("radius {}").format(exact(float(row.context["epsilon"])))
+        columns.setdefault(title, {})[row.method] = mean(row) + _beside(findings, row)
+    title = Markup("Right under the worst of all attacks: {} ({})").format(
+        NORMS.get(norm, "as the norm says"), norm_name(norm)
+    )
+    return by_method(findings, title, columns, BESIDE)
+
+
+def _beside(findings: Findings, row: SummaryRow) -> Markup:
+    """In small print what plain attacks, noise and images made on another network leave at the same radius."""
+    place = {"method": row.method, "norm": row.context["norm"], "epsilon": row.context["epsilon"]}
+    names = (
+        ("plain attacks", "cross_entropy_attack_accuracy"),
+        ("noise", "noise_accuracy"),
+        ("transfer", "transfer_accuracy"),
+    )
+    found = [(words, findings.row("mean", AUDIT, name, **place)) for words, name in names]
+    lines = [
+        Markup("<small>{} {}</small>").format(words, data(one.value, one.unit)) for words, one in found if one
+    ]
+    return Markup("").join(lines)
+
+
+def _signs(findings: Findings, norms: list[str]) -> Compact | None:
+    """What must be near zero if attacks saw what there is to see."""
+    columns: dict[str | Markup, dict[str, Markup]] = {}
+    blind = (("logit_margin", "no gradient at all"), ("cross_entropy", "no gradient of cross-entropy"))
+    for loss, words in blind:
+        found = findings.rows("mean", AUDIT, "zero_gradients", loss=loss)
+        columns[words] = {row.method: mean(row) for row in found}
+    for norm in norms:
+        found = findings.rows("mean", AUDIT, "full_radius_accuracy", norm=norm)
+        title = Markup("right where all may change, {}").format(norm_name(norm))
+        columns[title] = {row.method: mean(row) for row in found}
+    foot = (
+        "Shares of images. All should be close to zero: attacks follow gradients, and within a radius that reaches "
+        "every image there is, an attack that works leaves nothing."
+    )
+    return by_method(findings, "Did the attacks see what there is to see?", columns, foot)
+
+
+def _alarms(findings: Findings) -> Compact | None:
+    """Every reason, a line each."""
+    record = stored(findings, AUDIT, ALARMS)
+    if record is None:
+        return None
+    lines = [
+        Line(
+            method_name(row["method"]),
+            findings.methods.index(row["method"]),
+            [
+                _words(_with_share(row["reason"], row["share"])),
+                _words(ABOUT.get(row["about"], row["about"])),
+                Markup("<code>{}</code>").format(row["norm"]),
+                exact(row["from"]) if row["from"] == row["to"] else _between(row["from"], row["to"]),
+                data(row["runs"], "count"),
+            ],
+        )
+        for row in rows_of(record)
+        if row["method"] in findings.methods
+    ]
+    columns = [_words("What was seen"), _words("Speaks against"), "Norm", "Radius", "Runs"]
+    foot = "Each share is the largest of those runs and radii."
+    return Compact("The alarm in words", columns, lines, foot, (exhibit_file(record),))
+
+
+def _with_share(reason: str, share: float) -> Markup:
+    """The reason with its share, which is the largest of several runs and radii.
+
+    >>> _with_share("noise leaves {}", 0.5).striptags().replace("\u202f", " ")
+    'noise leaves 50.0 %'
+    """
+    before, _, after = reason.partition("{}")
+    return Markup("{}{}{}").format(before, data(share, "fraction"), after)
+
+
+def _between(low: float, high: float) -> Markup:
+    return Markup("{} to {}").format(exact(low), exact(high))
+
+
+def _words(text: str | Markup) -> Markup:
+    """Words in a table, which may run over several lines."""
+    return Markup('<span class="words">{}</span>').format(text)
+
+
+def _calm(findings: Findings) -> list[Markup]:
+    """That there was no alarm, or that there was one whose words are not known; otherwise a table says it."""
+    counted = findings.rows("mean", AUDIT, "alarms")
+    if any(row.value > 0 for row in counted):
+        return [] if stored(findings, AUDIT, ALARMS) else [escape(UNTOLD)]
+    return [escape(NO_ALARM)] if counted else []
+
+
+_ALARM_ONLY = "It is there for the alarm alone: never read it as robustness."
+PAGE = AuditPage(
+    title="Under the worst of all attacks",
+    reading="Higher is better, and worth nothing where the alarm rings: then attacks failed for a reason that is "
+    "no merit.",
+    place=140,
+    glossary={
+        "robust_accuracy": Term(
+            "Right under the worst of all attacks",
+            "Images are changed on purpose, by no more than a radius. An image counts as right only if the network "
+            "gets it right as it is and after every attack of a row of them, all of which ignore how loud the "
+            "answers are.",
+            "Higher is better, at the same radius and norm. Near the share that is right without an attack means that "
+            "nothing that was tried did any harm.",
+            "It is an upper bound: a better attack may break more images. Networks that hide their gradients get "
+            "higher numbers than they deserve; the signs beside it say where that is likely.",
+        ),
+        "cross_entropy_attack_accuracy": Term(
+            "Right under plain attacks",
+            "The same with the attacks of most papers, which follow the gradient of cross-entropy.",
+            "Close to the worst case, all is well. Far above it, these attacks were misled, usually by loud answers.",
+            _ALARM_ONLY,
+        ),
+        "noise_accuracy": Term(
+            "Right under noise",
+            "The same images, each with one random change of the same size instead of an attack.",
+            "It should be well above the worst case: an attack that does no better than chance is no attack.",
+            "It is one draw, and says nothing about an opponent.",
+        ),
+        "transfer_accuracy": Term(
+            "Right on images made on another network",
+            "Images are made with the gradients of another network and shown to this one. They count in the worst "
+            "case.",
+            "It should be above the worst case. If such images did more harm than the network's own gradients, these "
+            "were hidden, and an alarm is raised.",
+            "A high number alone says only that the two networks differ.",
+        ),
+        "alarms": Term(
+            "Reasons for an alarm",
+            "How many signs were seen that attacks were too weak, or that plain attacks were misled.",
+            "Zero is right. The words are beside the numbers under attack.",
+            "No alarm is no certificate: signs can be missing.",
+        ),
+        "full_radius_accuracy": Term(
+            "Right where everything may change",
+            "The radius is so large that every image there is lies within it.",
+            "Close to zero is right: some image of another class is always within reach. More means that they got "
+            "stuck.",
+            "It is a test of the attack, not of the network.",
+        ),
+        "zero_gradients": Term(
+            "Images without a gradient",
+            "The share of images, of those that are right, on which a loss does not change at all with the image.",
+            "Zero is right. With cross-entropy it means that answers are too loud; with the gap between answers, "
+            "that the network has steps.",
+            "A gradient that is there may still lead nowhere.",
+        ),
+    },
+    section=robustness_section,
+    over_seeds={CURVES: over_radius, ALARMS: alarms},
+    drawn=(
+        "under_attack",
+        "alarms",
+    ),
+)

@@ -1,0 +1,316 @@
+"""The page on training: loss and error step by step, errors epoch by epoch, what early stopping would have given."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from clearance.records.derived import SummaryRow
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import exhibit_file
+from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.drawing import (
+    Columns,
+    bands,
+    empty,
+    finite,
+    legend,
+    logarithmic,
+)
+from clearance.report.findings import Findings
+from clearance.report.names import (
+    listed,
+    method_name,
+    setting,
+)
+from clearance.report.over_seeds import bars, curves, is_summary, rows_of, stored, summary_exhibit
+from clearance.report.pictures import Picture, picture, salt
+from clearance.report.svg import GRID, INK, as_svg, series
+from clearance.report.tables import Compact, by_method, mean
+from clearance.vocabulary import Scalar
+
+MOST_STEPS = 250
+
+
+def training_curves(
+    runs: Sequence[tuple[str, Columns]], name: str, methods: Sequence[str], size: tuple[float, float]
+) -> Figure:
+    """Loss or training-batch error over steps, a thin line per run.
+
+    Args:
+        runs: (method, columns ``step`` and `name`) per run; what is None or not finite is a gap.
+        name: ``"loss"`` or ``"error"``, a fraction.
+        methods: In the page's order.
+        size: Width and height, inches.
+    """
+    figure, axes = empty(size)
+    named: set[str] = set()
+    for method, columns in runs:
+        x, y = _thinned(columns, name)
+        label = "_" if method in named else method_name(method)
+        named.add(method)
+        y = 100 * y if name == "error" else y
+        axes.plot(x, y, color=series(methods.index(method)), linewidth=1.1, alpha=0.8, label=label)
+    axes.set_xlabel("training step", color=INK)
+    axes.set_ylabel(f"{name} on the training batch", color=INK)
+    axes.grid(axis="y", color=GRID, linewidth=0.7)
+    _logarithmic_if_it_helps(axes, " %" if name == "error" else "")
+    legend(axes)
+    return figure
+
+
+def recorded(columns: Columns, name: str) -> bool:
+    """Whether a training curve has any finite number in a column.
+
+    >>> recorded({"step": [0, 1], "error": [None, float("nan")]}, "error")
+    False
+    """
+    return any(finite(value) for value in columns.get(name, ()))
+
+
+def _thinned(columns: Columns, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Every k-th point of a training curve; None and what is not finite become gaps."""
+    numbers = [np.nan if value is None else float(value) for value in columns.get(name, ())]
+    step = -(-len(numbers) // MOST_STEPS) or 1
+    y = np.array(numbers[::step], dtype=float)
+    return np.array(columns["step"][::step], dtype=float)[: len(y)], np.where(np.isfinite(y), y, np.nan)
+
+
+def _logarithmic_if_it_helps(axes: Axes, unit: str) -> None:
+    values = np.concatenate([np.ravel(line.get_ydata()) for line in axes.lines] or [np.zeros(0)])
+    values = values[np.isfinite(values)]
+    if len(values) and values.min() > 0 and values.max() > 30 * values.min():
+        axes.set_yscale("log")
+        axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
+        logarithmic(axes.yaxis, unit)
+        return
+    if len(values) and values.min() >= 0:
+        axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{unit}"))
+
+
+WIDE_SIZE = (5.9, 3.3)
+
+
+def training_pictures(findings: Findings) -> list[Picture]:
+    """Loss and error while training, a line per run; one picture each, where any was recorded."""
+    records = [one for one in findings.exhibits("training", "curve") if "step" in one.exhibit.columns]
+    records = [record for record in records if record.method in findings.methods]
+    pictures = []
+    for name in ("loss", "error"):
+        shown = [record for record in records if recorded(record.exhibit.columns, name)]
+        runs = [(record.method, record.exhibit.columns) for record in shown]
+        if runs:
+            drawn = training_curves(runs, name, findings.methods, WIDE_SIZE)
+            caption = (
+                f"{name.capitalize()} on the images that were being trained on, with the last layers in use at "
+                "that step; a thin line per run."
+            )
+            svg = as_svg(drawn, salt(findings, "training", name), caption)
+            pictures.append(Picture(svg, caption, tuple(exhibit_file(record) for record in shown)))
+    return [*pictures, *_weak_heads(findings)]
+
+
+def _weak_heads(findings: Findings) -> list[Picture]:
+    """How good the heads were that a method trained against, of each method's first seed that says so."""
+    records = [one for one in findings.exhibits("training", "weak_heads") if "step" in one.exhibit.columns]
+    firsts = {record.method: record for record in reversed(records) if record.method in findings.methods}
+    rows = {
+        name: [
+            {"method": record.method, "step": step, "mean": value, "low": None, "high": None}
+            for record in firsts.values()
+            for step, value in zip(
+                *(record.exhibit.columns.get(key, ()) for key in ("step", name)), strict=False
+            )
+            if value is not None
+        ]
+        for name in ("weak_head_accuracy", "weak_heads_at_chance")
+    }
+    good, guessing = rows.values()
+    if not good:
+        return []
+    labels = ("training step", "share")
+    drawn = bands(good, "step", findings.methods, labels, size=WIDE_SIZE, percent=True, dashed=guessing)
+    names = ", ".join(f"{method_name(method)}, seed {record.seed}" for method, record in firsts.items())
+    caption = (
+        f"{names}: of the images that they were not made from, how many the temporary last layers get right "
+        "(solid), and how many of these last layers do no better than guessing (dashed)."
+    )
+    return [picture(findings, drawn, caption, list(firsts.values()))]
+
+
+AUDIT, NAME, OVER = "training", "epochs", "epochs_over_seeds"
+ERRORS = {"test": "test error", "validation": "validation error"}
+OWN = ("split", "chosen_on")  # what identifies an error besides the condition
+Condition = tuple[tuple[str, Scalar], ...]
+
+
+def condition_of(context: Mapping[str, Scalar]) -> Condition:
+    """What was varied between runs of one report: every setting that is not the error's own.
+
+    >>> condition_of({"split": "test", "noise": 0.8})
+    (('noise', 0.8),)
+    """
+    return tuple(sorted((key, value) for key, value in context.items() if key not in OWN))
+
+
+def conditions(findings: Findings) -> list[Condition]:
+    """Every condition that curves were recorded under, in order.
+
+    >>> from clearance.records import Report
+    >>> conditions(Findings(Report({}, {}, "", ""), "digits"))
+    []
+    """
+    return list(dict.fromkeys(condition_of(one.exhibit.context) for one in _of_runs(findings)))
+
+
+def over_epochs(findings: Findings) -> ExhibitRecord | None:
+    """A row for each condition, method, set of images and epoch.
+
+    >>> from clearance.records import Report
+    >>> over_epochs(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    rows: list[dict[str, Any]] = []
+    for place, condition in enumerate(conditions(findings)):
+        mine = [one for one in _of_runs(findings) if condition_of(one.exhibit.context) == condition]
+        for name, column in ERRORS.items():
+            found = curves(mine, "epoch", column, findings.methods, most=1.0)
+            rows += [{"condition": place, "images": name, **row} for row in found]
+    return summary_exhibit(findings, AUDIT, OVER, rows, bars(findings, "Shaded"))
+
+
+def _of_runs(findings: Findings) -> list[ExhibitRecord]:
+    return [record for record in findings.exhibits(AUDIT, NAME) if not is_summary(record)]
+
+
+SIZE = (5.9, 3.9)
+WHAT = (
+    "Errors after every pass through the training images. Solid: test images, whose labels are right. Dashed, where "
+    "some images were kept back from training: those, with labels as often wrong as the ones trained on. A solid line "
+    "that rises again shows a network that has begun to learn wrong labels by heart."
+)
+NOT_MEANT = (
+    "Nothing was chosen by the test images: every other number on this page is that of the last epoch. The table says "
+    "what stopping at the lowest dashed point would have given, which anybody could have done."
+)
+
+
+def epochs_section(findings: Findings) -> Section | None:
+    """A picture and a table for each condition that runs were made under.
+
+    >>> from clearance.records import Report
+    >>> epochs_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    record = stored(findings, AUDIT, OVER)
+    if record is None:
+        return None
+    varied = conditions(findings)
+    drawn = [_picture(findings, record, place, condition) for place, condition in enumerate(varied)]
+    tables = [table for condition in varied if (table := _table(findings, condition)) is not None]
+    return Section("Epoch by epoch", [WHAT, NOT_MEANT] if tables else [WHAT], [Row(drawn), *tables])
+
+
+def _picture(findings: Findings, record: ExhibitRecord, place: int, condition: Condition) -> Picture:
+    rows = [row for row in rows_of(record) if row["condition"] == place]
+    drawn = bands(
+        [row for row in rows if row["images"] == "test"],
+        "epoch",
+        findings.methods,
+        ("epoch", "wrong"),
+        size=SIZE,
+        percent=True,
+        dashed=[row for row in rows if row["images"] == "validation"],
+    )
+    caption = f"Solid: test images. Dashed: images kept back. {record.exhibit.caption}".strip()
+    told = _told(condition)
+    shown = picture(findings, drawn, f"{told.striptags()}. {caption}" if told else caption, [record])
+    # the numbers of a condition are marked as such, as all numbers of a page are
+    return replace(shown, caption=Markup("{}. {}").format(told, caption)) if told else shown
+
+
+def _table(findings: Findings, condition: Condition) -> Compact | None:
+    """The last epoch beside the one that the validation images choose."""
+    stopped = _rows(findings, "training", "early_stopped_error", condition)
+    if not stopped:
+        return None
+    last = _rows(findings, "accuracy", "error", condition, split="test")
+    which = _rows(findings, "training", "early_stopped_epoch", condition)
+    columns: dict[str | Markup, dict[str, Markup]] = {
+        "after the last epoch": {row.method: mean(row) for row in last},
+        "at the lowest error on images kept back": {row.method: mean(row) for row in stopped},
+        "which epoch that is": {row.method: mean(row) for row in which},
+    }
+    told = _told(condition)
+    title = Markup("Wrong on test images{}{}").format(", " if told else "", told)
+    return by_method(findings, title, columns)
+
+
+def _rows(findings: Findings, audit: str, name: str, condition: Condition, **wanted: str) -> list[SummaryRow]:
+    rows = findings.rows("mean", audit, name, **wanted)
+    return [row for row in rows if condition_of(row.context) == condition]
+
+
+def _told(condition: Condition) -> Markup:
+    return listed([setting(key, value) for key, value in condition])
+
+
+PAGE = AuditPage(
+    title="Training",
+    reading="What training took; it says nothing about the network.",
+    place=0,
+    glossary={
+        "diverged_heads": Term(
+            "Last layers left out while training",
+            "FOCA trains against last layers that are made anew in every step; this many broke down and were left out.",
+            "Zero is right; a few among thousands do no harm.",
+            "It says nothing about the trained network.",
+        ),
+        "seconds": Term(
+            "Training time",
+            "Wall-clock time of the training, without the measuring afterwards. FOCA's includes its last part, in "
+            "which the last layers that the network keeps are trained: in a short training that is most of it.",
+            "Lower is better. It depends on the machine; the ratio between methods does so less.",
+            "It is no bound: none of the methods was tuned for speed.",
+        ),
+        "memory": Term(
+            "Training memory",
+            "The most memory that training added to what its process held before: to program and images. Of the "
+            "graphics card, where one was used.",
+            "Lower is better. A MiB is 1,048,576 bytes.",
+            "It also depends on how the system hands memory out: a tenth more or less says nothing.",
+        ),
+        "steps": Term(
+            "Training steps",
+            "How many batches changed the network.",
+            "Neither direction is better; it says whether methods were given the same.",
+            "Equal steps are not equal work: a step of one method may cost several of another.",
+        ),
+        "early_stopped_error": Term(
+            "Error at the epoch that validation would choose",
+            "The error on test images at the first epoch with the lowest error on images that were kept back from "
+            "training, with labels as often wrong as those trained on.",
+            "Lower is better. Far below the error of the last epoch means that training went on too long.",
+            "Every other number is of the network after the last epoch.",
+        ),
+        "early_stopped_epoch": Term(
+            "Epoch that validation would choose",
+            "Which epoch that is.",
+            "Neither direction is better.",
+            "Early is not fast: steps of different methods cost differently.",
+        ),
+    },
+    section=epochs_section,
+    over_seeds={OVER: over_epochs},
+    drawn=(
+        "curve",
+        "weak_heads",
+        "epochs",
+    ),
+)

@@ -1,0 +1,106 @@
+"""The pictures of a page, each with its caption and the names of the exhibits that its points come from."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import exhibit_file
+from clearance.report.drawing import labelled_cloud
+from clearance.report.findings import Findings
+from clearance.report.names import method_name
+from clearance.report.over_seeds import is_summary
+from clearance.report.svg import as_svg
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawing, what it shows, the files that hold its points, and what to compare it with in the paper."""
+
+    svg: Markup
+    caption: str
+    files: tuple[str, ...]
+    cite: str = ""
+
+
+def clouds(findings: Findings, audit: str, name: str, what: str) -> list[Picture]:
+    """One picture per method of a scatter of labelled points, a colour per class."""
+    shown = one_seed(findings, audit, name)
+    classes = _classes(shown.values())
+    return [
+        per_method(findings, record, labelled_cloud(record.exhibit.columns, classes), f"{what} of")
+        for record in shown.values()
+    ]
+
+
+def one_seed(findings: Findings, audit: str, name: str) -> dict[str, ExhibitRecord]:
+    """Each method's scatter of that name, of the first seed that most methods have."""
+    records = [one for one in findings.exhibits(audit, name) if one.exhibit.kind == "scatter"]
+    seeds = [record.seed for record in records]
+    seed = max(dict.fromkeys(seeds), key=seeds.count, default=None)
+    shown = {record.method: record for record in reversed(records) if record.seed == seed}
+    return {method: shown[method] for method in findings.methods if method in shown}
+
+
+def per_method(findings: Findings, record: ExhibitRecord, drawn: Figure, what: str) -> Picture:
+    """A drawing of one exhibit, with method and seed as its caption."""
+    caption = f"{method_name(record.method)}, seed {record.seed}"
+    shown = record.exhibit
+    svg = as_svg(drawn, salt(findings, shown.audit, shown.name, record.method), f"{what} {caption}")
+    return Picture(svg, caption, (exhibit_file(record),))
+
+
+def picture(
+    findings: Findings, drawn: Figure, caption: str, records: Sequence[ExhibitRecord], cite: str = ""
+) -> Picture:
+    """A drawing of several exhibits, or of one over all methods."""
+    files = tuple(exhibit_file(record) for record in records)
+    return Picture(as_svg(drawn, salt(findings, caption, *files[:1]), caption), caption, files, cite)
+
+
+def _classes(records: Iterable[ExhibitRecord]) -> Sequence[str]:
+    """Every class of several pictures, numbers in order of size."""
+    names = {str(label) for record in records for label in record.exhibit.columns["label"]}
+    return sorted(names, key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name))
+
+
+def salt(findings: Findings, *parts: str) -> str:
+    """A name for a drawing that no other drawing of the page has."""
+    return "/".join((findings.dataset, *parts))
+
+
+Draw = Callable[[ExhibitRecord, int], Figure]
+"""A record and the number of its method, which gives its colour."""
+
+
+def firsts(findings: Findings, audit: str, name: str, **context: Any) -> dict[str, ExhibitRecord]:
+    """The exhibit of that name of each method's first seed that has one, in the page's order.
+
+    >>> from clearance.records import Report
+    >>> firsts(Findings(Report({}, {}, "", ""), "digits"), "calibration", "reliability")
+    {}
+    """
+    found: dict[str, ExhibitRecord] = {}
+    for record in findings.exhibits(audit, name):
+        mine = all(record.exhibit.context.get(key) == value for key, value in context.items())
+        if mine and not is_summary(record):
+            found.setdefault(record.method, record)
+    return {method: found[method] for method in findings.methods if method in found}
+
+
+def drawn_firsts(
+    findings: Findings, records: dict[str, ExhibitRecord], draw: Draw, what: str
+) -> list[Picture]:
+    """A picture for each method; its caption names method and seed, and says `what` is drawn."""
+    return [
+        picture(
+            findings,
+            draw(record, findings.methods.index(method)),
+            f"{method_name(method)}, seed {record.seed}. {what}".strip(),
+            [record],
+        )
+        for method, record in records.items()
+    ]

@@ -1,0 +1,179 @@
+"""The tables of a page: the first screen's, and small ones with a line per method, each gain with its cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from clearance.records.derived import SummaryRow
+from clearance.report.findings import FEW, Findings
+from clearance.report.names import PIXELS, head_name, method_name
+from clearance.report.numbers import data, half_width, interval
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """One method in the first screen's table; what was not measured is None.
+
+    `time` and `memory` are means (seconds, MiB) for the first method, and ratios to it for the others.
+    """
+
+    method: str
+    name: str
+    own: SummaryRow | None
+    few: SummaryRow | None
+    time: SummaryRow | None
+    memory: SummaryRow | None
+    failed: int
+
+
+def overview(findings: Findings) -> list[Overview]:
+    """A line per method, in the report's order.
+
+    >>> from clearance.records import Report
+    >>> overview(Findings(Report({}, {}, "", ""), "digits"))
+    []
+    """
+    return [
+        Overview(
+            method=method,
+            name=method_name(method),
+            own=findings.own_error(method),
+            few=findings.few_error(method) if findings.head else None,
+            time=_cost(findings, method, "seconds"),
+            memory=_cost(findings, method, "memory"),
+            failed=sum(note.method == method for note in findings.failures),
+        )
+        for method in findings.methods
+    ]
+
+
+def stand_ins(findings: Findings, method: str) -> list[tuple[str, SummaryRow]]:
+    """What the last layers were replaced with, in plain words, and the error from the fewest images.
+
+    The nearest image comes last: it uses no network, and is what a network has to beat.
+    """
+    heads = [*findings.heads, PIXELS]
+    found = [(head, findings.few_error(method, head)) for head in heads]
+    return [(head_name(head), row) for head, row in found if row is not None]
+
+
+def pixels_error(findings: Findings) -> SummaryRow | None:
+    """Error of the nearest image, pixel by pixel, among the fewest images."""
+    return findings.row("mean", FEW, "error", head=PIXELS, samples=findings.fewest)
+
+
+def _cost(findings: Findings, method: str, name: str) -> SummaryRow | None:
+    if method == findings.baseline:
+        return findings.row("mean", "training", name, method=method)
+    return findings.row("ratio", "training", name, method=method, against=findings.baseline)
+
+
+NONE = Markup('<span class="none">–</span>')
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: its name, which method's sign it bears (None for no method), and its cells."""
+
+    name: str
+    sign: int | None
+    cells: Sequence[Markup]
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """A table: words above it, columns' names, lines, words below it, the files of what is no mean, what a line is."""
+
+    title: str | Markup
+    columns: Sequence[str | Markup]
+    lines: Sequence[Line]
+    foot: str | Markup = ""
+    files: Sequence[str] = ()
+    head: str = "Method"
+
+
+def number(value: float | None, unit: str, low: float | None = None, high: float | None = None) -> Markup:
+    """A number with its interval below it; a dash where there is none.
+
+    >>> number(0.5, "fraction").striptags().replace("\u202f", " ")
+    '50.0 %'
+    """
+    if value is None:
+        return NONE
+    ends = interval(low, high, unit)
+    shown = data(value, unit, half_width(low, high))
+    return shown + (Markup("<small>{}</small>").format(ends) if ends else Markup(""))
+
+
+def mean(row: SummaryRow | None) -> Markup:
+    """A mean over seeds as `number`.
+
+    >>> str(mean(None)) == str(NONE)
+    True
+    """
+    return NONE if row is None else number(row.value, row.unit, row.low, row.high)
+
+
+def by_method(
+    findings: Findings,
+    title: str | Markup,
+    columns: Mapping[str | Markup, Mapping[str, Markup]],
+    foot: str | Markup = "",
+    files: Sequence[str] = (),
+) -> Compact | None:
+    """A table with a line for each method that has a cell, and what its training cost; None without a line.
+
+    Args:
+        findings: Gives the methods, and what they cost.
+        title: Words above the table.
+        columns: For each column, the cells by method.
+        foot: Words below it.
+        files: Where the numbers are that are no means of ``report.json``.
+    """
+    filled = {name: cells for name, cells in columns.items() if any(cell != NONE for cell in cells.values())}
+    costs = _costs(findings)
+    lines = [
+        Line(
+            method_name(method),
+            index,
+            [*(cells.get(method, NONE) for cells in filled.values()), *([costs[method]] if costs else [])],
+        )
+        for index, method in enumerate(findings.methods)
+        if any(cells.get(method, NONE) != NONE for cells in filled.values())
+    ]
+    names = [*filled, *([cost_title(overview(findings))] if costs else [])]
+    return Compact(title, names, lines, foot, files, findings.thing.capitalize()) if lines else None
+
+
+def cost_title(lines: Sequence[Overview]) -> str:
+    """The head of the column of `cost`; memory is named where any was measured.
+
+    >>> cost_title([])
+    'Training time'
+    """
+    return "Training time" + (" and memory" if any(line.memory for line in lines) else "")
+
+
+def cost(line: Overview) -> Markup:
+    """Training time, and below it the memory that training adds; of all but the first method as factors.
+
+    >>> str(cost(Overview("a", "a", None, None, None, None, 0))) == str(NONE)
+    True
+    """
+    time = NONE
+    if line.time is not None:
+        time = data(line.time.value, line.time.unit, half_width(line.time.low, line.time.high))
+    if line.memory is None:
+        return time
+    return time + Markup("<small>memory {}</small>").format(
+        data(line.memory.value, line.memory.unit, half_width(line.memory.low, line.memory.high))
+    )
+
+
+def _costs(findings: Findings) -> dict[str, Markup]:
+    """`cost` by method; nothing for one alone, which has nothing to be held against."""
+    lines = overview(findings)
+    if len(lines) < 2 or all(line.time is None for line in lines):
+        return {}
+    return {line.method: cost(line) for line in lines}

@@ -1,0 +1,101 @@
+"""The first screen as plain text for a terminal: the table, or the sentences about one network."""
+
+import textwrap
+from dataclasses import dataclass
+
+from clearance.records.derived import SummaryRow
+from clearance.records.store import Report
+from clearance.report.audits import actions
+from clearance.report.findings import Findings, datasets
+from clearance.report.numbers import half_width, printed
+from clearance.report.sweep import at_shown
+from clearance.report.tables import Overview, overview
+from clearance.report.verdict import plain_text, verdict
+
+WIDTH = 96  # characters: what a terminal holds
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Texts only: a title (the verdict), the columns' names, a row per method, and a line below."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    foot: str
+
+    def __str__(self) -> str:
+        """The table in columns of spaces, and the words around it in lines that are no longer."""
+        lines = [self.columns, *self.rows]
+        widths = [max(len(line[index]) for line in lines) for index in range(len(self.columns))]
+        padded = [
+            "  ".join(
+                cell.ljust(width) if index == 0 else cell.rjust(width) for index, (cell, width) in pairs
+            )
+            for pairs in (list(enumerate(zip(line, widths, strict=True))) for line in lines)
+        ]
+        words = [textwrap.fill(part, WIDTH) for part in (self.title, *self.foot.splitlines())]
+        return "\n".join(text for text in (words[0], *padded, *words[1:]) if text)
+
+
+def comparison_table(report: Report, dataset: str | None = None) -> Table:
+    """What the first screen says, as text.
+
+    Args:
+        report: The report.
+        dataset: Which of its datasets; the first by default.
+
+    >>> print(comparison_table(Report({}, {}, "", "")))
+    Nothing was measured.
+    method
+    """
+    findings = Findings(at_shown(report), dataset or next(iter(datasets(report)), "no dataset"))
+    lines = overview(findings)
+    columns = [
+        ("wrong, own layers", [_cell(line.own) for line in lines]),
+        (f"wrong, from {plain_text(findings.few)}", [_cell(line.few) for line in lines]),
+        ("time", [_cell(line.time) for line in lines]),
+        ("memory", [_cell(line.memory) for line in lines]),
+    ]
+    shown = [(name, cells) for name, cells in columns if any(cell != "–" for cell in cells)]
+    words = verdict(findings)
+    return Table(
+        title=plain_text(words.sentence),
+        columns=("method", *(name for name, _ in shown)),
+        rows=tuple((_name(line), *(cells[at] for _, cells in shown)) for at, line in enumerate(lines)),
+        foot="\n".join(plain_text(text) for text in (words.also, *words.failures) if text),
+    )
+
+
+def _name(line: Overview) -> str:
+    return f"{line.name} ({line.failed} failed)" if line.failed else line.name
+
+
+def _cell(row: SummaryRow | None) -> str:
+    return "–" if row is None else printed(row.value, row.unit, half_width(row.low, row.high))
+
+
+@dataclass(frozen=True, slots=True)
+class ActionLine:
+    """One sentence: its title, the text with what to do about it, and whether it is an alarm."""
+
+    title: str
+    text: str
+    alarm: bool
+
+
+def action_lines(report: Report, dataset: str | None = None) -> list[ActionLine]:
+    """What the page of one network says first; nothing for a report about several.
+
+    Args:
+        report: The report.
+        dataset: Which of its datasets; the first by default.
+
+    >>> action_lines(Report({}, {}, "", ""))
+    []
+    """
+    findings = Findings(report, dataset or next(iter(datasets(report)), "no dataset"))
+    return [
+        ActionLine(one.title, plain_text(one.said) + (f" {one.todo}" if one.todo else ""), one.alarm)
+        for one in actions(findings)
+    ]

@@ -1,0 +1,101 @@
+"""Pairs of classes: counted by hand, and placed where their separations are known."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from clearance.audits import Confusions
+from clearance.audits.confusions import pair_errors
+from clearance.data import ImageSet
+from clearance.models import Classifier
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def placed(means: list[float], spread: float = 0.01) -> ImageSet:
+    """Images of one pixel: two of each class, `spread` to both sides of its mean."""
+    pixels = torch.tensor([m + side * spread for m in means for side in (-1, 1)])
+    labels = torch.arange(len(means)).repeat_interleave(2)
+    return ImageSet(pixels[:, None, None, None], labels, tuple("abcd"[: len(means)]))
+
+
+class Answers(nn.Module):
+    """A head that answers by thresholds on the one feature."""
+
+    def __init__(self, thresholds: list[float]) -> None:
+        super().__init__()
+        self.thresholds = torch.tensor(thresholds)
+        self.unused = nn.Parameter(torch.zeros(1))
+
+    def forward(self, features):
+        answer = (features > self.thresholds).sum(dim=1)
+        return nn.functional.one_hot(answer, len(self.thresholds) + 1).float() + 0 * self.unused
+
+
+def found(images: ImageSet, thresholds: list[float]):
+    findings = Confusions()(Classifier(nn.Flatten(), Answers(thresholds)), images, images)
+    return {m.name: m for m in findings.measurements}, findings.exhibits[0].columns
+
+
+def test_errors_are_counted_by_pair_both_ways():
+    generator = torch.Generator().manual_seed(0)
+    answers = torch.randint(-1, 4, (200,), generator=generator)
+    labels = torch.randint(0, 4, (200,), generator=generator)
+    counted, total = pair_errors(answers, labels, 4)
+    by_hand = [
+        sum({int(a), int(b)} == {i, j} for a, b in zip(answers, labels, strict=True))
+        for i, j in itertools.combinations(range(4), 2)
+    ]
+    assert counted.tolist() == by_hand
+    assert total == sum(int(a) != int(b) for a, b in zip(answers, labels, strict=True))
+
+
+def test_the_worst_pair_is_named_with_its_share_and_its_closeness():
+    """a and b lie 0.1 apart, b and c 0.3, a and c 0.4, with equal spreads: the median pair is 3 times farther."""
+    numbers, named = found(placed([0.1, 0.2, 0.5]), [0.205, 0.35])
+    assert named["pair"][0] == "a and b"  # the threshold lies inside b
+    assert named["errors"][0] == 1
+    assert numbers["worst_share"].value == 1.0
+    assert numbers["worst_closeness"].value == pytest.approx(3.0, rel=1e-5)
+    assert numbers["largest_closeness"].value == pytest.approx(3.0, rel=1e-5)
+
+
+def test_the_pair_with_most_errors_need_not_be_the_nearest():
+    numbers, named = found(placed([0.1, 0.2, 0.5]), [0.15, 0.505])
+    assert named["pair"][0] == "b and c"
+    assert numbers["worst_closeness"].value == pytest.approx(1.0, rel=1e-5)
+    assert numbers["largest_closeness"].value == pytest.approx(3.0, rel=1e-5)
+
+
+def test_without_errors_the_nearest_pair_stands_first_with_a_share_of_nothing():
+    numbers, named = found(placed([0.1, 0.2, 0.5]), [0.15, 0.35])
+    assert numbers["worst_share"].value == 0.0
+    assert (numbers["worst_share"].low, numbers["worst_share"].high) == (0.0, 1.0)
+    assert named["pair"][0] == "a and b"
+    assert named["errors"] == [0, 0, 0]
+
+
+def test_two_classes_are_one_pair():
+    numbers, _ = found(placed([0.2, 0.6]), [0.61])
+    assert numbers["worst_share"].value == 1.0
+    assert numbers["worst_closeness"].value == 1.0
+
+
+def test_classes_in_points_and_at_one_place():
+    numbers, _ = found(placed([0.1, 0.2, 0.5], spread=0.0), [0.15, 0.35])
+    assert numbers["largest_closeness"].value == 1.0  # no spread: none is near
+    numbers, named = found(placed([0.1, 0.1, 0.5]), [0.3, 0.9])
+    assert numbers["worst_closeness"].value == math.inf
+    assert named["pair"][0] == "a and b"
+
+
+def test_at_most_so_many_pairs_are_named():
+    images = placed([0.1, 0.2, 0.5])
+    model = Classifier(nn.Flatten(), Answers([0.15, 0.35]))
+    findings = Confusions(shown=2)(model, images, images)
+    assert len(findings.exhibits[0].columns["pair"]) == 2
+    with pytest.raises(ValueError, match="`shown`"):
+        Confusions(shown=0)
