@@ -1,4 +1,4 @@
-"""What may stand in no file of the library: pickles, and connections."""
+"""What may stand in no file of the library or of a study: pickles, and connections."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,8 @@ import pytest
 import clearance
 
 ROOT = Path(clearance.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
+PAPERS = Path(__file__).parents[1] / "papers"
+FILES = sorted([*ROOT.rglob("*.py"), *PAPERS.rglob("*.py")])
 
 PICKLES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 NETWORK = {"urllib", "urllib3", "requests", "socket", "http", "httpx", "aiohttp", "ftplib", "huggingface_hub"}
@@ -49,7 +50,7 @@ def offences(text):
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-3:]))
 def test_no_file_unpickles_or_connects(path):
     allowed = ["reads torch.load"] if path == ROOT / OPENS_CHECKPOINTS else []
     assert offences(path.read_text("utf-8")) == allowed

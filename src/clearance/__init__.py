@@ -7,6 +7,7 @@ shows only what is stored.
 The map; an import goes down only::
 
     cli/            one command per file           __main__  python -m clearance
+    research        what a study needs besides the public names
     experiments/    settings, catalogue, runs, and the functions load_dataset, audit, compare
     explore/        the interactive page, from arrays
     audits/         one question per file          report/   the page, from records only

@@ -8,7 +8,7 @@ import pytest
 
 from clearance.cli.__main__ import COMMANDS
 from clearance.cli.compare import _without_folders
-from clearance.experiments import catalogue, studies
+from clearance.experiments import catalogue
 from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     loaded_by,
     run,
@@ -55,7 +55,6 @@ class TestQuickAnswers:
         words = set(shown.split())
         for entries in ("DATASETS", "MODELS", "METHODS", "OBJECTIVES", "AUDITS"):
             assert set(getattr(catalogue, entries)) <= words, entries
-        assert {*studies.PAPERS, *(name for of in studies.STUDIES.values() for name in of)} <= words
 
 
 def test_version_tells_what_ledgers_tell():

@@ -65,7 +65,6 @@ class TestMistakes:
             (["compare"], "--out"),
             (["train"], "--out"),
             (["search"], "--out"),
-            (["reproduce", "sato-2019"], "--out"),
             (["explore", "--report"], None),
             (["check", "now", "--against", "last", "--fail-if", "accuracy drops", "--junit"], None),
         ],

@@ -18,7 +18,7 @@ from clearance.experiments.recipe import read_recipe
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "clearance"
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("reproductions/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("papers/**/*.md")])
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -56,7 +56,7 @@ SEARCHED = ("plain", "dropout", "batchnorm", "foca", "noisy", "hinge", "large-ma
 
 @pytest.mark.parametrize("name", SEARCHED)
 def test_what_the_recipe_of_the_digits_has_is_what_came_out_best_of_the_committed_trials(name):
-    path = Path(__file__).parents[2] / "reproductions" / "one-image-heads" / "digits-search.csv"
+    path = Path(__file__).parents[2] / "papers" / "all_against_all" / "results" / "digits-search.csv"
     with path.open(newline="") as file:
         trials = [row for row in csv.DictReader(file) if row["method"] == name]
     assert len(trials) >= 5

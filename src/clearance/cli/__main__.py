@@ -13,7 +13,6 @@ from clearance.cli.compare import CompareCommand
 from clearance.cli.explore import ExploreCommand
 from clearance.cli.list import ListCommand
 from clearance.cli.report import ReportCommand
-from clearance.cli.reproduce import ReproduceCommand
 from clearance.cli.search import SearchCommand
 from clearance.cli.train import TrainCommand
 
@@ -24,7 +23,6 @@ COMMANDS: dict[str, Any] = {
     "explore": ExploreCommand,
     "check": CheckCommand,
     "report": ReportCommand,
-    "reproduce": ReproduceCommand,
     "search": SearchCommand,
     "list": ListCommand,
 }
@@ -34,7 +32,7 @@ DESCRIPTION = (
     "--version, alone, tells the versions."
 )
 USAGE, INTERRUPTED = 2, 130
-KEEPS_RUNS = ("compare", "train", "search", "reproduce")
+KEEPS_RUNS = ("compare", "train", "search")
 
 
 def main(arguments: list[str] | None = None) -> None:

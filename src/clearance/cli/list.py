@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ListCommand:
-    """Name the datasets, models, methods, objectives, audits, papers and their studies, with one line each."""
+    """Name the datasets, models, methods, objectives, audits, with one line each."""
 
     def run(self) -> None:
         """Print the catalogue."""
         from rich.console import Console
         from rich.table import Table
 
-        from clearance.experiments import catalogue, studies
+        from clearance.experiments import catalogue
 
         console = Console()
         rooms = {
@@ -21,11 +21,6 @@ class ListCommand:
             "methods": catalogue.METHODS,
             "objectives": {name: entry.summary for name, entry in catalogue.OBJECTIVES.items()},
             "audits": {name: entry.summary for name, entry in catalogue.AUDITS.items()},
-            "papers": {name: entry.summary for name, entry in studies.PAPERS.items()},
-            **{
-                f"studies of {paper}": {name: entry.summary for name, entry in named.items()}
-                for paper, named in studies.STUDIES.items()
-            },
         }
         for room, entries in rooms.items():
             table = Table(title=room, title_justify="left", title_style="bold", show_header=False, box=None)

@@ -1,7 +1,5 @@
 """The only place for names: what a dataset, model, objective, method or audit is called, and where it lives.
 
-Those of papers and their studies are in ``studies``.
-
 Nothing is imported until it is used, so that ``clearance list`` and ``--help`` answer at once.
 """
 

@@ -1,0 +1,180 @@
+"""``python -m papers``: try every claim of a paper, or run one of its studies, and write the ledger."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from papers.engine.reproduce import Reproduction
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+ABOUT = """\
+Run a paper's recipe, judge each of its claims (holds, refuted, cannot tell, not run), and write the ledger; or run one
+of its studies. Interrupted, the same command goes on where it stood. Without the dataset's files the ledger says
+"not run: no data" and the status is 0. `python -m papers list` names papers and studies.
+"""
+
+
+def main(words: list[str] | None = None) -> None:
+    """Read the options, do what is asked, and turn what users can mend into one line."""
+    given = _parser().parse_args(words)
+    try:
+        if given.paper == "list":
+            _print_list()
+        elif given.full_protocol:
+            _print_full_protocol(given)
+        else:
+            _try(given)
+    except (ValueError, TypeError, OSError) as error:
+        sys.stderr.write(f"papers: {error}\n")
+        sys.exit(USAGE)
+    except KeyboardInterrupt:
+        sys.stderr.write("\npapers: interrupted. The same command goes on where it stood.\n")
+        sys.exit(INTERRUPTED)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m papers", description=ABOUT, allow_abbrev=False)
+    parser.add_argument("paper", help="for example sato_2019; or list, which names papers and their studies")
+    parser.add_argument(
+        "--dataset",
+        help="one that the paper, or the study, has a recipe for: digits, mnist, fashion-mnist, cifar10 or cifar100 "
+        "(default: digits)",
+    )
+    parser.add_argument(
+        "--root", help="the folder that holds the dataset's files; nothing is ever downloaded"
+    )
+    parser.add_argument(
+        "--seeds", type=int, help="how many seeds (default: those of the recipe; a verdict needs 5)"
+    )
+    parser.add_argument(
+        "--jobs", type=int, help="runs at a time, each a process with one thread (default: one per core)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="where ledger, report and runs are kept "
+        "(default: clearance-PAPER/DATASET, or STUDY or STUDY-DATASET in it)",
+    )
+    parser.add_argument("--only", metavar="STUDY", help="a study of the paper to run instead")
+    parser.add_argument(
+        "--full-protocol",
+        action="store_true",
+        help="print the recipe in full size, for a GPU, and stop: elsayed_2018 on mnist, wan_2018 on mnist and "
+        "cifar100. `clearance compare --recipe FILE` runs it",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    return parser
+
+
+def _print_list() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from papers.engine.catalogue import PAPERS, paper
+
+    console = Console()
+    for name in PAPERS:
+        about = paper(name)
+        table = Table(
+            title=f"{name}: {about.title}",
+            title_justify="left",
+            title_style="bold",
+            show_header=False,
+            box=None,
+        )
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column()
+        for study, one in about.studies.items():
+            on = f" (--dataset {', '.join(one.datasets)})" if one.datasets else ""
+            table.add_row(study, f"{one.summary}{on}")
+        console.print(table)
+
+
+def _print_full_protocol(given: argparse.Namespace) -> None:
+    import yaml
+
+    from clearance.research import to_tree
+    from papers.engine.catalogue import full_recipe
+
+    if given.only is not None:
+        raise ValueError(
+            f"--full-protocol is of a paper, not of one study; got --only {given.only}. Drop it."
+        )
+    recipe = full_recipe(given.paper, given.dataset or "mnist", given.root, given.seeds)
+    sys.stdout.write(yaml.safe_dump(to_tree(recipe), sort_keys=False))
+
+
+def _try(given: argparse.Namespace) -> None:
+    """Run a paper or a study; wrong names are found before anything starts."""
+    import yaml
+    from rich.console import Console
+
+    from clearance.research import check_count, check_folder, default_jobs, listening, to_tree
+    from papers.engine.catalogue import DEFAULT_DATASET, paper_claims, paper_study, whole_recipe
+    from papers.engine.reproduce import reproduce
+
+    console = Console()
+    if given.seeds is not None:
+        check_count("seeds", given.seeds)
+    if given.only is None:
+        recipe = whole_recipe(given.paper, given.dataset or DEFAULT_DATASET, given.root, given.seeds)
+        runs, name = len(recipe.methods) * recipe.seeds, recipe.dataset
+    else:
+        study = paper_study(given.paper, given.only, given.dataset, given.root)
+        runs = None
+        name = f"{given.only}-{given.dataset or DEFAULT_DATASET}" if study.datasets else given.only
+    jobs = default_jobs() if given.jobs is None else given.jobs
+    check_count("jobs", jobs)
+    out = given.out or Path(f"clearance-{given.paper}") / name
+    check_folder("out", out)
+    if given.dry_run and given.only is not None:
+        console.print(f"{given.only}: {study.summary}; {jobs} at a time, into {out}", highlight=False)
+        return
+    if given.dry_run:
+        console.print(f"{len(paper_claims(given.paper).claims)} claims of {given.paper}", highlight=False)
+        console.print(f"{runs} runs, {jobs} at a time, into {out}", highlight=False)
+        console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False), highlight=False, markup=False)
+        return
+    with listening(console, runs) as listener:
+        found = reproduce(
+            given.paper,
+            given.dataset,
+            root=given.root,
+            seeds=given.seeds,
+            jobs=jobs,
+            out=out,
+            only=given.only,
+            listener=listener,
+        )
+    _print_result(console, found)
+    if found.card is not None and not found.card.records:
+        sys.exit(FAILED)
+
+
+def _print_result(console: "Console", found: "Reproduction") -> None:
+    from rich.table import Table
+
+    if found.judgements:
+        table = Table("claim", "verdict", "", box=None, pad_edge=False)
+        for judgement in found.judgements:
+            said = ", ".join(part for part in (judgement.remark, judgement.reason) if part)
+            table.add_row(judgement.claim.id, judgement.verdict, said)
+        console.print(table, highlight=False)
+    if not found.has_data:
+        why = f" ({found.missing.rstrip('.')})" if found.missing else ""
+        console.print(
+            f"Nothing was run: no data{why}. The ledger says which command runs it.",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    console.print(f"Ledger: {found.ledger}", highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

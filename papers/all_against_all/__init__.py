@@ -1,0 +1,1 @@
+"""Methods of several papers on the same images: the errors of heads trained on one image of each class."""

@@ -1,0 +1,166 @@
+"""Write the ledger from what `clearance search` and `clearance compare` left.
+
+    python -m papers.all_against_all DATASET SEARCH_DIR REPORT_DIR
+
+Reads SEARCH_DIR/search.json and REPORT_DIR/report.json; writes DATASET.md, DATASET-search.csv and
+DATASET-measurements.csv into results/.
+"""
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from clearance.research import CRITERIA, Report, SummaryRow, Trial, best_trial, load_report
+
+RESULTS = Path(__file__).parent / "results"
+FEW = "co_adaptation"
+WANTED_RATIO = 0.5
+AUDITS = ("accuracy", FEW, "class_scatter")
+TRAINING = ("seconds", "steps", "memory", "diverged_heads")
+TRIED = (
+    "method", "lr", "per_class", "epochs", "one_image_error", "one_image_standard_error", "own_error"
+)  # fmt: skip
+FIELDS = ("method", "seed", "audit", "name", "value", "unit", "n", "spread")
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.2f} %"
+
+
+def rows(report: Report, kind: str, audit: str, name: str, **context: Any) -> list[SummaryRow]:
+    """The summary rows of one quantity."""
+    return [
+        row
+        for row in report.summary
+        if (row.kind, row.audit, row.name) == (kind, audit, name)
+        and all(row.context.get(key) == value for key, value in context.items())
+    ]
+
+
+def interval(row: SummaryRow, scale: float = 100, unit: str = " %") -> str:
+    if row.low is None or row.high is None:
+        return f"{scale * row.value:.2f}{unit}"
+    return f"{scale * row.value:.2f}{unit} ({scale * row.low:.2f} to {scale * row.high:.2f})"
+
+
+def results(report: Report) -> list[str]:
+    """The table of methods."""
+    sizes = sorted({row.context["samples"] for row in rows(report, "mean", FEW, "error", head="retrained")})
+    few, everything = sizes[0], sizes[-1]
+    lines = [
+        f"| method | own head | {few} images | {few}, linear | {few}, class mean | all images | of plain's | time |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+
+    def mean(method: str, audit: str, **context: Any) -> SummaryRow:
+        return next(r for r in rows(report, "mean", audit, "error", **context) if r.method == method)
+
+    ratios = {r.method: r for r in rows(report, "ratio", FEW, "error", head="retrained", samples=few)}
+    times = {r.method: r for r in rows(report, "ratio", "training", "seconds")}
+    for method in report.methods:
+        cells = [
+            interval(mean(method, "accuracy", split="test")),
+            interval(mean(method, FEW, head="retrained", samples=few)),
+            interval(mean(method, FEW, head="linear", samples=few)),
+            interval(mean(method, FEW, head="class mean", samples=few)),
+            interval(mean(method, FEW, head="retrained", samples=everything)),
+            interval(ratios[method], 1, "") if method in ratios else "1",
+            f"{times[method].value:.1f}x" if method in times else "1x",
+        ]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    pixel = rows(report, "mean", FEW, "error", head="nearest pixel", samples=few)
+    if pixel:
+        lines.append(f"| nearest image, no network | | {percent(pixel[0].value)} | | | | | |")
+    return lines
+
+
+def verdicts(report: Report) -> list[str]:
+    """What was asked, and whether it holds."""
+    few = min(row.context["samples"] for row in rows(report, "mean", FEW, "error", head="retrained"))
+    ratio = next(
+        r for r in rows(report, "ratio", FEW, "error", head="retrained", samples=few) if r.method == "foca"
+    )
+    assert ratio.low is not None
+    assert ratio.high is not None
+    holds = (
+        "holds" if ratio.high <= WANTED_RATIO else "refuted" if ratio.low > WANTED_RATIO else "cannot tell"
+    )
+    lines = [
+        f"- FOCA's error from {few} images is at most {WANTED_RATIO} of plain's: **{holds}** "
+        f"({interval(ratio, 1, '')}, paired over {ratio.seeds} seeds, on log errors)."
+    ]
+    lines += [
+        f"- {rival.method} against {rival.against}, from {few} images: **{rival.verdict}** "
+        f"(difference {interval(rival)}; Holm-adjusted p {rival.adjusted:.3g})."
+        for rival in rows(report, "rival", FEW, "error", head="retrained", samples=few)
+    ]
+    return lines
+
+
+def searched(trials: list[Trial]) -> list[str]:
+    """The choices, by either criterion."""
+    lines = [
+        "| method | chosen by | lr | images per class | one-image error | own error |",
+        "|---|---|---|---|---|---|",
+    ]
+    for method in dict.fromkeys(trial.method for trial in trials):
+        for criterion in CRITERIA:
+            t = best_trial(trials, method, criterion)
+            images = str(t.per_class) if method == "foca" else ""
+            errors = f"{percent(t.one_image_error or 0.0)} | {percent(t.own_error)}"
+            lines.append(f"| {method} | {criterion.replace('_', ' ')} | {t.lr:g} | {images} | {errors} |")
+    return lines
+
+
+def write_csv(path: Path, header: tuple[str, ...], lines: list[list[Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(lines)
+
+
+def write_text(dataset: str, report: Report, trials: list[Trial]) -> None:
+    """Results, verdicts, and the search behind them."""
+    failed = [f"- {run.method}, seed {run.seed}: {run.status}" for run in report.runs if not run.good]
+    text = [
+        f"# {dataset}",
+        "",
+        f"`{report.command}`, {report.created[:10]}, torch {report.versions['torch']}. Test errors, mean over seeds "
+        "with the 95 % t interval.",
+        "",
+        *results(report),
+        "",
+        *verdicts(report),
+        "",
+        *(["Runs that did not finish as asked:", "", *failed, ""] if failed else []),
+        "## The search, on a quarter of the training set",
+        "",
+        *searched(trials),
+        "",
+    ]
+    (RESULTS / f"{dataset}.md").write_text("\n".join(text), "utf-8")
+
+
+def measurements(report: Report) -> list[list[Any]]:
+    """Every number behind the text, a line each."""
+    kept = [
+        r
+        for r in (record.to_json() for record in report.records)
+        if r["audit"] in AUDITS or r["name"] in TRAINING
+    ]
+    return [[*(r[name] for name in FIELDS), json.dumps(r["context"])] for r in kept]
+
+
+def main(dataset: str, search_dir: str, report_dir: str) -> None:
+    report = load_report(report_dir)
+    trials = [Trial(**row) for row in json.loads((Path(search_dir) / "search.json").read_text("utf-8"))]
+    write_text(dataset, report, trials)
+    tried = [[*(getattr(t, name) for name in TRIED), "; ".join(t.statuses)] for t in trials]
+    write_csv(RESULTS / f"{dataset}-search.csv", (*TRIED, "statuses"), tried)
+    write_csv(RESULTS / f"{dataset}-measurements.csv", (*FIELDS, "context"), measurements(report))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

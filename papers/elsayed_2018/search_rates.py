@@ -1,0 +1,80 @@
+"""The search for learning rates: for every method alike, with one rival and with all, under noise, from few images.
+
+A quarter of the training images is held out, and where training labels are noisy so are theirs; the test set is not
+read. What was chosen is committed in ``learning_rates.toml``, from which the recipes of the studies take it.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from clearance.research import Recipe
+from papers.elsayed_2018.protocol import PROTOCOLS, Protocol, base_recipe, noise_recipe, small_data_recipe
+from papers.engine.rate_search import search_rates
+from papers.engine.study import StudyRequest
+
+CLEAN, FEW = "clean", "few-"
+WIDENINGS = 5  # noisy labels ask for far smaller steps than clean ones, in which a search begins
+
+
+def searched_recipes(dataset: str, root: str | None = None, seeds: int | None = None) -> Mapping[str, Recipe]:
+    """The recipe that is searched for each condition, with the learning rates chosen before in the middle.
+
+    >>> list(searched_recipes("mnist"))
+    ['clean', 'noiseless', 'noisy', 'few-68', 'few-550', 'few-5500']
+    """
+    varied = PROTOCOLS[dataset]
+    count, draws = (varied.search_seeds, varied.search_draws) if seeds is None else (seeds, seeds)
+    noiseless, noisy = (noise_recipe(dataset, rate, root, count) for rate in (0.0, varied.searched_noise))
+    few = {f"{FEW}{n}": small_data_recipe(dataset, n, root, draws) for n in varied.searched_samples}
+    return {
+        CLEAN: base_recipe(dataset, root, count),
+        "noiseless": dataclasses.replace(noiseless, validation=0.0),
+        "noisy": dataclasses.replace(noisy, validation=0.0),
+        **few,
+    }
+
+
+def run(request: StudyRequest) -> Path:
+    """Search, and write what was tried and what is best.
+
+    Args:
+        request: What was asked for. Seeds are runs of each candidate, those of the protocol by default.
+
+    Raises:
+        NoDataError: If the dataset's files are not there.
+    """
+    return _searched(request)
+
+
+def run_clean(request: StudyRequest) -> Path:
+    """The same for all attacks alone: clean labels, all images."""
+    return _searched(request, CLEAN)
+
+
+def run_noise(request: StudyRequest) -> Path:
+    """The same for the study of wrong labels alone."""
+    return _searched(request, "noiseless", "noisy")
+
+
+def run_few(request: StudyRequest) -> Path:
+    """The same for few images alone."""
+    return _searched(request, FEW)
+
+
+def _searched(request: StudyRequest, *starts: str) -> Path:
+    """The conditions whose names begin with one of these; without any, all."""
+    varied = PROTOCOLS[request.dataset]
+    recipes = searched_recipes(request.dataset, request.root, request.seeds)
+    chosen = {name: recipe for name, recipe in recipes.items() if name.startswith(starts or "")}
+    return search_rates(
+        chosen, WIDENINGS, request,
+        trial_epochs=varied.trial_epochs, factors=varied.search_factors,
+        finalist_seeds={name: more for name in chosen if (more := _finalist_seeds(varied, name)) is not None},
+    )  # fmt: skip
+
+
+def _finalist_seeds(varied: Protocol, condition: str) -> int | None:
+    if condition == CLEAN:
+        return None
+    return varied.finalist_draws if condition.startswith(FEW) else varied.finalist_seeds

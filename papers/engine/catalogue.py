@@ -1,0 +1,197 @@
+"""Papers by name: what each says of itself, its claims, its recipes and its studies."""
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from clearance.research import Recipe, check_choice, from_tree
+from papers.engine.claims import PaperClaims, parse_claims
+
+if TYPE_CHECKING:
+    from papers.engine.study import StudyRequest
+
+PAPERS = ("sato_2019", "elsayed_2018", "wan_2018", "tanay_2018")
+DEFAULT_DATASET = "digits"  # embedded, so that a study needs no files
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study of a paper.
+
+    Args:
+        place: ``module:function``; the function takes a :class:`papers.engine.study.StudyRequest` and returns the
+            ledger's path.
+        summary: One line.
+        rooted: Whether it reads files below the request's ``root``; a study with `datasets` does.
+        datasets: Which datasets it can be asked for; none where it has one of its own.
+    """
+
+    place: str
+    summary: str
+    rooted: bool = False
+    datasets: tuple[str, ...] = ()
+
+    def run(self, request: "StudyRequest") -> Path:
+        """Run the study; the path of its ledger."""
+        path: Path = _found(self.place)(request)
+        return path
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a paper's folder says of itself, as ``ABOUT`` in its ``__init__.py``.
+
+    Args:
+        title: Of the paper, with where it appeared.
+        studies: By the names that ``--only`` takes.
+        full_protocol: ``module:function`` that gives the paper's training in full size as a recipe, where the studies
+            are scaled down for a CPU.
+    """
+
+    title: str
+    studies: Mapping[str, Study]
+    full_protocol: str = ""
+
+
+def paper(name: str) -> Paper:
+    """A paper by name.
+
+    Raises:
+        ValueError: If there is no such paper.
+
+    >>> list(paper("sato_2019").studies)[:2]
+    ['weakness', 'new-classes']
+    """
+    check_choice("paper", name, PAPERS)
+    about: Paper = importlib.import_module(f"papers.{name}").ABOUT
+    return about
+
+
+def paper_claims(name: str) -> PaperClaims:
+    """Every claim of a paper.
+
+    Raises:
+        ValueError: If there is no such paper.
+
+    >>> [claim.id for claim in paper_claims("sato_2019").claims][:3]
+    ['T1', 'T2', 'A1']
+    """
+    return parse_claims(_folder(name).joinpath("claims.toml").read_text("utf-8"), f"{name}/claims.toml")
+
+
+def paper_datasets(name: str) -> tuple[str, ...]:
+    """Datasets for which a paper has a recipe.
+
+    >>> paper_datasets("sato_2019"), paper_datasets("tanay_2018")
+    (('cifar10', 'cifar100', 'digits', 'mnist'), ())
+    """
+    folder = _folder(name).joinpath("recipes")
+    files = (file.name for file in folder.iterdir()) if folder.is_dir() else ()
+    return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
+
+
+def whole_recipe(name: str, dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
+    """The recipe that tries a paper's claims all together, as :func:`paper_recipe`, of which studies may vary it.
+
+    Raises:
+        ValueError: As there, and if the claims are judged by studies alone, which choose settings of their own.
+
+    >>> sorted(whole_recipe("sato_2019", "digits").methods)[:2]
+    ['batchnorm', 'dropout']
+    """
+    claims = paper_claims(name).claims
+    if not any(claim.readings and not claim.study and not claim.recalled for claim in claims):
+        raise ValueError(
+            f"{name} is tried by its studies; name one with --only (`only`): {', '.join(paper(name).studies)}."
+        )
+    return paper_recipe(name, dataset, root, seeds)
+
+
+def paper_recipe(name: str, dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
+    """The recipe with which a paper's claims are tried on a dataset, or from which its studies start.
+
+    Args:
+        name: The paper.
+        dataset: One of :func:`paper_datasets`.
+        root: The folder that holds the dataset's files.
+        seeds: How many seeds; those of the recipe by default. A verdict needs five.
+
+    Raises:
+        ValueError: If there is no such paper, or it has no recipe for the dataset.
+
+    >>> paper_recipe("sato_2019", "digits").seeds
+    5
+    """
+    folder = _folder(name)
+    _check_dataset(dataset, paper_datasets(name))
+    text = folder.joinpath("recipes", f"{dataset}.yaml").read_text("utf-8")
+    recipe = from_tree(yaml.safe_load(text), f"{name}/recipes/{dataset}.yaml")
+    return dataclasses.replace(recipe, root=root, seeds=recipe.seeds if seeds is None else seeds)
+
+
+def full_recipe(name: str, dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
+    """What a paper trained, in full size as far as it is known, where its studies are scaled down; for a GPU.
+
+    Raises:
+        ValueError: If there is none for the paper, or for the dataset.
+
+    >>> full_recipe("wan_2018", "mnist").steps
+    20000
+    """
+    place = paper(name).full_protocol
+    if not place:
+        known = " and ".join(one for one in PAPERS if paper(one).full_protocol)
+        raise ValueError(
+            f"recipes in full size are kept for {known}; got {name!r}, whose recipes are all there is."
+        )
+    found: Recipe = _found(place)(dataset, root, seeds)
+    return found
+
+
+def paper_study(name: str, study: str, dataset: str | None = None, root: str | None = None) -> Study:
+    """A study of a paper by name.
+
+    Raises:
+        ValueError: If there is none, or it is given a dataset or a root that it does not take.
+
+    >>> paper_study("sato_2019", "weakness").rooted
+    False
+    """
+    studies = paper(name).studies
+    check_choice("only", study, studies)
+    found = studies[study]
+    if found.datasets:
+        _check_dataset(dataset or DEFAULT_DATASET, found.datasets)
+    elif dataset is not None or (root is not None and not found.rooted):
+        raise ValueError(
+            f"study {study!r} has a dataset of its own; got dataset {dataset!r} and root {root!r}. "
+            f"Drop --dataset{'' if found.rooted else ' and --root'}."
+        )
+    return found
+
+
+def _check_dataset(dataset: str, known: tuple[str, ...]) -> None:
+    if dataset == DEFAULT_DATASET and dataset not in known:
+        raise ValueError(
+            f"`dataset` must be one of {', '.join(map(repr, known))}; got {dataset!r}, which is taken where none is "
+            "given. Pass --dataset NAME --root FOLDER."
+        )
+    check_choice("dataset", dataset, known)
+
+
+def _folder(name: str) -> Traversable:
+    check_choice("paper", name, PAPERS)
+    return resources.files(f"papers.{name}")
+
+
+def _found(place: str) -> Callable[..., Any]:
+    module, _, function = place.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found

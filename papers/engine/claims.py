@@ -1,0 +1,252 @@
+"""What a paper claims, as data: one claim for every number or ordering that can be checked, with its readings.
+
+They are written down in a ``claims.toml`` of this form::
+
+    paper = "sato_2019"          reference = "..."          method = "foca"     rivals = ["plain", "dropout"]
+
+    [scaled]                     what is smaller than in the paper, by dataset
+    digits = "8x8 digits in place of photographs"
+
+    [[claim]]
+    id = "A3"                    as in the sheet of the paper
+    kind = "order"               "order", "ratio", "value" or "qualitative" (judged by an order that stands for it)
+    words = "Fewest errors of all methods up to 1,000 images."
+    value = "an ordering"        what the paper prints
+    where = "Fig. 2"             table or figure
+    datasets = ["cifar10"]       what it is about
+    also = ["digits"]            stand-ins on which an ordering can be judged
+    note = ""
+    study = "noise"              which study measures it, where the recipe alone does not
+    source = "[S] slides"        where the number or ordering is known from, if not from the paper itself
+    recalled = false             true: known from memory alone; shown as such, never judged, not called the paper's
+      [[claim.reading]]          see `Reading`
+      is = "lower"
+      audit = "co_adaptation"
+      measure = "error"
+      context = {head = "retrained", samples = {at_most = 1000}}
+
+A value of a ``context`` is a plain value, a list (each of them, a comparison for each), or a table with one of
+``rank`` (0 the smallest number in the records, -1 the largest), ``at_most`` (every number up to it) and
+``by_dataset`` (a plain value for each dataset).
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal
+
+from clearance.research import check_choice, check_positive
+
+Kind = Literal["order", "ratio", "value", "qualitative"]
+Role = Literal["verdict", "control", "beside"]
+KINDS = ("order", "ratio", "value", "qualitative")
+ROLES = ("verdict", "control", "beside")
+RECALLED = "recalled, not checked"
+SELECTORS = frozenset({"rank", "at_most", "by_dataset"})
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One measurement that a claim is judged on, or that is shown beside the judgement.
+
+    Args:
+        direction: ``is`` in the file: ``"lower"`` or ``"higher"`` than what it is held against; ``"about"`` for
+            a `value` that must be missed by no more than `within` on either side.
+        audit: Name of the audit.
+        measure: Name of the measurement.
+        context: Settings that pick it out; see the form above.
+        methods: Whose measurement; the paper's own method where empty.
+        against: Names of the rivals, each with changes to `context` for its side; every rival of the paper
+            where empty.
+        itself: Changes to audit, measure and context under which each method is held against itself, in place
+            of rivals.
+        factor: How many times lower or higher it must be.
+        log: Compare logarithms, so that ratios are told; always where `factor` is not 1.
+        value: A number that it is held against instead of rivals.
+        within: The part of `value` by which it may be missed, above 0 where the direction is ``"about"``.
+        role: ``"verdict"``: the claim is judged on it. ``"control"``: the same ordering in another measure,
+            which a claim that holds should survive. ``"beside"``: only shown.
+        label: What tells it from the other readings of the claim.
+    """
+
+    direction: Literal["lower", "higher", "about"]
+    audit: str
+    measure: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+    methods: Sequence[str] = ()
+    against: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    itself: Mapping[str, Any] = field(default_factory=dict)
+    factor: float = 1.0
+    log: bool = False
+    value: float | None = None
+    within: float = 0.0
+    role: Role = "verdict"
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("is", self.direction, ("lower", "higher", "about"))
+        if self.direction == "about" and (self.value is None or self.within <= 0):
+            raise ValueError(
+                'a reading that is "about" a number must have a `value` and a `within` above 0; add them.'
+            )
+        check_choice("role", self.role, ROLES)
+        check_positive("factor", self.factor)
+        if self.value is not None and (self.against or self.itself or self.factor != 1):
+            raise ValueError(
+                "a reading against `value` must name no `against`, `itself` or `factor`; drop one."
+            )
+        for where in (self.context, self.itself.get("context", {}), *self.against.values()):
+            for key, wanted in where.items():
+                _check_selector(key, wanted)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of a paper.
+
+    Args:
+        id: As in the sheet of the paper.
+        kind: How it is judged.
+        words: The claim in a sentence.
+        value: What the paper prints.
+        where: Its table or figure.
+        datasets: What it is about.
+        readings: What it is judged on; none where nothing of it can be measured by a comparison.
+        also: Datasets on which its ordering may be judged instead.
+        note: What must be known to read the verdict.
+        if_order_differs: What is said where the claim holds and a control of it is refuted.
+        command: What to run where the claim is about no dataset of a comparison; ``"-"`` where nothing here runs it.
+        study: Name of the study that measures it, where the paper's recipe alone does not.
+        source: Where the claim is known from, if not from the paper itself.
+        recalled: Whether it is known from memory alone, so that it is shown as "recalled, not checked", gets no
+            verdict and is not called the paper's.
+    """
+
+    id: str
+    kind: Kind
+    words: str
+    value: str
+    where: str
+    datasets: Sequence[str]
+    readings: Sequence[Reading] = ()
+    also: Sequence[str] = ()
+    note: str = ""
+    if_order_differs: str = ""
+    command: str = ""
+    study: str = ""
+    source: str = ""
+    recalled: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        if self.recalled:
+            self._check_recalled()
+            return
+        judged = [reading for reading in self.readings if reading.role == "verdict"]
+        if self.kind == "ratio" and any(reading.factor == 1 for reading in judged):
+            raise ValueError(f"claim {self.id}: a reading of a ratio must have a `factor`; give one.")
+        if self.kind == "value" and all(reading.value is None for reading in judged):
+            raise ValueError(f"claim {self.id}: a value must be held against a `value`; give one.")
+
+    @property
+    def told(self) -> str:
+        """What a table says that the paper prints, and where it is known from.
+
+        >>> Claim("1", "order", "", "96 %", "Fig. 1", (), source="[S] slides").told
+        '96 % (Fig. 1; [S] slides)'
+        """
+        if self.recalled:
+            return f"{RECALLED}: {self.value}"
+        return f"{self.value} ({'; '.join(part for part in (self.where, self.source) if part)})"
+
+    def _check_recalled(self) -> None:
+        if any(reading.value is not None for reading in self.readings):
+            raise ValueError(
+                f"claim {self.id}: what is recalled must not be held against; drop the `value` of its readings."
+            )
+
+
+@dataclass(frozen=True)
+class PaperClaims:
+    """All claims of a paper.
+
+    Args:
+        paper: Its name here, for example ``"sato_2019"``.
+        reference: Authors, title, place and year.
+        method: The method that it proposes.
+        rivals: What it is compared with.
+        claims: Every claim, in the order of the sheet.
+        scaled: What differs from the paper's experiment, by dataset.
+    """
+
+    paper: str
+    reference: str
+    method: str
+    rivals: Sequence[str]
+    claims: Sequence[Claim]
+    scaled: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [claim.id for claim in self.claims]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"`claim` must have each id once; got {', '.join(twice)} more than once.")
+        known = {self.method, *self.rivals}
+        for claim in self.claims:
+            for name in {name for reading in claim.readings for name in (*reading.methods, *reading.against)}:
+                check_choice(f"a method of claim {claim.id}", name, known)
+
+
+def _check_selector(key: str, wanted: Any) -> None:
+    if isinstance(wanted, Mapping) and (len(wanted) != 1 or not set(wanted) <= SELECTORS):
+        raise ValueError(
+            f"`{key}` of a context must be a value, a list, or a table with one of "
+            f"{', '.join(sorted(SELECTORS))}; got {dict(wanted)}."
+        )
+
+
+RENAMED = {"is": "direction", "reading": "readings", "claim": "claims"}  # words of the file that Python keeps
+
+
+def parse_claims(text: str, source: str = "claims.toml") -> PaperClaims:
+    r"""The claims of the text of a ``claims.toml``; `source` is what errors call it.
+
+    Raises:
+        ValueError: It is no TOML of this form; the message names the claim.
+
+    >>> parse_claims('paper = "x-2020"\nreference = ""\nmethod = "foca"\nrivals = []\nclaim = []').paper
+    'x-2020'
+    """
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{source} must be TOML; got: {error}.") from error
+    claims = tree.get("claim", [])
+    made = [_claim(row, f"{source}, claim {row.get('id', place)}") for place, row in enumerate(claims)]
+    found: PaperClaims = _filled(PaperClaims, {**tree, "claim": made}, source)
+    return found
+
+
+def _claim(row: Mapping[str, Any], source: str) -> Claim:
+    readings = [_filled(Reading, reading, source) for reading in row.get("reading", [])]
+    claim: Claim = _filled(Claim, {**row, "reading": readings}, source)
+    return claim
+
+
+def _filled(kind: Any, row: Mapping[str, Any], source: str) -> Any:
+    """A dataclass from a table; a key that is missing or unknown is named."""
+    values = {RENAMED.get(key, key): tuple(v) if isinstance(v, list) else v for key, v in row.items()}
+    known = {entry.name: entry for entry in fields(kind)}
+    for key in values:
+        check_choice(f"{source}: a key", key, known)
+    needed = [
+        n for n, entry in known.items() if entry.default is MISSING and entry.default_factory is MISSING
+    ]
+    written = {name: key for key, name in RENAMED.items()}
+    absent = [written.get(name, name) for name in needed if name not in values]
+    if absent:
+        raise ValueError(f"{source} must have {', '.join(absent)}; it is missing. Add it.")
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from error

@@ -1,0 +1,485 @@
+"""Whether a claim of a paper holds in the records of a comparison.
+
+A claim is judged by paired differences over seeds (of logarithms where a factor is claimed), with their 95 % t
+intervals; for "best of all" the p values of all rivals are Holm-adjusted, within one number. Fewer than five seeds
+judge nothing. A claim about several numbers holds where every one of them carries it, and is refuted where one of them
+says the opposite: of many numbers one may do so by chance, which the ledger leaves to see, number by number.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from clearance.research import DESCRIPTIVE, LEVEL, Comparison, Record, compare_seeds, encode, holm, summarise
+from papers.engine.claims import RECALLED, Claim, PaperClaims, Reading
+
+# Which numbers of the records a claim reads: its settings resolved, and the sides of each comparison paired.
+
+Better = Literal["lower", "higher"]
+TITLED = ("samples", "layer", "noise", "attack", "norm", "epsilon")
+
+
+class Missing(LookupError):  # noqa: N818 - nothing is wrong: a measurement was not made
+    """A measurement that a claim reads is not in the records."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One quantity of one method: a number for each seed.
+
+    Args:
+        method: The method; of a printed value the part by which it may be missed, ``"the paper's +10 %"``; else
+            ``"the bound"``.
+        context: The settings that were asked for, with their values in the records.
+        unit: Unit of the numbers.
+        values: Number by seed.
+    """
+
+    method: str
+    context: Mapping[str, Any]
+    unit: str
+    values: Mapping[int, float]
+
+    @property
+    def title(self) -> str:
+        """The method, and the settings that are numbers or differ from comparison to comparison.
+
+        >>> Series("foca", {"head": "retrained", "samples": 10}, "fraction", {}).title
+        'foca (samples 10)'
+        """
+        return f"{self.method} ({self.settings})" if self.settings else self.method
+
+    @property
+    def settings(self) -> str:
+        """The settings in the title alone."""
+        return ", ".join(f"{key} {self.context[key]}" for key in TITLED if key in self.context)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sides of a comparison; `family` is the same for all rivals in one quantity."""
+
+    first: Series
+    second: Series
+    family: Any
+    better: Better
+
+
+def paired(reading: Reading, claims: PaperClaims, shelf: "Shelf") -> tuple[Pair, ...]:
+    """Every comparison that a reading asks for.
+
+    Args:
+        reading: What to read.
+        claims: The paper, for its method and rivals.
+        shelf: The records.
+
+    Raises:
+        Missing: A measurement is not there.
+        ValueError: The settings fit two measurements of the same run.
+
+    >>> reading = Reading("lower", "accuracy", "error")
+    >>> paired(reading, PaperClaims("x", "", "foca", ("plain",), ()), Shelf([], "digits"))
+    Traceback (most recent call last):
+    papers.engine.judging.Missing: accuracy error was not measured
+    """
+    pairs: list[Pair] = []
+    for context in shelf.contexts(reading.audit, reading.measure, reading.context):
+        for method in reading.methods or (claims.method,):
+            first = shelf.series(method, reading.audit, reading.measure, context)
+            family = tuple(sorted(context.items(), key=str))
+            if reading.value is not None:
+                pairs += _held_against_value(reading, first, family)
+            elif reading.direction != "about":
+                seconds = _seconds(shelf, reading, claims, first)
+                pairs += [Pair(first, second, family, reading.direction) for second in seconds]
+    return tuple(pairs)
+
+
+def _held_against_value(reading: Reading, first: Series, family: Any) -> Iterator[Pair]:
+    """One pair, or where the value is to be met one for each end: two tests that must both be passed (Schuirmann 1987).
+
+    They are no family: what is about a number must lie above one end and below the other, so that neither is a try.
+    """
+    assert reading.value is not None
+    ends: tuple[Better, ...] = ("lower", "higher") if reading.direction == "about" else (reading.direction,)
+    for better in ends:
+        miss = reading.within if better == "lower" else -reading.within
+        name = f"the paper's {100 * miss:+.2g} %" if miss else "the bound"
+        values = dict.fromkeys(first.values, reading.value * (1 + miss))
+        yield Pair(first, Series(name, {}, first.unit, values), (*family, better), better)
+
+
+def _seconds(shelf: "Shelf", reading: Reading, claims: PaperClaims, first: Series) -> Iterator[Series]:
+    """What one side is held against."""
+    if reading.itself:
+        audit = reading.itself.get("audit", reading.audit)
+        measure = reading.itself.get("measure", reading.measure)
+        context = shelf.one_context(audit, measure, reading.itself.get("context", first.context))
+        yield shelf.series(first.method, audit, measure, context)
+    else:
+        for rival, changes in (reading.against or {name: {} for name in claims.rivals}).items():
+            context = shelf.one_context(reading.audit, reading.measure, {**first.context, **changes})
+            yield shelf.series(rival, reading.audit, reading.measure, context)
+
+
+class Shelf:
+    """The records of one dataset, by audit and measurement.
+
+    Args:
+        records: Measurements; those of other datasets are passed over.
+        dataset: The dataset; also picks values that are given by dataset.
+    """
+
+    def __init__(self, records: Iterable[Record], dataset: str) -> None:
+        self.dataset = dataset
+        self.kept: dict[tuple[str, str], list[Record]] = {}
+        for record in records:
+            found = record.measurement
+            if record.dataset == dataset:
+                self.kept.setdefault((found.audit, found.name), []).append(record)
+
+    def contexts(self, audit: str, measure: str, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The settings that `wanted` stands for, each with plain values."""
+        if (audit, measure) not in self.kept:
+            raise Missing(f"{audit} {measure} was not measured")
+        fixed = {key: value for key, value in wanted.items() if not isinstance(value, Mapping | tuple | list)}
+        here = [r for r in self.kept.get((audit, measure), []) if _fits(r, fixed)]
+        alike = [r for (_, name), found in self.kept.items() if name == measure for r in found]
+        choices = [self._choices(key, value, here, alike) for key, value in wanted.items()]
+        return [dict(zip(wanted, chosen, strict=True)) for chosen in itertools.product(*choices)]
+
+    def one_context(self, audit: str, measure: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """The same for the second side, which is one quantity."""
+        found = self.contexts(audit, measure, wanted)
+        if len(found) != 1:
+            raise ValueError(f"the second side of a reading must be one quantity; got {found}. Narrow it.")
+        return found[0]
+
+    def series(self, method: str, audit: str, measure: str, context: Mapping[str, Any]) -> Series:
+        """The numbers of one method.
+
+        Raises:
+            Missing: There are none.
+            ValueError: `context` fits two of the same run.
+        """
+        values: dict[int, float] = {}
+        unit, full = "", None
+        for record in self.kept.get((audit, measure), []):
+            if record.method != method or not _fits(record, context):
+                continue
+            if record.seed in values:
+                raise ValueError(
+                    f"a reading of {audit} {measure} must name one measurement; {dict(context)} fits "
+                    f"{dict(record.measurement.context)} and {full}. Name what differs."
+                )
+            values[record.seed] = record.measurement.value
+            unit, full = record.measurement.unit, dict(record.measurement.context)
+        if not values:
+            told = ", ".join(f"{key} {value}" for key, value in context.items())
+            where = f" at {told}" if told else ""
+            raise Missing(f"{audit} {measure} was not measured for {method}{where}")
+        return Series(method, context, unit, values)
+
+    def _choices(
+        self, key: str, wanted: Any, here: Sequence[Record], alike: Sequence[Record]
+    ) -> Sequence[Any]:
+        """The values of one setting; `alike` holds what every audit measured under the same name."""
+        if isinstance(wanted, tuple | list):
+            return wanted
+        if not isinstance(wanted, Mapping):
+            return (wanted,)
+        if "by_dataset" in wanted:
+            if self.dataset not in wanted["by_dataset"]:
+                raise Missing(f"no {key} is named for {self.dataset}")
+            return (wanted["by_dataset"][self.dataset],)
+        numbers = _numbers(key, here)
+        if "at_most" in wanted:
+            chosen = [number for number in numbers if number <= wanted["at_most"]]
+        else:
+            # counted among all audits: the largest number of one that left out "all" is not "all"
+            ranked, rank = _numbers(key, alike), wanted["rank"]
+            chosen = [ranked[rank]] if -len(ranked) <= rank < len(ranked) and ranked[rank] in numbers else []
+        if not chosen:
+            raise Missing(f"no {key} fits {dict(wanted)}: measured were {numbers or 'none'}")
+        return chosen
+
+
+def _numbers(key: str, records: Iterable[Record]) -> list[Any]:
+    return sorted({number for r in records if (number := r.measurement.context.get(key)) is not None})
+
+
+def _fits(record: Record, wanted: Mapping[str, Any]) -> bool:
+    found = record.measurement.context
+    return all(
+        key in found and found[key] == value for key, value in wanted.items() if key not in DESCRIPTIVE
+    )
+
+
+# What became of a paper's claim: a judgement, the readings that it rests on, and the comparisons under those.
+
+Verdict = Literal["holds", "refuted", "cannot tell", "not run", "no verdict"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One side of a reading against another; `adjusted` is the Holm-adjusted p value."""
+
+    first: Series
+    second: Series
+    comparison: Comparison
+    adjusted: float | None
+
+    def times(self, reading: Reading) -> tuple[float, float, float] | None:
+        """How many times better the first side is, with a 95 % interval; None where no ratio was compared."""
+        one = self.comparison
+        if not one.log or one.difference is None or one.low is None or one.high is None:
+            return None
+        sign = -1 if reading.direction == "lower" else 1
+        middle, *ends = (reading.factor * math.exp(sign * end) for end in (one.difference, one.low, one.high))
+        return middle, min(ends), max(ends)
+
+
+@dataclass(frozen=True)
+class ReadingOutcome:
+    """What one reading of a claim came to.
+
+    Args:
+        reading: What was read.
+        verdict: Of this reading alone.
+        reason: Why, where it does not hold.
+        order: The verdict on the ordering alone, without the factor that is claimed.
+        compared: Every comparison that it rests on.
+    """
+
+    reading: Reading
+    verdict: Verdict
+    reason: str = ""
+    order: Verdict = "not run"
+    compared: tuple[Compared, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim and what became of it.
+
+    Args:
+        claim: The claim.
+        verdict: Holds, refuted, cannot tell or not run; no verdict for a claim that is only recalled.
+        reason: Why, where it does not simply hold.
+        remark: What must be said with the verdict because a control orders the methods otherwise.
+        outcomes: The readings that it rests on, and those shown beside it.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    reason: str = ""
+    remark: str = ""
+    outcomes: tuple[ReadingOutcome, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of ``ledger.json``."""
+        claim = self.claim
+        told = {
+            "id": claim.id,
+            "claim": claim.words,
+            "kind": claim.kind,
+            "paper": "" if claim.recalled else claim.value,
+            "recalled": claim.value if claim.recalled else "",
+            "source": claim.source,
+            "where": claim.where,
+            "about": list(claim.datasets),
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "remark": self.remark,
+            "note": claim.note,
+        }
+        return encode(told | {"readings": [_outcome_row(outcome) for outcome in self.outcomes]})
+
+
+def _outcome_row(outcome: ReadingOutcome) -> dict[str, Any]:
+    reading = outcome.reading
+    return {
+        "label": reading.label,
+        "role": reading.role,
+        "audit": reading.audit,
+        "measure": reading.measure,
+        "is": reading.direction,
+        "factor": reading.factor,
+        "verdict": outcome.verdict,
+        "order": outcome.order,
+        "reason": outcome.reason,
+        "compared": [
+            {"first": _side(one.first), "second": _side(one.second), **asdict(one.comparison)}
+            | {"adjusted": one.adjusted, "times": one.times(reading)}
+            for one in outcome.compared
+        ],
+    }
+
+
+def _side(series: Series) -> dict[str, Any]:
+    over = asdict(summarise(series.values))
+    return {"method": series.method, "context": dict(series.context), "unit": series.unit, **over}
+
+
+MINIMUM_SEEDS = 5  # decided before any number was seen; a t interval over fewer says next to nothing
+
+
+def judge(claims: PaperClaims, records: Iterable[Record], dataset: str) -> tuple[Judgement, ...]:
+    """Every claim of a paper, judged on the records of one dataset.
+
+    Args:
+        claims: The claims.
+        records: Measurements of all methods and seeds; those of other datasets are passed over.
+        dataset: Name of the dataset.
+
+    Raises:
+        ValueError: The settings of a reading fit two different measurements of the same run.
+
+    >>> from papers.engine.claims import parse_claims
+    >>> text = '''
+    ... paper = "x"
+    ... reference = ""
+    ... method = "foca"
+    ... rivals = ["plain"]
+    ... [[claim]]
+    ... id = "A"
+    ... kind = "order"
+    ... words = "Fewest errors."
+    ... value = ""
+    ... where = ""
+    ... datasets = ["digits"]
+    ... reading = [{is = "lower", audit = "accuracy", measure = "error", context = {split = "test"}}]
+    ... '''
+    >>> judge(parse_claims(text), [], "digits")[0].reason
+    'accuracy error was not measured'
+    """
+    shelf = Shelf(records, dataset)
+    return tuple(_judged(claim, claims, shelf) for claim in claims.claims)
+
+
+def not_run(claims: PaperClaims, reason: str) -> tuple[Judgement, ...]:
+    """Every claim, not run for one reason.
+
+    >>> not_run(PaperClaims("x", "", "foca", (), ()), "no data")
+    ()
+    """
+    return tuple(
+        Judgement(claim, "no verdict", RECALLED) if claim.recalled else Judgement(claim, "not run", reason)
+        for claim in claims.claims
+    )
+
+
+def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
+    dataset = shelf.dataset
+    if claim.recalled:  # what was measured is shown all the same
+        here = claim.readings if dataset in (*claim.datasets, *claim.also) else ()
+        return Judgement(
+            claim, "no verdict", RECALLED, "", tuple(_read(reading, claims, shelf) for reading in here)
+        )
+    about = ", ".join(claim.datasets)
+    if dataset not in (*claim.datasets, *claim.also):
+        return Judgement(claim, "not run", f"about {about}; this is {dataset}")
+    readings = [r for r in claim.readings if r.value is None or dataset in claim.datasets]
+    if not any(reading.role == "verdict" for reading in readings):
+        what = (
+            f"a number of {about}; this is {dataset}"
+            if claim.readings
+            else "no comparison of methods measures it"
+        )
+        return Judgement(claim, "not run", what)
+    outcomes = tuple(_read(reading, claims, shelf) for reading in readings)
+    judged = [outcome for outcome in outcomes if outcome.reading.role == "verdict"]
+    # one part that is refuted refutes the whole; one that was not run leaves it open
+    decided = next(
+        (o for word in ("refuted", "not run", "cannot tell") for o in judged if o.verdict == word), judged[0]
+    )
+    remark = _remark(claim, judged, outcomes)
+    return Judgement(claim, decided.verdict, decided.reason, remark, outcomes)
+
+
+def _remark(claim: Claim, judged: Sequence[ReadingOutcome], outcomes: Sequence[ReadingOutcome]) -> str:
+    controls = {outcome.order for outcome in outcomes if outcome.reading.role == "control"}
+    orders = {outcome.order for outcome in judged}
+    if orders == {"holds"} and "refuted" in controls:
+        return claim.if_order_differs or "a control orders the methods otherwise"
+    if "refuted" in orders and "holds" in controls:
+        return "a control orders the methods as claimed"
+    return ""
+
+
+def _read(reading: Reading, claims: PaperClaims, shelf: Shelf) -> ReadingOutcome:
+    try:
+        pairs = paired(reading, claims, shelf)
+    except Missing as missing:
+        return ReadingOutcome(reading, "not run", str(missing))
+    try:
+        plain = [_compared(pair, reading, factor=1.0) for pair in pairs]
+        claimed = plain if reading.factor == 1 else [_compared(p, reading, reading.factor) for p in pairs]
+    except ValueError:  # told by `compare`: no logarithm
+        return ReadingOutcome(reading, "cannot tell", "a number that is not above 0 has no ratio")
+    compared = _adjusted(pairs, claimed)
+    verdict, reason = _decided(compared)
+    order, _ = (verdict, reason) if reading.factor == 1 else _decided(_adjusted(pairs, plain))
+    if order == "holds" and verdict != "holds":
+        reason += "; the ordering alone holds"
+    return ReadingOutcome(reading, verdict, reason, order, tuple(compared))
+
+
+def _compared(pair: Pair, reading: Reading, factor: float) -> Comparison:
+    """The first side, made `factor` times worse, against the second."""
+    scale = factor if pair.better == "lower" else 1 / factor
+    first = {seed: value * scale for seed, value in pair.first.values.items()}
+    log = reading.log or reading.factor != 1
+    return compare_seeds(first, pair.second.values, better=pair.better, log=log)
+
+
+def _adjusted(pairs: Sequence[Pair], comparisons: Sequence[Comparison]) -> list[Compared]:
+    """Each comparison with its p value, adjusted for all rivals in the same quantity."""
+    families: dict[Any, dict[str, float]] = {}
+    for place, (pair, one) in enumerate(zip(pairs, comparisons, strict=True)):
+        families.setdefault(pair.family, {})[str(place)] = 1.0 if one.p is None else one.p
+    adjusted = {place: p for family in families.values() for place, p in holm(family).items()}
+    return [
+        Compared(pair.first, pair.second, one, None if one.p is None else adjusted[str(place)])
+        for place, (pair, one) in enumerate(zip(pairs, comparisons, strict=True))
+    ]
+
+
+def _decided(compared: Sequence[Compared]) -> tuple[Verdict, str]:
+    few = min(one.comparison.seeds for one in compared)
+    if few < MINIMUM_SEEDS:
+        return "cannot tell", f"{few} seed{'' if few == 1 else 's'}; a verdict needs {MINIMUM_SEEDS}"
+    # "At every size" is refuted by any one size, so that all of them are tries and are paid for.
+    tries = holm({str(k): _p(one) for k, one in enumerate(compared)})
+    against = [
+        one for k, one in enumerate(compared) if tries[str(k)] < LEVEL and one.comparison.verdict == "worse"
+    ]
+    if against:
+        return "refuted", "refuted by " + _named(against)
+    open_ = [
+        one
+        for one in compared
+        if one.comparison.verdict != "better" or one.adjusted is None or one.adjusted >= LEVEL
+    ]
+    return ("cannot tell", "not told apart from " + _named(open_)) if open_ else ("holds", "")
+
+
+def _p(one: Compared) -> float:
+    return 1.0 if one.comparison.p is None else one.comparison.p
+
+
+def _named(compared: Sequence[Compared]) -> str:
+    """Who, and with which settings: methods with the same settings are told together."""
+    settings: dict[str, list[str]] = {}
+    for one in compared:
+        told = one.second if one.first.method != one.second.method else one.first
+        settings.setdefault(told.method, []).append(told.settings)
+    methods: dict[tuple[str, ...], list[str]] = {}
+    for method, shown in settings.items():
+        methods.setdefault(tuple(dict.fromkeys(filter(None, shown))), []).append(method)
+    return ", ".join(
+        f"{', '.join(names)} ({'; '.join(shown)})" if shown else ", ".join(names)
+        for shown, names in methods.items()
+    )

@@ -1,0 +1,589 @@
+"""Ledgers: what a study or a whole paper came to, as Markdown and JSON.
+
+A `Ledger` has every claim of a paper with its verdict; a `JudgedStudy` is one study that some claims are judged on;
+`save` writes the ledger of a study that judges none. All of them share the tables, the provenance and the cost.
+"""
+
+import dataclasses
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from clearance.research import (
+    THIN,
+    Comparison,
+    Outcome,
+    Recipe,
+    Record,
+    Report,
+    Scalar,
+    SummaryRow,
+    compare_seeds,
+    encode,
+    printed,
+    report_of,
+    summarise,
+    write_bytes,
+)
+from papers.engine.catalogue import paper_claims
+from papers.engine.claims import PaperClaims
+from papers.engine.judging import Compared, Judgement, ReadingOutcome, Series, judge, not_run
+from papers.engine.study import NO_DATA, StudyRequest
+
+SCHEMA = 1
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Cells as a table of Markdown; the first row is its head. An upright bar in a cell becomes a stroke.
+
+    >>> print(markdown_table([["", "error"], ["plain", "3.0 %"]]))
+    |  | error |
+    | --- | --- |
+    | plain | 3.0 % |
+    """
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)
+
+
+def mean_and_spread(mean: float, spread: float | None, unit: str) -> str:
+    """A mean ± sd over seeds; the mean alone where one seed gives no spread.
+
+    >>> mean_and_spread(0.0312, 0.004, "fraction")
+    '3.1 % ± 0.4 %'
+    """
+    return in_unit(mean, unit) + ("" if spread is None else f" ± {in_unit(spread, unit)}")
+
+
+def in_unit(value: float, unit: str) -> str:
+    """A number with its unit, with ordinary spaces.
+
+    >>> in_unit(0.031, "fraction")
+    '3.1 %'
+    """
+    return printed(value, unit).replace(THIN, " ")
+
+
+def seeds_in_words(count: int) -> str:
+    """How many seeds, for a sentence.
+
+    >>> seeds_in_words(1), seeds_in_words(5)
+    ('1 seed', '5 seeds')
+    """
+    return f"{count} seed{'' if count == 1 else 's'}"
+
+
+def write_ledger_files(out: Path, text: str, tree: Mapping[str, Any]) -> Path:
+    """Write ``ledger.md`` and ``ledger.json`` into a folder; the path of the first.
+
+    Args:
+        out: The folder; it is made where it is missing.
+        text: Markdown, as it is.
+        tree: Plain values; numbers that JSON does not have are encoded.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    json_text = json.dumps(encode(tree), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    write_bytes(out / "ledger.json", json_text.encode())
+    write_bytes(out / "ledger.md", text.encode())
+    return out / "ledger.md"
+
+
+def versions_in_words(report: Report) -> str:
+    """The versions of everything that the numbers depend on."""
+    return ", ".join(f"{name} {version}" for name, version in report.versions.items())
+
+
+def unfinished_in_words(report: Report) -> str:
+    """How many runs of each method ended otherwise than they should; empty where none did."""
+    bad = Counter(
+        (note.method, str(note.outcome)) for note in report.runs if note.outcome != Outcome.FINISHED
+    )
+    return ", ".join(f"{method}: {count} {outcome}" for (method, outcome), count in bad.items())
+
+
+def by_seed(
+    records: Iterable[Record], method: str, audit: str, name: str, context: Mapping[str, Scalar] | None = None
+) -> dict[int, float]:
+    """A method's number under each seed.
+
+    Args:
+        records: Where it is looked for.
+        method: Whose it is.
+        audit: The audit that measured it.
+        name: What was measured.
+        context: The settings that identify it, among others that it may have.
+    """
+    wanted = context or {}
+    return {
+        record.seed: record.measurement.value
+        for record in records
+        if (record.method, record.measurement.audit, record.measurement.name) == (method, audit, name)
+        and all(record.measurement.context.get(key) == value for key, value in wanted.items())
+    }
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A row of a study's table.
+
+    Args:
+        label: What the table calls it.
+        audit: The audit that measured it.
+        name: What was measured.
+        unit: Its unit; two fractions are compared by their difference, all else by its factor.
+        context: The settings that identify it.
+        better: Which direction is better.
+    """
+
+    label: str
+    audit: str
+    name: str = "error"
+    unit: str = "fraction"
+    context: Mapping[str, Scalar] = field(default_factory=dict)
+    better: Literal["lower", "higher"] = "lower"
+
+    def of(self, report: Report, method: str) -> dict[int, float]:
+        """The method's number under each seed."""
+        return by_seed(report.records, method, self.audit, self.name, self.context)
+
+    def compared(self, report: Report, method: str, baseline: str) -> Comparison | None:
+        """The method against the baseline, paired over seeds; None where one has no number, or no factor."""
+        own, other = self.of(report, method), self.of(report, baseline)
+        as_factor = self.unit != "fraction"
+        if not own or not other or (as_factor and min(*own.values(), *other.values()) <= 0):
+            return None
+        return compare_seeds(own, other, better=self.better, log=as_factor)
+
+
+OWN_HEAD = Quantity("own head", "accuracy", context={"split": "test"})
+ONE_IMAGE = Quantity(
+    "retrained on one image of each class", "co_adaptation", context={"head": "retrained", "samples": 10}
+)
+COST = (
+    Quantity("training time", "training", "seconds", "seconds"),
+    Quantity("memory that training adds", "training", "memory", "MiB"),
+)
+COST_TITLES = {one.name: one.label for one in COST}
+
+
+def provenance(report: Report) -> str:
+    """The command, the day, the versions, and how many runs did not end well."""
+    told = unfinished_in_words(report)
+    bad = sum(note.outcome != Outcome.FINISHED for note in report.runs)
+    runs = f" {bad} of {len(report.runs)} runs did not finish ({told})." if told else ""
+    return f"Made by `{report.command}`, {report.created}. Versions: {versions_in_words(report)}.{runs}"
+
+
+def table(report: Report, rows: Sequence[Quantity], methods: Sequence[str], baseline: str) -> str:
+    """A row for each quantity, a column for each method: mean, interval, and how it stands to the baseline."""
+    cells = [["", *methods]]
+    cells += [[row.label, *(_cell(report, row, method, baseline) for method in methods)] for row in rows]
+    return markdown_table(cells)
+
+
+def cost_in_words(report: Report, method: str, baseline: str) -> str:
+    """Time and memory of a method as factors of the baseline's; empty where neither was measured."""
+    told = []
+    for quantity in COST:
+        one = quantity.compared(report, method, baseline)
+        if one is not None and one.difference is not None:
+            told.append(f"{_factor(one)} the {quantity.label}")
+    return " and ".join(told)
+
+
+def cost_cells(report: Report, method: str, baseline: str) -> list[str]:
+    """Time and memory of a method as factors of the baseline's, a cell each; a dash where one was not measured."""
+    if method == baseline:
+        return ["1×"] * len(COST)
+    compared = [quantity.compared(report, method, baseline) for quantity in COST]
+    return ["–" if one is None or one.difference is None else _factor(one) for one in compared]
+
+
+def in_words(report: Report, quantity: Quantity, method: str, baseline: str) -> str:
+    """The paired verdict with the difference that it rests on."""
+    one = quantity.compared(report, method, baseline)
+    if one is None or one.difference is None:
+        return "not measured"
+    if one.low is None or one.high is None:
+        return f"no verdict from {seeds_in_words(one.seeds)} (difference {in_unit(one.difference, quantity.unit)})"
+    low, high = (in_unit(end, quantity.unit) for end in (one.low, one.high))
+    left_out = f", {one.dropped} without a partner" if one.dropped else ""
+    return (
+        f"**{one.verdict}** (difference {in_unit(one.difference, quantity.unit)}, {low} to {high}; "
+        f"{seeds_in_words(one.seeds)}{left_out})"
+    )
+
+
+def save(
+    report: Report, text: str, rows: Sequence[Quantity], baselines: Sequence[str], out: Path, **more: Any
+) -> Path:
+    """Write ``ledger.md`` and, with every number of its table for each seed, ``ledger.json``; the first's path."""
+    told = {
+        "schema": SCHEMA, "command": report.command, "created": report.created, "versions": report.versions,
+        "runs": [note.to_json() for note in report.runs], **more,
+        "rows": [_as_json(report, row, method, baselines) for row in rows for method in report.methods],
+    }  # fmt: skip
+    return write_ledger_files(out, text.replace(THIN, " ") + "\n", told)
+
+
+def _as_json(report: Report, row: Quantity, method: str, baselines: Sequence[str]) -> dict[str, Any]:
+    own = row.of(report, method)
+    against = {name: row.compared(report, method, name) for name in baselines if name != method}
+    return {
+        **asdict(row),
+        "method": method,
+        "values": own,
+        "over_seeds": asdict(summarise(own)) if own else None,
+        "against": {name: asdict(one) for name, one in against.items() if one is not None},
+    }
+
+
+def _cell(report: Report, row: Quantity, method: str, baseline: str) -> str:
+    own = row.of(report, method)
+    if not own:
+        return "–"
+    over = summarise(own)
+    text = in_unit(over.mean, row.unit)
+    if over.low is not None and over.high is not None:
+        most = 1.0 if row.unit == "fraction" else math.inf
+        # none lies outside; what lies inside still covers
+        low, high = max(0.0, over.low), min(most, over.high)
+        text += f" ({in_unit(low, row.unit)} to {in_unit(high, row.unit)})"
+    one = None if method == baseline else row.compared(report, method, baseline)
+    if one is None or one.difference is None:
+        return text
+    if row.unit != "fraction":
+        return f"{text}, {_factor(one)}"
+    return f"{text} [{one.verdict if one.low is not None else 'no verdict: ' + seeds_in_words(one.seeds)}]"
+
+
+def _factor(one: Comparison) -> str:
+    """A comparison of logarithms as a factor with its interval."""
+    assert one.difference is not None
+    middle = in_unit(math.exp(one.difference), "factor")
+    if one.low is None or one.high is None:
+        return middle
+    return f"{middle} ({in_unit(math.exp(one.low), 'factor')} to {in_unit(math.exp(one.high), 'factor')})"
+
+
+def command_line(paper: str, dataset: str, seeds: int | None = None, only: str = "") -> str:
+    """What makes a ledger again, from a checkout; names no folder of this machine.
+
+    >>> command_line("sato_2019", "cifar10")
+    'python -m papers sato_2019 --dataset cifar10 --root ROOT'
+    """
+    words = ["python -m papers", paper, *(["--only", only] if only else []), "--dataset", dataset]
+    words += [] if dataset == "digits" else ["--root", "ROOT"]
+    return " ".join(words + ([] if seeds is None else ["--seeds", str(seeds)]))
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Every claim of a paper on one dataset.
+
+    Args:
+        claims: The claims.
+        dataset: What they were tried on.
+        judgements: One for each claim.
+        report: The comparison that they were judged on; without measurements where nothing was run.
+    """
+
+    claims: PaperClaims
+    dataset: str
+    judgements: tuple[Judgement, ...]
+    report: Report
+
+    def save(self, directory: Path) -> Path:
+        """Write ``ledger.md`` and ``ledger.json`` into `directory`; the path of the first."""
+        return write_ledger_files(directory, self.to_markdown(), self.to_json())
+
+    def counts(self) -> dict[str, int]:
+        """How many claims hold, are refuted, cannot be told and were not run; how many are only recalled."""
+        found = Counter(judgement.verdict for judgement in self.judgements)
+        told = {verdict: found[verdict] for verdict in ("holds", "refuted", "cannot tell", "not run")}
+        return told | ({"no verdict": found["no verdict"]} if found["no verdict"] else {})
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of ``ledger.json``."""
+        return encode(
+            {
+                "schema": SCHEMA,
+                "paper": self.claims.paper,
+                "reference": self.claims.reference,
+                "dataset": self.dataset,
+                "command": self.report.command,
+                "created": self.report.created,
+                "versions": self.report.versions,
+                "scaled": self.claims.scaled.get(self.dataset, ""),
+                "runs": [note.to_json() for note in self.report.runs],
+                "verdicts": self.counts(),
+                "claims": [j.to_json() | {"run": self._command(j)} for j in self.judgements],
+                "cost": [row.to_json() for row in _cost(self.report)],
+            }
+        )
+
+    def to_markdown(self) -> str:
+        """The content of ``ledger.md``."""
+        parts = [
+            f"# {self.claims.paper} on {self.dataset}",
+            self.claims.reference,
+            _listed([f"Made by `{self.report.command}`, {self.report.created}.", *self._provenance()]),
+            ", ".join(f"{verdict}: {count}" for verdict, count in self.counts().items()) + ".",
+            markdown_table(
+                [("id", "claim", "the paper", "here, mean ± sd over seeds", "verdict", "note"), *self._rows()]
+            ),
+        ]
+        beside = self._beside()
+        if beside:
+            columns = ("claim", "reading", "verdict", "ordering alone", "here, mean ± sd over seeds")
+            parts += ["## Beside the verdicts", markdown_table([columns, *beside])]
+        cuts = cut_table(self.report)
+        if cuts:
+            parts += ["## At both cuts", markdown_table([cuts[0], *cuts[1]])]
+        cost = _cost_table(self.report)
+        if cost:
+            parts += ["## Cost", cost]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def _provenance(self) -> list[str]:
+        scaled = self.claims.scaled.get(self.dataset, "")
+        bad = unfinished_in_words(self.report)
+        told = f"{len(self.report.runs)} runs" + (f", of which not finished: {bad}" if bad else "")
+        runs = f"{told}." if self.report.runs else ""
+        return [
+            line
+            for line in (
+                f"Versions: {versions_in_words(self.report)}.",
+                f"Not as in the paper: {scaled}" if scaled else "",
+                runs,
+            )
+            if line
+        ]
+
+    def _rows(self) -> list[Sequence[str]]:
+        rows: list[Sequence[str]] = []
+        for judgement in self.judgements:
+            claim = judgement.claim
+            told = (_found(o) for o in judgement.outcomes if o.reading.role == "verdict")
+            ours = "<br>".join(filter(None, told))
+            verdict = f"**{judgement.verdict}**" + (f", {judgement.remark}" if judgement.remark else "")
+            reason = f": {judgement.reason}" if judgement.reason else ""
+            run = self._command(judgement)
+            note = " ".join(part for part in (claim.note, f"Run `{run}`." if run else "") if part)
+            rows.append((claim.id, claim.words, claim.told, ours, verdict + reason, note))
+        return rows
+
+    def _beside(self) -> list[Sequence[str]]:
+        rows: list[Sequence[str]] = []
+        for judgement in self.judgements:
+            if judgement.claim.recalled:
+                continue
+            about = [o for o in judgement.outcomes if o.reading.role != "verdict" or o.order != o.verdict]
+            for outcome in about:
+                reason = f": {outcome.reason}" if outcome.reason else ""
+                label = outcome.reading.label or outcome.reading.measure
+                row = (judgement.claim.id, label, outcome.verdict + reason, outcome.order, _found(outcome))
+                rows.append(row)
+        return rows
+
+    def _command(self, judgement: Judgement) -> str:
+        """What to run for a claim that was not run here."""
+        claim = judgement.claim
+        if judgement.verdict != "not run" or claim.command == "-":
+            return ""
+        dataset = self.dataset if self.dataset in (*claim.datasets, *claim.also) else claim.datasets[0]
+        return claim.command or command_line(self.claims.paper, dataset, only=claim.study)
+
+
+def _found(outcome: ReadingOutcome) -> str:
+    """The numbers of a reading: each first side, then what it was held against."""
+    sides: dict[int, tuple[Series, list[Compared]]] = {}
+    for one in outcome.compared:
+        sides.setdefault(id(one.first), (one.first, []))[1].append(one)
+    return "<br>".join(
+        f"{_side(first, first.title)} against "
+        + ", ".join(_other(one, outcome) for one in compared)
+        + f"; {seeds_in_words(min(one.comparison.seeds for one in compared))}"
+        for first, compared in sides.values()
+    )
+
+
+def _other(one: Compared, outcome: ReadingOutcome) -> str:
+    if one.second.method == one.first.method:
+        itself = outcome.reading.itself
+        title = f"its own {itself.get('audit', '')} {itself.get('measure', '')}".strip()
+    else:
+        same = dict(one.second.context) == dict(one.first.context)
+        title = one.second.method if same else one.second.title
+    shown = _side(one.second, title)
+    times = one.times(outcome.reading)
+    if times is None:
+        return shown
+    middle, low, high = (in_unit(value, "factor") for value in times)
+    return f"{shown} ({middle}, {low} to {high})"
+
+
+def _side(series: Series, title: str) -> str:
+    over = summarise(series.values)
+    mean, unit = over.mean, series.unit
+    spread = "" if not over.spread else f" ± {in_unit(over.spread, unit)}"
+    return f"{title} {in_unit(mean, unit)}{spread}"
+
+
+def _cost(report: Report) -> list[Any]:
+    """Training time and memory of each method as factors of the first one's."""
+    return [
+        row
+        for row in report.summary
+        if (row.kind, row.audit) == ("ratio", "training") and row.name in COST_TITLES
+    ]
+
+
+def _cost_table(report: Report) -> str:
+    """A line for each method, a column for each cost and condition that was measured; empty without any."""
+    cost = _cost(report)
+    columns = dict.fromkeys((name, _context(row)) for name in COST_TITLES for row in cost if row.name == name)
+    cells = {
+        (row.method, row.name, _context(row)): f"{in_unit(row.value, row.unit)} ({_ends(row)})"
+        for row in cost
+    }
+    rows = [
+        (method, *(cells.get((method, *column), "–") for column in columns))
+        for method in dict.fromkeys(row.method for row in cost)
+    ]
+    titles = [
+        f"{COST_TITLES[name]}{context and f', {context}'}, {report.methods[0]} = 1× (95 % interval)"
+        for name, context in columns
+    ]
+    return markdown_table([("method", *titles), *rows]) if rows else ""
+
+
+def _context(row: Any) -> str:
+    """In which condition a cost was measured, in words; nothing where there is one for all."""
+    return ", ".join(f"{name} {value}" for name, value in row.context.items())
+
+
+def _ends(row: Any) -> str:
+    if row.low is None or row.high is None:
+        return f"no interval: {seeds_in_words(row.seeds)}"
+    return f"{in_unit(row.low, row.unit)} to {in_unit(row.high, row.unit)}"
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def ledger_without_data(claims: PaperClaims, recipe: Recipe, command: str) -> Ledger:
+    """The ledger that says "not run: no data" of every claim that the dataset's files would help."""
+    absent, known = not_run(claims, NO_DATA), judge(claims, [], recipe.dataset)
+    # what is about another dataset says so: these files would not help it
+    judgements = tuple(
+        no_data if recipe.dataset in (*row.claim.datasets, *row.claim.also) else row
+        for no_data, row in zip(absent, known, strict=True)
+    )
+    return Ledger(claims, recipe.dataset, judgements, report_of(recipe, [], command))
+
+
+@dataclass(frozen=True)
+class JudgedStudy:
+    """A study of a paper on one dataset, or several that are run as one.
+
+    Args:
+        paper: Its name in the catalogue.
+        names: Of the studies, as the paper's claims call them; the first is what the command runs.
+        dataset: What they are on.
+    """
+
+    paper: str
+    names: tuple[str, ...]
+    dataset: str
+
+    def command(self, seeds: int | None = None) -> str:
+        """What makes the ledger again.
+
+        >>> JudgedStudy("wan_2018", ("fgsm",), "digits").command(5)
+        'python -m papers wan_2018 --only fgsm --dataset digits --seeds 5'
+        """
+        return command_line(self.paper, self.dataset, seeds, only=self.names[0])
+
+    def judgements(self, records: Sequence[Record]) -> tuple[Judgement, ...]:
+        """The claims of these studies judged on records, every other one "not run"."""
+        claims = paper_claims(self.paper)
+        mine = dataclasses.replace(claims, claims=tuple(c for c in claims.claims if c.study in self.names))
+        found = {j.claim.id: j for j in judge(mine, records, self.dataset)}
+        # on no records every other claim says by itself whether it is about another dataset
+        rest = {j.claim.id: self._elsewhere(j) for j in judge(claims, [], self.dataset)}
+        return tuple(found.get(claim.id, rest[claim.id]) for claim in claims.claims)
+
+    def _elsewhere(self, judgement: Judgement) -> Judgement:
+        """A claim of another study: what it rests on may well have been measured here, but is judged there."""
+        claim = judgement.claim
+        here = self.dataset in (*claim.datasets, *claim.also)
+        if judgement.verdict != "not run" or not claim.study or not here:
+            return judgement
+        return dataclasses.replace(judgement, reason=f"judged by --only {claim.study}", outcomes=())
+
+    def without_data(self, recipe: Recipe, request: StudyRequest) -> Path:
+        """The ledger that says that nothing was run; its path."""
+        claims, command = paper_claims(self.paper), self.command(request.seeds)
+        return ledger_without_data(claims, recipe, command).save(request.out)
+
+    def write_ledger(self, report: Report, sections: Sequence[str], out: Path) -> Path:
+        """``ledger.json``, and ``ledger.md`` with sections of the study's own after the verdicts; the latter's path.
+
+        Args:
+            report: Of this study.
+            sections: Markdown; empty ones are passed over.
+            out: The folder.
+        """
+        ledger = Ledger(paper_claims(self.paper), self.dataset, self.judgements(report.records), report)
+        path = ledger.save(out)
+        text = "\n\n".join(part.strip("\n") for part in (ledger.to_markdown(), *sections) if part)
+        write_bytes(path, f"{text}\n".replace(THIN, " ").encode())
+        return path
+
+
+# A table of the errors behind both cuts of the network, which a ledger shows where both were measured.
+USUAL, LATER = "co_adaptation", "deeper_cut"
+HEADS = ("retrained", "linear", "class mean", "class mean, unit length", "nearest neighbour")
+PIXELS = ("class mean, pixels", "nearest pixel")
+
+
+def cut_table(report: Report) -> tuple[list[str], list[list[str]]] | None:
+    """Columns and lines: for each method the error at the cut it was trained with, and one layer later.
+
+    A line is a head; heads that were not measured are left out. The last lines are raw pixels, whatever the
+    network. (From one image of each class the nearest class mean is the nearest neighbour.) None where only one
+    cut was measured.
+
+    >>> cut_table(Report({}, {}, "", "")) is None
+    True
+    """
+    rows = [row for row in report.summary if row.kind == "mean" and row.name == "error"]
+    fewest = min((int(row.context["samples"]) for row in rows if row.audit == LATER), default=None)
+    if fewest is None:
+        return None
+    found = {
+        (row.audit, row.context["head"], row.method): _percent(row)
+        for row in rows
+        if row.audit in (USUAL, LATER) and row.context["samples"] == fewest
+    }
+    methods = list(dict.fromkeys(row.method for row in rows if row.audit == LATER))
+    columns = [f"from {fewest} images", *(f"{m}, {cut}" for m in methods for cut in ("as trained", "later"))]
+    lines = [
+        [head, *(found.get((audit, head, m), "–") for m in methods for audit in (USUAL, LATER))]
+        for head in HEADS
+        if any((audit, head, m) in found for m in methods for audit in (USUAL, LATER))
+    ]
+    blank = [""] * (len(columns) - 2)
+    for head in PIXELS:  # the same for every method
+        value = next((cell for (_, name, _), cell in found.items() if name == head), None)
+        lines += [] if value is None else [[f"{head}, no network", value, *blank]]
+    return columns, lines
+
+
+def _percent(row: SummaryRow) -> str:
+    return f"{100 * row.value:.1f} %"

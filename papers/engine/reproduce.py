@@ -1,0 +1,125 @@
+"""Try the claims of a paper: run its recipe, judge every claim, and write the ledger."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearance import Card, load_dataset
+from clearance.research import (
+    Listener,
+    Recipe,
+    chosen_audits,
+    plans_of,
+    report_of,
+    run_grid,
+    silent,
+    write_bytes,
+)
+from papers.engine.catalogue import DEFAULT_DATASET, paper_claims, paper_study, whole_recipe
+from papers.engine.claims import PaperClaims
+from papers.engine.judging import Judgement, judge
+from papers.engine.ledger import Ledger, command_line, ledger_without_data
+from papers.engine.study import NO_DATA, NoDataError, StudyRequest, data_if_there
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What a reproduction left behind.
+
+    Args:
+        ledger: The path of ``ledger.md``; ``ledger.json`` lies beside it.
+        judgements: One for each claim; none for a study of its own.
+        card: The comparison; None where nothing was run.
+        missing: What a study did not find; empty where it was run.
+    """
+
+    ledger: Path
+    judgements: tuple[Judgement, ...] = ()
+    card: Card | None = None
+    missing: str = ""
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the dataset was there."""
+        return not self.missing and not any(judgement.reason == NO_DATA for judgement in self.judgements)
+
+
+def reproduce(
+    paper: str,
+    dataset: str | None = None,
+    *,
+    root: str | None = None,
+    seeds: int | None = None,
+    jobs: int = 1,
+    out: Path = Path("papers-results"),
+    only: str | None = None,
+    listener: Listener = silent,
+) -> Reproduction:
+    """Run a paper's recipe on a dataset, judge its claims, and write the ledger beside the report.
+
+    Args:
+        paper: Its name, for example ``"sato_2019"``.
+        dataset: One that the paper has a recipe for; digits by default.
+        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        seeds: How many seeds; those of the recipe by default. A verdict needs five.
+        jobs: Processes at a time.
+        out: Where the ledger, the report and the runs are kept; called again, finished runs are read back.
+        only: A study of the paper to run instead, by name. Some take a dataset and a root; others have a dataset
+            of their own and take no other.
+        listener: Told of events, as in :func:`clearance.research.run_grid`.
+
+    Raises:
+        ValueError: If a name is unknown, or the data are damaged.
+
+    Without the dataset's files nothing is trained: the ledger says "not run: no data" with the command to run.
+    """
+    if only is not None:
+        study = paper_study(paper, only, dataset, root)
+        request = StudyRequest(out, seeds, jobs, listener, dataset or DEFAULT_DATASET, root)
+        try:
+            return Reproduction(study.run(request))
+        except NoDataError as error:
+            command = command_line(paper, request.dataset, seeds, only=only)
+            if not study.datasets:
+                command = request.command(f"python -m papers {paper} --only {only} --root ROOT")
+            return _study_without_data(f"{paper}: {only}", command, str(error), out)
+    recipe = whole_recipe(paper, dataset or DEFAULT_DATASET, root, seeds)
+    command = command_line(paper, recipe.dataset, seeds)
+    return reproduce_recipe(paper_claims(paper), recipe, command, jobs, out, listener)
+
+
+def reproduce_recipe(
+    claims: PaperClaims,
+    recipe: Recipe,
+    command: str,
+    jobs: int,
+    out: Path,
+    listener: Listener = silent,
+) -> Reproduction:
+    """The same for claims and a recipe of the caller's own; `command` is what the ledger says made it."""
+    chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong name, before any training
+    data = data_if_there(recipe)
+    if data is None:
+        ledger = ledger_without_data(claims, recipe, command)
+        return Reproduction(ledger.save(out), ledger.judgements, missing=_looked_for(recipe))
+    findings = run_grid(plans_of(recipe), data, out / "runs", jobs, listener)
+    card = Card(report_of(recipe, findings, command))
+    card.save_folder(out)
+    judgements = judge(claims, card.records, data.train.name)
+    ledger = Ledger(claims, data.train.name, judgements, card.report)
+    return Reproduction(ledger.save(out), judgements, card)
+
+
+def _study_without_data(title: str, command: str, missing: str, out: Path) -> Reproduction:
+    out.mkdir(parents=True, exist_ok=True)
+    text = f"# {title}\n\n**not run**: {NO_DATA}. Run `{command}`.\n"
+    write_bytes(out / "ledger.md", text.encode())
+    return Reproduction(out / "ledger.md", missing=missing)
+
+
+def _looked_for(recipe: Recipe) -> str:
+    """Where the files of a recipe's dataset were looked for."""
+    try:
+        load_dataset(recipe.dataset, "train", recipe.root, recipe.size)
+    except (FileNotFoundError, ValueError) as error:
+        return str(error)
+    return "the files of its test images are not there"

@@ -1,0 +1,232 @@
+"""What is asked of a study, and what most do with it: run a grid, under several conditions, add records."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clearance import Card, Measurement
+from clearance.research import (
+    Listener,
+    Outcome,
+    Recipe,
+    Record,
+    Report,
+    RunData,
+    RunFindings,
+    RunPlan,
+    build_data,
+    report_of,
+    run_grid,
+    silent,
+    to_tree,
+    with_context,
+)
+from papers.engine.catalogue import DEFAULT_DATASET
+from papers.engine.tasks import each
+
+NO_DATA = "no data"
+
+
+class NoDataError(FileNotFoundError):
+    """What a study raises, before it does anything, where its files are not there."""
+
+
+@dataclass(frozen=True)
+class StudyRequest:
+    """What is asked of a study of a paper, and what most studies do with it.
+
+    A study reads what concerns it: one with a dataset of its own looks at neither `dataset` nor `root`, and one that
+    draws nothing not at `seeds`. `papers.engine.catalogue.paper_study` refuses what a study does not take.
+
+    Args:
+        out: Where ledger, report, pictures and runs are kept; asked again with the same, it goes on where it stood.
+        seeds: How many seeds; None is what the study itself has. A verdict needs five.
+        jobs: Processes at a time, each with one thread.
+        listener: Told of events, as in :func:`clearance.research.run_grid`.
+        dataset: What the study is on.
+        root: The folder that holds the dataset's files; nothing is ever downloaded.
+
+    >>> StudyRequest(Path("out")).seeds_or(5), StudyRequest(Path("out"), seeds=3).seeds_or(5)
+    (5, 3)
+    """
+
+    out: Path
+    seeds: int | None = None
+    jobs: int = 1
+    listener: Listener = silent
+    dataset: str = DEFAULT_DATASET
+    root: str | None = None
+
+    def seeds_or(self, own: int) -> int:
+        """How many seeds: as many as were asked for, else the study's own number."""
+        return own if self.seeds is None else self.seeds
+
+    def command(self, start: str) -> str:
+        """The command line that makes the ledger again.
+
+        Args:
+            start: The same without a number of seeds.
+
+        >>> StudyRequest(Path("out"), seeds=3).command("python -m papers sato_2019 --only weakness")
+        'python -m papers sato_2019 --only weakness --seeds 3'
+        """
+        return start if self.seeds is None else f"{start} --seeds {self.seeds}"
+
+    def grid(self, plans: Sequence[RunPlan], data: RunData | Sequence[RunData]) -> list[RunFindings]:
+        """Run these plans on their images, or each on its own, or read back what is finished."""
+        return run_grid(plans, data, self.runs, self.jobs, self.listener)
+
+    @property
+    def runs(self) -> Path:
+        """Where runs are kept."""
+        return self.out / "runs"
+
+    def paged(
+        self,
+        recipe: Recipe,
+        findings: Iterable[RunFindings],
+        command: str,
+        conditions: Mapping[str, Any] | None = None,
+    ) -> Report:
+        """The report of what was found, kept as a page and as records.
+
+        Args:
+            recipe: What was run.
+            findings: What was found.
+            command: What the report says made it.
+            conditions: What conditions of a study have otherwise than `recipe`, plain values by their names.
+        """
+        report = report_of(recipe, findings, command)
+        if conditions is not None:
+            report = dataclasses.replace(report, recipe={**report.recipe, "conditions": conditions})
+        Card(report).save_folder(self.out)
+        return report
+
+
+def data_if_there(recipe: Recipe) -> RunData | None:
+    """The images of a recipe; None where there is no root, or no file in it."""
+    if recipe.root is None and recipe.dataset != "digits" and ":" not in recipe.dataset:
+        return None
+    try:
+        return build_data(recipe)
+    except FileNotFoundError:
+        return None
+
+
+# The same comparison under several conditions, told apart by a setting in the context of every number.
+
+
+def run_conditions(
+    recipes: Mapping[Any, Recipe], setting: str, data: RunData, request: StudyRequest
+) -> list[RunFindings]:
+    """Every method and seed under every condition, seed by seed, so that an interrupted study has whole seeds.
+
+    Args:
+        recipes: One for each value of the setting, of one dataset and equally many seeds.
+        setting: What the value is called in the context of every number.
+        data: The images, before what is drawn for each seed.
+        request: Where runs are kept, how many at a time, and who is told.
+    """
+    seeds = next(iter(recipes.values())).seeds
+    planned = [
+        (value, RunPlan(recipe, method, seed))
+        for seed in range(seeds)
+        for value, recipe in recipes.items()
+        for method in recipe.methods
+    ]
+    found = request.grid([plan for _, plan in planned], data)
+    return [with_context(one, {setting: value}) for (value, _), one in zip(planned, found, strict=True)]
+
+
+def changed_settings(recipes: Mapping[Any, Recipe]) -> dict[str, Any]:
+    """What every condition has otherwise than the first, as plain values by its name: a report names one recipe.
+
+    >>> from clearance import Method
+    >>> fast, slow = ({"plain": Method(lr=lr), "other": Method()} for lr in (0.1, 0.01))
+    >>> changed_settings({0.0: Recipe(methods=fast), 0.8: Recipe(methods=slow, label_noise=0.8)})
+    {'0.0': {}, '0.8': {'label_noise': 0.8, 'methods': {'plain': {'lr': 0.01}}}}
+    """
+    trees = {str(value): to_tree(recipe) for value, recipe in recipes.items()}
+    first = next(iter(trees.values()))
+    return {value: _difference(first, tree) for value, tree in trees.items()}
+
+
+def _difference(start: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Entries of `other` that `start` has otherwise or not at all, branch by branch; None for those that are gone."""
+    found: dict[str, Any] = {name: None for name in start if name not in other}
+    for name, value in other.items():
+        before = start.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            value = _difference(before, value)
+            if not value:
+                continue
+        elif value == before:
+            continue
+        found[name] = value
+    return found
+
+
+# Records that a study adds to those of finished runs: attacks on what was trained, each network in a process.
+
+Tree = dict[str, Any]
+
+
+def with_added_records(
+    found: Sequence[RunFindings],
+    plans: Sequence[RunPlan],
+    work: Callable[[Tree], Tree],
+    task: Callable[[RunPlan], Tree | None],
+    name: str,
+    request: StudyRequest,
+) -> list[RunFindings]:
+    """The findings of runs, those of finished ones with the records that `work` makes of them.
+
+    Args:
+        found: What runs left behind.
+        plans: Theirs.
+        work: As :func:`papers.engine.tasks.each` takes it; it returns what `records_of` does.
+        task: Settings of the work on a run, plain values; None leaves the run as it is.
+        name: Of the folder, below that of the study, where records are kept.
+        request: What was asked for.
+    """
+    finished = [plan for plan, one in zip(plans, found, strict=True) if is_finished(one)]
+    tasks = {plan.folder: given for plan in finished if (given := task(plan)) is not None}
+    made = each(work, tasks, request.out / name, request.jobs, request.listener)
+    return [_with(one, made.get(plan.folder)) for plan, one in zip(plans, found, strict=True)]
+
+
+def is_finished(found: RunFindings) -> bool:
+    """Whether a run ended as it should: neither collapsed nor stopped."""
+    return found.note is not None and found.note.outcome is Outcome.FINISHED
+
+
+def whose(plan: RunPlan, data: str, runs: Path) -> Tree:
+    """What `records_of` reads of a task, ``run``, the folder of the run, and ``network``, what was trained in it.
+
+    Args:
+        plan: The run, finished.
+        data: The name of its images.
+        runs: Where runs are kept.
+    """
+    told = {"data": data, "method": plan.method, "seed": plan.seed, "run": plan.folder}
+    return {**told, "network": network_of(runs / plan.folder)}
+
+
+def network_of(run: Path) -> str:
+    """Sixteen hexadecimal digits that change with any bit of a finished run's weights: one trained anew is another."""
+    return hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()[:16]
+
+
+def records_of(task: Tree, numbers: Sequence[Measurement]) -> Tree:
+    """Measurements as plain values, with what they are of: ``data``, ``method`` and ``seed`` of the task."""
+    return {"records": [Record(task["data"], task["method"], task["seed"], one).to_json() for one in numbers]}
+
+
+def _with(found: RunFindings, made: Tree | None) -> RunFindings:
+    if made is None:
+        return found
+    own = tuple(Record.from_json(row) for row in made["records"])
+    return dataclasses.replace(found, records=(*found.records, *own))

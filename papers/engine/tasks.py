@@ -1,0 +1,115 @@
+"""Tasks side by side, a process and a thread each; what each found is kept in a file, so that a study goes on."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearance.research import Listener, check_count, decode, encode, one_thread, silent, write_bytes
+
+Tree = dict[str, Any]
+Work = Callable[[Tree], Tree]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What listeners are told of a task."""
+
+    folder: str
+    title: str
+
+
+def each(
+    work: Work,
+    tasks: Mapping[str, Tree],
+    folder: Path,
+    jobs: int,
+    listener: Listener = silent,
+) -> dict[str, Tree]:
+    """What `work` makes of every task, by name; what lies finished in `folder` is read back.
+
+    Args:
+        work: A function of the task's settings, importable by name (or a ``partial`` of one) where `jobs` is above
+            1. It is given plain values and returns such.
+        tasks: Settings of each task by its name, which becomes a file's.
+        folder: One JSON file for each task. A task whose settings have changed is done again.
+        jobs: Processes at a time, each with one thread; 1 works in this process, with one thread likewise.
+        listener: Told of every task that is there already, or ends: ``kept`` and ``done`` of
+            :func:`clearance.research.run_grid`.
+
+    Returns:
+        In the order of `tasks`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     each(lambda task: {"twice": 2 * task["x"]}, {"a": {"x": 4}}, Path(name), jobs=1)
+    {'a': {'twice': 8}}
+    """
+    check_count("jobs", jobs)
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {name: kept for name, task in tasks.items() if (kept := _kept(folder, name, task)) is not None}
+    told = {name: Task(f"{folder.name}/{name}", f"{folder.name} {name}") for name in tasks}
+    for name in found:
+        listener(told[name], {"event": "kept"})
+    for name, tree in _made(work, {n: task for n, task in tasks.items() if n not in found}, jobs):
+        text = json.dumps({"task": tasks[name], "found": encode(tree)}, allow_nan=False)
+        write_bytes(folder / f"{name}.json", text.encode())
+        found[name] = _kept(folder, name, tasks[name]) or tree
+        listener(told[name], {"event": "done", "status": "finished"})
+    return {name: found[name] for name in tasks}
+
+
+def _kept(folder: Path, name: str, task: Tree) -> Tree | None:
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    kept = json.loads(path.read_text("utf-8"))
+    # as JSON gives it back, where tuples are lists
+    return decode(kept["found"]) if kept["task"] == json.loads(json.dumps(task)) else None
+
+
+def _made(work: Work, tasks: Mapping[str, Tree], jobs: int) -> Iterator[tuple[str, Tree]]:
+    """Each task as it ends."""
+    if jobs == 1 or len(tasks) < 2:
+        with one_thread():
+            yield from ((name, work(task)) for name, task in tasks.items())
+        return
+    with _one_thread_for_children(), _pool(min(jobs, len(tasks))) as pool:
+        names = {pool.submit(work, task): name for name, task in tasks.items()}
+        try:
+            yield from ((names[done], done.result()) for done in as_completed(names))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    # spawned, because a fork of a process that has used torch's threads may hang
+    return ProcessPoolExecutor(
+        jobs,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=torch.set_num_threads,
+        initargs=(1,),
+    )
+
+
+@contextlib.contextmanager
+def _one_thread_for_children() -> Iterator[None]:
+    """NumPy's own threads are bound by what a process finds in its environment when it starts."""
+    name = "OMP_NUM_THREADS"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

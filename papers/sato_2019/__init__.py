@@ -1,0 +1,35 @@
+"""Sato et al. (2019), classifier anonymisation: claims, recipes for four datasets, and studies of its own."""
+
+from papers.engine.catalogue import Paper, Study
+
+ABOUT = Paper(
+    "Breaking Inter-Layer Co-Adaptation by Classifier Anonymization (FOCA), ICML 2019",
+    studies={
+        "weakness": Study(
+            "papers.sato_2019.weakness:run",
+            "how weak FOCA's heads must be: images, steps, decay, max-norm and reuse, on digits",
+        ),
+        "new-classes": Study(
+            "papers.sato_2019.new_classes:run",
+            "whether FOCA's features help with digits that were left out of training",
+        ),
+        "fine-tuning": Study(
+            "papers.sato_2019.fine_tuning:run",
+            "what a few epochs of FOCA do to a network that was trained plainly; on MNIST with --root, else on digits",
+            rooted=True,
+        ),
+        "fig1": Study(
+            "papers.sato_2019.fig1:run",
+            "the toy of Fig. 1: features in the plane, joint training against FOCA, on two moons",
+        ),
+        "causes": Study(
+            "papers.sato_2019.causes:run",
+            "why a retrained head is not worse than the model's own (A6): two causes, on MNIST; takes --root",
+            rooted=True,
+        ),
+        "squared-error": Study(
+            "papers.sato_2019.squared_error:run",
+            "whether classes are nearly one-dimensional (P1) with squared error too, on digits",
+        ),
+    },
+)

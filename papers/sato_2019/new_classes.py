@@ -1,0 +1,117 @@
+"""Whether FOCA's features help with classes that were left out of training: measured, claimed by nobody.
+
+Several draws of three classes; per draw every method is trained on the other classes alone, and fresh heads
+learn the three from 1, 5 and 20 images of each. A draw takes the place of a seed: methods are paired by it.
+"""
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from clearance import Card
+from clearance.data import draw_classes
+from clearance.research import Recipe, Report, RunPlan, build_data, printed, report_of, summarise
+from papers.engine.catalogue import paper_recipe
+from papers.engine.ledger import COST, Quantity, cost_in_words, provenance, save, table
+from papers.engine.study import StudyRequest
+
+LEFT_OUT = 3
+DRAWS = 5
+METHODS = ("plain", "dropout", "batchnorm", "foca")
+COMMAND = "python -m papers sato_2019 --only new-classes"
+HEADS = ("retrained", "linear", "class mean", "class mean, unit length")
+PIXELS = "nearest pixel"
+
+
+def new_classes_recipe(draw: int) -> Recipe:
+    """The digits recipe without the classes of a draw.
+
+    >>> new_classes_recipe(0).left_out != new_classes_recipe(1).left_out
+    True
+    """
+    start = paper_recipe("sato_2019", "digits")
+    settings: dict[str, Any] = {"new_classes": {"per_class": [1, 5, 20], "repetitions": [50, 20, 10]}}
+    return dataclasses.replace(
+        start,
+        left_out=draw_classes(10, LEFT_OUT, draw),
+        audits=("accuracy", "new_classes"),
+        audit_settings=settings,
+        methods={name: start.methods[name] for name in METHODS},
+    )
+
+
+def run(request: StudyRequest) -> Path:
+    """Run the study and write its ledger.
+
+    Args:
+        request: What was asked for. Seeds are draws of classes, each with a seed of its own, 5 by default.
+    """
+    recipes = [new_classes_recipe(draw) for draw in range(request.seeds_or(DRAWS))]
+    plans = [RunPlan(recipe, name, draw) for draw, recipe in enumerate(recipes) for name in recipe.methods]
+    images = [data for data in map(build_data, recipes) for _ in METHODS]
+    found = request.grid(plans, images)
+    start = dataclasses.replace(recipes[0], seeds=len(recipes))
+    report = report_of(start, found, request.command(COMMAND))
+    left_out = [list(recipe.left_out) for recipe in recipes]
+    report = dataclasses.replace(report, recipe={**report.recipe, "left_out": left_out})
+    Card(report).save_folder(request.out)
+    return write_ledger(report, request.out)
+
+
+def write_ledger(report: Report, out: Path) -> Path:
+    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
+    draws = report.recipe["left_out"]
+    errors = _quantities(report)
+    rows = [Quantity("own head, the other classes", "accuracy", context={"split": "test"}), *errors, *COST]
+    lines = [
+        "# sato_2019: classes that the network has never seen",
+        provenance(report),
+        f"Digits; left out of training in {len(draws)} draws: "
+        f"{'; '.join(', '.join(map(str, draw)) for draw in draws)}. Test error, mean over draws with the 95 % t "
+        "interval; new heads are trained and tested on the left-out classes alone. In brackets the verdict against "
+        "plain training, paired over draws and not adjusted for the number of cells; cost stands below, as a "
+        "factor of plain training's.",
+        table(report, rows, report.methods, "plain"),
+        *_pixel_line(report),
+        *(_verdicts(report, method, errors) for method in report.methods if method != "plain"),
+    ]
+    return save(report, "\n\n".join(lines), rows, ("plain",), out, left_out=draws)
+
+
+def _quantities(report: Report) -> list[Quantity]:
+    """Every head on every number of images that was measured."""
+    sizes = sorted(
+        {r.measurement.context["per_class"] for r in report.records if r.measurement.audit == "new_classes"}
+    )
+    return [_quantity(head, size) for head in HEADS for size in sizes]
+
+
+def _quantity(head: str, size: Any) -> Quantity:
+    context = {"head": head, "per_class": size}
+    return Quantity(f"new classes, {head}, {_images(size)} of each", "new_classes", context=context)
+
+
+def _pixel_line(report: Report) -> list[str]:
+    """The nearest training image on raw pixels, which no network has a part in: told once."""
+    found = []
+    for size in sorted({quantity.context["per_class"] for quantity in _quantities(report)}):
+        values = _quantity(PIXELS, size).of(report, "plain")
+        if values:
+            found.append(f"{printed(summarise(values).mean, 'fraction')} with {_images(size)} of each")
+    return [f"The nearest image on raw pixels, no network: {', '.join(found)}."] if found else []
+
+
+def _verdicts(report: Report, method: str, errors: list[Quantity]) -> str:
+    """How often a method was told apart from plain training on new classes, and what it cost."""
+    found = [quantity.compared(report, method, "plain") for quantity in errors]
+    told = Counter(one.verdict for one in found if one is not None and one.low is not None)
+    cost = cost_in_words(report, method, "plain")
+    if not told:
+        return f"- {method} against plain on new classes: no verdict" + (f"; {cost}." if cost else ".")
+    counts = ", ".join(f"{verdict} {told[verdict]}" for verdict in ("better", "worse", "not told apart"))
+    return f"- {method} against plain on new classes, of {sum(told.values())} cells: {counts}; {cost}."
+
+
+def _images(count: Any) -> str:
+    return f"{count} image{'' if count == 1 else 's'}"

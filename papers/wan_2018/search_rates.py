@@ -1,0 +1,49 @@
+"""The search for learning rates, alike for every method: the error of its own head on a quarter of the training images.
+
+Five learning rates a factor 2 apart, and further ones while the best stands at an edge; the test set is not read. What
+was chosen is written into ``learning_rates.toml`` by hand, from which the studies take it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from clearance.research import Recipe
+from papers.engine.rate_search import search_rates
+from papers.engine.study import StudyRequest
+from papers.wan_2018.combinations import PER_CLASS, combinations_recipe
+from papers.wan_2018.protocol import PLANE_STEPS, PROTOCOLS, Condition, base_recipe, paced, plane_recipe
+
+WIDENINGS = 3
+
+
+def searched_recipes(
+    dataset: str, root: str | None = None, seeds: int | None = None
+) -> Mapping[Condition, Recipe]:
+    """The recipe that is searched for each condition, with the learning rates chosen before in the middle.
+
+    >>> list(searched_recipes("digits")), list(searched_recipes("cifar10"))
+    (['all', 'plane', 'combinations'], ['all'])
+    """
+    varied = PROTOCOLS[dataset]
+    count = varied.search_seeds if seeds is None else seeds
+    recipes: dict[Condition, Recipe] = {"all": base_recipe(dataset, root, count)}
+    if dataset in PLANE_STEPS:
+        recipes["plane"] = plane_recipe(dataset, root, count)
+    if dataset == "digits":
+        recipes["combinations"] = combinations_recipe(count)
+    if varied.search_steps is not None:
+        recipes = {name: paced(recipe, varied.search_steps) for name, recipe in recipes.items()}
+    return recipes
+
+
+def run(request: StudyRequest) -> Path:
+    """Search, and write what was tried and what is best.
+
+    Args:
+        request: What was asked for. Seeds are runs of each candidate, those of the protocol by default.
+
+    Raises:
+        NoDataError: If the dataset's files are not there.
+    """
+    recipes = searched_recipes(request.dataset, request.root, request.seeds)
+    return search_rates(recipes, WIDENINGS, request, PER_CLASS)

@@ -1,0 +1,223 @@
+"""Whether likelihoods tell FGSM images from ordinary ones (the paper's figure 4), by the audit of likelihoods.
+
+Each loss has a likelihood of its own: L-GM the log-density at the predicted class, softmax the logit of the predicted
+class, center loss the distance to the class's mean. Beside them stand scores that any network has, and two that see
+pixels alone.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clearance import load_dataset
+from clearance.research import Recipe, Report, Scalar, plans_of
+from papers.engine.ledger import Quantity
+from papers.engine.study import StudyRequest, data_if_there
+from papers.wan_2018.protocol import PROTOCOLS, base_recipe
+from papers.wan_2018.study import Column, images_told, judged_study, margin_told, method_table, seeds_told
+
+AUDIT, CURVE = "likelihood", "auroc"
+CLASS_MEAN, MAHALANOBIS = "class mean", "mahalanobis"
+OWN = {"center": CLASS_MEAN}  # every other method's own score is called likelihood
+ATTACKED: dict[str, Scalar] = {"attack": "FGSM", "counted": "all", "negatives": "originals"}
+KNOWN: dict[str, Scalar] = {"attack": "adaptive", "counted": "successful", "negatives": "originals"}
+KINDS: dict[str, dict[str, Scalar]] = {
+    "FGSM, all attacked images": ATTACKED,
+    "FGSM, all attacked images against sign noise as large": {**ATTACKED, "negatives": "noise"},
+    "FGSM, successful attacks against their own originals": {**ATTACKED, "counted": "successful"},
+    "FGSM, successful attacks against sign noise as large": {**ATTACKED, "counted": "successful", "negatives": "noise"},
+    "iterated FGSM, successful attacks against their own originals": {
+        **ATTACKED, "attack": "IFGSM", "counted": "successful"
+    },
+    "images of an attack that knows the own likelihood, against their own originals": KNOWN,
+    "images of an attack that knows the own likelihood, against sign noise as large": {**KNOWN, "negatives": "noise"},
+}  # fmt: skip
+SCORES = (
+    "likelihood", "density", "class mean", "mahalanobis", "max softmax", "energy", "neighbours", "small pixels",
+    "pixel steps",
+)  # fmt: skip
+EVADED = ("likelihood", "class mean", "mahalanobis")
+UNSEEN = {"mnist": "fashion-mnist", "cifar10": "cifar100", "cifar100": "cifar10"}
+EVADED_IMAGES = {"digits": 50, "mnist": 20}  # the attack that knows the score takes its time
+
+
+def run(request: StudyRequest) -> Path:
+    """Train every method, audit its likelihoods, and write the ledger.
+
+    Args:
+        request: What was asked for. Seeds are runs of each method, those of the recipe, 5, by default. Without the
+            dataset's files the ledger says "not run: no data".
+    """
+    recipe = verification_recipe(request.dataset, request.root, request.seeds)
+    study = judged_study("verification", request.dataset)
+    if (data := data_if_there(recipe)) is None:
+        return study.without_data(recipe, request)
+    found = request.grid(plans_of(recipe), data)
+    report = request.paged(recipe, found, study.command(request.seeds))
+    return study.write_ledger(report, sections(report, request.dataset), request.out)
+
+
+def verification_recipe(dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
+    """The paper's recipe, audited for likelihoods; with another dataset's images where its files are there, too.
+
+    >>> verification_recipe("digits").audit_settings["likelihood"]["epsilons"]
+    [0.1, 0.2, 0.3]
+    """
+    start = base_recipe(dataset, root, seeds)
+    settings: dict[str, Any] = {
+        "epsilons": list(PROTOCOLS[dataset].epsilons),
+        "adaptive": list(EVADED),
+        "adaptive_images": EVADED_IMAGES.get(dataset, 30),
+    }
+    if dataset in UNSEEN and _is_there(UNSEEN[dataset], root):
+        settings["other"] = UNSEEN[dataset]
+    return dataclasses.replace(
+        start, audits=(*start.audits, AUDIT), audit_settings={**start.audit_settings, AUDIT: settings}
+    )
+
+
+def _is_there(dataset: str, root: str | None) -> bool:
+    if root is None:
+        return False
+    try:
+        load_dataset(dataset, "test", root)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnScore(Quantity):
+    """A number of detection by the likelihood that each loss has of its own."""
+
+    def of(self, report: Report, method: str) -> dict[int, float]:
+        """The method's number under each seed, by its own score."""
+        context = _of_method({**self.context, "score": own_score(method)}, method)
+        return Quantity(self.label, self.audit, self.name, context=context).of(report, method)
+
+
+@dataclasses.dataclass(frozen=True)
+class UnderOwnAttack(Quantity):
+    """A number of one score, the same for every method; an attack that knows a score knows the method's own."""
+
+    def of(self, report: Report, method: str) -> dict[int, float]:
+        """The method's number under each seed."""
+        context = _of_method(self.context, method)
+        return Quantity(self.label, self.audit, self.name, context=context).of(report, method)
+
+
+def _of_method(context: Mapping[str, Scalar], method: str) -> dict[str, Scalar]:
+    """Settings that say which score an attack knows, where it knows one."""
+    return {
+        **context,
+        **({"attacked": own_score(method)} if context.get("attack") == KNOWN["attack"] else {}),
+    }
+
+
+def own_score(method: str) -> str:
+    """What the audit calls the likelihood of a method.
+
+    >>> own_score("center"), own_score("softmax")
+    ('class mean', 'likelihood')
+    """
+    return OWN.get(method, "likelihood")
+
+
+def sections(report: Report, dataset: str) -> list[str]:
+    """The paper's comparison, how it fares against an attack that knows the score, and every score beside it."""
+    radii = PROTOCOLS[dataset].epsilons
+    evaded = [Column(f"epsilon {r:g}", OwnScore("", AUDIT, "evasion", context={"epsilon": r})) for r in radii]
+    fitted = [
+        Column(f"epsilon {r:g}", Quantity("", AUDIT, "evasion", context={"epsilon": r, "score": MAHALANOBIS}))
+        for r in radii
+    ]
+    areas = _areas(OwnScore, ATTACKED, radii)
+    text = [
+        "## How well each loss's own likelihood tells FGSM images from ordinary ones",
+        "Area under the ROC curve (50 % is chance, 100 % apart) of all attacked images, successful or not: "
+        f"{images_told(report, AUDIT, CURVE, ATTACKED)} and as many ordinary ones. Each likelihood is in a "
+        f"unit of its own: areas can be compared, log-densities cannot. {seeds_told(report)}",
+        method_table(report, areas, dataset),
+        *margin_told(report, areas),
+        "## The same, by the area under the curve of precision over recall, and by what passes at 95 %",
+        "The second: the share of attacked images that pass where 95 % of ordinary ones do.",
+        method_table(
+            report,
+            [*_areas(OwnScore, ATTACKED, radii, "aupr"), *_areas(OwnScore, ATTACKED, radii, "fpr95")],
+            dataset,
+        ),
+        "## The same by the distance to the mean of the predicted class's training features",
+        method_table(report, _areas(_by(CLASS_MEAN), ATTACKED, radii), dataset),
+        "## The same by Mahalanobis distances, fitted to every network afterwards",
+        method_table(report, _areas(_by(MAHALANOBIS), ATTACKED, radii), dataset),
+        "## Share of right images for which an attack that knows the likelihood finds a wrong one that passes",
+        f"Of {images_told(report, AUDIT, 'evasion', {})}, above the threshold that rejects 5 % of ordinary ones. It "
+        "is a lower bound: another attack may find more.",
+        method_table(report, evaded, dataset),
+        "The same where Mahalanobis distances, fitted afterwards, are the score, and the attack knows them:",
+        method_table(report, fitted, dataset),
+        "## How well the likelihood tells the images of that attack from their own originals",
+        "Area under the ROC curve, of the images that it found; below 50 % they look more ordinary than what they were "
+        "made from.",
+        method_table(report, _areas(OwnScore, KNOWN, radii), dataset),
+        "## The same by Mahalanobis distances, which the attack then knows",
+        method_table(report, _areas(_by(MAHALANOBIS), {**KNOWN, "attacked": MAHALANOBIS}, radii), dataset),
+    ]
+    kinds = {
+        f"{kind}, epsilon {radius:g}": {**context, "epsilon": radius}
+        for kind, context in KINDS.items()
+        for radius in radii
+    }
+    kinds |= {f"images of {name}, never learned": {"unseen": name} for name in _unseen(report)}
+    for kind, context in kinds.items():
+        text += [f"## Every score: {kind}", every_score(report, context, dataset)]
+    if (missed := UNSEEN.get(dataset)) is not None and missed not in _unseen(report):
+        text.append(
+            f"Images of {missed} were not looked at: their files were not below the folder of --root."
+        )
+    return text
+
+
+def _areas(
+    quantity: Callable[..., Quantity],
+    context: dict[str, Scalar],
+    radii: Sequence[float],
+    measure: str = CURVE,
+) -> list[Column]:
+    """The area under the ROC curve, or another measure, at every radius, by a score that `quantity` picks."""
+    told = "" if measure == CURVE else f"{measure.upper()}, "
+    better = "lower" if measure == "fpr95" else "higher"
+    return [
+        Column(
+            f"{told}epsilon {r:g}",
+            quantity("", AUDIT, measure, context={**context, "epsilon": r}, better=better),
+        )
+        for r in radii
+    ]
+
+
+def _by(score: str) -> Callable[..., Quantity]:
+    """A quantity of one score, the same for every method."""
+
+    def quantity(
+        label: str, audit: str, name: str, *, context: Mapping[str, Scalar], better: Any
+    ) -> Quantity:
+        return Quantity(label, audit, name, context={**context, "score": score}, better=better)
+
+    return quantity
+
+
+def every_score(report: Report, context: dict[str, Scalar], dataset: str) -> str:
+    """A table of AUROC with a column for each score that was measured."""
+    columns = [
+        Column(score, UnderOwnAttack("", AUDIT, CURVE, context={**context, "score": score}, better="higher"))
+        for score in SCORES
+    ]
+    shown = [c for c in columns if any(c.quantity.of(report, method) for method in report.methods)]
+    return method_table(report, shown, dataset) if shown else "Nothing was measured."
+
+
+def _unseen(report: Report) -> list[str]:
+    found = (r.measurement.context.get("unseen") for r in report.records if r.measurement.audit == AUDIT)
+    return sorted({str(name) for name in found if name is not None})

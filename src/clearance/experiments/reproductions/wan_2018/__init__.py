@@ -1,1 +1,0 @@
-"""Rethinking Feature Distribution for Loss Functions (L-GM; Wan et al., CVPR 2018): recipes, claims, studies."""

@@ -1,0 +1,182 @@
+"""What a study needs beside the public names: the parts of a comparison, taken one at a time.
+
+:func:`clearance.compare` answers the common question in one call. A study that asks another one builds on the same
+parts: it makes recipes, runs their plans, measures something of its own on what was trained, and writes a report.
+The studies in ``papers/`` of a checkout use nothing of the library but its public names and this list.
+
+*Settings*: `Recipe` (a comparison as data), `from_tree` and `to_tree` (plain values in, plain values out),
+`identifier` (a short name that changes with the settings), `describe` (any object as such settings).
+
+*Runs*: `RunPlan` (one method under one seed), `plans_of` (all of a recipe), `RunData` and `build_data` (their images),
+`run_grid` (run them, or read them back), `Listener` and `silent` (who is told), `RunFindings` (what each left),
+`load_run` and `read_result` (a finished run), `with_context` (findings with one more setting in their context),
+`FIRST_SOURCE` (the seed from which networks that attacks are made on count).
+
+*Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `CRITERIA`, `FACTORS`.
+
+*Parts of a run*: `build_objective`, `chosen_audits`, `audit_model`, `training_findings`, `fixed_images`,
+`draw_at_most`, `change_sheet`, `feature_unit`, `evaluating`, `with_channels_last`, `one_thread`.
+
+*Random numbers*: `derived_seed` and `generator`: one seed, many independent streams, each known by its name.
+
+*Records*: `Record`, `ExhibitRecord`, `RunNote`, `Report`, `load_report`, `report_of` and `report_with` (findings as a
+report), `SummaryRow`, `encode` and `decode` (plain values that JSON can hold, and back), `DESCRIPTIVE` (context that
+identifies no number), `Outcome`, `Better`, `Scalar`.
+
+*Verdicts*: `summarise` (a mean over seeds), `compare_seeds` (two methods paired over seeds), `Comparison`,
+`SeedSummary`, `holm`, `LEVEL`.
+
+*Pictures in the report's style*: `page_figure`, `style_axes`, `series`, `marker`, `draw_legend`, `label_logarithmic`,
+`plain_number`, `contact_sheet`, `as_svg`, `standalone_svg`, the colours `INK`, `MUTED`, `GRID`, `PAPER`, `SERIES` and
+the `MARKERS`; `printed` and `THIN` (a number with its unit, as the report prints it).
+
+*Checks and files*: `check_choice`, `check_count`, `check_positive`, `check_non_negative`, `check_folder`,
+`write_bytes`.
+
+*A command of its own*: `listening` (progress on a terminal, as a listener) and `default_jobs`.
+
+Importing this room imports torch. Its names may change between versions; those of :mod:`clearance` do not without a
+word in the changelog.
+
+>>> compare_seeds({0: 0.10, 1: 0.11, 2: 0.12}, {0: 0.20, 1: 0.22, 2: 0.21}, better="lower").verdict
+'better'
+"""
+
+from clearance._checks import check_choice, check_count, check_non_negative, check_positive
+from clearance._files import check_folder, write_bytes
+from clearance._rng import derived_seed, generator
+from clearance.audits._change_sheet import change_sheet
+from clearance.audits._samples import fixed_images
+from clearance.cli._options import default_jobs
+from clearance.cli._progress import listening
+from clearance.data.subsets import draw_at_most
+from clearance.experiments.audit_sources import FIRST_SOURCE
+from clearance.experiments.auditing import audit_model, chosen_audits
+from clearance.experiments.build import RunData, build_data, build_objective
+from clearance.experiments.compare import report_of, report_with
+from clearance.experiments.grid import Listener, plans_of, run_grid, silent
+from clearance.experiments.plan import RunPlan
+from clearance.experiments.recipe import Recipe, from_tree, identifier, to_tree
+from clearance.experiments.run import RunFindings
+from clearance.experiments.saved import load_run
+from clearance.experiments.search import FACTORS
+from clearance.experiments.search import search as search_settings
+from clearance.experiments.sweep import under as with_context
+from clearance.experiments.threads import one_thread
+from clearance.experiments.training_findings import training_findings
+from clearance.experiments.trials import CRITERIA, Trial, at_edge
+from clearance.experiments.trials import best as best_trial
+from clearance.heads.scale import feature_unit
+from clearance.models._running import evaluating, with_channels_last
+from clearance.records import ExhibitRecord, Record, Report, RunNote, SummaryRow, load_report
+from clearance.records.encoding import decode, encode
+from clearance.records.record import DESCRIPTIVE
+from clearance.records.summary import LEVEL, Comparison, SeedSummary, holm, summarise
+from clearance.records.summary import compare as compare_seeds
+from clearance.regimes.describe import describe
+from clearance.report.drawing import contact_sheet
+from clearance.report.drawing import empty as page_figure
+from clearance.report.drawing import legend as draw_legend
+from clearance.report.drawing import logarithmic as label_logarithmic
+from clearance.report.drawing import plain as plain_number
+from clearance.report.drawing import styled as style_axes
+from clearance.report.numbers import THIN, printed
+from clearance.report.svg import (
+    GRID,
+    INK,
+    MARKERS,
+    MUTED,
+    PAPER,
+    SERIES,
+    as_svg,
+    marker,
+    series,
+    standalone_svg,
+)
+from clearance.runs import read_result
+from clearance.vocabulary import Better, Outcome, Scalar
+
+__all__ = [
+    "CRITERIA",
+    "DESCRIPTIVE",
+    "FACTORS",
+    "FIRST_SOURCE",
+    "GRID",
+    "INK",
+    "LEVEL",
+    "MARKERS",
+    "MUTED",
+    "PAPER",
+    "SERIES",
+    "THIN",
+    "Better",
+    "Comparison",
+    "ExhibitRecord",
+    "Listener",
+    "Outcome",
+    "Recipe",
+    "Record",
+    "Report",
+    "RunData",
+    "RunFindings",
+    "RunNote",
+    "RunPlan",
+    "Scalar",
+    "SeedSummary",
+    "SummaryRow",
+    "Trial",
+    "as_svg",
+    "at_edge",
+    "audit_model",
+    "best_trial",
+    "build_data",
+    "build_objective",
+    "change_sheet",
+    "check_choice",
+    "check_count",
+    "check_folder",
+    "check_non_negative",
+    "check_positive",
+    "chosen_audits",
+    "compare_seeds",
+    "contact_sheet",
+    "decode",
+    "default_jobs",
+    "derived_seed",
+    "describe",
+    "draw_at_most",
+    "draw_legend",
+    "encode",
+    "evaluating",
+    "feature_unit",
+    "fixed_images",
+    "from_tree",
+    "generator",
+    "holm",
+    "identifier",
+    "label_logarithmic",
+    "listening",
+    "load_report",
+    "load_run",
+    "marker",
+    "one_thread",
+    "page_figure",
+    "plain_number",
+    "plans_of",
+    "printed",
+    "read_result",
+    "report_of",
+    "report_with",
+    "run_grid",
+    "search_settings",
+    "series",
+    "silent",
+    "standalone_svg",
+    "style_axes",
+    "summarise",
+    "to_tree",
+    "training_findings",
+    "with_channels_last",
+    "with_context",
+    "write_bytes",
+]

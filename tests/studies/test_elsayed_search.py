@@ -1,0 +1,107 @@
+"""The search of Elsayed et al. (2018): every method's rates are chosen with the loss that its study trains with."""
+
+import dataclasses
+
+import pytest
+
+from clearance.experiments.trials import Trial
+from papers.elsayed_2018 import search_rates
+from papers.elsayed_2018.protocol import (
+    PROTOCOLS,
+    base_recipe,
+    learning_rates,
+    noise_recipe,
+    noise_recipes,
+    searched_at,
+    small_data_recipes,
+)
+from papers.elsayed_2018.search_rates import searched_recipes
+from papers.engine import rate_search
+from papers.engine.catalogue import paper_study
+from papers.engine.study import StudyRequest
+
+RUN_HERE = ("digits", "mnist")
+
+
+def losses(recipe):
+    return {name: dataclasses.replace(method, lr=1.0) for name, method in recipe.methods.items()}
+
+
+@pytest.mark.parametrize("dataset", RUN_HERE)
+class TestSearchedAsStudied:
+    def test_noise_0_counts_the_rivals_that_its_study_counts(self, dataset):
+        searched, studied = searched_recipes(dataset)["noiseless"], noise_recipes(dataset)[0.0]
+        assert losses(searched) == losses(studied)
+        assert (searched.label_noise, searched.train_fraction) == (0, studied.train_fraction)
+
+    def test_noise_is_searched_at_one_rate_for_all(self, dataset):
+        searched = searched_recipes(dataset)["noisy"]
+        assert searched.label_noise == PROTOCOLS[dataset].searched_noise > 0
+        for rate, studied in noise_recipes(dataset).items():
+            assert rate == 0 or losses(searched) == losses(studied), rate
+            assert (searched.epochs, searched.train_fraction) == (studied.epochs, studied.train_fraction)
+
+    def test_the_others_too(self, dataset):
+        searched = searched_recipes(dataset)
+        assert losses(searched["clean"]) == losses(base_recipe(dataset, None))
+        for count, studied in small_data_recipes(dataset).items():
+            own = searched[searched_at(dataset, count)]
+            assert losses(own) == losses(studied)
+            assert own.samples in PROTOCOLS[dataset].searched_samples
+
+
+@pytest.mark.parametrize("dataset", RUN_HERE)
+def test_a_study_takes_the_rates_of_its_own_condition(dataset):
+    def rates(recipe):
+        return {name: method.lr for name, method in recipe.methods.items()}
+
+    assert rates(noise_recipe(dataset, 0.0)) == learning_rates(dataset, "noiseless")
+    assert rates(noise_recipe(dataset, 0.8)) == learning_rates(dataset, "noisy")
+    assert rates(base_recipe(dataset, None)) == learning_rates(dataset, "clean")
+    for count, recipe in small_data_recipes(dataset).items():
+        assert rates(recipe) == learning_rates(dataset, searched_at(dataset, count)) != {}
+
+
+def test_few_images_take_the_rates_of_the_nearest_number_that_was_searched():
+    assert [searched_at("digits", n) for n in (20, 300)] == ["few-68", "few-68"]
+    assert [searched_at("mnist", n) for n in (68, 550, 5500, 10**5)] == [
+        "few-68",
+        "few-550",
+        "few-5500",
+        "few-5500",
+    ]
+
+
+@pytest.mark.parametrize("dataset", RUN_HERE)
+def test_trials_are_as_long_as_the_study(monkeypatch, tmp_path, dataset):
+    asked = []
+
+    def searched(recipe, *_, **settings):
+        asked.append((recipe, settings))
+        return [Trial(name, 0.1, 1, recipe.epochs, None, None, 0.5, ("finished",)) for name in recipe.methods]
+
+    monkeypatch.setattr(rate_search, "search_settings", searched)
+    monkeypatch.setattr(rate_search, "data_if_there", lambda recipe: recipe)
+    search_rates.run(StudyRequest(tmp_path, dataset=dataset))
+    for condition, (_, settings) in zip(searched_recipes(dataset), asked, strict=True):
+        assert settings["trial_epochs"] is None
+        assert settings["factors"] == PROTOCOLS[dataset].search_factors
+        varied = PROTOCOLS[dataset]
+        few = varied.finalist_draws if condition.startswith("few-") else varied.finalist_seeds
+        assert settings["finalist_seeds"] == (None if condition == "clean" else few)
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ("search-clean", ["clean"]),
+        ("search-noise", ["noiseless", "noisy"]),
+        ("search-few", ["few-68", "few-550", "few-5500"]),
+        ("search", ["clean", "noiseless", "noisy", "few-68", "few-550", "few-5500"]),
+    ],
+)
+def test_the_search_of_a_study_alone(monkeypatch, tmp_path, only, expected):
+    asked = []
+    monkeypatch.setattr(search_rates, "search_rates", lambda recipes, *_, **__: asked.extend(recipes))
+    paper_study("elsayed_2018", only).run(StudyRequest(tmp_path, dataset="mnist"))
+    assert asked == expected

@@ -1,0 +1,64 @@
+"""What studies of several papers share: verdicts on their own claims alone, ledgers, numbers under each seed."""
+
+import json
+
+import pytest
+
+from clearance.records import Record, Report
+from clearance.report.numbers import THIN
+from clearance.vocabulary import Measurement
+from papers.engine.ledger import JudgedStudy, by_seed, mean_and_spread
+
+NOISE = JudgedStudy("elsayed_2018", ("noise",), "digits")
+
+
+def record(method, seed, value, rate, name="error"):
+    context = {"split": "test", "noise": rate}
+    return Record(
+        "digits", method, seed, Measurement("accuracy", name, value, "fraction", 100, context=context)
+    )
+
+
+def records(seeds=5):
+    """Margins err less than cross-entropy at every rate."""
+    return [
+        record(method, seed, value + rate / 4 + 0.001 * seed * (method == "margin-l1"), rate)
+        for seed in range(seeds)
+        for rate in (0.0, 0.2, 0.4, 0.6, 0.8)
+        for method, value in (("cross-entropy", 0.3), ("hinge", 0.4), ("margin-l1", 0.1), ("margin-l2", 0.1),
+                              ("margin-linf", 0.1), ("margin-l2-input", 0.1))
+    ]  # fmt: skip
+
+
+def test_only_claims_of_the_study_get_a_verdict():
+    found = {j.claim.id: j for j in NOISE.judgements(records())}
+    assert found["1"].verdict == "holds"
+    others = [j for j in found.values() if j.claim.study != "noise" and not j.claim.recalled]
+    assert {j.verdict for j in others} == {"not run"}
+    both = JudgedStudy("elsayed_2018", ("noise", "small-data"), "digits")
+    assert [j.verdict for j in both.judgements(records())] == [j.verdict for j in found.values()]
+    assert both.command() == "python -m papers elsayed_2018 --only noise --dataset digits"
+
+
+def test_sections_follow_the_verdicts_a_blank_line_apart(tmp_path):
+    report = Report({}, {}, "the command", "today", tuple(records()), (), ())
+    path = NOISE.write_ledger(report, ["## One\n", "", f"| 5{THIN}% |"], tmp_path)
+    text = path.read_text("utf-8")
+    assert text.endswith("\n\n## One\n\n| 5 % |\n")
+    assert text.startswith("# elsayed_2018 on digits\n\n")
+    assert "\n\n\n" not in text
+    told = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
+    assert [row["id"] for row in told["claims"] if row["verdict"] == "holds"][:1] == ["1"]
+
+
+def test_numbers_are_those_of_one_method_quantity_and_setting():
+    mixed = [*records(2), record("cross-entropy", 7, 0.9, 0.2, name="loss")]
+    assert by_seed(mixed, "cross-entropy", "accuracy", "error", {"noise": 0.2}) == pytest.approx(
+        {0: 0.35, 1: 0.35}
+    )
+    assert by_seed(mixed, "cross-entropy", "accuracy", "error", {"noise": 0.3}) == {}
+
+
+def test_one_seed_has_no_spread():
+    assert mean_and_spread(0.25, None, "fraction") == "25.0 %"
+    assert mean_and_spread(0.25, 0.013, "fraction") == "25.0 % ± 1.3 %"

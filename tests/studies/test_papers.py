@@ -1,0 +1,141 @@
+"""What the recipes and studies of papers say and take, before anything runs."""
+
+import importlib
+import inspect
+import typing
+from pathlib import Path
+
+import pytest
+
+from clearance.experiments.auditing import chosen_audits
+from clearance.models import extractors  # noqa: F401 - the recipes' models are there
+from papers.engine.catalogue import PAPERS, paper, paper_claims, paper_datasets, paper_recipe
+from papers.engine.reproduce import reproduce
+from papers.engine.study import StudyRequest
+from papers.sato_2019 import fine_tuning
+from papers.wan_2018 import accuracy
+
+CLAIMS = paper_claims("sato_2019")
+
+
+WITH_RECIPES = [name for name in PAPERS if name != "tanay_2018"]
+
+
+BESIDE = {
+    "margin-l1-input",
+    "margin-linf-input",
+}  # in tables, but not on MNIST, and without a part in the claims
+
+
+class TestPlans:
+    @pytest.mark.parametrize("paper", WITH_RECIPES)
+    def test_every_recipe_of_every_paper_can_be_planned(self, paper):
+        claims = paper_claims(paper)
+        assert paper_datasets(paper)
+        for dataset in paper_datasets(paper):
+            recipe = paper_recipe(paper, dataset)
+            assert recipe.dataset == dataset
+            assert recipe.seeds >= 5
+            assert claims.method in recipe.methods
+            assert set(recipe.methods) - BESIDE <= {claims.method, *claims.rivals}
+            assert claims.scaled[dataset]
+        # no rival that nothing trains
+        trained = {n for dataset in paper_datasets(paper) for n in paper_recipe(paper, dataset).methods}
+        assert trained - BESIDE == {claims.method, *claims.rivals}
+
+    @pytest.mark.parametrize("paper", ["sato_2019", "elsayed_2018"])
+    def test_methods_are_the_same_on_every_dataset(self, paper):
+        """Not so for wan_2018, whose CIFAR-100 has further margins."""
+        named = {
+            tuple(name for name in paper_recipe(paper, dataset).methods if name not in BESIDE)
+            for dataset in paper_datasets(paper)
+        }
+        assert len(named) == 1
+
+    @pytest.mark.parametrize("dataset", paper_datasets("sato_2019"))
+    def test_what_the_claims_read_is_measured(self, dataset):
+        recipe = paper_recipe("sato_2019", dataset)
+        read = {reading.audit for claim in CLAIMS.claims for reading in claim.readings}
+        assert read | {"neural_collapse", "churn", "class_scatter"} <= set(recipe.audits)
+        chosen_audits(recipe.audits, recipe.audit_settings)
+
+    def test_what_the_paper_says_of_its_two_datasets(self):
+        ten, hundred = (paper_recipe("sato_2019", name) for name in ("cifar10", "cifar100"))
+        foca = [(m.per_class, m.reuse, m.head_steps) for m in (ten.methods["foca"], hundred.methods["foca"])]
+        assert foca == [(10, 1, 32), (10, 8, 64)]
+        assert [r.methods["dropout"].hidden for r in (ten, hundred)] == [(1024, 1024), (512, 512)]
+        assert [r.model for r in (ten, hundred)] == ["convnet32", "vgg16"]
+        assert {m.hidden for r in (ten, hundred) for n, m in r.methods.items() if n != "dropout"} == {
+            (128, 128)
+        }
+
+    def test_wrong_names_get_the_nearest(self):
+        with pytest.raises(ValueError, match="Did you mean 'sato_2019'"):
+            reproduce("sato-2018")
+        with pytest.raises(ValueError, match="Did you mean 'cifar10'"):
+            reproduce("sato_2019", "cifar-10")
+        with pytest.raises(ValueError, match="Did you mean 'weakness'"):
+            reproduce("sato_2019", only="weaknes")
+        with pytest.raises(ValueError, match="has a dataset of its own; got dataset 'mnist'"):
+            reproduce("sato_2019", "mnist", only="weakness")
+
+
+@pytest.mark.parametrize("place", [study.place for name in PAPERS for study in paper(name).studies.values()])
+def test_every_study_takes_a_request(place):
+    module, _, function = place.partition(":")
+    study = getattr(importlib.import_module(module), function)
+    assert list(inspect.signature(study).parameters) == ["request"]
+    assert typing.get_type_hints(study) == {"request": StudyRequest, "return": Path}
+
+
+def test_a_study_is_given_what_was_asked(monkeypatch, tmp_path):
+    asked = []
+
+    def study(request):
+        asked.append(request)
+        return request.out / "ledger.md"
+
+    monkeypatch.setattr(fine_tuning, "run", study)
+    monkeypatch.setattr(accuracy, "run", study)
+    found = reproduce("sato_2019", only="fine-tuning", root="here", seeds=3, jobs=2, out=tmp_path)
+    assert found.ledger == tmp_path / "ledger.md"
+    reproduce("wan_2018", "mnist", only="accuracy", out=tmp_path)
+    assert asked == [
+        StudyRequest(tmp_path, seeds=3, jobs=2, root="here"), StudyRequest(tmp_path, dataset="mnist")
+    ]  # fmt: skip
+
+
+def test_where_there_is_nothing_for_digits_a_dataset_must_be_given(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"got 'digits', which is taken where none is given\. Pass --dataset"
+    ):
+        reproduce("tanay_2018", only="lenet", out=tmp_path)
+
+
+@pytest.mark.parametrize("dataset", [None, "mnist"])
+@pytest.mark.parametrize(
+    ("paper", "studies"),
+    [
+        ("tanay_2018", r"svm, lenet, adversarial, depth\."),
+        ("wan_2018", "fig1, accuracy, fgsm"),  # its recipes are where the search for learning rates began
+        ("elsayed_2018", "noise"),
+    ],
+)
+def test_a_paper_of_studies_alone_asks_for_one(paper, studies, dataset, tmp_path):
+    with pytest.raises(
+        ValueError, match=rf"{paper} is tried by its studies; name one with --only.*{studies}"
+    ):
+        reproduce(paper, dataset, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("paper", "dataset", "only", "command"),
+    [
+        ("tanay_2018", "mnist", "svm", "--only svm --dataset mnist --root ROOT --seeds 2"),
+        ("sato_2019", None, "causes", "--only causes --root ROOT --seeds 2"),
+    ],
+)
+def test_without_data_the_command_that_is_told_asks_for_the_same(paper, dataset, only, command, tmp_path):
+    found = reproduce(paper, dataset, only=only, seeds=2, out=tmp_path)
+    assert not found.has_data
+    assert f"Run `python -m papers {paper} {command}`." in found.ledger.read_text("utf-8")

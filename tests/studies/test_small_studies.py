@@ -1,0 +1,125 @@
+"""The studies of two suspected causes (A6) and of squared error (P1), scaled down: from runs to the ledger."""
+
+import dataclasses
+
+import pytest
+
+from clearance.experiments.run import RunPlan
+from papers.engine import study
+from papers.engine.reproduce import reproduce
+from papers.sato_2019 import causes, squared_error
+from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    Counted,
+    cells,
+    grid_here,
+    interval,
+    number,
+    stored,
+)
+
+SEEDS = 3
+IMAGES = 130  # a tenth of the digits
+FULL_CAUSES, FULL_SQUARED = causes.cause_recipe, squared_error.squared_error_recipe
+ONE_IMAGE = {
+    "per_class": [1],
+    "repetitions": [2],
+    "hidden": [4],
+    "least_steps": 2,
+    "passes": 1,
+    "most_steps": 5,
+}
+
+
+def narrow(recipe):
+    """The recipe with narrow heads of few steps on a tenth of the digits."""
+    methods = {
+        name: dataclasses.replace(method, hidden=(8, 8), head_steps=2, final_head_steps=5)
+        for name, method in recipe.methods.items()
+    }
+    return dataclasses.replace(recipe, dataset="digits", train_fraction=0.1, methods=methods, epochs=1)
+
+
+def small_causes(longer=False):
+    recipe = FULL_CAUSES(longer)
+    settings = dict.fromkeys(("co_adaptation", "deeper_cut"), ONE_IMAGE)
+    return dataclasses.replace(narrow(recipe), epochs=recipe.epochs // 4, audit_settings=settings)
+
+
+def small_squared(seeds=None):
+    settings = {"co_adaptation": {**ONE_IMAGE, "all_images": False}}
+    return dataclasses.replace(narrow(FULL_SQUARED(seeds)), audit_settings=settings)
+
+
+def run_study(name, monkeypatch, out):
+    plans: list[RunPlan] = []
+    monkeypatch.setattr("clearance.experiments.run.PeakMemory", Counted)
+    monkeypatch.setattr(study, "run_grid", grid_here(plans))
+    reproduce("sato_2019", only=name, seeds=SEEDS, out=out)
+    return stored(out, plans)
+
+
+def test_the_claim_is_judged_by_the_retrained_head_less_the_own_head(monkeypatch, tmp_path):
+    monkeypatch.setattr(causes, "cause_recipe", small_causes)
+    monkeypatch.setattr(causes, "IMAGES", IMAGES)
+    found = run_study("causes", monkeypatch, tmp_path)
+    lines = [
+        line for line in (tmp_path / "ledger.md").read_text("utf-8").splitlines() if line.startswith("- ")
+    ]
+    sides = [
+        (causes.AS_RUN, "co_adaptation"),
+        (causes.LONGER, "co_adaptation"),
+        (causes.AS_RUN, "deeper_cut"),
+    ]
+    assert len(lines) == len(sides)
+    for line, (method, audit) in zip(lines, sides, strict=True):
+        gaps = [
+            number(found[method, seed], audit, "error", head="retrained", samples=IMAGES)
+            - number(found[method, seed], "accuracy", "error", split="test")
+            for seed in range(SEEDS)
+        ]
+        _, low, high = interval(gaps)
+        said = "holds" if low > 0 else "refuted" if high < 0 else "cannot tell"
+        assert f"A6 **{said}**" in line
+        assert f"{SEEDS} seeds" in line
+
+
+def test_the_longer_training_has_three_times_the_steps(monkeypatch, tmp_path):
+    monkeypatch.setattr(causes, "cause_recipe", small_causes)
+    monkeypatch.setattr(causes, "IMAGES", IMAGES)
+    found = run_study("causes", monkeypatch, tmp_path)
+    steps = [number(found[method, 0], "training", "steps") for method in (causes.AS_RUN, causes.LONGER)]
+    assert steps[1] == 3 * steps[0]
+
+
+def test_without_mnist_the_study_says_not_run(tmp_path):
+    found = reproduce("sato_2019", only="causes", root=str(tmp_path / "nothing"), out=tmp_path)
+    assert not found.has_data
+    assert "not run" in found.ledger.read_text("utf-8")
+
+
+def test_the_share_on_the_first_axis_stands_for_both_losses(monkeypatch, tmp_path):
+    monkeypatch.setattr(squared_error, "squared_error_recipe", small_squared)
+    found = run_study("squared-error", monkeypatch, tmp_path)
+    row = cells(tmp_path)[squared_error.SHARE.label]
+    for method in small_squared().methods:
+        values = [
+            number(found[method, seed], "low_dimension", "first_axis_share", **{"class": "mean"})
+            for seed in range(SEEDS)
+        ]
+        mean, _, _ = interval(values)
+        assert row[method].startswith(f"{100 * mean:.1f}")
+
+
+def test_squared_error_is_what_those_methods_are_trained_by():
+    methods = squared_error.squared_error_recipe().methods
+    assert {name: method.objective for name, method in methods.items()} == {
+        "plain": "cross-entropy",
+        "foca": "cross-entropy",
+        "plain, squared error": "squared-error",
+        "foca, squared error": "squared-error",
+    }
+
+
+@pytest.mark.parametrize("seeds", [2, None])
+def test_the_seeds_are_those_asked_for(seeds):
+    assert squared_error.squared_error_recipe(seeds).seeds == (5 if seeds is None else seeds)
