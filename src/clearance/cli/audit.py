@@ -54,7 +54,7 @@ class AuditCommand:
         settings: Of those audits, such as "robustness.inf=2/255,8/255; robustness.two=none" (default: the run's, or
             each audit's own).
         images: Test images that attacks look at, at most, equally many of each class (default: as each audit says).
-        budget: A time such as 90s, 5m or 2h: audits that are not expected to fit are left out, and named on the page.
+        budget: A time such as 90s, 5m or 2h after which no audit starts; the page names those that were left out.
         include_images: Show the images themselves where an audit has pictures of them.
         seed: Decides partial sets and first weights of fresh heads (default: the seed of the run, else 0).
         out: Where the page and its records are written.

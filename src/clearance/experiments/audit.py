@@ -64,8 +64,8 @@ def audit(
             those that the first screen of one network needs, as on the command line. ``["all"]`` is every one.
         images: Held-out images that attacks and the like look at, at most, equally many of each class; by default
             each audit's own number.
-        budget: How long all of it may take, ``"90s"``, ``"5m"``, ``"2h"`` or seconds: audits that are not expected to
-            fit are left out, and the card says which; the estimates may be wrong.
+        budget: A time, ``"90s"``, ``"5m"``, ``"2h"`` or seconds, after which no audit starts; one that has begun is
+            finished, and the card says which were left out.
         include_images: Whether the card may show the images themselves.
         seed: Decides partial sets and first weights of fresh heads.
         name: What the card calls the model.

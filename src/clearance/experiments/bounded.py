@@ -1,21 +1,13 @@
-"""Audits one after the other, the most useful first, within a budget; what is done is kept, nothing is half done."""
+"""Audits one after the other, the most useful first, until a deadline; what is done is kept, nothing is half done."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import torch
-
 from clearance.audits import Audit, Findings, Subject
 from clearance.experiments.auditing import MODEL_AUDITS
-from clearance.experiments.feature_cache import KeptSubject
 from clearance.experiments.limits import Budget, Limits
-from clearance.experiments.pace import Pace, try_pace
-from clearance.experiments.workload import Sizes, Work, work_of
-from clearance.models._observe import evaluating
 
 BUDGET, INTERRUPTED = "budget", "interrupted"
-_ON_PIXELS = frozenset({"flip_size", "robustness", "boundary_distance", "weight_scale"})  # need no features
 
 
 @dataclass(frozen=True)
@@ -25,12 +17,10 @@ class LeftOut:
     Args:
         audit: Its name.
         why: ``"budget"`` or ``"interrupted"``.
-        seconds: What it was expected to take; None where nobody asked.
     """
 
     audit: str
     why: str
-    seconds: float | None = None
 
 
 @dataclass
@@ -59,86 +49,46 @@ def bounded_audits(
     limits: Limits,
     on_audit: Callable[[str], object] | None = None,
 ) -> Done:
-    """Every audit that fits, one after the other.
-
-    Before each audit its time is estimated from what has been tried and seen so far; where that is more than what is
-    left of the budget the audit is left out, and a later, cheaper one may still fit. An audit that has begun is
-    finished, so that no number is half measured, and an estimate may be wrong.
+    """The audits, one after the other; none starts once the budget is spent, and one that has begun is finished.
 
     Args:
         subject: The classifier and its images.
         audits: In any order.
         limits: The budget, and whether an interruption keeps what is done.
-        on_audit: Told the name of each audit before it starts.
+        on_audit: Called with the name of each audit before it starts.
 
     Raises:
-        ValueError: If not one audit fits.
+        ValueError: If the budget is spent before the first audit.
         KeyboardInterrupt: If somebody interrupts before the first audit is done, or nothing is to be kept.
     """
     queue = by_usefulness(audits)
     done = Done()
-    clerk = None if limits.budget is None else _Clerk(subject, limits.budget)
     for number, audit in enumerate(queue):
-        expected = None if clerk is None else clerk.refused(audit)
-        if expected is not None:
-            done.left_out.append(LeftOut(audit.name, BUDGET, float(f"{expected:.2g}")))
-            continue
+        if limits.budget is not None and limits.budget.is_spent:
+            done.left_out += _left(queue[number:], BUDGET)
+            break
         if on_audit is not None:
             on_audit(audit.name)
         try:
-            found = audit.examine(subject) if clerk is None else clerk.timed(audit)
+            found = audit.examine(subject)
         except KeyboardInterrupt:
             if not (limits.keep and done.findings):
                 raise
-            done.left_out += [LeftOut(each.name, INTERRUPTED) for each in queue[number:]]
-            return done
+            done.left_out += _left(queue[number:], INTERRUPTED)
+            break
         done.findings.append(found)
         done.audits.append(audit)
     if not done.findings and limits.budget is not None:
-        raise ValueError(_nothing_fits(done, limits.budget))
+        raise ValueError(_nothing_done(limits.budget))
     return done
 
 
-def _nothing_fits(done: Done, budget: Budget) -> str:
-    needed = min(each.seconds or 0.0 for each in done.left_out)
+def _left(audits: Sequence[Audit], why: str) -> list[LeftOut]:
+    return [LeftOut(audit.name, why) for audit in audits]
+
+
+def _nothing_done(budget: Budget) -> str:
     return (
-        f"`budget` must be enough for one audit; got {budget.seconds:.0f} s, of which {budget.spent:.0f} s went into "
-        f"reading, and the cheapest audit would take about {needed:.2g} s. Give more, or fewer images."
+        f"`budget` must leave time for one audit; got {budget.seconds:g} s, and reading model and images took "
+        f"{budget.spent:.1f} s. Give more."
     )
-
-
-class _Clerk:
-    """Estimates before each audit, and learns from each."""
-
-    def __init__(self, subject: Subject, budget: Budget) -> None:
-        self.subject, self.budget = subject, budget
-        self.pace: Pace = try_pace(subject)
-        with evaluating(subject.model):
-            pixels, _ = subject.test.batch(torch.tensor([0]))
-            width = subject.model.features(pixels.to(subject.test.labels.device)).shape[1]
-        self.sizes = Sizes.of(subject, width)
-
-    def refused(self, audit: Audit) -> float | None:
-        """The seconds that an audit would take where these do not fit, else None."""
-        expected = self.pace.seconds(self._work(audit))
-        return None if self.budget.allows(expected) else expected
-
-    def timed(self, audit: Audit) -> Findings:
-        """Its findings; how long it took is noted."""
-        work, began = self._work(audit), time.perf_counter()
-        found = audit.examine(self.subject)
-        self.pace.learn(work, time.perf_counter() - began)
-        return found
-
-    def _work(self, audit: Audit) -> Work:
-        return work_of(audit, self.sizes) + (Work() if audit.name in _ON_PIXELS else self._features())
-
-    def _features(self) -> Work:
-        """Extracting what is not there yet, and not kept from before."""
-        missing = 0
-        for name in ("train", "test"):
-            data = getattr(self.subject, name)
-            there = f"{name}_features" in vars(self.subject)
-            if not there and not (isinstance(self.subject, KeptSubject) and self.subject.keeps(data)):
-                missing += len(data)
-        return Work(passes=missing)

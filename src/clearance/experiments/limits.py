@@ -1,4 +1,4 @@
-"""What bounds an audit: how many test images the dear ones look at, and how long all of them may take."""
+"""What bounds an audit: how many test images attacks look at, and until when audits may start."""
 
 import dataclasses
 import re
@@ -25,10 +25,10 @@ class Budget:
         seconds: Above 0.
         clock: What tells the time, in seconds.
 
-    >>> times = iter([0.0, 20.0, 20.0])
+    >>> times = iter([0.0, 20.0, 60.0])
     >>> budget = Budget(60.0, clock=lambda: next(times))
-    >>> budget.allows(30.0), budget.allows(50.0)
-    (True, False)
+    >>> budget.is_spent, budget.is_spent
+    (False, True)
     """
 
     seconds: float
@@ -44,9 +44,10 @@ class Budget:
         """Seconds since it began."""
         return self.clock() - self.began
 
-    def allows(self, seconds: float) -> bool:
-        """Whether so much more fits."""
-        return self.spent + seconds <= self.seconds
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing may start any more."""
+        return self.spent >= self.seconds
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class Limits:
     """What bounds an audit, and what its page may show.
 
     Args:
-        images: Test images that the dear audits look at, at most; None leaves each its own number.
-        budget: How long all audits may take; None is as long as they need.
+        images: Test images that attacks and the like look at, at most; None leaves each its own number.
+        budget: Until when audits may start; None is no end.
         keep: Whether what is done is kept when somebody interrupts.
         include_images: Whether pictures of the images themselves may be shown.
     """
