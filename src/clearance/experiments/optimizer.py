@@ -21,7 +21,6 @@ def build_optimizer(method: Method, model: Classifier | None = None) -> Callable
         return partial(
             torch.optim.SGD, lr=method.lr, momentum=method.momentum, weight_decay=method.weight_decay
         )
-    # Numbers by name, not the method: what a run is told by must not change with settings that came later.
     return partial(
         mixture_sgd, head=head, lr=method.lr, momentum=method.momentum, weight_decay=method.weight_decay,
         means=method.means_lr, variances=method.variances_lr, means_decay=method.means_decay,

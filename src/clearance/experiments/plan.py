@@ -12,11 +12,6 @@ from clearance.models import Classifier
 from clearance.regimes import Regime
 from clearance.regimes.describe import describe
 
-# Settings of a method that came later, with the value that changes nothing.
-LATER = {
-    "mixture": "none", "priors": "uniform", "means_lr": 1.0, "variances_lr": 1.0, "means_decay": 1.0, "features": 0
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class RunPlan:
@@ -55,12 +50,7 @@ class RunPlan:
         shared = to_tree(self.recipe)
         for name in ("methods", "seeds", "audits", "audit_settings", "root"):
             del shared[name]
-        settings = to_tree(self.settings)
-        # runs from before there were such settings keep their folders
-        if not self.recipe.channels_last:
-            del shared["channels_last"]
-        settings = {n: value for n, value in settings.items() if n not in LATER or value != LATER[n]}
-        told = {"recipe": shared, "name": self.method, "method": settings}
+        told = {"recipe": shared, "name": self.method, "method": to_tree(self.settings)}
         told["regime"] = describe(self.regime)
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)
         return f"{safe}-seed{self.seed}-{identifier(told)}"

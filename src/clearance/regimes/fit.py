@@ -20,7 +20,7 @@ from clearance.regimes._guards import limit_gradients, limit_weights
 from clearance.regimes._loop import run_session
 from clearance.regimes._regime import Regime
 from clearance.regimes._session import Session
-from clearance.regimes.describe import describe
+from clearance.regimes.describe import check_resumable, describe
 from clearance.regimes.result import FitResult as FitResult
 from clearance.regimes.result import Progress as Progress
 from clearance.runs import RunDirectory, digest
@@ -90,8 +90,8 @@ def fit(
     Raises:
         TypeError: If `model` is no Classifier, `regime` no regime, or `optimizer` cannot be called.
         ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
-            belongs to another run, the objective reads activations of a compiled extractor, or several processes
-            get a `run_dir` or too small a batch.
+            belongs to another run or to one of code without a source, the objective reads activations of a
+            compiled extractor, or several processes get a `run_dir` or too small a batch.
 
     >>> from clearance.data import gaussian_images
     >>> from clearance.heads import MLP
@@ -142,7 +142,9 @@ def fit(
             "seed": seed, "device": place.type,
             **_unusual(autocast, steps, looked_at, compile_extractor=compile_extractor),
         }  # fmt: skip
-        with RunDirectory.open(Path(run_dir), _fingerprint(session, optimizer, schedule, settings)) as run:
+        fingerprint = _fingerprint(session, optimizer, schedule, settings)
+        check_resumable(Path(run_dir), fingerprint)
+        with RunDirectory.open(Path(run_dir), fingerprint) as run:
             return run_session(session, run, checkpoint_every, on_step)
 
 
