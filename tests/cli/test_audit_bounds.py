@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from clearance.audits import Accuracy, ClassPairs
-from clearance.experiments.limits import Budget
+from clearance.experiments.auditing import Budget
 from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 USER, HOST = "telltale-ann", "telltale-host"
@@ -137,7 +137,7 @@ class TestBudget:
     def test_what_did_not_begin_is_named_with_the_command_to_get_it(self, work, tmp_path, monkeypatch):
         """The budget is spent once accuracy is done."""
         examine, done = Accuracy.examine, []
-        monkeypatch.setattr(Accuracy, "examine", lambda *given: done.append(1) or examine(*given))
+        monkeypatch.setattr(Accuracy, "examine", lambda *given: (done.append(1), examine(*given))[1])
         monkeypatch.setattr(Budget, "is_spent", property(lambda _: bool(done)))
         status, shown, _ = audit(work, tmp_path, "--audits", "preprocessing,accuracy", "--budget", "40s")
         assert status == 0

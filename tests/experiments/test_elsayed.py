@@ -7,7 +7,7 @@ import math
 import pytest
 
 from clearance.experiments import study_request
-from clearance.experiments.auditing import chosen_audits
+from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import build_data
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.papers import paper_claims, paper_recipe
@@ -289,7 +289,7 @@ class TestAttacked:
         }
         assert set(asked) == read == {0.1, 0.2}
         assert all(plan.sources["robustness"].seed == 1000 for plan in seen if plan.seed == 0)
-        chosen_audits(targets[0].audits, targets[0].audit_settings)
+        AuditPlan.of_recipe(targets[0])
         others = [plan.recipe.audits for plan in seen if plan.seed >= attacked.FIRST_SOURCE]
         assert others == ([()] if box == attacked.BLACK else [])
 

@@ -17,8 +17,8 @@ from clearance.audits import (
     Unknowns,
 )
 from clearance.data import gaussian_images
-from clearance.experiments.bounded import bounded_audits
-from clearance.experiments.limits import Budget, Limits, looked_at, seconds_of, with_images
+from clearance.experiments.audit_plan import AuditPlan, looked_at
+from clearance.experiments.auditing import Budget, bounded_audits, seconds_of
 from clearance.models import Classifier
 from clearance.vocabulary import Measurement
 
@@ -73,7 +73,7 @@ class TestBudget:
     def test_the_most_useful_first_and_none_starts_after_the_deadline(self, subject, clock):
         wanted = (("mine", 3.0), ("flip_size", 30.0), ("refit", 5.0), ("accuracy", 2.0))
         audits = [taking(clock, *one) for one in wanted]
-        done = bounded_audits(subject, audits, Limits(budget=Budget(12.0, clock)))
+        done = bounded_audits(subject, audits, Budget(12.0, clock))
         assert names(done) == ["accuracy", "refit", "flip_size"]  # the last began in time, and is finished
         assert [(left.audit, left.why) for left in done.left_out] == [("mine", "budget")]
         assert [audit.name for audit in done.audits] == names(done)
@@ -82,13 +82,13 @@ class TestBudget:
         budget = Budget(12.0, clock)
         clock.now += 10
         audits = [taking(clock, "refit", 5.0), taking(clock, "mine", 1.0)]
-        assert names(bounded_audits(subject, audits, Limits(budget=budget))) == ["refit"]
+        assert names(bounded_audits(subject, audits, budget)) == ["refit"]
 
     def test_a_budget_that_is_spent_before_the_first_audit(self, subject, clock):
         budget = Budget(4.0, clock)
         clock.now += 5
         with pytest.raises(ValueError, match=r"time for one audit; got 4 s, and reading .* took 5\.0 s"):
-            bounded_audits(subject, [taking(clock, "a", 5.0)], Limits(budget=budget))
+            bounded_audits(subject, [taking(clock, "a", 5.0)], budget)
 
     @pytest.mark.parametrize("text", ["", "5", "m5", "5 m", "1d", "5m 3", "-5m", "nan"])
     def test_what_is_no_time(self, text):
@@ -108,33 +108,35 @@ class TestInterruption:
 
         audits = [taking(clock, "accuracy", 1.0), taking(clock, "refit", 1.0), taking(clock, "mine", 1.0)]
         object.__setattr__(audits[1], "examine", stop)
-        done = bounded_audits(subject, audits, Limits(keep=True))
+        done = bounded_audits(subject, audits, keep=True)
         assert names(done) == ["accuracy"]
         assert [(left.audit, left.why) for left in done.left_out] == [
             ("refit", "interrupted"),
             ("mine", "interrupted"),
         ]
         with pytest.raises(KeyboardInterrupt):
-            bounded_audits(subject, audits, Limits())
+            bounded_audits(subject, audits)
         with pytest.raises(KeyboardInterrupt):  # nothing is done yet
-            bounded_audits(subject, audits[1:], Limits(keep=True))
+            bounded_audits(subject, audits[1:], keep=True)
 
 
 class TestImages:
     def test_audits_that_look_at_test_images_one_by_one(self):
         data = gaussian_images(class_count=3, per_class=50)
         audits: list[Any] = [Accuracy(), FlipSize(), BoundaryDistance(), Likelihood(), Unknowns()]
-        fewer: list[Any] = list(with_images(audits, 30, data))
+        plan = AuditPlan.of(audits)
+        fewer: Any = plan.resolved(test=data, images=30)
         assert fewer[0] is audits[0]
         assert [audit.images for audit in fewer[1:]] == [30, 30, 30, 1000]
         assert (fewer[2].searched, fewer[3].adaptive_images) == (30, 30)
-        more: list[Any] = list(with_images(audits, 100, data))
+        more: Any = plan.resolved(test=data, images=100)
         assert (more[1].images, more[2].searched, more[3].adaptive_images) == (100, 100, 64)
-        assert looked_at(fewer, data) == {"flip_size": 30, "boundary_distance": 30, "likelihood": 30}
-        assert looked_at(with_images(audits, 150, data), data) == {}
-        assert with_images(audits, None, data) == audits
+        told = looked_at(fewer, data)["looked_at"]
+        assert told["audits"] == {"flip_size": 30, "boundary_distance": 30, "likelihood": 30}
+        assert looked_at(plan.resolved(test=data, images=150), data) == {}
+        assert plan.resolved(test=data) == tuple(audits)
 
     @pytest.mark.parametrize("images", [0, 2, 2.5, True])
     def test_too_few_or_no_number(self, images):
         with pytest.raises(ValueError, match="`images` must be "):
-            with_images([FlipSize()], images, gaussian_images(class_count=3))
+            AuditPlan.of([FlipSize()]).resolved(test=gaussian_images(class_count=3), images=images)

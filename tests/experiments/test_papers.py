@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clearance.experiments import reproduce as module
-from clearance.experiments.auditing import chosen_audits
+from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.catalogue import resolve
 from clearance.experiments.papers import paper_claims, paper_datasets, paper_recipe
 from clearance.experiments.reproduce import reproduce
@@ -57,7 +57,7 @@ class TestPlans:
         recipe = paper_recipe("sato-2019", dataset)
         read = {reading.audit for claim in CLAIMS.claims for reading in claim.readings}
         assert read | {"neural_collapse", "churn", "class_scatter"} <= set(recipe.audits)
-        chosen_audits(recipe.audits, recipe.audit_settings)
+        AuditPlan.of_recipe(recipe)
 
     def test_what_the_paper_says_of_its_two_datasets(self):
         ten, hundred = (paper_recipe("sato-2019", name) for name in ("cifar10", "cifar100"))

@@ -1,7 +1,6 @@
 """What several commands read in the same way."""
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,13 +63,6 @@ def _check_names(recipe: "Recipe") -> None:
             from clearance.experiments.build import build_objective
 
             build_objective(method)  # which says what is wrong with them
-
-
-def default_jobs() -> int:
-    """One run per core that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def default_methods(given: str | None, recipe: Path | None) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -17,7 +17,6 @@ from clearance.cli._settings import audit_settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from clearance.experiments.limits import Limits
     from clearance.experiments.outside_model import OutsideModel
     from clearance.report import Card
 
@@ -140,46 +139,28 @@ class AuditCommand:
         return Path(self.model).exists() or ":" not in self.model
 
     def _of_a_run(self, console: "Console") -> "Card":
-        from clearance.experiments.audit import audited
-        from clearance.experiments.audit_datasets import unknown_images, with_unknown, with_validation
-        from clearance.experiments.audit_sources import named_sources
-        from clearance.experiments.auditing import asked_of_run, ready_audits, with_audits
-        from clearance.experiments.plan import RunPlan
-        from clearance.experiments.saved import load_run
+        from clearance.experiments.audit import audit_run
 
         refuse(self, OF_MODELS, "a run's directory, with weights and images of its own")
-        limits = self._limits()
-        folder = Path(self.model)
-        run = load_run(folder)
-        asked = asked_of_run(run.recipe, split_names(self.audits), unknown=self.unknown is not None)
-        changed = with_audits(run.recipe, asked, audit_settings(self.settings))
-        plan = RunPlan(changed, run.method, run.seed)
-        audits = ready_audits(plan, folder.resolve().parent)
         with self._progress(console) as on_audit:
-            data, sources = run.data(self.root), named_sources(plan.recipe)
-            audits = with_validation(audits, run.recipe, data.validation)
-            if self.unknown is not None:
-                root = self.root or run.recipe.root
-                audits = with_unknown(
-                    audits, unknown_images(self.unknown, data.test, cache=self.cache, root=root)
-                )
-            return audited(
-                run.model,
-                data,
-                audits,
-                run.seed if self.seed is None else self.seed,
-                run.method,
-                lambda more: command(self, folder.name, more),
-                sources=sources,
-                limits=limits,
+            return audit_run(
+                self.model,
+                split_names(self.audits) or None,
+                lambda name, more: command(self, name, more),
+                seed=self.seed,
+                unknown=self.unknown,
+                root=self.root,
+                cache=self.cache,
+                settings=audit_settings(self.settings),
+                images=self.images,
                 on_audit=on_audit,
+                **self._bounds(),
             )
 
     def _from_elsewhere(self, console: "Console") -> "Card":
         from clearance.experiments.outside import audit_outside
 
-        limits = self._limits()
-        outside = self._outside()
+        outside, bounds = self._outside(), self._bounds()
 
         def say(line: str) -> None:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -191,16 +172,17 @@ class AuditCommand:
                 self.seed or 0,
                 lambda more: command(self, outside.name, more),
                 say,
-                limits,
-                on_audit,
-                audit_settings(self.settings),
+                settings=audit_settings(self.settings),
+                images=self.images,
+                on_audit=on_audit,
+                **bounds,
             )
 
-    def _limits(self) -> "Limits":
-        from clearance.experiments.limits import Budget, Limits, seconds_of
+    def _bounds(self) -> dict[str, Any]:
+        from clearance.experiments.auditing import Budget, seconds_of
 
         budget = None if self.budget is None else Budget(seconds_of(self.budget))
-        return Limits(self.images, budget, keep=True, include_images=self.include_images)
+        return {"budget": budget, "keep": True, "include_images": self.include_images}
 
     @contextmanager
     def _progress(self, console: "Console") -> Iterator[Callable[[str], object]]:

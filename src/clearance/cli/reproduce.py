@@ -56,7 +56,7 @@ class ReproduceCommand:
 
         from clearance._checks import check_count
         from clearance._files import check_folder
-        from clearance.cli._options import default_jobs
+        from clearance.experiments.engines import default_jobs
 
         console = Console()
         if self.full_protocol:

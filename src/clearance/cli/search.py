@@ -61,8 +61,9 @@ class SearchCommand:
 
         from clearance._checks import check_count
         from clearance._files import check_folder
-        from clearance.cli._options import default_jobs, whole_numbers
+        from clearance.cli._options import whole_numbers
         from clearance.cli._progress import listening
+        from clearance.experiments.engines import default_jobs
         from clearance.experiments.search import search
 
         console = Console()

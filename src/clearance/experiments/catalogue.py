@@ -6,7 +6,7 @@ Nothing is imported until it is used, so that ``clearance list`` and ``--help`` 
 """
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -218,18 +218,6 @@ AUDITS = {
         "clearance.audits.weight_scale:WeightScale", "How large are the weights, and how loud the answers?"
     ),
 }
-
-
-def named_audits(names: Iterable[str]) -> tuple[str, ...]:
-    """The names as they are; ``"all"`` alone is every audit.
-
-    >>> len(named_audits(["all"])) == len(AUDITS)
-    True
-    """
-    if isinstance(names, str):
-        raise TypeError(f"`audits` must be a list of names; got one word, {names!r}. Write [{names!r}].")
-    given = tuple(names)
-    return tuple(AUDITS) if given == ("all",) else given
 
 
 def resolve(kind: str, name: str, entries: Mapping[str, Entry]) -> Any:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,12 @@ from clearance._checks import check_count
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images, preprocessing_of
 from clearance.data.picture_folder import default_cache
 from clearance.data.preprocessing import short_side_of
-from clearance.experiments.audit import NO_LIMITS, Again, audited, check_held_out
-from clearance.experiments.audit_datasets import OTHER, unknown_images, with_unknown
-from clearance.experiments.audit_sources import SETTING
-from clearance.experiments.auditing import asked_audits, check_settings, chosen_audits
+from clearance.experiments.audit import Again, audited, check_held_out
+from clearance.experiments.audit_plan import OTHER, SOURCE, AuditPlan, Settings, unknown_images
 from clearance.experiments.blame import check_accuracy, check_expected
 from clearance.experiments.build import RunData
 from clearance.experiments.datasets import open_split
 from clearance.experiments.feature_cache import FeatureCache
-from clearance.experiments.limits import Limits
 from clearance.experiments.outside_model import OutsideModel
 from clearance.experiments.owner import without_owner
 from clearance.experiments.plan_line import plan_line
@@ -35,7 +32,6 @@ from clearance.regimes._inputs import check_logits
 from clearance.report import Card
 
 Say = Callable[[str], object]
-Settings = Mapping[str, Mapping[str, Any]]
 _EXAMPLES = 4
 _PIXEL_HEADS = "co_adaptation"  # the audit that also trains heads on raw pixels, all of them at once
 
@@ -46,9 +42,10 @@ def audit_outside(
     seed: int,
     again: Again,
     say: Say,
-    limits: Limits = NO_LIMITS,
-    on_audit: Callable[[str], object] | None = None,
+    *,
     settings: Settings | None = None,
+    images: int | None = None,
+    **how_to_run: Any,
 ) -> Card:
     """Build, load, read, prove and audit; `say` is told each step in a line.
 
@@ -58,9 +55,9 @@ def audit_outside(
         seed: Decides whatever the audits draw.
         again: Gives the command that makes the report again, or adds audits to it.
         say: Told each step.
-        limits: What bounds it.
-        on_audit: Told the name of each audit before it starts.
         settings: Of audits, by audit and setting, where they differ from the defaults.
+        images: Test images that attacks and the like look at, at most.
+        how_to_run: Budget and the like, as :func:`audited` takes them.
 
     Raises:
         FileNotFoundError: If a file or folder is not there.
@@ -69,9 +66,9 @@ def audit_outside(
     """
     if outside.expect_accuracy is not None:
         check_expected(outside.expect_accuracy)
-    names = asked_audits(audits, unknown=outside.unknown is not None)
-    given = settings or {}
-    _check_settings(given, names)  # a wrong name, before anything is read
+    has_unknown = outside.unknown is not None
+    names = AuditPlan.of(audits, settings, unknown=has_unknown).names  # a wrong name, before anything is read
+    _check_settings(settings or {})
     _check_unknown(outside)
     module = _module(outside, say)
     how = _preprocessing(outside, module)
@@ -86,9 +83,8 @@ def audit_outside(
         check_held_out(data)
         unknown = _unknown(outside, data, how, cache)
     model, outputs = _classifier(outside, module, how, data.test, say)
-    limited = _limits(data, names, say)
-    merged = {name: {**limited.get(name, {}), **given.get(name, {})} for name in names}
-    chosen = with_unknown(chosen_audits(names, merged), unknown)
+    plan = AuditPlan.of(audits, settings, defaults=_limits(data, names, say), unknown=has_unknown)
+    chosen = plan.resolved(test=data.test, unknown=unknown, images=images)
     say(plan_line(model, data, unknown, names))
     if outside.expect_accuracy is not None:
         say(check_accuracy(model, data.test, outside.expect_accuracy))
@@ -103,18 +99,15 @@ def audit_outside(
         again,
         told=told,
         cache=kept,
-        limits=limits,
-        on_audit=on_audit,
+        **how_to_run,
     )
 
 
-def _check_settings(settings: Settings, names: Sequence[str]) -> None:
-    check_settings(settings, names)
-    chosen_audits(names, settings)
+def _check_settings(settings: Settings) -> None:
     for audit, given in settings.items():
-        if SETTING in given:
+        if SOURCE in given:
             raise ValueError(
-                f"setting {SETTING!r} of audit {audit!r} names a method of a comparison; a model that was trained "
+                f"setting {SOURCE!r} of audit {audit!r} names a method of a comparison; a model that was trained "
                 "elsewhere has none. Leave it out; in Python an audit takes a network: "
                 "clearance.audit(..., audits=[Robustness(source=other)])."
             )

@@ -3,14 +3,21 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from clearance._checks import check_count
-from clearance.experiments.audit_sources import FIRST_SOURCE, named_sources
+from clearance.audits import Audit
+from clearance.experiments.audit_plan import AuditPlan
+from clearance.experiments.build import RunData
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, identifier, to_tree
 from clearance.models import Classifier
 from clearance.regimes import Regime
 from clearance.regimes.describe import describe
+
+FIRST_SOURCE = 1000
+"""The seed of the network for seed 0 that audits make images on: above every seed that a comparison reaches."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,7 @@ class RunPlan:
         seed: Decides first weights, batch order, partial sets.
         regime: Takes the place of the method's regime (for losses and regimes written by users).
         model: Builds a fresh classifier in place of the recipe's; called under the run's seed.
+        audits: In place of the recipe's.
     """
 
     recipe: Recipe
@@ -30,6 +38,7 @@ class RunPlan:
     seed: int
     regime: Regime | None = None
     model: Callable[[], Classifier] | None = None
+    audits: AuditPlan | None = None
 
     def __post_init__(self) -> None:
         check_count("seed", self.seed, minimum=0)
@@ -56,11 +65,45 @@ class RunPlan:
         return f"{safe}-seed{self.seed}-{identifier(told)}"
 
     @property
-    def sources(self) -> Mapping[str, "RunPlan"]:
-        """The run of the network that an audit makes its images on, by audit; see `named_sources`.
+    def audit_plan(self) -> AuditPlan:
+        """What is asked of the trained network.
 
-        It is one more run of the method that the recipe names, under a seed that nothing else has: alike for all
-        methods of a seed, and never the network itself that is attacked.
+        Raises:
+            ValueError: If the recipe has a name, setting or source that nothing has.
+        """
+        return AuditPlan.of_recipe(self.recipe) if self.audits is None else self.audits
+
+    def resolved_audits(self, data: RunData, directory: Path | None, **given: Any) -> tuple[Audit, ...]:
+        """The audits with all that they need.
+
+        Args:
+            data: What was drawn for the run's seed. Images kept back whose labels are noisy are not chosen by.
+            directory: Where runs are kept: those of `sources` must be among them.
+            given: What else :meth:`AuditPlan.resolved` takes.
+
+        Raises:
+            ValueError, FileNotFoundError: As :meth:`AuditPlan.resolved`.
+        """
+        folders = {
+            audit: None if directory is None else directory / run.folder
+            for audit, run in self.sources.items()
+        }
+        return self.audit_plan.resolved(
+            test=data.test,
+            validation=data.validation if self.recipe.label_noise == 0 else None,
+            networks=folders,
+            root=self.recipe.root,
+            size=self.recipe.size,
+            **given,
+        )
+
+    @property
+    def sources(self) -> Mapping[str, "RunPlan"]:
+        """The run of the network that an audit makes its images on, by audit.
+
+        ``audit_settings: {robustness: {source: plain}}`` in a recipe asks for it. It is one more run of
+        the method that is named, under a seed that nothing else has: alike for all methods of a seed, and never the
+        network itself that is attacked.
 
         Raises:
             ValueError: If the recipe names a method that it does not have.
@@ -71,7 +114,7 @@ class RunPlan:
         [('robustness', 'plain', 1002)]
         """
         bare = dataclasses.replace(self.recipe, audits=(), audit_settings={})
-        named = named_sources(self.recipe)
+        named = self.audit_plan.sources
         return {audit: RunPlan(bare, name, FIRST_SOURCE + self.seed) for audit, name in named.items()}
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearance._files import write_bytes
-from clearance.experiments.auditing import chosen_audits
+from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.catalogue import resolve
 from clearance.experiments.compare import report_of
@@ -103,7 +103,7 @@ def reproduce_recipe(
     listener: Listener = silent,
 ) -> Reproduction:
     """The same for claims and a recipe of the caller's own; `command` is what the ledger says made it."""
-    chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong name, before any training
+    AuditPlan.of_recipe(recipe)  # a wrong name, before any training
     data = data_if_there(recipe)
     if data is None:
         return without_data(claims, recipe, command, out)

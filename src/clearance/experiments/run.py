@@ -14,8 +14,7 @@ from torch import nn
 
 from clearance._rng import derived_seed
 from clearance.audits import Findings, WeightScale
-from clearance.experiments.audit_datasets import with_validation
-from clearance.experiments.auditing import audit_model, chosen_audits, ready_audits
+from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_model, build_regime
 from clearance.experiments.decay_findings import decay_findings
 from clearance.experiments.draws import drawn_data
@@ -68,9 +67,8 @@ def run_method(
         on_audit: Told the name of each audit before it starts.
         own_process: Whether this process does nothing else, so that its memory is that of the run.
     """
-    audits = ready_audits(plan, directory)  # a wrong name, a source that is not there: found at once
     data = drawn_data(plan.recipe, data, plan.seed)
-    audits = with_validation(audits, plan.recipe, data.validation)
+    audits = plan.resolved_audits(data, directory)  # a wrong name, a source that is not there: found at once
     named = plan.regime is None and plan.model is None  # then the folder's name says everything
     if directory is not None and named and (kept := _kept(plan, data, directory)) is not None:
         return kept
@@ -109,7 +107,7 @@ def run_method(
     training = training_findings(result, _memory_before(folder) if memory is None else memory.added())
     findings = audit_model(model, data, audits, plan.seed, on_audit)
     epochs = epoch_findings(result, len(data.test))
-    if WeightScale.name in plan.recipe.audits:
+    if WeightScale.name in plan.audit_plan.names:
         findings.append(decay_findings(result.model, regime, stepper))
     found = _as_records(plan, data, result, [training, epochs, *findings])
     if folder is not None:
@@ -211,7 +209,7 @@ def _tree_in(folder: Path) -> dict[str, Any] | None:
 
 def _identity(plan: RunPlan, data: RunData) -> Any:
     """What findings depend on besides the run itself, as JSON gives it back (lists for tuples)."""
-    audits = describe(chosen_audits(plan.recipe.audits, plan.recipe.audit_settings))
+    audits = describe(plan.audit_plan.audits)
     versions = {name: version(name) for name in ("torch-clearance", "torch")}
     told = {"audits": audits, "test": data.test.digest(), "train": data.train.digest(), "versions": versions}
     if plan.sources:

@@ -18,12 +18,11 @@ from clearance.attacks.transfer import transferred
 from clearance.audits._fixed_images import fixed_images
 from clearance.audits.accuracy import wilson_interval
 from clearance.data import ImageSet
-from clearance.experiments.audit_sources import FIRST_SOURCE
 from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import plans_of
-from clearance.experiments.plan import RunPlan
+from clearance.experiments.plan import FIRST_SOURCE, RunPlan
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
 from clearance.experiments.reproductions.added_records import (

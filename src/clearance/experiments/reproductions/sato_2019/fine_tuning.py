@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clearance.experiments.auditing import audit_model, chosen_audits
+from clearance.experiments.audit_plan import AuditPlan
+from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.compare import report_with
 from clearance.experiments.method import Method
@@ -134,7 +135,7 @@ def _plan(chosen: Task, way: str, method: Method, network: Path, seed: int) -> R
 def _before(network: Path, data: RunData, seed: int) -> RunFindings:
     """The plainly trained network itself; its own training is no cost of what follows."""
     with one_thread():
-        found = audit_model(load_model(network), data, chosen_audits(AUDITS, SETTINGS), seed)
+        found = audit_model(load_model(network), data, AuditPlan.of(AUDITS, SETTINGS).audits, seed)
     where = (data.train.name, BEFORE, seed)
     return RunFindings(
         RunNote(BEFORE, seed, Outcome.FINISHED, "trained plainly"),
