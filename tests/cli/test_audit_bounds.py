@@ -137,7 +137,12 @@ class TestBudget:
     def test_what_did_not_begin_is_named_with_the_command_to_get_it(self, work, tmp_path, monkeypatch):
         """The budget is spent once accuracy is done."""
         examine, done = Accuracy.examine, []
-        monkeypatch.setattr(Accuracy, "examine", lambda *given: (done.append(1), examine(*given))[1])
+
+        def examined(*given):
+            done.append(True)
+            return examine(*given)
+
+        monkeypatch.setattr(Accuracy, "examine", examined)
         monkeypatch.setattr(Budget, "is_spent", property(lambda _: bool(done)))
         status, shown, _ = audit(work, tmp_path, "--audits", "preprocessing,accuracy", "--budget", "40s")
         assert status == 0

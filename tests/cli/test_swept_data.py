@@ -6,7 +6,7 @@ from clearance.experiments import compare
 from clearance.experiments.compare import Comparison
 from clearance.experiments.recipe import tuned_recipe
 from clearance.experiments.run import failed
-from clearance.experiments.sweep_words import parse_sweep
+from clearance.experiments.sweep import parse_sweep
 
 
 def compared(monkeypatch, sweep):

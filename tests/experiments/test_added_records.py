@@ -5,11 +5,11 @@ from pathlib import Path
 import torch
 
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproductions.added_records import whose
 from clearance.experiments.reproductions.parallel import each
-from clearance.runs.result import write_result
+from clearance.experiments.run import RunPlan
+from clearance.runs.directory import write_result
 
 
 def test_a_network_that_was_trained_anew_is_measured_anew(tmp_path):

@@ -10,14 +10,12 @@ from PIL import Image
 import clearance as cl
 from clearance.audits import Calibration, Likelihood, Unknowns
 from clearance.data import ImageSet, gaussian_images, open_pictures, stored
-from clearance.experiments.audit import described
 from clearance.experiments.audit_plan import AuditPlan, unknown_images
 from clearance.experiments.build import RunData
-from clearance.experiments.compare import full_settings
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
+from clearance.experiments.provenance import described, full_settings
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import run_method
+from clearance.experiments.run import RunPlan, run_method
 
 
 def recipe(**settings):

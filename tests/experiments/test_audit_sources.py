@@ -9,11 +9,10 @@ import torch
 from clearance.attacks import PGD, transferred
 from clearance.experiments import run
 from clearance.experiments.audit import audited
-from clearance.experiments.compare import full_settings
 from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan, sources_of
-from clearance.experiments.run import run_method
+from clearance.experiments.provenance import full_settings
+from clearance.experiments.run import RunPlan, run_method, sources_of
 from clearance.experiments.saved import load_model
 
 RADIUS, STEPS = 0.2, 2

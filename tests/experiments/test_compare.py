@@ -304,11 +304,11 @@ class TestAudit:
 def test_all_is_every_audit_for_a_comparison_too(data, monkeypatch):
     asked = []
 
-    def note(plan, *_):
+    def note(plan, *_, **__):
         asked.append(plan.recipe.audits)
         raise OSError
 
-    monkeypatch.setattr("clearance.experiments.compare.run_method", note)
+    monkeypatch.setattr("clearance.experiments.grid.run_method", note)
     with pytest.raises(OSError):  # noqa: PT011 - only a way out
         compared(["plain"], data, audits=["all"])
     assert asked == [tuple(AUDITS)]

@@ -11,7 +11,6 @@ from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import build_data
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.papers import paper_claims, paper_recipe
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Method, Recipe
 from clearance.experiments.reproduce import reproduce
 from clearance.experiments.reproductions.elsayed_2018 import (
@@ -21,7 +20,7 @@ from clearance.experiments.reproductions.elsayed_2018 import (
     protocol,
     small_data,
 )
-from clearance.experiments.run import failed
+from clearance.experiments.run import RunPlan, failed
 from clearance.experiments.study_request import StudyRequest
 from clearance.records.claims import RECALLED
 from clearance.report import Card

@@ -17,9 +17,9 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import (
     small_data_recipes,
 )
 from clearance.experiments.reproductions.elsayed_2018.search_rates import searched_recipes
+from clearance.experiments.search import Trial
 from clearance.experiments.studies import STUDIES
 from clearance.experiments.study_request import StudyRequest
-from clearance.experiments.trials import Trial
 
 RUN_HERE = ("digits", "mnist")
 

@@ -17,8 +17,8 @@ from clearance.experiments.build import build_data
 from clearance.experiments.engines import Processes, Task, TaskError
 from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
+from clearance.experiments.run import RunPlan
 from clearance.vocabulary import Outcome
 
 

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from clearance.data import gaussian_images
-from clearance.experiments.build import build_model, build_objective, build_regime
+from clearance.experiments.build import build_objective, build_optimizer, build_regime
 from clearance.experiments.method import Method
-from clearance.experiments.optimizer import build_optimizer
 from clearance.experiments.recipe import Recipe, tuned_recipe
 from clearance.experiments.run import RunPlan
+from clearance.experiments.saved import build_model
 from clearance.heads import MLP, GaussianMixture, GaussianMixtureHeads
 from clearance.objectives import CenterLoss, GaussianMixtureLoss, SumLoss
 

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from clearance.experiments import study_request
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.reproduce import NoDataError
 from clearance.experiments.reproductions.wan_2018 import left_out_class
+from clearance.experiments.run import RunPlan
 from clearance.experiments.study_request import StudyRequest
 from experiments.studies import Unrendered, cells, grid_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 

@@ -12,7 +12,6 @@ from torch import nn
 from clearance.data import ImageSet
 from clearance.experiments import study_request
 from clearance.experiments.papers import paper_claims
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.reproduce import NoDataError
 from clearance.experiments.reproductions.wan_2018 import fig1, protocol
 from clearance.experiments.reproductions.wan_2018.fig1_picture import embedding_picture
@@ -32,6 +31,7 @@ from clearance.experiments.reproductions.wan_2018.plane import (
     plane_numbers,
     roundness,
 )
+from clearance.experiments.run import RunPlan
 from clearance.experiments.study_request import StudyRequest
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier

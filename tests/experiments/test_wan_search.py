@@ -7,12 +7,12 @@ import pytest
 
 from clearance.experiments import study_request
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.reproduce import NoDataError, reproduce
 from clearance.experiments.reproductions import rate_search
 from clearance.experiments.reproductions.wan_2018 import combinations, protocol, search_rates
+from clearance.experiments.run import RunPlan
+from clearance.experiments.search import Trial
 from clearance.experiments.study_request import StudyRequest
-from clearance.experiments.trials import Trial
 from experiments.studies import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     Counted,
     cells,

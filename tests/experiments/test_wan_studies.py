@@ -13,7 +13,6 @@ from clearance.experiments import study_request
 from clearance.experiments.build import build_data
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.papers import paper_claims
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.reproduce import reproduce
 from clearance.experiments.reproductions.wan_2018 import (
     accuracy,
@@ -23,7 +22,7 @@ from clearance.experiments.reproductions.wan_2018 import (
     protocol,
     verification,
 )
-from clearance.experiments.run import run_method
+from clearance.experiments.run import RunPlan, run_method
 from clearance.experiments.study_request import StudyRequest
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier

@@ -2,10 +2,19 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 if TYPE_CHECKING:
     from clearance.experiments.recipe import Recipe
+
+
+OptionalText = Annotated[str | None, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")]
+OptionalCount = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
+OptionalNumber = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
+OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
+
 
 DEFAULT_METHODS = "plain,dropout,batchnorm,foca"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from clearance.cli._fields import OptionalCount, OptionalNumber, OptionalPath, OptionalText
+from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, OptionalText
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,8 +74,7 @@ class CompareCommand:
         from clearance._checks import check_count
         from clearance._files import check_folder
         from clearance.experiments.engines import default_jobs
-        from clearance.experiments.sweep import swept_recipes
-        from clearance.experiments.sweep_words import parse_sweep
+        from clearance.experiments.sweep import parse_sweep, swept_recipes
 
         console = Console()
         check_folder("out", self.out)

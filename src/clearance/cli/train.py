@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from clearance.cli._fields import OptionalCount, OptionalPath, OptionalText
+from clearance.cli._options import OptionalCount, OptionalPath, OptionalText
 
 FAILED = 1
 
@@ -45,9 +45,9 @@ class TrainCommand:
         from clearance.cli._tables import print_table
         from clearance.experiments.audit_plan import AuditPlan
         from clearance.experiments.build import build_data
-        from clearance.experiments.compare import report_of
         from clearance.experiments.grid import run_grid
-        from clearance.experiments.plan import RunPlan
+        from clearance.experiments.provenance import report_of
+        from clearance.experiments.run import RunPlan
         from clearance.report import Card
 
         console = Console()

@@ -15,7 +15,6 @@ from clearance.data._digest import image_digests
 from clearance.data.stored import StoredImageSet
 from clearance.experiments.audit_plan import (
     NEEDS_UNKNOWN,
-    OTHER,
     SOURCE,
     AuditPlan,
     Settings,
@@ -24,10 +23,9 @@ from clearance.experiments.audit_plan import (
 )
 from clearance.experiments.auditing import Budget, Done, bounded_audits, seconds_of, subject_of
 from clearance.experiments.build import RunData
-from clearance.experiments.compare import report_with
 from clearance.experiments.feature_cache import FeatureCache
-from clearance.experiments.plan import RunPlan
-from clearance.experiments.run import RunFindings
+from clearance.experiments.provenance import described, report_with
+from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_run
 from clearance.models import Classifier
 from clearance.models._observe import evaluating
@@ -35,7 +33,6 @@ from clearance.models._placement import device_of
 from clearance.models.classifier import check_classifier
 from clearance.records import ExhibitRecord, Record
 from clearance.regimes._inputs import check_logits
-from clearance.regimes.describe import describe
 from clearance.report import Card
 
 PICTURES = "images"  # the kind of exhibit that shows images themselves
@@ -252,16 +249,6 @@ def audited(
         **_left(done, budget, again, data.test, pictures=len(exhibits) - len(shown)),
     }
     return Card(report_with(settings, [found], again(None)))
-
-
-def described(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit; images among them by name and digest."""
-    other = getattr(audit, OTHER, None)
-    if not isinstance(other, ImageSet):
-        return dict(describe(audit))
-    bare: Any = {OTHER: None}
-    told = describe(dataclasses.replace(audit, **bare))  # type: ignore[type-var]  # every audit is a dataclass
-    return {**told, OTHER: {"name": other.name, "images": len(other), "digest": other.digest()[:16]}}
 
 
 def _left(done: Done, budget: Budget | None, again: Again, test: ImageSet, pictures: int) -> dict[str, Any]:

@@ -1,12 +1,8 @@
 """Compare methods: run every method under every seed, and tell the result as one report."""
 
 import dataclasses
-import json
-import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +10,29 @@ import torch
 
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.audits import Audit
-from clearance.data import ImageSet, as_image_set
-from clearance.experiments.audit_plan import SOURCE, AuditPlan, Settings
-from clearance.experiments.build import RunData, build_data
-from clearance.experiments.draws import check_draws
+from clearance.data import as_image_set
+from clearance.experiments.audit_plan import AuditPlan, Settings
+from clearance.experiments.build import RunData, build_data, check_draws
 from clearance.experiments.engines import default_jobs
 from clearance.experiments.grid import Engine, Listener, Piece, plans_of, run_grid, silent
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan, sources_of
+from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
-from clearance.experiments.run import RunFindings
-from clearance.experiments.sweep import at_values, swept_recipes, swept_report, with_swept_audits
-from clearance.experiments.sweep_words import Sweep, parse_sweep
+from clearance.experiments.run import RunFindings, RunPlan, sources_of
+from clearance.experiments.sweep import (
+    Sweep,
+    at_values,
+    parse_sweep,
+    swept_recipes,
+    swept_report,
+    with_swept_audits,
+)
 from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.records import Report
 from clearance.regimes import EndToEnd, Regime
 from clearance.regimes.describe import describe
 from clearance.report import Card
-
-LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
 
 
 @dataclass(frozen=True)
@@ -261,50 +260,6 @@ def _check_arguments(
         )
 
 
-def full_settings(recipe: Recipe, audits: AuditPlan | None = None) -> dict[str, Any]:
-    """The recipe as plain values, with every setting of its audits, or of those in their place, the defaults too."""
-    plan = AuditPlan.of_recipe(recipe) if audits is None else audits
-    named = {name: {SOURCE: source} for name, source in plan.sources.items()}
-    told = {audit.name: {**plain_settings(audit), **named.get(audit.name, {})} for audit in plan.audits}
-    return {**to_tree(recipe), "audit_settings": json.loads(json.dumps(told))}
-
-
-def plain_settings(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit; images among them by name and digest, other objects described."""
-    return {name: _plain_setting(value) for name, value in vars(audit).items()}
-
-
-def _plain_setting(value: Any) -> Any:
-    if isinstance(value, ImageSet):
-        return {"name": value.name, "images": len(value), "digest": value.digest()[:16]}
-    return value if isinstance(value, str | int | float | tuple | list | dict | None) else describe(value)
-
-
-def report_of(
-    recipe: Recipe, findings: Iterable[RunFindings], command: str, audits: AuditPlan | None = None
-) -> Report:
-    """All findings of a comparison as one report; names no folder of this machine."""
-    settings = full_settings(recipe, audits)
-    settings["root"] = None if recipe.root is None else "given"
-    for name in ("dataset", "model"):
-        settings[name] = _without_folder(settings[name])
-    return report_with(settings, findings, command)
-
-
-def report_with(settings: Mapping[str, Any], findings: Iterable[RunFindings], command: str) -> Report:
-    """Findings, with the settings that made them, as one report of today."""
-    kept = list(findings)
-    return Report(
-        recipe=settings,
-        versions={"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
-        command=command,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        records=tuple(r for f in kept for r in f.records),
-        exhibits=tuple(e for f in kept for e in f.exhibits),
-        runs=tuple(f.note for f in kept if f.note is not None),
-    )
-
-
 def _resolved(
     method: "str | Method | Objective | Regime", known: Mapping[str, Method]
 ) -> tuple[Method, Regime | None]:
@@ -333,8 +288,3 @@ def _with_callers_regimes(
         for name, regime in regimes.items()
     }
     return {**settings, "methods": {**settings["methods"], **own}}
-
-
-def _without_folder(name: str) -> str:
-    kind, _, path = name.partition(":")
-    return f"{kind}:{Path(path).name}" if path else name

@@ -6,12 +6,11 @@ from typing import Any
 
 from clearance.experiments.audit_plan import MODEL_AUDITS, looked_at
 from clearance.experiments.build import build_data
-from clearance.experiments.compare import report_of
+from clearance.experiments.engines import one_thread
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
+from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import run_method
-from clearance.experiments.threads import one_thread
+from clearance.experiments.run import RunPlan, run_method
 from clearance.report import Card
 
 NAME = "demo"

@@ -11,10 +11,33 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import IO, Any
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch with one thread, so that numbers depend neither on the machine's cores nor on what else runs there.
+
+    Small networks gain little from a second one, and on a machine whose cores are taken two that wait for each other
+    are many times slower than one.
+
+    >>> import torch
+    >>> with one_thread():
+    ...     torch.get_num_threads()
+    1
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
 
 Event = Mapping[str, Any]
 _channel: IO[bytes] | None = None  # to the parent, in a process that `Processes` started

@@ -10,9 +10,8 @@ from typing import Any, Protocol
 
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.engines import Processes, Task, TaskError, report
-from clearance.experiments.plan import RunPlan, sources_of
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import RunFindings, failed, kept_findings, run_method
+from clearance.experiments.run import RunFindings, RunPlan, failed, kept_findings, run_method, sources_of
 from clearance.regimes import Progress
 
 SECONDS_BETWEEN_REPORTS = 0.3

@@ -7,10 +7,10 @@ from clearance._files import write_bytes
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.catalogue import resolve
-from clearance.experiments.compare import report_of
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import Listener, plans_of, run_grid, silent
 from clearance.experiments.papers import DEFAULT_DATASET, paper_claims, paper_study, whole_recipe
+from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
 from clearance.experiments.studies import STUDIES

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from clearance.experiments.build import RunData
-from clearance.experiments.compare import report_of
 from clearance.experiments.grid import Listener, run_grid, silent
 from clearance.experiments.papers import DEFAULT_DATASET
+from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.records import Report

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from clearance.runs import digest
-from clearance.runs._claim import RUN
+from clearance.runs.directory import RUN
 
 LIBRARIES = ("torch.", "clearance.", "builtins", "abc", "typing", "functools")
 NO_SOURCE = "no source"

@@ -10,7 +10,7 @@ from clearance.experiments.reproductions.parallel import each
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.study_request import StudyRequest
 from clearance.records import Record
-from clearance.runs.result import MODEL
+from clearance.runs.directory import MODEL
 from clearance.vocabulary import Measurement, Outcome
 
 Tree = dict[str, Any]

@@ -14,8 +14,8 @@ import torch
 
 from clearance._checks import check_count
 from clearance._files import write_bytes
+from clearance.experiments.engines import one_thread
 from clearance.experiments.grid import Listener, silent
-from clearance.experiments.threads import one_thread
 from clearance.records.encoding import decode, encode
 
 Tree = dict[str, Any]

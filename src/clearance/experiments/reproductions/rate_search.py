@@ -10,9 +10,8 @@ from typing import Any
 
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import NoDataError, data_if_there
-from clearance.experiments.search import FACTORS, search
+from clearance.experiments.search import FACTORS, Trial, at_edge, best, search
 from clearance.experiments.study_request import StudyRequest
-from clearance.experiments.trials import Trial, at_edge, best
 
 CRITERION, FINALISTS = "own_error", 2
 NONE_MORE: Mapping[Any, int] = {}

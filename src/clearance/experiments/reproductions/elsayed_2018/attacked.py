@@ -22,7 +22,6 @@ from clearance.experiments.build import RunData
 from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.grid import plans_of
-from clearance.experiments.plan import FIRST_SOURCE, RunPlan
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import data_if_there
 from clearance.experiments.reproductions.added_records import (
@@ -42,6 +41,7 @@ from clearance.experiments.reproductions.elsayed_2018.protocol import (
     base_recipe,
 )
 from clearance.experiments.reproductions.judged_study import JudgedStudy
+from clearance.experiments.run import FIRST_SOURCE, RunPlan
 from clearance.experiments.saved import load_model
 from clearance.experiments.study_request import StudyRequest
 from clearance.models import Classifier

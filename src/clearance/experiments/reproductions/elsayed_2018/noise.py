@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from clearance.experiments.epoch_findings import LABELS
 from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
 from clearance.experiments.reproductions.elsayed_2018.condition_figure import Scale
 from clearance.experiments.reproductions.elsayed_2018.condition_tables import Table, compared_conditions
 from clearance.experiments.reproductions.elsayed_2018.protocol import PROTOCOLS, noise_recipes
-from clearance.experiments.run import RunFindings
+from clearance.experiments.run import LABELS, RunFindings
 from clearance.experiments.study_request import StudyRequest
 
 SETTING = "noise"

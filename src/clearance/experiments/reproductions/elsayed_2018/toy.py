@@ -17,7 +17,7 @@ from clearance._checks import check_count, check_positive
 from clearance._files import write_bytes
 from clearance._rng import derived_seed
 from clearance.data import ImageSet
-from clearance.experiments.compare import report_with
+from clearance.experiments.provenance import report_with
 from clearance.experiments.reproductions.elsayed_2018.boundary import boundary_points, distances_to
 from clearance.experiments.reproductions.elsayed_2018.toy_ledger import write_ledger
 from clearance.experiments.reproductions.elsayed_2018.toy_picture import picture

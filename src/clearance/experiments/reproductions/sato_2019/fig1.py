@@ -12,8 +12,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from clearance._files import write_bytes
-from clearance.experiments.compare import report_with
 from clearance.experiments.grid import Listener
+from clearance.experiments.provenance import report_with
 from clearance.experiments.reproductions.sato_2019.fig1_guesses import PAIRS, times_smaller, values_of
 from clearance.experiments.reproductions.sato_2019.fig1_ledger import write_ledger
 from clearance.experiments.reproductions.sato_2019.fig1_measures import toy_findings
@@ -21,9 +21,8 @@ from clearance.experiments.reproductions.sato_2019.fig1_picture import picture
 from clearance.experiments.reproductions.sato_2019.fig1_plane import panel, reach_of
 from clearance.experiments.reproductions.sato_2019.fig1_runs import DATASET, ToyRun, trained_runs
 from clearance.experiments.reproductions.sato_2019.fig1_toy import VARIANTS, ToySettings
-from clearance.experiments.run import RunFindings
+from clearance.experiments.run import RunFindings, training_findings
 from clearance.experiments.study_request import StudyRequest
-from clearance.experiments.training_findings import training_findings
 from clearance.records import ExhibitRecord, Record, Report, RunNote
 from clearance.report.numbers import printed
 from clearance.report.paper_figure import as_png

@@ -14,8 +14,9 @@ from typing import Any
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_data
-from clearance.experiments.compare import report_with
+from clearance.experiments.engines import one_thread
 from clearance.experiments.method import Method
+from clearance.experiments.provenance import report_with
 from clearance.experiments.recipe import Recipe, to_tree
 from clearance.experiments.reproductions.sato_2019.fine_tuning_ledger import (
     BEFORE,
@@ -27,10 +28,8 @@ from clearance.experiments.reproductions.sato_2019.fine_tuning_ledger import (
 )
 from clearance.experiments.reproductions.sato_2019.fine_tuning_task import Task, task
 from clearance.experiments.run import RunFindings, RunPlan
-from clearance.experiments.saved import load_model
+from clearance.experiments.saved import FACTS, START, load_model
 from clearance.experiments.study_request import StudyRequest
-from clearance.experiments.threads import one_thread
-from clearance.experiments.trained_start import FACTS, START
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.report import Card
 from clearance.vocabulary import Outcome

@@ -11,8 +11,8 @@ from typing import Any
 
 from clearance.data import draw_classes
 from clearance.experiments.build import build_data
-from clearance.experiments.compare import report_of
 from clearance.experiments.papers import paper_recipe
+from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproductions.study_ledger import (
     COST,

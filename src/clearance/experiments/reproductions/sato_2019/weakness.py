@@ -13,10 +13,10 @@ from typing import Any
 
 from clearance._files import write_bytes
 from clearance.experiments.build import build_data
-from clearance.experiments.compare import report_of
 from clearance.experiments.grid import plans_of
 from clearance.experiments.method import Method
 from clearance.experiments.papers import paper_recipe
+from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproductions.cells import markdown_table, mean_and_spread
 from clearance.experiments.reproductions.study_ledger import cost_cells

@@ -20,8 +20,8 @@ from clearance._rng import derived_seed
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.audits._fixed_images import fixed_images
 from clearance.data import ImageSet
-from clearance.experiments.compare import report_with
 from clearance.experiments.datasets import load_dataset
+from clearance.experiments.provenance import report_with
 from clearance.experiments.reproductions.judged_study import JudgedStudy
 from clearance.experiments.reproductions.parallel import each
 from clearance.experiments.reproductions.tanay_2018.networks import PAPER, check_data, trained

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clearance.experiments.compare import report_with
+from clearance.experiments.provenance import report_with
 from clearance.experiments.reproductions.judged_study import JudgedStudy
 from clearance.experiments.reproductions.parallel import each
 from clearance.experiments.reproductions.tanay_2018.lenet_ledger import (

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from clearance._files import write_bytes
-from clearance.experiments.compare import report_with
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.papers import paper_claims
+from clearance.experiments.provenance import report_with
 from clearance.experiments.reproduction_ledger import Ledger, reproduce_command
 from clearance.experiments.reproductions.parallel import each
 from clearance.experiments.reproductions.tanay_2018.networks import check_data

@@ -10,8 +10,8 @@ from pathlib import Path
 from clearance._files import write_bytes
 from clearance.data.samples import draw_at_most
 from clearance.experiments.build import RunData
-from clearance.experiments.compare import report_of
 from clearance.experiments.grid import plans_of
+from clearance.experiments.provenance import report_of
 from clearance.experiments.reproduce import NoDataError, data_if_there
 from clearance.experiments.reproduction_ledger import seeds_in_words
 from clearance.experiments.reproductions.study_ledger import Quantity, provenance, save, table

@@ -14,7 +14,7 @@ import torch
 from clearance._rng import generator
 from clearance.audits.likelihood import LEFT_OUT
 from clearance.experiments.build import RunData
-from clearance.experiments.compare import report_of
+from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.reproduce import NoDataError, data_if_there
 from clearance.experiments.reproductions.study_ledger import Quantity, provenance, save
