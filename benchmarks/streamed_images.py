@@ -40,7 +40,8 @@ def audit(folder: Path) -> int:
 
     import clearance.data.stored
     from clearance.data import Preprocessing, open_images
-    from clearance.experiments.auditing import audit_model, chosen_audits
+    from clearance.experiments.audit_plan import AuditPlan
+    from clearance.experiments.auditing import audit_model
     from clearance.experiments.build import RunData
     from clearance.experiments.feature_cache import FeatureCache
     from clearance.models import Classifier
@@ -56,7 +57,7 @@ def audit(folder: Path) -> int:
     how, cache = Preprocessing(image_size=SIZE, short_side=256), folder / "cache"
     train, test = (open_images(f"folder:{folder / split}", how, cache=cache) for split in ("train", "test"))
     data = RunData(train, test)
-    audit_model(model, data, chosen_audits(["accuracy", "class_scatter"]), 0, cache=FeatureCache(cache))
+    audit_model(model, data, AuditPlan.of(["accuracy", "class_scatter"]).audits, 0, cache=FeatureCache(cache))
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
 
 

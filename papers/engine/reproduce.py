@@ -5,9 +5,9 @@ from pathlib import Path
 
 from clearance import Card, load_dataset
 from clearance.research import (
+    AuditPlan,
     Listener,
     Recipe,
-    chosen_audits,
     plans_of,
     report_of,
     run_grid,
@@ -96,7 +96,7 @@ def reproduce_recipe(
     listener: Listener = silent,
 ) -> Reproduction:
     """The same for claims and a recipe of the caller's own; `command` is what the ledger says made it."""
-    chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong name, before any training
+    AuditPlan.of_recipe(recipe)  # a wrong name, before any training
     data = data_if_there(recipe)
     if data is None:
         ledger = ledger_without_data(claims, recipe, command)

@@ -1,18 +1,22 @@
 """Tasks side by side, a process and a thread each; what each found is kept in a file, so that a study goes on."""
 
-import contextlib
 import json
-import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from clearance.research import Listener, check_count, decode, encode, one_thread, silent, write_bytes
+from clearance.research import (
+    Listener,
+    Processes,
+    check_count,
+    decode,
+    encode,
+    one_thread,
+    silent,
+    write_bytes,
+)
 
 Tree = dict[str, Any]
 Work = Callable[[Tree], Tree]
@@ -81,35 +85,6 @@ def _made(work: Work, tasks: Mapping[str, Tree], jobs: int) -> Iterator[tuple[st
         with one_thread():
             yield from ((name, work(task)) for name, task in tasks.items())
         return
-    with _one_thread_for_children(), _pool(min(jobs, len(tasks))) as pool:
-        names = {pool.submit(work, task): name for name, task in tasks.items()}
-        try:
-            yield from ((names[done], done.result()) for done in as_completed(names))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _pool(jobs: int) -> ProcessPoolExecutor:
-    # spawned, because a fork of a process that has used torch's threads may hang
-    return ProcessPoolExecutor(
-        jobs,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=torch.set_num_threads,
-        initargs=(1,),
-    )
-
-
-@contextlib.contextmanager
-def _one_thread_for_children() -> Iterator[None]:
-    """NumPy's own threads are bound by what a process finds in its environment when it starts."""
-    name = "OMP_NUM_THREADS"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+    with Processes(min(jobs, len(tasks)), fresh=False) as pool:
+        names: dict[Future[Tree], str] = {pool.submit(work, task): name for name, task in tasks.items()}
+        yield from ((names[done], done.result()) for done in as_completed(names))

@@ -17,6 +17,7 @@ import numpy as np
 from clearance import Card, ImageSet, Method, load_model
 from clearance.data import Preprocessing, open_folder
 from clearance.research import (
+    AuditPlan,
     ExhibitRecord,
     Outcome,
     Recipe,
@@ -28,7 +29,6 @@ from clearance.research import (
     RunPlan,
     audit_model,
     build_data,
-    chosen_audits,
     one_thread,
     printed,
     report_with,
@@ -275,7 +275,7 @@ def _plan(chosen: Task, way: str, method: Method, network: Path, seed: int) -> R
 def _before(network: Path, data: RunData, seed: int) -> RunFindings:
     """The plainly trained network itself; its own training is no cost of what follows."""
     with one_thread():
-        found = audit_model(load_model(network), data, chosen_audits(AUDITS, SETTINGS), seed)
+        found = audit_model(load_model(network), data, AuditPlan.of(AUDITS, SETTINGS).audits, seed)
     where = (data.train.name, BEFORE, seed)
     return RunFindings(
         RunNote(BEFORE, seed, Outcome.FINISHED, "trained plainly"),

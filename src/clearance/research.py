@@ -14,7 +14,7 @@ The studies in ``papers/`` of a checkout use nothing of the library but its publ
 
 *Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `CRITERIA`, `FACTORS`.
 
-*Parts of a run*: `build_objective`, `chosen_audits`, `audit_model`, `training_findings`, `fixed_images`,
+*Parts of a run*: `build_objective`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`,
 `draw_at_most`, `change_sheet`, `feature_unit`, `evaluating`, `with_channels_last`, `one_thread`.
 
 *Random numbers*: `derived_seed` and `generator`: one seed, many independent streams, each known by its name.
@@ -47,25 +47,21 @@ from clearance._files import check_folder, write_bytes
 from clearance._rng import derived_seed, generator
 from clearance.audits._change_sheet import change_sheet
 from clearance.audits._samples import fixed_images
-from clearance.cli._options import default_jobs
 from clearance.cli._progress import listening
 from clearance.data.subsets import draw_at_most
-from clearance.experiments.audit_sources import FIRST_SOURCE
-from clearance.experiments.auditing import audit_model, chosen_audits
+from clearance.experiments.audit_plan import AuditPlan
+from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_data, build_objective
-from clearance.experiments.compare import report_of, report_with
+from clearance.experiments.engines import Processes, default_jobs, one_thread
 from clearance.experiments.grid import Listener, plans_of, run_grid, silent
-from clearance.experiments.plan import RunPlan
+from clearance.experiments.provenance import report_of, report_with
 from clearance.experiments.recipe import Recipe, from_tree, identifier, to_tree
-from clearance.experiments.run import RunFindings
+from clearance.experiments.run import FIRST_SOURCE, RunFindings, RunPlan, training_findings
 from clearance.experiments.saved import load_run
-from clearance.experiments.search import FACTORS
+from clearance.experiments.search import CRITERIA, FACTORS, Trial, at_edge
+from clearance.experiments.search import best as best_trial
 from clearance.experiments.search import search as search_settings
 from clearance.experiments.sweep import under as with_context
-from clearance.experiments.threads import one_thread
-from clearance.experiments.training_findings import training_findings
-from clearance.experiments.trials import CRITERIA, Trial, at_edge
-from clearance.experiments.trials import best as best_trial
 from clearance.heads.scale import feature_unit
 from clearance.models._running import evaluating, with_channels_last
 from clearance.records import ExhibitRecord, Record, Report, RunNote, SummaryRow, load_report
@@ -109,11 +105,13 @@ __all__ = [
     "PAPER",
     "SERIES",
     "THIN",
+    "AuditPlan",
     "Better",
     "Comparison",
     "ExhibitRecord",
     "Listener",
     "Outcome",
+    "Processes",
     "Recipe",
     "Record",
     "Report",
@@ -137,7 +135,6 @@ __all__ = [
     "check_folder",
     "check_non_negative",
     "check_positive",
-    "chosen_audits",
     "compare_seeds",
     "contact_sheet",
     "decode",

@@ -21,7 +21,7 @@ from audit_cases import test_set as held_out_set
 from clearance.audits import Audit
 from clearance.audits.co_adaptation import PIXEL_HEADS
 from clearance.experiments import catalogue
-from clearance.experiments.sweep_words import Sweep, _numeric_fields
+from clearance.experiments.sweep import Sweep, _numeric_fields
 from clearance.models.features import extract_features, predictions_from
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.vocabulary import Measurement

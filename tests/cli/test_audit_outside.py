@@ -270,7 +270,7 @@ class TestDemo:
             torch.set_num_threads(1)
 
     def test_its_audits_are_those_of_any_model(self):
-        from clearance.experiments.auditing import MODEL_AUDITS
+        from clearance.experiments.audit_plan import MODEL_AUDITS
         from clearance.experiments.demo import demo_recipe
 
         assert demo_recipe().audits == MODEL_AUDITS

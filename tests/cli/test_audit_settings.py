@@ -6,9 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from clearance.cli._outside import command
-from clearance.cli._settings import audit_settings
-from clearance.cli.audit import AuditCommand
+from clearance.cli.audit import AuditCommand, audit_settings, command
 from clearance.experiments.datasets import load_dataset
 from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 

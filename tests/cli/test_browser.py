@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from clearance.cli import _browser, audit
+from clearance.cli import audit
 from clearance.records import Report
 from clearance.report import Card
 
@@ -18,7 +18,7 @@ def opened(monkeypatch):
         given.append(uri)
         return True
 
-    monkeypatch.setattr(_browser.webbrowser, "open", shown)
+    monkeypatch.setattr(audit.webbrowser, "open", shown)
     return given
 
 
@@ -26,7 +26,7 @@ def opened(monkeypatch):
 def test_a_desktop_shows_the_page(name, opened, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv(name, ":0")
-    assert _browser.open_page(tmp_path / "index.html")
+    assert audit.open_page(tmp_path / "index.html")
     assert opened == [(tmp_path / "index.html").resolve().as_uri()]
 
 
@@ -34,7 +34,7 @@ def test_without_a_desktop_nothing_is_opened(opened, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    assert not _browser.open_page(tmp_path / "index.html")
+    assert not audit.open_page(tmp_path / "index.html")
     assert opened == []
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from clearance.experiments.audit import audited
-from clearance.experiments.auditing import MODEL_AUDITS, chosen_audits
+from clearance.experiments.audit_plan import MODEL_AUDITS, AuditPlan
 from clearance.experiments.build import RunData
 from clearance.models import Classifier
 from clearance.report.audits import actions
@@ -78,7 +78,7 @@ class Audits:
         card = audited(
             model,
             RunData(train or known, test),
-            chosen_audits(MODEL_AUDITS, FEW),
+            AuditPlan.of(MODEL_AUDITS, FEW).audits,
             0,
             "network",
             lambda _: "clearance audit",

@@ -6,7 +6,7 @@ import yaml
 
 from clearance.experiments import search
 from clearance.experiments.recipe import read_recipe
-from clearance.experiments.trials import Trial
+from clearance.experiments.search import Trial
 from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 

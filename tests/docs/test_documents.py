@@ -12,8 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import clearance
 from clearance.cli.__main__ import COMMANDS
-from clearance.experiments.audit_sources import named_sources
-from clearance.experiments.auditing import chosen_audits
+from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.recipe import read_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -81,8 +80,7 @@ def test_recipes_can_be_read(name, tmp_path):
     for place, text in enumerate(blocks(name, "yaml")):
         (tmp_path / f"{place}.yaml").write_text(text)
         recipe = read_recipe(tmp_path / f"{place}.yaml")
-        chosen_audits(recipe.audits, recipe.audit_settings)
-        named_sources(recipe)
+        AuditPlan.of_recipe(recipe)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,15 +11,12 @@ import clearance as cl
 from clearance.audits import Calibration, Likelihood, OutOfDistribution
 from clearance.data import ImageSet, gaussian_images, stored
 from clearance.data.folder import open_pictures
-from clearance.experiments.audit import described
-from clearance.experiments.audit_datasets import unknown_images, with_unknown, with_validation
-from clearance.experiments.auditing import chosen_audits, ready_audits
+from clearance.experiments.audit_plan import AuditPlan, unknown_images
 from clearance.experiments.build import RunData
-from clearance.experiments.compare import full_settings
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
+from clearance.experiments.provenance import described, full_settings
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import run_method
+from clearance.experiments.run import RunPlan, run_method
 
 
 def recipe(**settings):
@@ -28,12 +25,17 @@ def recipe(**settings):
     )
 
 
+def resolved(asked):
+    data = RunData(gaussian_images(), gaussian_images(seed=1))
+    return RunPlan(asked, "plain", 0).resolved_audits(data, None)
+
+
 def test_a_name_becomes_the_test_images_of_that_dataset():
-    (audit,) = ready_audits(RunPlan(recipe(other="digits", images=7), "plain", 0), None)
+    (audit,) = resolved(recipe(other="digits", images=7))
     assert isinstance(audit, Likelihood)
     assert isinstance(audit.other, ImageSet)
     assert (audit.other.name, len(audit.other), audit.images) == ("digits", 497, 7)
-    (bare,) = ready_audits(RunPlan(recipe(), "plain", 0), None)
+    (bare,) = resolved(recipe())
     assert isinstance(bare, Likelihood)
     assert bare.other is None
 
@@ -43,15 +45,15 @@ def test_the_name_is_part_of_the_settings_that_are_kept():
         json.loads(json.dumps(full_settings(recipe(other="digits"))))["audit_settings"]["likelihood"]["other"]
         == "digits"
     )
-    (chosen,) = chosen_audits(("likelihood",), {"likelihood": {"other": "digits"}})
+    (chosen,) = AuditPlan.of(["likelihood"], {"likelihood": {"other": "digits"}}).audits
     assert chosen == Likelihood(other="digits")
 
 
 def test_an_unknown_dataset_or_one_without_its_files_is_refused():
     with pytest.raises(ValueError, match=r"`dataset` must be one of .*got 'digit'.*Did you mean 'digits'"):
-        ready_audits(RunPlan(recipe(other="digit"), "plain", 0), None)
+        resolved(recipe(other="digit"))
     with pytest.raises(ValueError, match="dataset 'mnist' needs `root`"):
-        ready_audits(RunPlan(recipe(other="mnist"), "plain", 0), None)
+        resolved(recipe(other="mnist"))
 
 
 class TestValidation:
@@ -76,11 +78,17 @@ class TestValidation:
 
     def test_noisy_labels_set_none(self):
         kept = gaussian_images(per_class=3)
-        assert with_validation([Calibration()], Recipe(label_noise=0.2), kept) == [Calibration()]
+        data = RunData(gaussian_images(), gaussian_images(seed=1), validation=kept)
+        for noise, given in ((0.2, None), (0.0, kept)):
+            asked = Recipe(audits=("calibration",), label_noise=noise, methods={"plain": Method()})
+            (audit,) = RunPlan(asked, "plain", 0).resolved_audits(data, None)
+            assert isinstance(audit, Calibration)
+            assert audit.validation is given
 
     def test_one_that_was_given_stays(self):
         own, kept = gaussian_images(per_class=4), gaussian_images(per_class=3)
-        (audit,) = with_validation([Calibration(validation=own)], Recipe(), kept)
+        plan = AuditPlan.of([Calibration(validation=own)])
+        (audit,) = plan.resolved(test=gaussian_images(), validation=kept)
         assert isinstance(audit, Calibration)
         assert audit.validation is own
 
@@ -106,7 +114,10 @@ class TestUnknownImages:
 
     def test_a_set_that_a_recipe_names_stays(self):
         given = Likelihood(other="digits")
-        assert with_unknown([given], gaussian_images()) == [given]
+        (audit,) = AuditPlan.of([given]).resolved(test=gaussian_images(), unknown=gaussian_images())
+        assert isinstance(audit, Likelihood)
+        assert isinstance(audit.other, ImageSet)
+        assert audit.other.name == "digits"
 
     def test_from_python(self):
         """Without a word about audits, unknown images are looked at; and their names are in the report."""
@@ -135,5 +146,5 @@ class TestUnknownImages:
         assert card.report.recipe["budget"]["seconds"] == 7200
         with pytest.raises(ValueError, match="must be a time such as"):
             cl.audit(model, train=train, test=test, budget="soon")
-        with pytest.raises(ValueError, match="must be enough for one audit; got 0 s"):
+        with pytest.raises(ValueError, match="must leave time for one audit; got 1e-09 s"):
             cl.audit(model, train=train, test=test, audits=["accuracy"], budget=1e-9)

@@ -9,7 +9,7 @@ from torch import nn
 import clearance as cl
 from clearance.audits import Accuracy, Audit, Findings, OutOfDistribution, Robustness
 from clearance.data import gaussian_images
-from clearance.experiments.audit import _asked_for
+from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.catalogue import AUDITS
 from clearance.heads import MLP
 from clearance.vocabulary import Measurement
@@ -65,7 +65,7 @@ def test_two_settings_of_one_audit_are_two_calls(model):
 
 def test_all_of_them_and_one_with_settings():
     own = Robustness(**QUICK)
-    found = {audit.name: audit for audit in _asked_for(["all", own], unknown=False)}
+    found = {audit.name: audit for audit in AuditPlan.of(["all", own], unknown=False).audits}
     assert {*found} == {*AUDITS} - {"out_of_distribution"}
     assert found["robustness"] is own
 
@@ -84,7 +84,4 @@ def test_unknown_images_may_come_with_their_audit(model):
 
 
 def test_no_audit_twice_among_those_with_defaults(model):
-    assert [audit.name for audit in _asked_for([Accuracy(), "class_scatter"], unknown=False)] == [
-        "accuracy",
-        "class_scatter",
-    ]
+    assert AuditPlan.of([Accuracy(), "class_scatter"], unknown=False).names == ("accuracy", "class_scatter")

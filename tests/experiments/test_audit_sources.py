@@ -7,14 +7,12 @@ import pytest
 import torch
 
 from clearance.attacks import PGD, transferred
-from clearance.experiments import grid, run
+from clearance.experiments import run
 from clearance.experiments.audit import audited
-from clearance.experiments.auditing import ready_audits
-from clearance.experiments.compare import full_settings
 from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan, sources_of
-from clearance.experiments.run import run_method
+from clearance.experiments.provenance import full_settings
+from clearance.experiments.run import RunPlan, run_method, sources_of
 from clearance.experiments.saved import load_model
 
 RADIUS, STEPS = 0.2, 2
@@ -110,15 +108,14 @@ def test_another_source_is_another_measurement_and_the_same_is_read_back(
     assert run.kept_findings(changed, data, tmp_path) is None
 
 
-def test_a_grid_trains_sources_first_and_reports_none_of_them(sourced, data, tmp_path, monkeypatch):
+def test_a_grid_trains_sources_first_and_reports_none_of_them(sourced, data, tmp_path):
     order = []
 
-    def here(crew, plan, images):
-        order.append((plan.method, plan.seed))
-        return run_method(plan, images, crew.directory)
+    def heard(plan, event):
+        if event["event"] == "start":
+            order.append((plan.method, plan.seed))
 
-    monkeypatch.setattr(grid._Crew, "run", here)
-    found = run_grid(plans_of(sourced()), data, tmp_path, 1, lambda *_: None)
+    found = run_grid(plans_of(sourced()), data, tmp_path, None, heard)
     assert order == [("plain", 1000), ("plain", 0), ("gentle", 0)]
     assert [(one.note.method, one.note.seed) for one in found if one.note] == order[1:]
 
@@ -127,7 +124,7 @@ def test_reports_name_the_source(sourced, data, tmp_path):
     plan = RunPlan(sourced(), "gentle", 0)
     assert full_settings(plan.recipe)["audit_settings"]["robustness"]["source"] == "plain"
     run_method(sources_of([plan])[0], data, tmp_path)
-    audits = ready_audits(plan, tmp_path)
+    audits = plan.resolved_audits(data, tmp_path)
     model = load_model(tmp_path / sources_of([plan])[0].folder)
     card = audited(model, data, audits, 0, "plain", lambda _: "", sources={"robustness": "plain"})
     told = {one["type"].split(":")[-1].split(".")[-1]: one for one in card.report.recipe["audits"]}

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from clearance.data import ImageSet
-from clearance.experiments.blame import AccuracyMissedError, check_accuracy
+from clearance.experiments.outside import AccuracyMissedError, check_accuracy
 from clearance.models import Classifier
 
 IMAGENET = "--mean 0.485,0.456,0.406 --std 0.229,0.224,0.225"

@@ -8,10 +8,12 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.audits import CoAdaptation
-from clearance.experiments import auditing, run
-from clearance.experiments.auditing import MODEL_AUDITS
+from clearance.audits import Calibration, CoAdaptation
+from clearance.experiments import audit_plan, run
+from clearance.experiments.audit_plan import MODEL_AUDITS
+from clearance.experiments.build import build_data
 from clearance.experiments.catalogue import AUDITS
+from clearance.experiments.compare import Comparison
 from clearance.experiments.recipe import tuned_recipe
 from clearance.heads import MLP
 from clearance.regimes.fit import Session
@@ -194,16 +196,38 @@ class Quick(CoAdaptation):
     hidden: tuple[int, ...] = (4,)
 
 
+def test_audits_may_be_objects_and_have_settings(data):
+    audits = [Calibration(validation=data.train), "co_adaptation"]
+    settings = {"co_adaptation": {"per_class": [1], "repetitions": [3], "hidden": [4], "all_images": False}}
+    card = compared(["plain"], data, audits=audits, audit_settings=settings)
+    told = card.report.recipe["audit_settings"]
+    assert told["calibration"]["validation"]["images"] == len(data.train)
+    assert told["co_adaptation"]["per_class"] == [1]
+    assert {m.audit for m in card.measurements} >= {"calibration", "co_adaptation"}
+    with pytest.raises(ValueError, match="settings are for audits that are asked for; got some of 'churn'"):
+        compared(["plain"], data, audit_settings={"churn": {"heads": 2}})
+
+
+def test_the_command_and_python_run_the_same_comparison(data):
+    """The same numbers from a recipe that names its images, in processes, and from the images themselves."""
+    recipe = dataclasses.replace(
+        tuned_recipe("digits"), seeds=1, epochs=1, train_fraction=0.1, audits=("accuracy",)
+    )
+    recipe = dataclasses.replace(recipe, methods={"plain": recipe.methods["plain"]})
+    here = Comparison(recipe, data=build_data(recipe)).run()
+    assert errors(Comparison(recipe).run(1)) == errors(here)
+
+
 class TestAudit:
     @pytest.fixture(autouse=True)
     def quick(self, monkeypatch):
-        resolve = auditing.resolve
+        resolve = audit_plan.resolve
 
         def resolved(kind, name, entries):
             found = resolve(kind, name, entries)
             return Quick if found is CoAdaptation else found
 
-        monkeypatch.setattr(auditing, "resolve", resolved)
+        monkeypatch.setattr(audit_plan, "resolve", resolved)
 
     @pytest.fixture
     def model(self):
@@ -280,11 +304,11 @@ class TestAudit:
 def test_all_is_every_audit_for_a_comparison_too(data, monkeypatch):
     asked = []
 
-    def note(plan, *_):
+    def note(plan, *_, **__):
         asked.append(plan.recipe.audits)
         raise OSError
 
-    monkeypatch.setattr("clearance.experiments.compare.run_method", note)
+    monkeypatch.setattr("clearance.experiments.grid.run_method", note)
     with pytest.raises(OSError):  # noqa: PT011 - only a way out
         compared(["plain"], data, audits=["all"])
     assert asked == [tuple(AUDITS)]

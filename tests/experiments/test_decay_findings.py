@@ -3,9 +3,8 @@
 from clearance.data import gaussian_images
 from clearance.experiments.build import RunData
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import run_method
+from clearance.experiments.run import RunPlan, run_method
 
 METHODS = {
     "plain": Method(hidden=(8,), weight_decay=0.01),

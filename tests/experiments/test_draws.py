@@ -12,8 +12,7 @@ from clearance.cli.compare import CompareCommand
 from clearance.data import gaussian_images
 from clearance.data.subsets import draw_samples
 from clearance.experiments import build, run
-from clearance.experiments.build import RunData
-from clearance.experiments.draws import check_draws, drawn_data
+from clearance.experiments.build import RunData, check_draws, drawn_data
 from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe, tuned_recipe
 from clearance.experiments.run import RunPlan, kept_findings, run_method

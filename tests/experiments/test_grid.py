@@ -3,20 +3,22 @@
 import dataclasses
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from filelock import FileLock
 
-from clearance.experiments import grid
 from clearance.experiments.build import build_data
+from clearance.experiments.engines import Processes, Task, TaskError
 from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
+from clearance.experiments.run import RunPlan
 from clearance.vocabulary import Outcome
 
 
@@ -110,50 +112,60 @@ def test_one_and_two_at_a_time_give_the_same_and_what_is_finished_is_kept(blocke
     assert all((folder / name).read_bytes() == (tmp_path / name).read_bytes() for name in tensors)
 
 
-def test_a_process_that_is_killed_is_recorded(comparison, data, monkeypatch, tmp_path):
-    def start(plan, directory):
-        return subprocess.Popen(
-            [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+class TestProcesses:
+    """The pool by itself."""
 
-    monkeypatch.setattr(grid, "_start", start)
-    monkeypatch.setattr(grid, "kept_findings", lambda *_: None)
-    (found,) = run_grid(plans_of(comparison)[:1], data, tmp_path, 1, Events())
-    assert found.note is not None
-    assert found.note.status == "failed: the process was ended by SIGKILL"
+    def test_a_process_that_is_killed_takes_only_its_own_task(self):
+        with Processes(1) as engine:
+            killed = engine.submit(signal.raise_signal, signal.SIGKILL)
+            after = engine.submit(len, "four")
+            with pytest.raises(TaskError, match="the process was ended by SIGKILL"):
+                killed.result()
+            assert after.result() == 4
+
+    def test_what_a_task_raises_is_one_line_and_the_whole_beside_it(self):
+        with Processes(1, fresh=False) as engine:
+            wrong, right = engine.submit(int, "four"), engine.submit(int, "4")
+            with pytest.raises(TaskError, match=r"^ValueError: invalid literal for int") as caught:
+                wrong.result()
+            assert "Traceback" in caught.value.complaint
+            assert right.result() == 4
+
+    def test_a_task_has_a_process_of_its_own_unless_one_serves_all(self):
+        for fresh, count in ((True, 3), (False, 1)):
+            with Processes(1, fresh=fresh) as engine:
+                assert len({engine.submit(os.getpid).result() for _ in range(3)}) == count
+
+    def test_what_cannot_be_pickled_fails_alone(self):
+        with Processes(1) as engine:
+            with pytest.raises((AttributeError, pickle.PicklingError)):
+                engine.submit(lambda: 1).result()
+            assert engine.submit(len, "four").result() == 4
+
+    def test_an_interruption_ends_every_process(self):
+        """Two at work, ten waiting: all fail at once, and none of the waiting ones is begun."""
+        tasks: list[Task] = []
+
+        def interrupted():
+            with Processes(2) as engine:
+                tasks.extend(engine.submit(time.sleep, 600) for _ in range(12))
+                while sum(task.running() for task in tasks) < 2:
+                    time.sleep(0.02)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert {str(task.exception()) for task in tasks} == {
+            "the process was ended by SIGTERM",
+            "interrupted",
+        }
 
 
-def test_an_interruption_ends_every_process(comparison, data, monkeypatch, tmp_path):
-    """Two processes at work, ten waiting: none is alive afterwards, none of the waiting ones was started."""
-    started = []
-
-    def start(plan, directory):
-        started.append(
-            subprocess.Popen(
-                [
-                    sys.executable,
-                    "-c",
-                    'import time; print(\'{"event": "step"}\', flush=True); time.sleep(600)',
-                ],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        return started[-1]
-
-    def interrupt(plan, event):
-        if event["event"] == "step":
-            os.kill(os.getpid(), signal.SIGINT)  # reaches the main thread, as Ctrl-C does
-
-    monkeypatch.setattr(grid, "_start", start)
-    monkeypatch.setattr(grid, "kept_findings", lambda *_: None)
-    many = Recipe(seeds=4, methods=comparison.methods)
-    with pytest.raises(KeyboardInterrupt):
-        run_grid(plans_of(many), data, tmp_path, 2, interrupt)
-    assert len(started) <= 2
-    assert all(process.wait(10) == -signal.SIGTERM for process in started)
+def test_another_executor_may_take_the_place_of_the_processes(comparison, tmp_path):
+    data, plans = build_data(comparison), plans_of(comparison)[:1]
+    with ThreadPoolExecutor(1) as engine:
+        found = run_grid(plans, data, tmp_path / "threads", engine, send_data=True)
+    assert records(found) == records(run_grid(plans, data, tmp_path / "here", None))
 
 
 def waited(condition, process, seconds=120):

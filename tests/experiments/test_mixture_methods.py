@@ -8,14 +8,13 @@ import torch
 from torch import nn
 
 from clearance.data import gaussian_images
-from clearance.experiments.build import build_model, build_objective, build_regime
+from clearance.experiments.build import build_objective, build_optimizer, build_regime
 from clearance.experiments.method import Method
-from clearance.experiments.optimizer import build_optimizer
-from clearance.experiments.recipe import Recipe, identifier, to_tree, tuned_recipe
+from clearance.experiments.recipe import Recipe, tuned_recipe
 from clearance.experiments.run import RunPlan
+from clearance.experiments.saved import build_model
 from clearance.heads import MLP, GaussianMixture, GaussianMixtureHeads
 from clearance.objectives import CenterLoss, GaussianMixtureLoss, SumLoss
-from clearance.regimes.describe import describe
 
 NAMES = ("lgm", "center", "l-softmax", "contrastive", "triplet")
 
@@ -114,24 +113,8 @@ def test_foca_draws_mixtures_of_the_heads_own_covariance(mixture, covariance):
     assert training.step(images().images, images().labels).total.isfinite()
 
 
-def test_methods_without_what_came_later_keep_the_folders_they_had():
-    """Those of runs that were made before there were mixtures, or filters with their channels last."""
-    method = Method()
-    recipe = Recipe(methods={"mine": method})
-    shared = to_tree(recipe)
-    for name in ("methods", "seeds", "audits", "audit_settings", "root", "channels_last"):
-        del shared[name]
-    settings = to_tree(method)
-    for name in ("mixture", "priors", "means_lr", "variances_lr", "means_decay", "features"):
-        del settings[name]
-    told = {"recipe": shared, "name": "mine", "method": settings, "regime": describe(None)}
-    plain = RunPlan(recipe, "mine", 0).folder
-    assert plain == f"mine-seed0-{identifier(told)}"
-    assert RunPlan(Recipe(methods={"mine": replace(method, mixture="identity")}), "mine", 0).folder != plain
-
-
 @pytest.mark.parametrize("change", [{"means_lr": 2.0}, {"features": 3}, {"priors": "empirical"}])
-def test_a_setting_that_came_later_is_another_run_where_it_changes_something(change):
+def test_another_setting_of_a_mixture_is_another_run(change):
     method = Method(mixture="identity")
     folders = [
         RunPlan(Recipe(methods={"mine": one}), "mine", 0).folder

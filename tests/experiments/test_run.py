@@ -8,10 +8,10 @@ import torch
 
 from clearance.data import Augmentation
 from clearance.experiments import run
-from clearance.experiments.build import RunData, build_model
+from clearance.experiments.build import RunData
 from clearance.experiments.method import Method
 from clearance.experiments.run import RunPlan, run_method
-from clearance.experiments.saved import load_model, load_run
+from clearance.experiments.saved import build_model, load_model, load_run
 from clearance.regimes import FOCA, EndToEnd, fit
 from clearance.vocabulary import Outcome
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from clearance.experiments.optimizer import build_schedule
+from clearance.experiments.build import build_schedule
 from clearance.experiments.recipe import Recipe
 
 

@@ -9,7 +9,7 @@ from clearance.experiments import build, search
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, failed
-from clearance.experiments.trials import Trial, at_edge, best
+from clearance.experiments.search import Trial, at_edge, best
 from clearance.records import Record, RunNote
 from clearance.vocabulary import Measurement, Outcome
 

@@ -5,13 +5,19 @@ import json
 
 import pytest
 
-from clearance.experiments.compare import report_of
 from clearance.experiments.grid import plans_of
 from clearance.experiments.method import Method
+from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import run_method
-from clearance.experiments.sweep import at_values, swept_recipes, swept_report, with_swept_audits
-from clearance.experiments.sweep_words import Sweep, parse_sweep
+from clearance.experiments.sweep import (
+    Sweep,
+    at_values,
+    parse_sweep,
+    swept_recipes,
+    swept_report,
+    with_swept_audits,
+)
 from clearance.report import Card, comparison_table
 from clearance.report.sweep import at_shown
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from clearance.data import gaussian_images
-from clearance.experiments.build import build_model
-from clearance.experiments.compare import report_of
 from clearance.experiments.method import Method
+from clearance.experiments.provenance import report_of
 from clearance.experiments.run import RunPlan, run_method
-from clearance.experiments.saved import load_model, load_run
+from clearance.experiments.saved import build_model, load_model, load_run
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.experiments.build import empty_model
 from clearance.experiments.catalogue import MODELS, resolve
 from clearance.experiments.method import Method
+from clearance.experiments.saved import empty_model
 from clearance.models import convnet32, vgg16
 
 CONVNET32 = ((64, 64), (128, 128), (256, 256))

@@ -1,6 +1,8 @@
 """Descriptions of settings: different for different settings, the same in another process."""
 
+import importlib
 import json
+import linecache
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,8 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.regimes import FOCA, EndToEnd
-from clearance.regimes.describe import describe
+from clearance.data import gaussian_images
+from clearance.models import Classifier
+from clearance.regimes import FOCA, EndToEnd, fit
+from clearance.regimes.describe import describe, unsourced
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,6 @@ def test_functions_that_differ_in_a_name_alone_differ():
         lambda parameters: torch.optim.SGD(parameters, lr=0.1),
         lambda parameters: torch.optim.Adam(parameters, lr=0.1),
     )
-    assert first.__code__.co_code == second.__code__.co_code
     assert describe(first)["code"] != describe(second)["code"]
 
 
@@ -121,6 +124,61 @@ def test_functions_that_differ_within_an_inner_function_differ():
         lambda parameters: [(lambda x: x + 2)(p) for p in parameters],
     )
     assert describe(first)["code"] != describe(second)["code"]
+
+
+WRITTEN = """
+def build(parameters):{note}
+    return {made}
+"""
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A function in a file of its own."""
+
+    def write(name, **parts):
+        (tmp_path / f"{name}.py").write_text(WRITTEN.format(**parts))
+        monkeypatch.syspath_prepend(tmp_path)
+        return importlib.import_module(name).build
+
+    yield write
+    for name in ("first_file", "second_file"):
+        sys.modules.pop(name, None)
+
+
+def test_a_comment_is_no_change_and_a_statement_is(written):
+    first = written("first_file", note="", made="list(parameters)")
+    commented = written("second_file", note="  # all of them", made="list( parameters )")
+    assert describe(first)["code"] == describe(commented)["code"]
+    sys.modules.pop("second_file")
+    linecache.clearcache()
+    changed = written("second_file", note="", made="tuple(parameters)")
+    assert describe(first)["code"] != describe(changed)["code"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: (x) if x else (x + 1), lambda: None, lambda x: "ä" + (x), lambda x: x],
+    ids=["choice", "nothing", "letters", "parenthesis"],
+)
+def test_every_lambda_of_a_file_has_a_source(function):
+    assert not unsourced(describe(function))
+    assert not unsourced(describe(Setting(0.5)))
+
+
+def test_a_run_of_code_without_a_source_is_not_resumed(tmp_path):
+    made: dict = {}
+    exec("def build(parameters):\n    import torch\n    return torch.optim.SGD(parameters, lr=0.1)", made)
+    data = gaussian_images(per_class=4)
+
+    def train():
+        torch.manual_seed(0)
+        model = Classifier(nn.Flatten(), nn.Linear(64, 3))
+        return fit(model, EndToEnd(), data, epochs=1, optimizer=made["build"], run_dir=tmp_path / "run")
+
+    assert train().status.step == 1
+    with pytest.raises(ValueError, match=r"source of a function is missing.* got none for optimizer\.code"):
+        train()
 
 
 def test_a_mode_and_private_attributes_are_no_settings():

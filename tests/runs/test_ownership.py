@@ -32,7 +32,7 @@ def test_a_process_that_came_first_keeps_the_directory(tmp_path, monkeypatch):
             return super().acquire(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("clearance.runs._claim.FileLock", SlowLock)
+        patch.setattr("clearance.runs.directory.FileLock", SlowLock)
         with pytest.raises(ValueError, match="seed: 9 there, 0 here") as caught:
             RunDirectory.open(tmp_path, SEED)
     assert read_fingerprint(tmp_path) == {"seed": 9}

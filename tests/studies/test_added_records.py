@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Recipe
-from clearance.runs.result import write_result
+from clearance.experiments.run import RunPlan
+from clearance.runs.directory import write_result
 from papers.engine.study import whose
 from papers.engine.tasks import each
 

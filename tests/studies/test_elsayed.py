@@ -6,11 +6,10 @@ import math
 
 import pytest
 
-from clearance.experiments.auditing import chosen_audits
+from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import build_data
-from clearance.experiments.plan import RunPlan
 from clearance.experiments.recipe import Method, Recipe
-from clearance.experiments.run import failed
+from clearance.experiments.run import RunPlan, failed
 from clearance.report import Card
 from papers.elsayed_2018 import attacked, causes, noise, protocol, small_data
 from papers.elsayed_2018.attacked import with_verdict
@@ -284,7 +283,7 @@ class TestAttacked:
         }
         assert set(asked) == read == {0.1, 0.2}
         assert all(plan.sources["robustness"].seed == 1000 for plan in seen if plan.seed == 0)
-        chosen_audits(targets[0].audits, targets[0].audit_settings)
+        AuditPlan.of(targets[0].audits, targets[0].audit_settings)
         others = [plan.recipe.audits for plan in seen if plan.seed >= attacked.FIRST_SOURCE]
         assert others == ([()] if box == attacked.BLACK else [])
 

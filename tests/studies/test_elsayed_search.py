@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from clearance.experiments.trials import Trial
+from clearance.experiments.search import Trial
 from papers.elsayed_2018 import search_rates
 from papers.elsayed_2018.protocol import (
     PROTOCOLS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clearance.experiments.auditing import chosen_audits
+from clearance.experiments.audit_plan import AuditPlan
 from clearance.models import extractors  # noqa: F401 - the recipes' models are there
 from papers.engine.catalogue import PAPERS, paper, paper_claims, paper_datasets, paper_recipe
 from papers.engine.reproduce import reproduce
@@ -57,7 +57,7 @@ class TestPlans:
         recipe = paper_recipe("sato_2019", dataset)
         read = {reading.audit for claim in CLAIMS.claims for reading in claim.readings}
         assert read | {"neural_collapse", "churn", "class_scatter"} <= set(recipe.audits)
-        chosen_audits(recipe.audits, recipe.audit_settings)
+        AuditPlan.of_recipe(recipe)
 
     def test_what_the_paper_says_of_its_two_datasets(self):
         ten, hundred = (paper_recipe("sato_2019", name) for name in ("cifar10", "cifar100"))

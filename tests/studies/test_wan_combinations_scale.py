@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from clearance.experiments.build import build_data, build_model, build_regime
-from clearance.experiments.optimizer import build_optimizer
+from clearance.experiments.build import build_data, build_optimizer, build_regime
+from clearance.experiments.saved import build_model
 from clearance.heads.scale import feature_unit
 from clearance.regimes import fit
 from papers.wan_2018 import combinations

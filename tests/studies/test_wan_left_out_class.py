@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from clearance.experiments.plan import RunPlan
+from clearance.experiments.run import RunPlan
 from papers.engine import study
 from papers.engine.study import NoDataError, StudyRequest
 from papers.wan_2018 import left_out_class

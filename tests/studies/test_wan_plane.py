@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from clearance.data import ImageSet
-from clearance.experiments.plan import RunPlan
+from clearance.experiments.run import RunPlan
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 from clearance.objectives.gaussian_mixture import margin_scores

@@ -6,8 +6,8 @@ import tomllib
 import pytest
 
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
-from clearance.experiments.trials import Trial
+from clearance.experiments.run import RunPlan
+from clearance.experiments.search import Trial
 from papers.engine import rate_search, study
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError, StudyRequest

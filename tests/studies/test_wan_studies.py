@@ -10,8 +10,7 @@ from torch import nn
 
 from clearance.attacks import FGSM
 from clearance.experiments.build import build_data
-from clearance.experiments.plan import RunPlan
-from clearance.experiments.run import run_method
+from clearance.experiments.run import RunPlan, run_method
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 from clearance.objectives import CrossEntropyLoss, GaussianMixtureLoss

@@ -1,12 +1,20 @@
 """What several commands read in the same way."""
 
 import dataclasses
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 if TYPE_CHECKING:
     from clearance.experiments.recipe import Recipe
+
+
+OptionalText = Annotated[str | None, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")]
+OptionalCount = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
+OptionalNumber = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
+OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
+
 
 DEFAULT_METHODS = "plain,dropout,batchnorm,foca"
 
@@ -64,13 +72,6 @@ def _check_names(recipe: "Recipe") -> None:
             from clearance.experiments.build import build_objective
 
             build_objective(method)  # which says what is wrong with them
-
-
-def default_jobs() -> int:
-    """One run per core that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def default_methods(given: str | None, recipe: Path | None) -> str | None:

@@ -1,28 +1,16 @@
 """What a running comparison shows: on a terminal a live picture, elsewhere one line per run."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from clearance.experiments.build import RunData
-from clearance.experiments.grid import Listener, Piece, run_grid
-from clearance.experiments.plan import RunPlan, sources_of
-from clearance.experiments.run import RunFindings
+from clearance.experiments.grid import Listener, Piece
 
 TRAINING_SHARE = 0.85  # of a run's time; the rest is its audits
-
-
-def run_with_progress(
-    console: Console, plans: Sequence[RunPlan], data: RunData, directory: Path, jobs: int
-) -> list[RunFindings]:
-    """Run the grid and show method, seed, step and the time left."""
-    with listening(console, len(plans) + len(sources_of(plans))) as listener:
-        return run_grid(plans, data, directory, jobs, listener)
 
 
 @contextmanager

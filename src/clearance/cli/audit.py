@@ -1,25 +1,100 @@
 """``clearance audit``: audit a saved run, or a model that was trained elsewhere."""
 
+import dataclasses
+import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from clearance.cli._fields import OptionalCount, OptionalNumber, OptionalPath, OptionalText
-from clearance.cli._options import split_names
-from clearance.cli._outside import OF_AUDITS, OF_MODELS, command, numbers, refuse
-from clearance.cli._settings import audit_settings
+from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, OptionalText, split_names
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from clearance.experiments.limits import Limits
-    from clearance.experiments.outside_model import OutsideModel
+    from clearance.experiments.outside import OutsideModel
     from clearance.report import Card
+
+FORM = "AUDIT.SETTING=VALUE, semicolons between them and commas within, such as robustness.inf=2/255,8/255"
+
+
+def audit_settings(text: str | None) -> dict[str, dict[str, Any]]:
+    """By audit and setting; where an audit takes several values there is a list, also of one and of ``none``.
+
+    Args:
+        text: For example ``"robustness.inf=2/255,8/255; minimal_perturbation.steps=20"``.
+
+    Raises:
+        ValueError: If a part has another form, there is no such audit or setting, or one is given twice.
+
+    >>> audit_settings("robustness.inf=0.25; robustness.images=500; likelihood.other=photographs")
+    {'robustness': {'inf': [0.25], 'images': 500}, 'likelihood': {'other': 'photographs'}}
+    >>> audit_settings("robustness.two=none")
+    {'robustness': {'two': []}}
+    >>> audit_settings("boundary_distance.norms=inf,2")
+    {'boundary_distance': {'norms': ['inf', '2']}}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for part in (text or "").split(";"):
+        if not part.strip():
+            continue
+        place, equals, value = (word.strip() for word in part.partition("="))
+        audit, dot, setting = place.partition(".")
+        if not (equals and dot and value):
+            raise ValueError(f"--settings takes {FORM}; got {part.strip()!r}.")
+        if setting in found.setdefault(audit, {}):
+            raise ValueError(f"--settings must have each setting once; got {place} twice.")
+        kind = _type_of(audit, setting)
+        values = [] if "tuple[" in kind and value.lower() == "none" else value.split(",")
+        values = [word.strip() if "str" in kind else _value(word.strip()) for word in values]
+        found[audit][setting] = values if len(values) > 1 or "tuple[" in kind else values[0]
+    return found
+
+
+def _type_of(audit: str, setting: str) -> str:
+    """What a setting may be, as its audit declares it: words stay words there, and one value is a list of one."""
+    from clearance._checks import check_choice
+    from clearance.experiments.catalogue import AUDITS, resolve
+
+    fields = {field.name: field for field in dataclasses.fields(resolve("audit", audit, AUDITS))}
+    check_choice(f"setting of audit {audit!r}", setting, list(fields))
+    return str(fields[setting].type)
+
+
+def _value(word: str) -> Any:
+    """A whole number, a number, a fraction of two whole numbers, true, false, none, or the word itself."""
+    named: dict[str, bool | None] = {"true": True, "false": False, "none": None}
+    if word.lower() in named:
+        return named[word.lower()]
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    try:
+        return float(Fraction(word))
+    except (ValueError, ZeroDivisionError):
+        return word
+
+
+def open_page(page: Path) -> bool:
+    """Open a page in the browser; whether that was possible.
+
+    Without a desktop nothing is opened, because a browser that lives in the terminal would take it over.
+
+    Args:
+        page: An HTML file.
+    """
+    desktop = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return desktop and webbrowser.open(page.resolve().as_uri())
+
 
 DEMO = "demo"
 INTERRUPTED = 130
@@ -54,7 +129,7 @@ class AuditCommand:
         settings: Of those audits, such as "robustness.inf=2/255,8/255; robustness.two=none" (default: the run's, or
             each audit's own).
         images: Test images that attacks look at, at most, equally many of each class (default: as each audit says).
-        budget: A time such as 90s, 5m or 2h: audits that are not expected to fit are left out, and named on the page.
+        budget: A time such as 90s, 5m or 2h after which no audit starts; the page names those that were left out.
         include_images: Show the images themselves where an audit has pictures of them.
         seed: Decides partial sets and first weights of fresh heads (default: the seed of the run, else 0).
         out: Where the page and its records are written.
@@ -94,7 +169,6 @@ class AuditCommand:
         from rich.console import Console
 
         from clearance._files import check_folder
-        from clearance.cli._browser import open_page
         from clearance.cli._tables import print_sentences
         from clearance.report.left_out import interrupted, left_out_lines
 
@@ -140,46 +214,28 @@ class AuditCommand:
         return Path(self.model).exists() or ":" not in self.model
 
     def _of_a_run(self, console: "Console") -> "Card":
-        from clearance.experiments.audit import audited
-        from clearance.experiments.audit_datasets import unknown_images, with_unknown, with_validation
-        from clearance.experiments.audit_sources import named_sources
-        from clearance.experiments.auditing import asked_of_run, ready_audits, with_audits
-        from clearance.experiments.plan import RunPlan
-        from clearance.experiments.saved import load_run
+        from clearance.experiments.audit import audit_run
 
         refuse(self, OF_MODELS, "a run's directory, with weights and images of its own")
-        limits = self._limits()
-        folder = Path(self.model)
-        run = load_run(folder)
-        asked = asked_of_run(run.recipe, split_names(self.audits), unknown=self.unknown is not None)
-        changed = with_audits(run.recipe, asked, audit_settings(self.settings))
-        plan = RunPlan(changed, run.method, run.seed)
-        audits = ready_audits(plan, folder.resolve().parent)
         with self._progress(console) as on_audit:
-            data, sources = run.data(self.root), named_sources(plan.recipe)
-            audits = with_validation(audits, run.recipe, data.validation)
-            if self.unknown is not None:
-                root = self.root or run.recipe.root
-                audits = with_unknown(
-                    audits, unknown_images(self.unknown, data.test, cache=self.cache, root=root)
-                )
-            return audited(
-                run.model,
-                data,
-                audits,
-                run.seed if self.seed is None else self.seed,
-                run.method,
-                lambda more: command(self, folder.name, more),
-                sources=sources,
-                limits=limits,
+            return audit_run(
+                self.model,
+                split_names(self.audits) or None,
+                lambda name, more: command(self, name, more),
+                seed=self.seed,
+                unknown=self.unknown,
+                root=self.root,
+                cache=self.cache,
+                settings=audit_settings(self.settings),
+                images=self.images,
                 on_audit=on_audit,
+                **self._bounds(),
             )
 
     def _from_elsewhere(self, console: "Console") -> "Card":
         from clearance.experiments.outside import audit_outside
 
-        limits = self._limits()
-        outside = self._outside()
+        outside, bounds = self._outside(), self._bounds()
 
         def say(line: str) -> None:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -191,16 +247,17 @@ class AuditCommand:
                 self.seed or 0,
                 lambda more: command(self, outside.name, more),
                 say,
-                limits,
-                on_audit,
-                audit_settings(self.settings),
+                settings=audit_settings(self.settings),
+                images=self.images,
+                on_audit=on_audit,
+                **bounds,
             )
 
-    def _limits(self) -> "Limits":
-        from clearance.experiments.limits import Budget, Limits, seconds_of
+    def _bounds(self) -> dict[str, Any]:
+        from clearance.experiments.auditing import Budget, seconds_of
 
         budget = None if self.budget is None else Budget(seconds_of(self.budget))
-        return Limits(self.images, budget, keep=True, include_images=self.include_images)
+        return {"budget": budget, "keep": True, "include_images": self.include_images}
 
     @contextmanager
     def _progress(self, console: "Console") -> Iterator[Callable[[str], object]]:
@@ -208,7 +265,7 @@ class AuditCommand:
             yield lambda name: status.update(f"auditing: {name}")
 
     def _outside(self) -> "OutsideModel":
-        from clearance.experiments.outside_model import OutsideModel
+        from clearance.experiments.outside import OutsideModel
 
         if self.train is None or self.test is None:
             raise ValueError(
@@ -238,3 +295,105 @@ class AuditCommand:
             device=self.device,
             cache=self.cache,
         )
+
+
+_OF_INPUT = ("image_size", "crop", "mean", "std", "head", "expect_accuracy")
+OF_MODELS = ("weights", "weights_entry", "train", "test", *_OF_INPUT)
+OF_AUDITS = ("unknown", "images", "budget", "audits", "settings", "cache", "root", "seed")
+_IMAGES = ("train", "test", "unknown")
+_PLAIN = ("weights_entry", *_OF_INPUT, "images", "seed")
+
+
+def command(options: "AuditCommand", model: str, more: Sequence[str] | None = None) -> str:
+    """The command line, without the folders of this machine.
+
+    Args:
+        options: What was given.
+        model: What the report calls the model.
+        more: Audits to do in place of those that were asked for, then without a budget and into another folder; None
+            repeats the command.
+    """
+    from clearance.experiments.provenance import without_owner
+
+    words = ["clearance", "audit", model]
+    for name in _IMAGES:
+        given = getattr(options, name)
+        if given is not None:
+            kind, colon, path = given.partition(":")
+            words += [f"--{name}", f"{kind}:{without_owner(Path(path).name)}" if colon else kind]
+    if options.weights is not None:
+        words += ["--weights", options.weights.name]
+    for name in _PLAIN:
+        if getattr(options, name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    if told := [
+        part for part in _settings(options.settings) if more is None or part.partition(".")[0] in more
+    ]:
+        words += ["--settings", "; ".join(told)]
+    if options.include_images:
+        words.append("--include-images")
+    if more is not None:
+        return shlex.join([*words, "--audits", ",".join(more), "--out", f"{options.out.name}-more"])
+    words += [] if options.audits is None else ["--audits", options.audits]
+    words += [] if options.budget is None else ["--budget", options.budget]
+    return shlex.join(words)
+
+
+def _settings(text: str | None) -> list[str]:
+    """The parts of ``--settings``, images by the names of their folders alone."""
+    from clearance.experiments.provenance import without_owner
+
+    parts = [part.strip().partition("=") for part in (text or "").split(";") if part.strip()]
+    return [
+        f"{place}={value.partition(':')[0]}:{without_owner(Path(value).name)}"
+        if ":" in value
+        else f"{place}={value}"
+        for place, _, value in parts
+    ]
+
+
+def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """Numbers separated by commas.
+
+    Raises:
+        ValueError: If one is none.
+
+    >>> numbers("--mean", "0.5, 0.4")
+    (0.5, 0.4)
+    """
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"{option} takes numbers separated by commas; got {text!r}.") from None
+
+
+def refuse(options: "AuditCommand", names: Sequence[str], taken_as: str) -> None:
+    """Options that this kind of model has no use for.
+
+    Args:
+        options: What was given.
+        names: Of fields that must be None.
+        taken_as: What the model was taken for, in words.
+
+    Raises:
+        ValueError: If one was given.
+    """
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
+    if not given:
+        return
+    if Path(options.model).suffix == ".py" and Path(options.model).is_file():
+        raise ValueError(
+            f"a model must be given as MODULE:NAME, what builds the network; got the file {options.model!r}. Name what "
+            f"builds it in there: clearance audit {options.model}:NAME ..."
+        )
+    if Path(options.model).is_file():
+        raise ValueError(
+            f"a model must be given as MODULE:NAME, what builds the network; got the file {options.model!r}. If it "
+            f"holds weights: clearance audit MODULE:NAME --weights {options.model} ..."
+        )
+    verb = "is" if len(given) == 1 else "are"
+    raise ValueError(
+        f"{', '.join(given)} {verb} for a model given as MODULE:NAME; got {options.model!r}, taken as {taken_as}."
+    )

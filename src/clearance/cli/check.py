@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from clearance.cli._fields import OptionalPath, OptionalText
+from clearance.cli._options import OptionalPath, OptionalText
 
 FAILED, UNMEASURED = 1, 3
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from clearance.cli._fields import OptionalCount, OptionalNumber, OptionalPath, OptionalText
+from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, OptionalText
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from clearance.experiments.recipe import Recipe
-    from clearance.experiments.sweep_words import Sweep
     from clearance.report import Card
 
 FAILED = 1
@@ -74,9 +73,8 @@ class CompareCommand:
 
         from clearance._checks import check_count
         from clearance._files import check_folder
-        from clearance.cli._options import default_jobs
-        from clearance.experiments.sweep import swept_recipes
-        from clearance.experiments.sweep_words import parse_sweep
+        from clearance.experiments.engines import default_jobs
+        from clearance.experiments.sweep import parse_sweep, swept_recipes
 
         console = Console()
         check_folder("out", self.out)
@@ -84,64 +82,26 @@ class CompareCommand:
         sweep = None if self.sweep is None else parse_sweep(self.sweep)
         jobs = default_jobs() if self.jobs is None else self.jobs
         check_count("jobs", jobs)
-        if sweep is not None:
-            swept_recipes(recipe, sweep)  # a value that cannot be, before any training
         if self.dry_run:
-            _print_plan(console, recipe, jobs, self.out, 1 if sweep is None else len(sweep.values))
+            values = 1 if sweep is None else len(swept_recipes(recipe, sweep))
+            _print_plan(console, recipe, jobs, self.out, values)
             return
-        from clearance.experiments.auditing import chosen_audits
+        from clearance.cli._progress import listening
+        from clearance.experiments.compare import Comparison
 
-        chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong setting, before any training
-        card = self._compared(console, recipe, sweep, jobs)
+        comparison = Comparison(recipe, sweep, command=_command(recipe))
+        with listening(console, comparison.count) as listener:
+            card = comparison.run(jobs, listener, self.out / "runs")
         page = card.save_folder(self.out)
         _print_result(console, card, page)
         if not card.records:
             sys.exit(FAILED)
 
-    def _compared(self, console: "Console", recipe: "Recipe", sweep: "Sweep | None", jobs: int) -> "Card":
-        """Every run, at every value of a sweep."""
-        from clearance.cli._progress import run_with_progress
-        from clearance.experiments.build import build_data
-        from clearance.experiments.compare import report_of
-        from clearance.experiments.draws import check_draws
-        from clearance.experiments.grid import plans_of
-        from clearance.experiments.sweep import at_values, swept_recipes, swept_report
-        from clearance.report import Card
-
-        runs = self.out / "runs"
-        if sweep is None:
-            data = build_data(recipe)
-            check_draws(recipe, data)
-            findings = run_with_progress(console, plans_of(recipe), data, runs, jobs)
-            return Card(report_of(recipe, findings, _command(recipe)))
-        recipes = swept_recipes(recipe, sweep)
-        common = None if sweep.of_data else build_data(recipe)
-        for one in recipes.values():
-            if one.samples is not None:
-                check_draws(one, common or build_data(one))
-        planned = [(value, plan) for value, one in recipes.items() for plan in plans_of(one)]
-        # where the images differ, the grid of each value looks for finished runs on its own
-        grids = (
-            [[pair for pair in planned if pair[0] == value] for value in recipes]
-            if sweep.of_data
-            else [planned]
-        )
-        findings = [
-            found
-            for grid in grids
-            for found in run_with_progress(
-                console, [plan for _, plan in grid], common or build_data(grid[0][1].recipe), runs, jobs
-            )
-        ]
-        findings = at_values(zip([value for value, _ in planned], findings, strict=True), sweep)
-        return Card(swept_report(report_of(recipe, findings, _command(recipe)), sweep, recipe))
-
     def _recipe(self) -> "Recipe":
         from clearance.cli._options import chosen_recipe, default_methods, split_names
-        from clearance.experiments.catalogue import named_audits
         from clearance.experiments.sweep import with_swept_audits
 
-        audits = named_audits(split_names(self.audits)) or None
+        audits = _names(split_names(self.audits)) or None
         recipe = chosen_recipe(
             self.recipe,
             self.dataset,
@@ -157,6 +117,12 @@ class CompareCommand:
             audits=audits,
         )
         return recipe if self.sweep is None or audits is not None else with_swept_audits(recipe)
+
+
+def _names(audits: tuple[str, ...]) -> tuple[str, ...]:
+    from clearance.experiments.catalogue import AUDITS
+
+    return tuple(AUDITS) if audits == ("all",) else audits
 
 
 def _command(recipe: "Recipe") -> str:

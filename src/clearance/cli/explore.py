@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from clearance.cli._fields import OptionalCount, OptionalPath, OptionalText
+from clearance.cli._options import OptionalCount, OptionalPath, OptionalText
 
 if TYPE_CHECKING:
     from clearance.explore import Scene

@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clearance.cli._fields import OptionalCount, OptionalPath, OptionalText
+from clearance.cli._options import OptionalCount, OptionalPath, OptionalText
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from clearance.experiments.recipe import Recipe
-    from clearance.experiments.trials import Trial
+    from clearance.experiments.search import Trial
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,9 @@ class SearchCommand:
 
         from clearance._checks import check_count
         from clearance._files import check_folder
-        from clearance.cli._options import default_jobs, whole_numbers
+        from clearance.cli._options import whole_numbers
         from clearance.cli._progress import listening
+        from clearance.experiments.engines import default_jobs
         from clearance.experiments.search import search
 
         console = Console()
@@ -113,7 +114,7 @@ def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
     """The chosen settings as a recipe's file has them: changes to the methods of these names."""
     import yaml
 
-    from clearance.experiments.trials import best
+    from clearance.experiments.search import best
 
     chosen: dict[str, dict[str, float]] = {}
     for name, method in recipe.methods.items():
@@ -125,7 +126,7 @@ def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
 def _table(trials: "list[Trial]", methods: list[str]) -> "Table":
     from rich.table import Table
 
-    from clearance.experiments.trials import CRITERIA, at_edge, best
+    from clearance.experiments.search import CRITERIA, at_edge, best
 
     table = Table("method", "chosen by", "lr", "per class", "one-image error", "own error", box=None)
     for method in methods:

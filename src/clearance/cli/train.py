@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from clearance.cli._fields import OptionalCount, OptionalPath, OptionalText
+from clearance.cli._options import OptionalCount, OptionalPath, OptionalText
 
 FAILED = 1
 
@@ -41,11 +41,12 @@ class TrainCommand:
 
         from clearance._files import check_folder
         from clearance.cli._options import chosen_recipe
-        from clearance.cli._progress import run_with_progress
+        from clearance.cli._progress import listening
         from clearance.cli._tables import print_table
-        from clearance.experiments.auditing import chosen_audits
+        from clearance.experiments.audit_plan import AuditPlan
         from clearance.experiments.build import build_data
-        from clearance.experiments.compare import report_of
+        from clearance.experiments.grid import run_grid
+        from clearance.experiments.provenance import report_of
         from clearance.experiments.run import RunPlan
         from clearance.report import Card
 
@@ -61,9 +62,10 @@ class TrainCommand:
             model=self.model,
             epochs=self.epochs,
         )
-        chosen_audits(recipe.audits, recipe.audit_settings)  # a wrong setting, before any training
+        AuditPlan.of_recipe(recipe)  # a wrong setting, before any training
         plan = RunPlan(recipe, self.method, self.seed)
-        (found,) = run_with_progress(console, [plan], build_data(recipe), self.out, jobs=1)
+        with listening(console, 1 + len(plan.sources)) as listener:
+            (found,) = run_grid([plan], build_data(recipe), self.out, 1, listener)
         if not found.records:
             sys.stderr.write(f"clearance: {found.note.status if found.note else 'failed'}\n")
             sys.exit(FAILED)

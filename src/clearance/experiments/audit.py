@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,25 +13,28 @@ from clearance.audits import Audit
 from clearance.data import ImageSet, open_images
 from clearance.data.image_set import image_digests
 from clearance.data.stored import StoredImageSet
-from clearance.experiments.audit_datasets import OTHER, unknown_images, with_unknown
-from clearance.experiments.audit_sources import SETTING
-from clearance.experiments.auditing import NEEDS_UNKNOWN, asked_audits, chosen_audits, subject_of
-from clearance.experiments.bounded import Done, bounded_audits
+from clearance.experiments.audit_plan import (
+    NEEDS_UNKNOWN,
+    SOURCE,
+    AuditPlan,
+    Settings,
+    looked_at,
+    unknown_images,
+)
+from clearance.experiments.auditing import Budget, Done, bounded_audits, seconds_of, subject_of
 from clearance.experiments.build import RunData
-from clearance.experiments.compare import report_with
 from clearance.experiments.feature_cache import FeatureCache
-from clearance.experiments.limits import Budget, Limits, seconds_of, told_of_images, with_images
-from clearance.experiments.run import RunFindings
+from clearance.experiments.provenance import described, report_with
+from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.saved import load_run
 from clearance.models import Classifier
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import check_classifier
 from clearance.records import ExhibitRecord, Record
 from clearance.regimes._way import check_logits
-from clearance.regimes.describe import describe
 from clearance.report import Card
 
 PICTURES = "images"  # the kind of exhibit that shows images themselves
-NO_LIMITS = Limits()
 SHARED = 0.05  # of the test images: small pictures repeat by chance
 Again = Callable[[Sequence[str] | None], str]
 """The command that makes a report again; for names of audits, the one that adds these."""
@@ -43,6 +47,7 @@ def audit(
     test: Any,
     unknown: Any = None,
     audits: "Sequence[str | Audit] | None" = None,
+    audit_settings: Settings | None = None,
     images: int | None = None,
     budget: str | float | None = None,
     include_images: bool = False,
@@ -61,10 +66,12 @@ def audit(
             :func:`clearance.data.open_unlabelled`. The audits `out_of_distribution` and `likelihood` look at them.
         audits: Names of audits, or audits with settings of your own, as in ``[Robustness(inf=(0.03,))]``; by default
             those that the first screen of one network needs, as on the command line. ``["all"]`` is every one.
+        audit_settings: Settings of audits by audit and name, as in
+            ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.
         images: Held-out images that attacks and the like look at, at most, equally many of each class; by default
             each audit's own number.
-        budget: How long all of it may take, ``"90s"``, ``"5m"``, ``"2h"`` or seconds: audits that are not expected to
-            fit are left out, and the card says which; the estimates may be wrong.
+        budget: A time, ``"90s"``, ``"5m"``, ``"2h"`` or seconds, after which no audit starts; one that has begun is
+            finished, and the card says which were left out.
         include_images: Whether the card may show the images themselves.
         seed: Decides partial sets and first weights of fresh heads.
         name: What the card calls the model.
@@ -85,31 +92,68 @@ def audit(
     check_classifier(model)
     if audits is not None and not isinstance(audits, str):  # one word is refused by what reads names
         audits = list(audits)
-    limits = Limits(
-        images, None if budget is None else Budget(seconds_of(budget)), include_images=include_images
-    )
+    deadline = None if budget is None else Budget(seconds_of(budget))
     data = RunData(open_images(train), open_images(test))
     check_held_out(data)
     check_logits(_first_logits(model, data.test), data.test)
     others = None if unknown is None else unknown_images(unknown, data.test)
-    asked = _asked_for(audits, unknown=others is not None)
-    return audited(model, data, with_unknown(asked, others), seed, name, _call, limits=limits)
+    plan = AuditPlan.of(audits, audit_settings, unknown=others is not None)
+    ready = plan.resolved(test=data.test, unknown=others, images=images)
+    return audited(model, data, ready, seed, name, _call, budget=deadline, include_images=include_images)
 
 
-def _asked_for(audits: "Sequence[str | Audit] | None", *, unknown: bool) -> list[Audit]:
-    """The audits of these names, and those that came with settings of their own in place of the ones of their names."""
-    if audits is None or isinstance(audits, str):
-        return chosen_audits(asked_audits(audits, unknown=unknown))
-    own = {audit.name: audit for audit in audits if isinstance(audit, Audit)}
-    words = [audit for audit in audits if not isinstance(audit, Audit)]
-    names = [audit.name if isinstance(audit, Audit) else audit for audit in audits]
-    if twice := [name for name in own if names.count(name) > 1]:
-        raise ValueError(
-            f"`audits` must have each audit once; got {twice[0]!r} twice. Audit twice for two settings."
-        )
-    has_others = unknown or getattr(own.get(NEEDS_UNKNOWN), OTHER, None) is not None
-    found = asked_audits(words if words == ["all"] else names, unknown=has_others)
-    return [own[name] if name in own else chosen_audits([name])[0] for name in dict.fromkeys((*found, *own))]
+def audit_run(
+    run_dir: str | Path,
+    audits: Sequence[str] | None,
+    again: "Callable[[str, Sequence[str] | None], str]",
+    *,
+    seed: int | None = None,
+    unknown: Any = None,
+    root: str | None = None,
+    cache: Path | None = None,
+    settings: Settings | None = None,
+    images: int | None = None,
+    **how_to_run: Any,
+) -> Card:
+    """The card of a finished run.
+
+    Args:
+        run_dir: Its directory.
+        audits: Names; None is those of its recipe, and `out_of_distribution` where such images are given.
+        again: Gives, for the name of the directory and names of audits, the command that makes the report again.
+        seed: Decides whatever the audits draw; None is the run's.
+        unknown: Images of things that the model never saw.
+        root: The folder of datasets' files, if it has moved.
+        cache: Folder for decoded pictures.
+        settings: Of audits, on top of the recipe's.
+        images: Test images that attacks and the like look at, at most.
+        how_to_run: Budget and the like, as :func:`audited` takes them.
+
+    Raises:
+        FileNotFoundError: If there is no such run, or files are not there.
+        ValueError: If the run is not finished, or anything that is asked for cannot be.
+    """
+    folder = Path(run_dir)
+    run = load_run(folder)
+    own = run.recipe.audit_settings
+    usual = (*run.recipe.audits, *(() if unknown is None else (NEEDS_UNKNOWN,)))
+    asked = AuditPlan.of(audits, settings, usual=usual, defaults=own, unknown=unknown is not None)
+    plan = RunPlan(run.recipe, run.method, run.seed, audits=asked)
+    data = run.data(root)
+    others = None
+    if unknown is not None:
+        others = unknown_images(unknown, data.test, cache=cache, root=root or run.recipe.root)
+    ready = plan.resolved_audits(data, folder.resolve().parent, unknown=others, images=images)
+    return audited(
+        run.model,
+        data,
+        ready,
+        run.seed if seed is None else seed,
+        run.method,
+        lambda more: again(folder.name, more),
+        sources=asked.sources,
+        **how_to_run,
+    )
 
 
 def check_held_out(data: RunData) -> None:
@@ -164,7 +208,9 @@ def audited(
     sources: Mapping[str, str] | None = None,
     told: Mapping[str, Any] | None = None,
     cache: FeatureCache | None = None,
-    limits: Limits = NO_LIMITS,
+    budget: Budget | None = None,
+    keep: bool = False,
+    include_images: bool = False,
     on_audit: Callable[[str], object] | None = None,
 ) -> Card:
     """The card of one classifier.
@@ -179,46 +225,37 @@ def audited(
         sources: By audit, which method's network images were made on.
         told: Further settings for the report to keep.
         cache: Where features are kept.
-        limits: What bounds it.
+        budget: Until when audits may start.
+        keep: Whether an interruption keeps what is done.
+        include_images: Whether the card may show the images themselves.
         on_audit: Told the name of each audit before it starts.
     """
-    asked = with_images(audits, limits.images, data.test)
-    done = bounded_audits(subject_of(model, data, seed, cache), asked, limits, on_audit)
+    done = bounded_audits(subject_of(model, data, seed, cache), audits, budget, on_audit, keep=keep)
     where = (data.test.name, name, seed)
     exhibits = [e for f in done.findings for e in f.exhibits]
-    shown = [e for e in exhibits if limits.include_images or e.kind != PICTURES]
+    shown = [e for e in exhibits if include_images or e.kind != PICTURES]
     found = RunFindings(
         None,
         tuple(Record(*where, m) for f in done.findings for m in f.measurements),
         tuple(ExhibitRecord(*where, e) for e in shown),
     )
-    named = {name: {SETTING: source} for name, source in (sources or {}).items()}
+    named = {name: {SOURCE: source} for name, source in (sources or {}).items()}
     settings = {
         **(told or {}),
         "dataset": data.test.name,
         "seed": seed,
         "audits": [{**described(audit), **named.get(audit.name, {})} for audit in done.audits],
-        **_left(done, limits, again, data.test, pictures=len(exhibits) - len(shown)),
+        **_left(done, budget, again, data.test, pictures=len(exhibits) - len(shown)),
     }
     return Card(report_with(settings, [found], again(None)))
 
 
-def described(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit; images among them by name and digest."""
-    other = getattr(audit, OTHER, None)
-    if not isinstance(other, ImageSet):
-        return dict(describe(audit))
-    bare: Any = {OTHER: None}
-    told = describe(dataclasses.replace(audit, **bare))  # type: ignore[type-var]  # every audit is a dataclass
-    return {**told, OTHER: {"name": other.name, "images": len(other), "digest": other.digest()[:16]}}
-
-
-def _left(done: Done, limits: Limits, again: Again, test: ImageSet, pictures: int) -> dict[str, Any]:
+def _left(done: Done, budget: Budget | None, again: Again, test: ImageSet, pictures: int) -> dict[str, Any]:
     """What the report says about what was left out; nothing where nothing was."""
     told: dict[str, Any] = {}
-    if limits.budget is not None:
-        told["budget"] = {"seconds": limits.budget.seconds, "spent": round(limits.budget.spent, 1)}
-    told |= told_of_images(done.audits, test)
+    if budget is not None:
+        told["budget"] = {"seconds": budget.seconds, "spent": round(budget.spent, 1)}
+    told |= looked_at(done.audits, test)
     if done.left_out:
         told["audits_left_out"] = [dataclasses.asdict(each) for each in done.left_out]
         told["audits_left_out_command"] = again([each.audit for each in done.left_out])

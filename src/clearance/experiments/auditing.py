@@ -1,159 +1,92 @@
-"""Audits by name, and all of them on one classifier."""
+"""Audits on one classifier, one after the other, until a deadline; what is done is kept, nothing is half done."""
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from clearance._checks import check_choice
+from clearance._checks import check_positive
 from clearance.audits import Audit, Findings, Subject
-from clearance.experiments.audit_datasets import OTHER, with_datasets
-from clearance.experiments.audit_sources import SETTING, with_sources
+from clearance.experiments.audit_plan import by_usefulness
 from clearance.experiments.build import RunData
-from clearance.experiments.catalogue import AUDITS, named_audits, resolve
 from clearance.experiments.feature_cache import FeatureCache, KeptSubject
-from clearance.experiments.plan import RunPlan
-from clearance.experiments.recipe import Recipe
 from clearance.models import Classifier
 
-MODEL_AUDITS = (
-    "accuracy",
-    "preprocessing",
-    "co_adaptation",
-    "linear_probe",
-    "confusions",
-    "minimal_perturbation",
-    "out_of_distribution",
-    "calibration",
-    "class_scatter",
-)
-"""What is asked of one model by itself, the most useful first: what its page says first, and what that rests on."""
-
-NEEDS_UNKNOWN = "out_of_distribution"
+BUDGET, INTERRUPTED = "budget", "interrupted"
+_UNITS = {"h": 3600, "m": 60, "s": 1}
 
 
-def asked_audits(names: Sequence[str] | None, *, unknown: bool) -> tuple[str, ...]:
-    """The audits that were asked for by name; ``("all",)`` is every one, None those of `MODEL_AUDITS`.
+@dataclass
+class Budget:
+    """So many seconds from now on.
 
     Args:
-        names: What was asked for.
-        unknown: Whether there are images of unknown things, which one audit needs.
+        seconds: Above 0.
+        clock: What tells the time, in seconds.
+
+    >>> times = iter([0.0, 20.0, 60.0])
+    >>> budget = Budget(60.0, clock=lambda: next(times))
+    >>> budget.is_spent, budget.is_spent
+    (False, True)
+    """
+
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_positive("budget", self.seconds)
+        self.began = self.clock()
+
+    @property
+    def spent(self) -> float:
+        """Seconds since it began."""
+        return self.clock() - self.began
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing may start any more."""
+        return self.spent >= self.seconds
+
+
+def seconds_of(text: str | float) -> float:
+    """A time as people write it: ``"90s"``, ``"5m"``, ``"2h"``, ``"1h30m"``; a number is seconds.
 
     Raises:
-        ValueError: If that audit is asked for by its name, and there are none.
+        ValueError: If it is none, or not above 0.
 
-    >>> ["out_of_distribution" in asked_audits(None, unknown=given) for given in (False, True)]
-    [False, True]
+    >>> seconds_of("90s"), seconds_of("1h30m"), seconds_of(2.5)
+    (90.0, 5400.0, 2.5)
     """
-    found = MODEL_AUDITS if names is None else named_audits(names)
-    if unknown:
-        return found
-    if names is not None and NEEDS_UNKNOWN in names:
-        raise ValueError(
-            f"audit {NEEDS_UNKNOWN!r} needs images of things that the model never saw; give them with --unknown "
-            "(in Python: unknown=...), or leave the audit out."
-        )
-    return tuple(name for name in found if name != NEEDS_UNKNOWN)
+    if isinstance(text, str):
+        parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", text.strip().lower())
+        if not parts or "".join(map("".join, parts)) != text.strip().lower():
+            raise ValueError(f"`budget` must be a time such as 90s, 5m, 2h or 1h30m; got {text!r}.")
+        text = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    check_positive("budget", text)
+    return float(text)
 
 
-def asked_of_run(recipe: Recipe, names: Sequence[str], *, unknown: bool) -> tuple[str, ...]:
-    """The audits asked for of a saved run; by default its own, and out_of_distribution where there are such images.
+@dataclass(frozen=True)
+class LeftOut:
+    """An audit that was asked for and not done.
 
     Args:
-        recipe: Of the run; it may name images of unknown things itself.
-        names: What was asked for; empty is the default.
-        unknown: Whether images of unknown things were given.
-
-    Raises:
-        ValueError: As in `asked_audits`.
-
-    >>> asked_of_run(Recipe(audits=("accuracy",)), (), unknown=True)
-    ('accuracy', 'out_of_distribution')
+        audit: Its name.
+        why: ``"budget"`` or ``"interrupted"``.
     """
-    if not names:
-        return tuple(dict.fromkeys((*recipe.audits, *((NEEDS_UNKNOWN,) if unknown else ()))))
-    return asked_audits(names, unknown=unknown or OTHER in recipe.audit_settings.get(NEEDS_UNKNOWN, {}))
+
+    audit: str
+    why: str
 
 
-def check_settings(settings: Mapping[str, object], names: Sequence[str]) -> None:
-    """Settings that no audit would read.
+@dataclass
+class Done:
+    """What was done, and what was not."""
 
-    Args:
-        settings: By audit.
-        names: Of the audits that are asked for.
-
-    Raises:
-        ValueError: If there are settings of another audit.
-
-    >>> check_settings({"robustness": {"inf": [0.1]}}, ["accuracy", "robustness"])
-    """
-    for audit in settings:
-        check_choice("audit", audit, AUDITS)
-        if audit not in names:
-            raise ValueError(
-                f"settings are for audits that are asked for; got some of {audit!r}, and these are asked for: "
-                f"{', '.join(names)}. Add it: --audits {','.join((*names, audit))}"
-            )
-
-
-def with_audits(recipe: Recipe, names: Sequence[str], settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
-    """The recipe with these audits, and these settings of theirs on top of its own.
-
-    Args:
-        recipe: Of a run.
-        names: Of the audits.
-        settings: By audit and setting.
-
-    Raises:
-        ValueError: If there are settings of another audit.
-
-    >>> recipe = Recipe(audit_settings={"robustness": {"images": 100}})
-    >>> with_audits(recipe, ["robustness"], {"robustness": {"steps": 5}}).audit_settings
-    {'robustness': {'images': 100, 'steps': 5}}
-    """
-    check_settings(settings, names)
-    told = dict(recipe.audit_settings)
-    told |= {name: {**told.get(name, {}), **given} for name, given in settings.items()}
-    return dataclasses.replace(recipe, audits=tuple(names), audit_settings=told)
-
-
-def chosen_audits(
-    names: Sequence[str], settings: Mapping[str, Mapping[str, Any]] | None = None
-) -> list[Audit]:
-    """The audits of these names, with their defaults where `settings` says nothing else; sources are left out.
-
-    Raises:
-        ValueError: If a name is unknown, or an audit has no such setting.
-    """
-    chosen = []
-    for name in names:
-        given = {
-            key: tuple(v) if isinstance(v, list) else v for key, v in (settings or {}).get(name, {}).items()
-        }
-        kind = resolve("audit", name, AUDITS)
-        for key in given:
-            check_choice(f"setting of audit {name!r}", key, [f.name for f in dataclasses.fields(kind)])
-        given.pop(SETTING, None)  # a name; which network that is depends on the run
-        chosen.append(kind(**given))
-    return chosen
-
-
-def ready_audits(plan: RunPlan, directory: Path | None) -> list[Audit]:
-    """The audits of a plan, each with the network that it makes images on and the other dataset that the recipe names.
-
-    Args:
-        plan: The run that is audited.
-        directory: Where runs are kept: that of the source must be among them.
-
-    Raises:
-        ValueError: If a name or setting is unknown, or a source is not there.
-        FileNotFoundError: If the files of another dataset are not there.
-    """
-    folders = {
-        audit: None if directory is None else directory / run.folder for audit, run in plan.sources.items()
-    }
-    chosen = chosen_audits(plan.recipe.audits, plan.recipe.audit_settings)
-    return with_datasets(with_sources(chosen, folders), plan.recipe.root, plan.recipe.size)
+    findings: list[Findings] = field(default_factory=list)
+    audits: list[Audit] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
 
 def subject_of(model: Classifier, data: RunData, seed: int, cache: FeatureCache | None = None) -> Subject:
@@ -178,3 +111,57 @@ def audit_model(
             on_audit(audit.name)
         found.append(audit.examine(subject))
     return found
+
+
+def bounded_audits(
+    subject: Subject,
+    audits: Sequence[Audit],
+    budget: Budget | None = None,
+    on_audit: Callable[[str], object] | None = None,
+    *,
+    keep: bool = False,
+) -> Done:
+    """The audits, one after the other; none starts once the budget is spent, and one that has begun is finished.
+
+    Args:
+        subject: The classifier and its images.
+        audits: In any order.
+        budget: Until when audits may start; None is no end.
+        on_audit: Called with the name of each audit before it starts.
+        keep: Whether an interruption keeps what is done.
+
+    Raises:
+        ValueError: If the budget is spent before the first audit.
+        KeyboardInterrupt: If somebody interrupts before the first audit is done, or nothing is to be kept.
+    """
+    queue = by_usefulness(audits)
+    done = Done()
+    for number, audit in enumerate(queue):
+        if budget is not None and budget.is_spent:
+            done.left_out += _left(queue[number:], BUDGET)
+            break
+        if on_audit is not None:
+            on_audit(audit.name)
+        try:
+            found = audit.examine(subject)
+        except KeyboardInterrupt:
+            if not (keep and done.findings):
+                raise
+            done.left_out += _left(queue[number:], INTERRUPTED)
+            break
+        done.findings.append(found)
+        done.audits.append(audit)
+    if not done.findings and budget is not None:
+        raise ValueError(_nothing_done(budget))
+    return done
+
+
+def _left(audits: Sequence[Audit], why: str) -> list[LeftOut]:
+    return [LeftOut(audit.name, why) for audit in audits]
+
+
+def _nothing_done(budget: Budget) -> str:
+    return (
+        f"`budget` must leave time for one audit; got {budget.seconds:g} s, and reading model and images took "
+        f"{budget.spent:.1f} s. Give more."
+    )

@@ -1,26 +1,28 @@
-"""From a recipe's numbers to objects: data, model, loss and regime of one run."""
+"""From a recipe's numbers to objects: the images of a run, its loss, regime and optimiser."""
 
 import copy
-import inspect
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 
 from clearance._checks import check_choice
 from clearance._rng import derived_seed
 from clearance.attacks.gradient import FGSM
 from clearance.audits import check_comparable
 from clearance.data import Augmentation, ImageSet, split_classes
-from clearance.experiments.catalogue import MODELS, OBJECTIVES, loss_defaults, resolve
+from clearance.data.subsets import draw_samples
+from clearance.experiments.catalogue import OBJECTIVES, loss_defaults, resolve
 from clearance.experiments.datasets import SPLIT_SEED, load_dataset
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.trained_start import started_from, trained_model
 from clearance.heads import (
-    MLP,
     EarlyStoppedHeads,
     GaussianMixture,
     GaussianMixtureHeads,
@@ -28,6 +30,7 @@ from clearance.heads import (
     HeadTraining,
     PairHeads,
     RidgeHeads,
+    mixture_groups,
 )
 from clearance.heads.weak import WeakHeads
 from clearance.models import Classifier
@@ -74,77 +77,6 @@ def build_data(recipe: Recipe) -> RunData:
     if augmentation != Augmentation():
         train = train.augmented(augmentation)
     return RunData(train, test, new)
-
-
-def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Classifier:
-    """A fresh classifier whose first weights depend on `seed` alone; normalised by the training set.
-
-    With ``run:PATH`` for a model it is the network of that run, as it was but for empirical priors: those are the
-    shares of the labels that are trained on now.
-
-    Raises:
-        FileNotFoundError: If there is no such run.
-        ValueError: If the images are not square, or images or method do not fit the run's network.
-    """
-    if (folder := started_from(model)) is not None:
-        return _with_priors(trained_model(folder, method, train), method, train)
-    fresh = empty_model(model, method, train.shape, train.class_count, seed)
-    fresh.mean.copy_(train.images.mean(dim=(0, 2, 3)).view_as(fresh.mean))
-    fresh.std.copy_(train.images.std(dim=(0, 2, 3)).clamp(min=1e-3).view_as(fresh.std))
-    return _with_priors(fresh, method, train)
-
-
-def _with_priors(model: Classifier, method: Method, train: ImageSet) -> Classifier:
-    if method.priors == "empirical" and isinstance(model.head, GaussianMixture):
-        counts = train.labels.bincount(minlength=train.class_count).double()
-        model.head.set_priors(counts / counts.sum())
-    return model
-
-
-def empty_model(
-    model: str, method: Method, shape: tuple[int, int, int], class_count: int, seed: int = 0
-) -> Classifier:
-    """The same without data: the classifier's form, to load weights into."""
-    channels, height, width = shape
-    if height != width:
-        raise ValueError(
-            f"model {model!r} takes square images; got {height} x {width}. Use a folder with --size."
-        )
-    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay where they were
-        torch.manual_seed(derived_seed(seed, "extractor"))
-        extractor = _extractor(model, method, channels, height)
-        with torch.no_grad():
-            features = extractor.eval()(torch.zeros(1, *shape)).shape[1]
-        torch.manual_seed(derived_seed(seed, "head"))
-        head: nn.Module
-        if method.mixture == "none":
-            head = MLP((features, *method.hidden, class_count), method.dropout, method.norm)
-        else:
-            if method.hidden:
-                extractor = nn.Sequential(
-                    extractor, MLP((features, *method.hidden), method.dropout, method.norm)
-                )
-                features = method.hidden[-1]
-            priors: Literal["uniform", "learned"] = "learned" if method.priors == "learned" else "uniform"
-            head = GaussianMixture(features, class_count, method.mixture, priors=priors)
-    return Classifier(extractor.train(), head, [0.0] * channels, [1.0] * channels)
-
-
-def _extractor(name: str, method: Method, channels: int, size: int) -> nn.Module:
-    """A fresh extractor, of the width that the method asks for.
-
-    Raises:
-        ValueError: If its width is no setting.
-    """
-    make = resolve("model", name, MODELS)
-    width = {"width": method.features} if method.features else {}
-    if width and "width" not in inspect.signature(make).parameters:
-        raise ValueError(
-            f"`features` must be 0 for model {name!r}, whose width is its own; got {method.features}. Use lenet-plus, "
-            "or `hidden` for layers before the last."
-        )
-    made: nn.Module = make(channels, size, method.norm, **width)
-    return made
 
 
 def build_objective(method: Method, model: Classifier | None = None) -> Objective:
@@ -235,3 +167,141 @@ def build_weak_heads(method: Method, loss: Objective) -> WeakHeads:
         return PairHeads(method.penalty)
     kind = EarlyStoppedHeads if method.weak_heads == "early_stopped" else GradientHeads
     return kind(training, loss=loss.sample_loss)
+
+
+def drawn_data(recipe: Recipe, data: RunData, seed: int) -> RunData:
+    """The images of one seed: a validation set kept back, few samples, noisy labels, as the recipe says.
+
+    The validation set is the same for every seed. What is drawn depends on data and seed alone: at a higher rate of
+    noise the same labels are wrong and more; a larger sample contains a smaller one. Where training labels are
+    noisy, so are those that choices are made by: of the validation set, and of the part of the training set that
+    stands in for the test set (``held_out``). A true test set is never touched.
+
+    Args:
+        recipe: Read for ``validation``, ``samples``, ``balanced``, ``label_noise`` and ``held_out``.
+        data: What the recipe's dataset holds, for all seeds.
+        seed: Of the run.
+
+    Raises:
+        ValueError: If there are not so many images, or a class would be left out of the validation split.
+
+    >>> from clearance.data import gaussian_images
+    >>> data = RunData(gaussian_images(), gaussian_images(seed=1))
+    >>> drawn = drawn_data(Recipe(samples=6, label_noise=0.5), data, seed=0)
+    >>> len(drawn.train), drawn.test is data.test
+    (6, True)
+    """
+    train, test, validation = data.train, data.test, None
+    if recipe.validation > 0:
+        train, validation = train.split(recipe.validation, SPLIT_SEED)
+    if recipe.samples is not None:
+        train = draw_samples(train, recipe.samples, seed, balanced=recipe.balanced)
+    rate = recipe.label_noise
+    if rate > 0:
+        train = train.with_label_noise(rate, seed)
+        if validation is not None:
+            validation = validation.with_label_noise(rate, derived_seed(seed, "validation"))
+        if recipe.held_out > 0:
+            test = test.with_label_noise(rate, derived_seed(seed, "held_out"))
+    return dataclasses.replace(data, train=train, test=test, validation=validation)
+
+
+def check_draws(recipe: Recipe, data: RunData) -> None:
+    """Raise ValueError unless every seed can have what the recipe draws: before anything is trained.
+
+    Args:
+        recipe: As `drawn_data` reads it; where its few images are class-balanced, each class keeps a label.
+        data: What the recipe's dataset holds, for all seeds.
+
+    >>> from clearance.data import gaussian_images
+    >>> check_draws(Recipe(samples=2), RunData(gaussian_images(class_count=3), gaussian_images(class_count=3)))
+    Traceback (most recent call last):
+    ...
+    ValueError: `small_data` must be at least 3, one image of each class; got 2. Take more.
+    """
+    count, classes = recipe.samples, data.train.class_count
+    if count is None:
+        return
+    if count > len(data.train):
+        raise ValueError(f"`small_data` must not exceed the {len(data.train)} training images; got {count}.")
+    if not recipe.balanced:
+        return
+    if count < classes:
+        raise ValueError(
+            f"`small_data` must be at least {classes}, one image of each class; got {count}. Take more."
+        )
+    for seed in range(recipe.seeds if recipe.label_noise > 0 else 1):
+        sizes = torch.bincount(drawn_data(recipe, data, seed).train.labels.cpu(), minlength=classes)
+        if int(sizes.min()) == 0:
+            lost = data.train.classes[int(sizes.argmin())]
+            raise ValueError(
+                f"`noisy_labels` of {recipe.label_noise:g} leaves no label of class {lost!r} among {count} images "
+                f"under seed {seed}, and methods and audits need one of each; take more images, or switch fewer labels."
+            )
+
+
+def build_optimizer(method: Method, model: Classifier | None = None) -> Callable[..., Optimizer]:
+    """SGD with momentum; means, variances and priors of a mixture have step sizes and decay of their own."""
+    head = None if model is None else model.head
+    if not isinstance(head, GaussianMixture) or _needs_no_groups(head, method):
+        return partial(
+            torch.optim.SGD, lr=method.lr, momentum=method.momentum, weight_decay=method.weight_decay
+        )
+    return partial(
+        mixture_sgd, head=head, lr=method.lr, momentum=method.momentum, weight_decay=method.weight_decay,
+        means=method.means_lr, variances=method.variances_lr, means_decay=method.means_decay,
+    )  # fmt: skip
+
+
+def _needs_no_groups(head: GaussianMixture, method: Method) -> bool:
+    """Whether the means alone are learned, as every other weight is."""
+    only_means = head.covariance == "identity" and not head.log_priors.requires_grad
+    return only_means and method.means_lr == method.variances_lr == method.means_decay == 1
+
+
+def mixture_sgd(
+    parameters: Iterable[nn.Parameter],
+    *,
+    head: GaussianMixture,
+    lr: float,
+    momentum: float,
+    weight_decay: float,
+    means: float,
+    variances: float,
+    means_decay: float,
+) -> torch.optim.SGD:
+    """SGD over the groups of :func:`clearance.heads.mixture_groups`, which says what the numbers are.
+
+    >>> head = GaussianMixture(4, 3, "diagonal")
+    >>> factors = {"means": 1.0, "variances": 0.1, "means_decay": 1.0}
+    >>> stepper = mixture_sgd(head.parameters(), head=head, lr=0.05, momentum=0.9, weight_decay=0.0, **factors)
+    >>> [round(group["lr"], 4) for group in stepper.param_groups]
+    [0.05, 0.005]
+    """
+    groups = mixture_groups(
+        parameters,
+        head,
+        lr,
+        means=means,
+        variances=variances,
+        weight_decay=weight_decay,
+        means_decay=means_decay,
+    )
+    return torch.optim.SGD(groups, lr=lr, momentum=momentum)
+
+
+def build_schedule(recipe: Recipe) -> Callable[[Optimizer], LRScheduler] | None:
+    """Cosine decay to 0 over the run, a tenth after half and again after three quarters of it, or none.
+
+    In epochs, or in updates where the recipe counts those: the course is then the same whatever the number of images.
+    """
+    length = recipe.epochs if recipe.steps is None else recipe.steps
+    if recipe.schedule == "constant":
+        return None
+    if recipe.schedule == "tenths":
+        milestones = [
+            max(1, length // 2),
+            max(1, 3 * length // 4),
+        ]  # at 0 it would turn before the first update
+        return partial(MultiStepLR, milestones=milestones, gamma=0.1)
+    return partial(CosineAnnealingLR, T_max=length)

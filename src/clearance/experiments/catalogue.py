@@ -5,7 +5,7 @@ Nothing is imported until it is used, so that ``clearance list`` and ``--help`` 
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -219,18 +219,6 @@ AUDITS = {
         "clearance.audits.weight_scale:WeightScale", "How large are the weights, and how loud the answers?"
     ),
 }
-
-
-def named_audits(names: Iterable[str]) -> tuple[str, ...]:
-    """The names as they are; ``"all"`` alone is every audit.
-
-    >>> len(named_audits(["all"])) == len(AUDITS)
-    True
-    """
-    if isinstance(names, str):
-        raise TypeError(f"`audits` must be a list of names; got one word, {names!r}. Write [{names!r}].")
-    given = tuple(names)
-    return tuple(AUDITS) if given == ("all",) else given
 
 
 def resolve(kind: str, name: str, entries: Mapping[str, Entry]) -> Any:

@@ -1,29 +1,32 @@
 """Compare methods: run every method under every seed, and tell the result as one report."""
 
 import dataclasses
-import itertools
-import json
-import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from clearance._checks import check_choice, check_count, check_fraction
+from clearance.audits import Audit
 from clearance.data import as_image_set
-from clearance.experiments.audit_sources import SETTING, named_sources
-from clearance.experiments.auditing import chosen_audits
-from clearance.experiments.build import RunData
-from clearance.experiments.catalogue import named_audits
-from clearance.experiments.draws import check_draws
+from clearance.experiments.audit_plan import AuditPlan, Settings
+from clearance.experiments.build import RunData, build_data, check_draws
+from clearance.experiments.engines import default_jobs
+from clearance.experiments.grid import Engine, Listener, Piece, plans_of, run_grid, silent
 from clearance.experiments.method import Method
+from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
-from clearance.experiments.run import RunFindings, RunPlan, run_method
-from clearance.experiments.sweep import at_values, swept_recipes, swept_report, with_swept_audits
-from clearance.experiments.sweep_words import Sweep, parse_sweep
+from clearance.experiments.run import RunFindings, RunPlan, sources_of
+from clearance.experiments.sweep import (
+    Sweep,
+    at_values,
+    parse_sweep,
+    swept_recipes,
+    swept_report,
+    with_swept_audits,
+)
 from clearance.models import Classifier
 from clearance.objectives import Objective
 from clearance.records import Report
@@ -31,7 +34,110 @@ from clearance.regimes import EndToEnd, Regime
 from clearance.regimes.describe import describe
 from clearance.report import Card
 
-LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods side by side: what ``clearance.compare`` and ``clearance compare`` run.
+
+    Args:
+        recipe: Everything that can be said in words and numbers.
+        sweep: One numeric setting at several values.
+        data: Images in place of those that the recipe names.
+        regimes: By method, a way of training in place of the method's.
+        model: Builds a fresh classifier in place of the recipe's.
+        audits: In place of the recipe's.
+        command: What made it, for the report.
+
+    >>> from clearance.data import gaussian_images
+    >>> data = RunData(gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1))
+    >>> recipe = Recipe(epochs=2, seeds=1, audits=("accuracy",), methods={"plain": Method()})
+    >>> card = Comparison(recipe, data=data).run()
+    >>> [m.context["split"] for m in card.measurements if m.audit == "accuracy"]
+    ['test', 'train']
+    """
+
+    recipe: Recipe
+    sweep: Sweep | None = None
+    data: RunData | None = None
+    regimes: Mapping[str, Regime] = field(default_factory=dict)
+    model: "Callable[[], Classifier] | None" = None
+    audits: AuditPlan | None = None
+    command: str = "clearance.compare(...)"
+
+    def __post_init__(self) -> None:
+        """Raise for what cannot be, before anything is trained."""
+        self.recipes()
+        if self.audits is None:
+            AuditPlan.of_recipe(self.recipe)
+        if self.sweep is not None and self.sweep.of_data and self.data is not None:
+            raise ValueError(
+                f"`sweep` of {self.sweep.field!r} changes the images, which are given here; compare with each of them, "
+                "or use the command."
+            )
+
+    def recipes(self) -> "dict[float | None, Recipe]":
+        """The recipe, or that at each value of the sweep."""
+        return (
+            {None: self.recipe}
+            if self.sweep is None
+            else dict(swept_recipes(self.recipe, self.sweep).items())
+        )
+
+    def plans(self, recipe: Recipe) -> list[RunPlan]:
+        """Every run of one recipe, seed by seed."""
+        return [
+            dataclasses.replace(
+                plan, regime=self.regimes.get(plan.method), model=self.model, audits=self.audits
+            )
+            for plan in plans_of(recipe)
+        ]
+
+    @property
+    def count(self) -> int:
+        """How many runs there are, networks that audits make images on among them."""
+        plans = [plan for recipe in self.recipes().values() for plan in self.plans(recipe)]
+        return len(plans) + len(sources_of(plans))
+
+    def run(self, engine: Engine = None, listener: Listener = silent, directory: Path | None = None) -> Card:
+        """Train and audit everything.
+
+        Args:
+            engine: So many processes of this machine, or an Executor. None is one process per core where the recipe
+                names the images; images and objects of the caller's own are then used in this process.
+            listener: Called with the events of :func:`clearance.experiments.grid.run_grid`.
+            directory: Where runs are kept, so that an interrupted comparison goes on; None keeps nothing.
+
+        Raises:
+            ValueError: If the images are not there, or not as the recipe needs them.
+        """
+        if engine is None and self.data is None:
+            engine = default_jobs()
+        common = self.data
+        if common is None and not (self.sweep is not None and self.sweep.of_data):
+            common = build_data(self.recipe)
+        images = {value: common or build_data(recipe) for value, recipe in self.recipes().items()}
+        for value, recipe in self.recipes().items():
+            check_draws(recipe, images[value])
+        planned = [(value, plan) for value, recipe in self.recipes().items() for plan in self.plans(recipe)]
+        found = run_grid(
+            [plan for _, plan in planned],
+            [images[value] for value, _ in planned],
+            directory,
+            engine,
+            listener,
+            send_data=self.data is not None,
+        )
+        return Card(self._report([value for value, _ in planned], found))
+
+    def _report(self, values: "Sequence[float | None]", found: Sequence[RunFindings]) -> Report:
+        if self.sweep is not None:
+            pairs = zip(values, found, strict=True)
+            found = at_values([(value, one) for value, one in pairs if value is not None], self.sweep)
+        report = report_of(self.recipe, found, self.command, self.audits)
+        if self.sweep is not None:
+            report = swept_report(report, self.sweep, self.recipe)
+        settings = _with_callers_regimes(report.recipe, self.recipe, self.regimes)
+        return dataclasses.replace(report, recipe=settings)
 
 
 def compare(
@@ -47,8 +153,10 @@ def compare(
     small_data: int | None = None,
     sweep: str | None = None,
     model: "str | Callable[[], Classifier]" = "small-cnn",
-    audits: Sequence[str] | None = None,
+    audits: "Sequence[str | Audit] | None" = None,
+    audit_settings: Settings | None = None,
     directory: str | Path | None = None,
+    engine: Engine = None,
     on_run: Callable[[str, int], object] | None = None,
 ) -> Card:
     """Train methods side by side on your images, audit each, and return one card.
@@ -72,10 +180,14 @@ def compare(
             ``"lr=0.01,0.1"``: everything is compared at each of them, and the page draws it over them.
         model: Name of an extractor in the catalogue, or a function that builds a fresh Classifier (the
             methods' settings of head and norm then do not apply).
-        audits: Names of audits; those of the recipe by default, with a sweep ``boundary_distance`` and
-            ``weight_scale``, too, because its curves are of them.
+        audits: Names of audits, or audits with settings of your own; those of the recipe by default, with a sweep
+            ``boundary_distance`` and ``weight_scale``, too, because its curves are of them.
+        audit_settings: Settings of audits by audit and name, as in
+            ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.
         directory: Where runs are kept, so that an interrupted comparison goes on; None keeps nothing.
-        on_run: Told the method and seed of each run before it starts.
+        engine: Where runs happen: so many processes of this machine, or any ``concurrent.futures.Executor``, for which
+            everything that is given must be importable and picklable. None is this process.
+        on_run: Called with the method and seed of each run before it starts.
 
     Raises:
         ValueError: If a name is unknown or the data are not as they should be.
@@ -91,6 +203,7 @@ def compare(
     start = tuned_recipe(data.train.name)
     named = {name: name for name in methods} if not isinstance(methods, Mapping) else dict(methods)
     resolved = {name: _resolved(method, start.methods) for name, method in named.items()}
+    asked = None if audits is None else AuditPlan.of(audits, audit_settings)
     recipe = dataclasses.replace(
         start,
         seeds=seeds,
@@ -100,30 +213,27 @@ def compare(
         label_noise=noisy_labels,
         samples=small_data,
         model=model if isinstance(model, str) else "of the caller",
-        audits=start.audits if audits is None else named_audits(audits),
+        audits=start.audits if asked is None else asked.names,
         methods={name: settings for name, (settings, _) in resolved.items()},
     )
-    swept = None if sweep is None else parse_sweep(sweep)
-    if swept is not None and swept.of_data:
-        raise ValueError(
-            f"`sweep` of {swept.field!r} changes the images, which are given here; compare with each of them, or use "
-            "the command."
-        )
-    if swept is not None and audits is None:
+    if sweep is not None and asked is None:
         recipe = with_swept_audits(recipe)
-    recipes = {None: recipe} if swept is None else swept_recipes(recipe, swept)
-    for one in recipes.values():
-        check_draws(one, data)
-    build = None if isinstance(model, str) else model
-    found: list[tuple[float | None, RunFindings]] = []
-    for seed, (value, one) in itertools.product(range(seeds), recipes.items()):
-        for name, (_, regime) in resolved.items():
-            if on_run is not None:
-                on_run(name, seed)
-            plan = RunPlan(one, name, seed, regime, build)
-            found.append((value, run_method(plan, data, None if directory is None else Path(directory))))
-    report = _report_of_values(recipe, found, swept)
-    return Card(dataclasses.replace(report, recipe=_with_callers_regimes(report.recipe, resolved)))
+    if asked is None:
+        asked = AuditPlan.of(recipe.audits, audit_settings, defaults=recipe.audit_settings)
+
+    def heard(piece: Piece, event: Mapping[str, Any]) -> None:
+        if on_run is not None and event["event"] == "start" and isinstance(piece, RunPlan):
+            on_run(piece.method, piece.seed)
+
+    comparison = Comparison(
+        recipe,
+        sweep=None if sweep is None else parse_sweep(sweep),
+        data=data,
+        regimes={name: regime for name, (_, regime) in resolved.items() if regime is not None},
+        model=None if isinstance(model, str) else model,
+        audits=asked,
+    )
+    return comparison.run(engine, heard, None if directory is None else Path(directory))
 
 
 def _check_arguments(
@@ -150,48 +260,6 @@ def _check_arguments(
         )
 
 
-def _report_of_values(
-    recipe: Recipe, found: Sequence[tuple[float | None, RunFindings]], swept: Sweep | None
-) -> Report:
-    command = "clearance.compare(...)"
-    if swept is None:
-        return report_of(recipe, [one for _, one in found], command)
-    told = at_values([(value, one) for value, one in found if value is not None], swept)
-    return swept_report(report_of(recipe, told, command), swept, recipe)
-
-
-def full_settings(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as plain values, with every setting of its audits, the defaults too."""
-    audits = chosen_audits(recipe.audits, recipe.audit_settings)
-    sources = named_sources(recipe)
-    named = {name: {SETTING: source} for name, source in sources.items()}
-    told = {audit.name: {**vars(audit), **named.get(audit.name, {})} for audit in audits}
-    return {**to_tree(recipe), "audit_settings": json.loads(json.dumps(told))}
-
-
-def report_of(recipe: Recipe, findings: Iterable[RunFindings], command: str) -> Report:
-    """All findings of a comparison as one report; names no folder of this machine."""
-    settings = full_settings(recipe)
-    settings["root"] = None if recipe.root is None else "given"
-    for name in ("dataset", "model"):
-        settings[name] = _without_folder(settings[name])
-    return report_with(settings, findings, command)
-
-
-def report_with(settings: Mapping[str, Any], findings: Iterable[RunFindings], command: str) -> Report:
-    """Findings, with the settings that made them, as one report of today."""
-    kept = list(findings)
-    return Report(
-        recipe=settings,
-        versions={"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
-        command=command,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        records=tuple(r for f in kept for r in f.records),
-        exhibits=tuple(e for f in kept for e in f.exhibits),
-        runs=tuple(f.note for f in kept if f.note is not None),
-    )
-
-
 def _resolved(
     method: "str | Method | Objective | Regime", known: Mapping[str, Method]
 ) -> tuple[Method, Regime | None]:
@@ -211,17 +279,12 @@ def _resolved(
 
 
 def _with_callers_regimes(
-    settings: Mapping[str, Any], resolved: Mapping[str, tuple[Method, Regime | None]]
+    settings: Mapping[str, Any], recipe: Recipe, regimes: Mapping[str, Regime]
 ) -> dict[str, Any]:
     """The settings with what the caller's own regimes and losses say in place of numbers they do not use."""
-    methods = dict(settings["methods"])
-    for name, (method, regime) in resolved.items():
-        if regime is not None:
-            used = ("lr", "weight_decay", "clip_norm", "max_norm", "hidden", "dropout", "norm")
-            methods[name] = {"regime": describe(regime), **{key: to_tree(method)[key] for key in used}}
-    return {**settings, "methods": methods}
-
-
-def _without_folder(name: str) -> str:
-    kind, _, path = name.partition(":")
-    return f"{kind}:{Path(path).name}" if path else name
+    used = ("lr", "weight_decay", "clip_norm", "max_norm", "hidden", "dropout", "norm")
+    own = {
+        name: {"regime": describe(regime), **{key: to_tree(recipe.methods[name])[key] for key in used}}
+        for name, regime in regimes.items()
+    }
+    return {**settings, "methods": {**settings["methods"], **own}}

@@ -4,15 +4,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from clearance.experiments.auditing import MODEL_AUDITS, ready_audits
+from clearance.experiments.audit_plan import MODEL_AUDITS, looked_at
 from clearance.experiments.build import build_data
-from clearance.experiments.compare import report_of
-from clearance.experiments.limits import told_of_images
+from clearance.experiments.engines import one_thread
 from clearance.experiments.method import Method
-from clearance.experiments.plan import RunPlan
+from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import run_method
-from clearance.experiments.threads import one_thread
+from clearance.experiments.run import RunPlan, run_method
 from clearance.report import Card
 
 NAME = "demo"
@@ -52,5 +50,5 @@ def demo(on_audit: Callable[[str], object] | None = None) -> Card:
     plan, data = RunPlan(recipe, NAME, seed=0), build_data(recipe)
     with one_thread():
         report = report_of(recipe, [run_method(plan, data, on_audit=on_audit)], COMMAND)
-    fewer = told_of_images(ready_audits(plan, None), data.test)
+    fewer = looked_at(plan.audit_plan.audits, data.test)
     return Card(dataclasses.replace(report, recipe={**report.recipe, **fewer}))

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count
 from clearance.data import ImageSet
-from clearance.experiments.compare import report_with
 from clearance.experiments.datasets import load_dataset
+from clearance.experiments.provenance import report_with
 from clearance.experiments.run import RunFindings
 from clearance.experiments.saved import load_run
 from clearance.explore import Machines, Scene, pair_exhibits, pair_records, scene_of

@@ -55,10 +55,6 @@ class FeatureCache:
         write_bytes(path, safetensors.torch.save({_NAME: found.cpu().contiguous()}))
         return found
 
-    def has(self, model: Classifier, data: ImageSet) -> bool:
-        """Whether features are kept, without a look at them."""
-        return self._path(model, data).exists()
-
     def _path(self, model: Classifier, data: ImageSet) -> Path:
         return self.folder / f"features-{self.key(model, data)}.safetensors"
 
@@ -103,7 +99,3 @@ class KeptSubject(Subject):
     def features(self, data: ImageSet) -> Tensor:
         """Features of any images, shape (N, D)."""
         return self.cache.features(self.model, data)
-
-    def keeps(self, data: ImageSet) -> bool:
-        """Whether their features are kept from before."""
-        return self.cache.has(self.model, data)

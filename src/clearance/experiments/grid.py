@@ -1,25 +1,24 @@
-"""Many runs side by side, a process and a thread each; a run that fails is recorded, the others go on."""
+"""Many runs, one after the other or side by side; a run that fails is recorded, the others go on."""
 
-import contextlib
-import json
+import logging
 import os
-import signal
-import subprocess
-import sys
-import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, as_completed
 from pathlib import Path
 from typing import Any, Protocol
 
-from clearance.experiments.build import RunData
-from clearance.experiments.plan import RunPlan, sources_of
-from clearance.experiments.recipe import Recipe, to_tree
-from clearance.experiments.run import RunFindings, failed, kept_findings
+from clearance.experiments.build import RunData, build_data
+from clearance.experiments.engines import Processes, Task, TaskError, report
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.run import RunFindings, RunPlan, failed, kept_findings, run_method, sources_of
+from clearance.regimes import Progress
+
+SECONDS_BETWEEN_REPORTS = 0.3
 
 
 class Piece(Protocol):
-    """What a listener is told of: a run of a grid, or another piece of a study."""
+    """What a listener hears of: a run of a grid, or another piece of a study."""
 
     @property
     def folder(self) -> str:
@@ -27,10 +26,12 @@ class Piece(Protocol):
 
     @property
     def title(self) -> str:
-        """What people who wait for it are told."""
+        """What it is called on a screen."""
 
 
 Listener = Callable[[Piece, Mapping[str, Any]], object]
+Engine = Executor | int | None
+"""An Executor, so many processes of this machine, or None: this process."""
 
 
 def silent(piece: Piece, event: Mapping[str, Any]) -> None:
@@ -45,127 +46,153 @@ def plans_of(recipe: Recipe) -> list[RunPlan]:
 def run_grid(
     plans: Sequence[RunPlan],
     data: RunData | Sequence[RunData],
-    directory: Path,
-    jobs: int,
-    listener: Listener,
+    directory: Path | None,
+    engine: Engine,
+    listener: Listener = silent,
+    *,
+    send_data: bool = False,
 ) -> list[RunFindings]:
-    """Run every plan, `jobs` at a time; what is finished in `directory` is read back.
+    """Run every plan; what is finished in `directory` is read back.
 
     Networks that audits make images on (``source`` in the recipe) are trained before, without audits of their own.
 
     Args:
         plans: What to run.
-        data: Their images, or those of each plan; only used to recognise finished runs, each process reads its own.
-        directory: Where runs are kept.
-        jobs: Processes at a time, at least 1.
-        listener: Told of events, ``{"event": KIND, ...}`` with KIND one of start, step, audit, note, done,
+        data: Their images, or those of each plan.
+        directory: Where runs are kept; None keeps nothing.
+        engine: Where they run. In this process an exception ends the grid, elsewhere it is recorded as a failure.
+        listener: Called with events, ``{"event": KIND, ...}`` with KIND one of start, step, audit, note, done,
             failed, kept.
+        send_data: Whether an engine gets the images with each plan; else each process reads its own, as the recipe
+            says.
 
     Returns:
         What each plan left behind, in their order; nothing of the sources.
 
-    On KeyboardInterrupt every process is ended; called again, the grid goes on where they stood.
+    On KeyboardInterrupt every local process is ended; called again, the grid goes on where they stood.
     """
-    crew = _Crew(directory, listener)
     images = [data] * len(plans) if isinstance(data, RunData) else data
     needed = {
         run.folder: (run, one) for plan, one in zip(plans, images, strict=True) for run in sources_of([plan])
     }
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            list(pool.map(lambda source: crew.run(*source), needed.values()))
-            return list(pool.map(crew.run, plans, images))
-        except BaseException:
-            crew.end()
-            raise
+    pairs = (list(needed.values()), list(zip(plans, images, strict=True)))
+    if engine is None:
+        return [[_here(plan, one, directory, listener) for plan, one in part] for part in pairs][-1]
+    if isinstance(engine, int):
+        with Processes(engine) as processes:
+            return _elsewhere(pairs, directory, processes, listener, send_data=send_data)
+    return _elsewhere(pairs, directory, engine, listener, send_data=send_data)
 
 
-class _Crew:
-    """The processes at work."""
-
-    def __init__(self, directory: Path, listener: Listener) -> None:
-        self.directory, self.listener = directory, listener
-        self.processes: set[subprocess.Popen[str]] = set()
-        self.lock = threading.Lock()
-        self.ended = False
-
-    def run(self, plan: RunPlan, data: RunData) -> RunFindings:
-        if (kept := kept_findings(plan, data, self.directory)) is not None:
-            self.listener(plan, {"event": "kept"})
-            return kept
-        with self.lock:
-            if self.ended:
-                return failed(plan, "interrupted")
-            process = _start(plan, self.directory)
-            self.processes.add(process)
-        self.listener(plan, {"event": "start"})
-        complaint = self._follow(plan, process)
-        with self.lock:
-            self.processes.discard(process)
-        found = kept_findings(plan, data, self.directory) if process.returncode == 0 else None
-        if found is None:
-            # reports are passed on: no folder of this machine
-            reason = _reason(process.returncode, complaint).replace(f"{self.directory}{os.sep}", "")
-            if complaint:
-                log = self.directory / f"{plan.folder}.log"
-                log.parent.mkdir(parents=True, exist_ok=True)
-                log.write_text(complaint, "utf-8")
-            self.listener(plan, {"event": "failed", "reason": reason})
-            return failed(plan, reason)
-        self.listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
-        return found
-
-    def _follow(self, plan: RunPlan, process: "subprocess.Popen[str]") -> str:
-        """Pass events on until the process ends; what it wrote to standard error."""
-        assert process.stdout is not None
-        assert process.stderr is not None
-        complaints: list[str] = []
-        errors = process.stderr
-        reader = threading.Thread(target=lambda: complaints.append(errors.read()), daemon=True)
-        reader.start()
-        for line in process.stdout:
-            event = json.loads(line)
-            if event["event"] in ("step", "audit", "note"):
-                self.listener(plan, event)
-        process.wait()
-        reader.join()
-        errors.close()
-        process.stdout.close()
-        return "".join(complaints)
-
-    def end(self) -> None:
-        with self.lock:
-            self.ended = True
-            for process in self.processes:
-                process.terminate()
-
-
-def _start(plan: RunPlan, directory: Path) -> "subprocess.Popen[str]":
-    process = subprocess.Popen(
-        [sys.executable, "-m", "clearance.experiments.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # PYTHONSAFEPATH: a file in the user's folder must not take the place of a library
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},
-        start_new_session=True,  # Ctrl-C reaches the parent alone, which ends its processes itself
+def _here(plan: RunPlan, data: RunData, directory: Path | None, listener: Listener) -> RunFindings:
+    listener(plan, {"event": "start"})
+    found = run_method(
+        plan,
+        data,
+        directory,
+        on_step=_Steps(lambda **event: listener(plan, event)),
+        on_audit=lambda name: listener(plan, {"event": "audit", "name": name}),
     )
-    assert process.stdin is not None
-    job = {
-        "recipe": to_tree(plan.recipe),
-        "method": plan.method,
-        "seed": plan.seed,
-        "directory": str(directory),
-    }
-    with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code and complaint tell why
-        process.stdin.write(json.dumps(job))
-        process.stdin.close()
-    return process
+    listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
+    return found
 
 
-def _reason(code: int, complaint: str) -> str:
-    if code < 0:
-        return f"the process was ended by {signal.Signals(-code).name}"
-    lines = [line for line in complaint.strip().splitlines() if line.strip()]
-    return lines[-1] if lines else f"the process ended with code {code}"
+def _elsewhere(
+    parts: Sequence[Sequence[tuple[RunPlan, RunData]]],
+    directory: Path | None,
+    engine: Executor,
+    listener: Listener,
+    *,
+    send_data: bool,
+) -> list[RunFindings]:
+    found: list[RunFindings] = []
+    for part in parts:
+        tasks: dict[Future[Any], int] = {}
+        results: dict[int, RunFindings] = {}
+        for place, (plan, data) in enumerate(part):
+            kept = None if directory is None else kept_findings(plan, data, directory)
+            if kept is not None:
+                listener(plan, {"event": "kept"})
+                results[place] = kept
+                continue
+            task = engine.submit(run_task, plan, data if send_data else None, directory)
+            if isinstance(task, Task):
+                task.listen(lambda event, plan=plan: listener(plan, event))  # type: ignore[misc]
+            tasks[task] = place
+        for task in as_completed(tasks):
+            plan, data = part[tasks[task]]
+            results[tasks[task]] = _result(task, plan, data, directory, listener)
+        found = [results[place] for place in range(len(part))]
+    return found
+
+
+def _result(
+    task: Future[Any], plan: RunPlan, data: RunData, directory: Path | None, listener: Listener
+) -> RunFindings:
+    """What a task returned, as its directory keeps it; a failure where it raised."""
+    error = task.exception()
+    if error is None:
+        found: RunFindings = task.result()
+        if directory is not None:
+            found = kept_findings(plan, data, directory) or found
+        listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
+        return found
+    reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
+    if directory is not None:
+        reason = reason.replace(
+            f"{directory}{os.sep}", ""
+        )  # reports are passed on: no folder of this machine
+        if isinstance(error, TaskError) and error.complaint:
+            log = directory / f"{plan.folder}.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text(error.complaint, "utf-8")
+    listener(plan, {"event": "failed", "reason": reason})
+    return failed(plan, reason)
+
+
+def run_task(plan: RunPlan, data: RunData | None, directory: Path | None) -> RunFindings:
+    """Run a plan in a process that does nothing else.
+
+    Args:
+        plan: What to run.
+        data: Its images; None reads them as the recipe says.
+        directory: Where runs are kept.
+    """
+    report(event="start")
+    notes = _Notes()
+    logging.getLogger().addHandler(notes)
+    try:
+        return run_method(
+            plan,
+            build_data(plan.recipe) if data is None else data,
+            directory,
+            on_step=_Steps(report),
+            on_audit=lambda name: report(event="audit", name=name),
+            own_process=True,
+        )
+    finally:
+        logging.getLogger().removeHandler(notes)
+
+
+class _Steps:
+    """Tells where training stands, no more often than three times a second."""
+
+    def __init__(self, tell: Callable[..., object]) -> None:
+        self._tell, self._last = tell, 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - self._last >= SECONDS_BETWEEN_REPORTS or progress.step == progress.steps:
+            self._last = now
+            self._tell(event="step", step=progress.step, steps=progress.steps)
+
+
+class _Notes(logging.Handler):
+    """Passes warnings on, for example that another process holds the run's directory."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One event a warning."""
+        report(event="note", text=record.getMessage())

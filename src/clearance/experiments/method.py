@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from clearance._checks import (
@@ -11,7 +12,26 @@ from clearance._checks import (
     check_non_negative,
     check_positive,
 )
-from clearance.experiments._whole_floats import whole_as_floats
+
+
+def whole_as_floats(settings: Any) -> None:
+    """Make floats of whole numbers, in place, in those fields of a frozen dataclass that hold floats.
+
+    >>> from clearance.experiments.method import Method
+    >>> Method(lr=1).lr
+    1.0
+    """
+    kind: type = type(settings)
+    for name in _floating(kind):
+        value = getattr(settings, name)
+        if type(value) is int:
+            object.__setattr__(settings, name, float(value))
+
+
+@cache
+def _floating(kind: type) -> tuple[str, ...]:
+    hints = get_type_hints(kind)
+    return tuple(name for name, hint in hints.items() if hint is float or float in get_args(hint))
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,24 @@
-"""Trained models, read back from a run's directory."""
+"""The classifier of a run: built fresh, started from a trained one, or read back from a run's directory."""
 
 import dataclasses
+import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from clearance.experiments.build import RunData, build_data, empty_model
-from clearance.experiments.draws import drawn_data
+import torch
+from torch import nn
+
+from clearance._rng import derived_seed
+from clearance.data import ImageSet
+from clearance.experiments.build import RunData, build_data, drawn_data
+from clearance.experiments.catalogue import MODELS, resolve
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, from_tree
-from clearance.experiments.trained_start import FACTS
+from clearance.heads import (
+    MLP,
+    GaussianMixture,
+)
 from clearance.models import Classifier
 from clearance.models._running import with_channels_last
 from clearance.runs import read_result
@@ -82,3 +91,138 @@ def load_model(run_dir: str | Path) -> Classifier:
         ValueError: If the run is not finished or its files are damaged.
     """
     return load_run(run_dir).model
+
+
+def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Classifier:
+    """A fresh classifier whose first weights depend on `seed` alone; normalised by the training set.
+
+    With ``run:PATH`` for a model it is the network of that run, as it was but for empirical priors: those are the
+    shares of the labels that are trained on now.
+
+    Raises:
+        FileNotFoundError: If there is no such run.
+        ValueError: If the images are not square, or images or method do not fit the run's network.
+    """
+    if (folder := started_from(model)) is not None:
+        return _with_priors(trained_model(folder, method, train), method, train)
+    fresh = empty_model(model, method, train.shape, train.class_count, seed)
+    fresh.mean.copy_(train.images.mean(dim=(0, 2, 3)).view_as(fresh.mean))
+    fresh.std.copy_(train.images.std(dim=(0, 2, 3)).clamp(min=1e-3).view_as(fresh.std))
+    return _with_priors(fresh, method, train)
+
+
+def _with_priors(model: Classifier, method: Method, train: ImageSet) -> Classifier:
+    if method.priors == "empirical" and isinstance(model.head, GaussianMixture):
+        counts = train.labels.bincount(minlength=train.class_count).double()
+        model.head.set_priors(counts / counts.sum())
+    return model
+
+
+def empty_model(
+    model: str, method: Method, shape: tuple[int, int, int], class_count: int, seed: int = 0
+) -> Classifier:
+    """The same without data: the classifier's form, to load weights into."""
+    channels, height, width = shape
+    if height != width:
+        raise ValueError(
+            f"model {model!r} takes square images; got {height} x {width}. Use a folder with --size."
+        )
+    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay where they were
+        torch.manual_seed(derived_seed(seed, "extractor"))
+        extractor = _extractor(model, method, channels, height)
+        with torch.no_grad():
+            features = extractor.eval()(torch.zeros(1, *shape)).shape[1]
+        torch.manual_seed(derived_seed(seed, "head"))
+        head: nn.Module
+        if method.mixture == "none":
+            head = MLP((features, *method.hidden, class_count), method.dropout, method.norm)
+        else:
+            if method.hidden:
+                extractor = nn.Sequential(
+                    extractor, MLP((features, *method.hidden), method.dropout, method.norm)
+                )
+                features = method.hidden[-1]
+            priors: Literal["uniform", "learned"] = "learned" if method.priors == "learned" else "uniform"
+            head = GaussianMixture(features, class_count, method.mixture, priors=priors)
+    return Classifier(extractor.train(), head, [0.0] * channels, [1.0] * channels)
+
+
+def _extractor(name: str, method: Method, channels: int, size: int) -> nn.Module:
+    """A fresh extractor, of the width that the method asks for.
+
+    Raises:
+        ValueError: If its width is no setting.
+    """
+    make = resolve("model", name, MODELS)
+    width = {"width": method.features} if method.features else {}
+    if width and "width" not in inspect.signature(make).parameters:
+        raise ValueError(
+            f"`features` must be 0 for model {name!r}, whose width is its own; got {method.features}. Use lenet-plus, "
+            "or `hidden` for layers before the last."
+        )
+    made: nn.Module = make(channels, size, method.norm, **width)
+    return made
+
+
+START = "run:"
+FACTS = "model.json"
+FORM = (
+    "hidden",
+    "dropout",
+    "norm",
+    "mixture",
+    "priors",
+    "features",
+)  # what of a method decides the network's form
+
+
+def started_from(model: str) -> Path | None:
+    """The directory that a model's name points to; None where it is an ordinary name.
+
+    >>> started_from("small-cnn") is None, started_from("run:runs/plain").name
+    (True, 'plain')
+    """
+    return Path(model.removeprefix(START)) if model.startswith(START) else None
+
+
+def extractor_name(model: str) -> str:
+    """The extractor's name in the catalogue, also of a network that starts from a trained one.
+
+    Raises:
+        FileNotFoundError: If there is no such run.
+
+    >>> extractor_name("small-cnn")
+    'small-cnn'
+    """
+    folder = started_from(model)
+    return model if folder is None else str(json.loads((folder / FACTS).read_text("utf-8"))["model"])
+
+
+def trained_model(folder: Path, method: Method, train: ImageSet) -> Classifier:
+    """The network of a finished run, to be trained on; it keeps the normalisation that it was trained with.
+
+    Args:
+        folder: The run's directory.
+        method: How it is trained on: of the same form.
+        train: The images that it is trained on: as many classes and channels.
+
+    Raises:
+        FileNotFoundError: If `folder` holds no such run.
+        ValueError: If the run is not finished, or method or images do not fit the network.
+    """
+    found = load_run(folder)
+    theirs = found.recipe.methods[found.method]
+    for name in FORM:
+        if getattr(theirs, name) != getattr(method, name):
+            raise ValueError(
+                f"`{name}` must be {getattr(theirs, name)} as in the network that training starts from; got "
+                f"{getattr(method, name)}. Change the method, or start from another run."
+            )
+    facts = json.loads((folder / FACTS).read_text("utf-8"))
+    fits = (tuple(facts["shape"]), len(facts["classes"]))
+    if fits != (train.shape, train.class_count):
+        raise ValueError(
+            f"images must be of shape {fits[0]} in {fits[1]} classes for the network that training starts from; "
+            f"got {train.shape} in {train.class_count}. Resize them, or start from another run."
+        )
+    return found.model.train()

@@ -1,9 +1,13 @@
 """Settings as JSON values that can be compared: the fingerprint of a run that was configured in Python."""
 
+import ast
 import dataclasses
 import hashlib
+import inspect
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
+from textwrap import dedent
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -11,18 +15,22 @@ import numpy as np
 from torch import Tensor, nn
 
 from clearance.runs import digest
+from clearance.runs.directory import RUN
 
 LIBRARIES = ("torch.", "clearance.", "builtins", "abc", "typing", "functools")
+NO_SOURCE = "no source"
+"""What stands for the code of a function whose source Python cannot find: whether it was changed, nobody can tell."""
 _SCALAR = (type(None), str, int, float, bool)
 
 
 def describe(thing: Any) -> Any:
     """A tree of JSON values that changes when a setting changes, and is the same in every process.
 
-    Functions are known by name, byte code and the values they were made with (defaults, what they close over,
+    Functions are known by name, source and the values they were made with (defaults, what they close over,
     plain module constants), modules by their form and the attributes of every part (parameters and buffers
     are compared apart), everything else by its parts. What a function or method of the caller's own calls is known
-    by code and constants, too, where it is a function outside the libraries; what that calls in turn by name only.
+    by source and constants, too, where it is a function outside the libraries; what that calls in turn by name only.
+    Comments and layout are no part of a source. A function without one (made by ``exec``, say) has `NO_SOURCE` for it.
 
     >>> import torch
     >>> describe(partial(torch.optim.SGD, lr=0.1))
@@ -95,15 +103,87 @@ def _written(thing: Any) -> dict[str, Any]:
         f"{kind.__qualname__}.{name}": value
         for kind in classes
         for name, value in vars(kind).items()
-        if isinstance(value, FunctionType)
+        if isinstance(value, FunctionType) and not _is_generated(kind, value)
     }
     methods = {name: _code(value) for name, value in written.items()}
     read = {name: found for name, value in written.items() if (found := _read(value))}
     return ({"methods": methods} if methods else {}) | ({"read": read} if read else {})
 
 
+def _is_generated(kind: type, method: FunctionType) -> bool:
+    """Whether a dataclass made the method of its fields, which are compared themselves."""
+    made = inspect.unwrap(method).__code__.co_filename == "<string>"
+    return made and method.__name__.startswith("__") and "__dataclass_fields__" in vars(kind)
+
+
+def check_resumable(run_dir: Path, told: Any) -> None:
+    """Refuse to go on with a run of code that cannot be compared with the present one.
+
+    Args:
+        run_dir: The run's directory, begun or not.
+        told: Its description.
+
+    Raises:
+        ValueError: If the run was begun, and the description lacks a source.
+
+    >>> check_resumable(Path("not-there"), {"code": "no source"})
+    """
+    if (missing := unsourced(told)) and (run_dir / RUN).exists():
+        raise ValueError(
+            f"`run_dir` must be free where the source of a function is missing, because nobody can tell whether "
+            f"the function is still the one of the run in {run_dir}; got none for {', '.join(missing[:3])}. Define the "
+            "function in a file, or use another directory."
+        )
+
+
+def unsourced(told: Any, name: str = "") -> list[str]:
+    """The places in a description at which a source is missing.
+
+    >>> unsourced({"regime": {"function": "mine.build", "code": "no source"}, "seed": 0})
+    ['regime.code']
+    """
+    if isinstance(told, dict):
+        below = [unsourced(value, f"{name}.{key}" if name else key) for key, value in told.items()]
+        return [place for part in below for place in part]
+    if isinstance(told, list):
+        return [place for index, value in enumerate(told) for place in unsourced(value, f"{name}[{index}]")]
+    return [name] if told == NO_SOURCE else []
+
+
 def _code(function: FunctionType) -> str:
-    return hashlib.sha256(_text(function.__code__).encode()).hexdigest()[:16]
+    """A hash of the source, without comments and layout."""
+    try:
+        source = _lambda_source(function) if function.__name__ == "<lambda>" else inspect.getsource(function)
+    except (OSError, TypeError):
+        return NO_SOURCE
+    try:
+        source = ast.unparse(ast.parse(dedent(source)))
+    except SyntaxError:  # a piece that does not stand alone, such as a lambda that ends in a parenthesis
+        source = dedent(source)
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def _lambda_source(function: FunctionType) -> str:
+    """The expression of a lambda alone: the line that it stands on may hold others.
+
+    Raises:
+        OSError: If there is no source.
+    """
+    lines = [line.encode() for line in inspect.findsource(function)[0]]
+    known = [place for place in function.__code__.co_positions() if None not in place]
+    places: list[Any] = [
+        place for place in known if place[2:3] < place[3:4]
+    ]  # not the entry, which has no width
+    if not places:
+        raise OSError(f"no positions in the code of {function.__qualname__}")
+    first, start = min((line, column) for line, _, column, _ in places)
+    last, end = max((line, column) for _, line, _, column in places)
+    if last > len(lines):
+        raise OSError(f"the source of {function.__qualname__} has changed")
+    within = lines[first - 1 : last]
+    within[-1] = within[-1][:end]
+    within[0] = within[0][start:]
+    return f"({b''.join(within).decode()})"
 
 
 def _read(function: FunctionType, *, deeper: bool = True) -> dict[str, Any]:
@@ -144,17 +224,6 @@ def _function_parts(thing: partial | FunctionType | MethodType) -> dict[str, Any
         **_read(function),
     }
     return {"function": _name(function), "code": _code(function)} | {k: v for k, v in made_with.items() if v}
-
-
-def _text(code: CodeType) -> str:
-    """Byte code with the names and constants that its numbers stand for."""
-    return repr((code.co_code.hex(), code.co_names, [_constant(value) for value in code.co_consts]))
-
-
-def _constant(value: Any) -> str:
-    if isinstance(value, CodeType):
-        return _text(value)
-    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
 
 
 def _names(code: CodeType) -> Iterable[str]:

@@ -29,7 +29,7 @@ from clearance.regimes._distributed import (
     process_rank,
 )
 from clearance.regimes._way import Regime, Training
-from clearance.regimes.describe import describe
+from clearance.regimes.describe import check_resumable, describe
 from clearance.runs import RunDirectory, digest
 from clearance.vocabulary import Outcome, Status
 
@@ -660,7 +660,9 @@ def fit(
             "seed": seed, "device": place.type,
             **_unusual(autocast, steps, looked_at, compile_extractor=compile_extractor),
         }  # fmt: skip
-        with RunDirectory.open(Path(run_dir), _fingerprint(session, optimizer, schedule, settings)) as run:
+        fingerprint = _fingerprint(session, optimizer, schedule, settings)
+        check_resumable(Path(run_dir), fingerprint)
+        with RunDirectory.open(Path(run_dir), fingerprint) as run:
             return run_session(session, run, checkpoint_every, on_step)
 
 

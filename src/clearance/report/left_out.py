@@ -17,17 +17,16 @@ def left_out(recipe: Recipe) -> list[Markup]:
     r"""Sentences about audits that were asked for and not done, and the command that does them.
 
     Args:
-        recipe: The settings of a report; ``audits_left_out`` names the audits, why each was left out, and what it was
-            expected to take; ``audits_without_numbers`` those that found nothing to measure.
+        recipe: The settings of a report; ``audits_left_out`` names the audits, and why each was left out;
+            ``audits_without_numbers`` those that found nothing to measure.
 
     >>> left_out({})
     []
-    >>> cut = {"audit": "linear_probe", "why": "budget", "seconds": 70.0}
+    >>> cut = {"audit": "linear_probe", "why": "budget"}
     >>> told = {"audits_left_out": [cut], "audits_left_out_command": "again",
-    ...         "budget": {"seconds": 90.0, "spent": 60.0}}
+    ...         "budget": {"seconds": 90.0, "spent": 95.0}}
     >>> print(left_out(told)[0].striptags().replace("\u202f", " "))
-    Cut by the budget of 90 s, of which 60 s are spent: with a new last layer from all training images (linear_probe;
-    about 70 s).
+    Not begun within the budget of 90 s: with a new last layer from all training images (linear_probe).
     """
     entries = recipe.get("audits_left_out", [])
     without = recipe.get("audits_without_numbers", [])
@@ -42,11 +41,8 @@ def left_out(recipe: Recipe) -> list[Markup]:
     if stopped:
         found.append(Markup("Interrupted before the end; not measured: {}.").format(_named(stopped)))
     if cut:
-        budget = recipe["budget"]
-        limit, spent = (_time(budget[name]) for name in ("seconds", "spent"))
-        found.append(
-            Markup("Cut by the budget of {}, of which {} are spent: {}.").format(limit, spent, _named(cut))
-        )
+        limit = _time(recipe["budget"]["seconds"])
+        found.append(Markup("Not begun within the budget of {}: {}.").format(limit, _named(cut)))
     if entries:
         found.append(Markup("To measure this: <code>{}</code>").format(recipe["audits_left_out_command"]))
     return found
@@ -87,17 +83,12 @@ def looked_at(recipe: Recipe) -> list[Markup]:
 
 def _named(entries: Sequence[Recipe]) -> Markup:
     return Markup("; ").join(
-        Markup("{} ({}{})").format(_inside(entry["audit"]), entry["audit"], _about(entry["seconds"]))
-        for entry in entries
+        Markup("{} ({})").format(_inside(entry["audit"]), entry["audit"]) for entry in entries
     )
 
 
-def _about(seconds: float | None) -> Markup:
-    return Markup("") if seconds is None else Markup("; about {}").format(_time(seconds))
-
-
 def _time(seconds: float) -> Markup:
-    """With as many digits as an estimate has."""
+    """A round number of seconds."""
     return data(seconds, "seconds", half=seconds)
 
 

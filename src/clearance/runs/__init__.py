@@ -37,12 +37,9 @@ Files are JSON and safetensors, without pickle. For non-finite floats JSON files
 """
 
 from clearance._files import write_bytes
-from clearance.runs._checkpoints import Checkpoint
-from clearance.runs._claim import read_fingerprint
-from clearance.runs.directory import RunDirectory
+from clearance.runs.directory import Checkpoint, RunDirectory, read_fingerprint, read_result
 from clearance.runs.fingerprint import differences, digest
 from clearance.runs.json_file import write_json
-from clearance.runs.result import read_result
 from clearance.runs.tree import flatten, unflatten
 
 __all__ = [

@@ -1,29 +1,363 @@
 """The directory of one run: open, continue, log, save, finish."""
 
+import json
 import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from filelock import BaseFileLock
+from filelock import BaseFileLock, FileLock, Timeout
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from clearance._checks import check_count
-from clearance.runs._checkpoints import (
-    Checkpoint,
-    newest_step,
-    read_checkpoint,
-    read_metrics_bytes,
-    remove_temporaries,
-    write_checkpoint,
-)
-from clearance.runs._claim import check_claim, claim
-from clearance.runs._metrics import Metrics, read_metrics
-from clearance.runs._plain import plain
-from clearance.runs.result import is_finished, read_result, write_result
+from clearance._files import sync_directory, write_bytes, write_synced
+from clearance.runs.fingerprint import differences
+from clearance.runs.json_file import plain, write_json
+from clearance.runs.tree import flatten, snapshot, unflatten
+
+RUN = "run.json"
+LOCK = "lock"
+_RUN_SCHEMA = 1
+_NAMED = 5  # differences in a message
+_POLL_SECONDS = 0.2
+
+
+def check_claim(path: Path, fingerprint: Mapping[str, Any]) -> None:
+    """Raise unless `path` is free, or already belongs to `fingerprint` (plain JSON values).
+
+    Raises:
+        NotADirectoryError: `path` is a file.
+        ValueError: It belongs to another fingerprint, or to somebody who is no run.
+    """
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(
+            f"`path` must be a directory, or free; got the file {path}. Choose another path."
+        )
+    if (path / RUN).exists():
+        _check_same(path, fingerprint)
+    elif strange := sorted(entry.name for entry in _entries(path) if not _is_ours(entry)):
+        raise ValueError(
+            f"`path` must be a run's directory, an empty one, or free; got {path}, which holds no {RUN} "
+            f"but {', '.join(strange[:3])}{' ...' if len(strange) > 3 else ''}. Choose another path."
+        )
+
+
+def claim(
+    path: Path, fingerprint: Mapping[str, Any], *, wait: bool, on_wait: Callable[[str], object]
+) -> BaseFileLock:
+    """Make `path` the directory of `fingerprint`, and this process the one that works in it.
+
+    Raises:
+        BlockingIOError: Another process works in it and `wait` is False.
+        OSError: It cannot be made or written.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = _acquire(path, wait=wait, on_wait=on_wait)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        # OSError picks the subclass that belongs to the number, PermissionError for example
+        reason = error.strerror or str(error)
+        raise OSError(
+            error.errno, f"`path` must be a directory that can be made and written; got {path}: {reason}"
+        ) from error
+    try:
+        check_claim(path, fingerprint)  # again: another process may have come first
+        for left in list(path.glob(".*.tmp")):
+            left.unlink()
+        if not (path / RUN).exists():
+            write_json(path / RUN, {"schema": _RUN_SCHEMA, "fingerprint": fingerprint})
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def read_fingerprint(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The fingerprint of the run in `path`, finished or not; takes no lock.
+
+    Args:
+        path: A run's directory.
+
+    Raises:
+        ValueError: There is no fingerprint, or none that can be read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     claim(Path(folder), {"seed": 0}, wait=True, on_wait=print).release()
+    ...     read_fingerprint(folder)
+    {'seed': 0}
+    """
+    file = Path(path) / RUN
+    try:
+        content = json.loads(file.read_bytes())
+        schema, fingerprint = content["schema"], content["fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{file} must hold the fingerprint of a run; got {type(error).__name__}: {error}. "
+            f"Restore it, or use another directory."
+        ) from error
+    if schema != _RUN_SCHEMA:
+        raise ValueError(
+            f"{file} must be of schema {_RUN_SCHEMA}; got {schema!r}. Use the version of torch-clearance that "
+            f"wrote it, or another directory."
+        )
+    return fingerprint
+
+
+def _check_same(path: Path, fingerprint: Mapping[str, Any]) -> None:
+    found = differences(read_fingerprint(path), fingerprint)
+    if found:
+        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        raise ValueError(
+            f"`path` must be the directory of the same run; got {path}, which differs in "
+            f"{'; '.join(found[:_NAMED])}{more}. Use another directory, or delete this one to start over."
+        )
+
+
+def _acquire(path: Path, *, wait: bool, on_wait: Callable[[str], object]) -> BaseFileLock:
+    lock = FileLock(path / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise BlockingIOError(
+                f"`path` must be free to work in; got {path}, in which another process is working. "
+                f"Wait for it, or use another directory."
+            ) from None
+        on_wait(f"another process is working in {path}; waiting for it ...")
+        lock.acquire(poll_interval=_POLL_SECONDS)
+    return lock
+
+
+def _entries(path: Path) -> list[Path]:
+    return list(path.iterdir()) if path.is_dir() else []
+
+
+def _is_ours(entry: Path) -> bool:
+    """Whether `entry` is what a process leaves that was killed before it had written the fingerprint."""
+    return entry.name == LOCK or (entry.name.startswith(f".{RUN}.") and entry.name.endswith(".tmp"))
+
+
+_SCHEMA = 1
+_TENSORS = "tensors.safetensors"
+_STATE = "state.json"
+_TEMPORARY = ".tmp-"
+# what reading can meet in files that something else has changed
+_DAMAGE = (OSError, SafetensorError, ValueError, LookupError, TypeError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run after a step.
+
+    Args:
+        step: Steps done.
+        state: The tree that was saved, with its tensors on the CPU.
+
+    >>> Checkpoint(step=120, state={"lr": 0.1}).step
+    120
+    """
+
+    step: int
+    state: Any
+
+
+def newest_step(folder: Path) -> int | None:
+    """The step of the newest complete checkpoint, None if there is none; temporaries do not count."""
+    return max(_steps(folder), default=None)
+
+
+def write_checkpoint(folder: Path, step: int, state: Any, metrics_bytes: int) -> None:
+    """Put a checkpoint in place, then delete what is older.
+
+    Args:
+        folder: The directory of all checkpoints; made if it is missing.
+        step: Steps done; above that of every checkpoint in `folder`.
+        state: What `clearance.runs.tree.flatten` takes.
+        metrics_bytes: Length of the metrics at this step.
+    """
+    tree, tensors = flatten(state)
+    header = {"schema": _SCHEMA, "step": step, "metrics_bytes": metrics_bytes, "state": tree}
+    remove_temporaries(folder)
+    temporary = folder / f"{_TEMPORARY}{step}-{os.getpid()}"
+    temporary.mkdir(parents=True)
+    write_synced(temporary / _TENSORS, save(tensors))
+    write_synced(temporary / _STATE, (json.dumps(header) + "\n").encode())
+    sync_directory(temporary)
+    temporary.rename(folder / f"{step:08d}")
+    sync_directory(folder)
+    for older in set(_steps(folder)) - {step}:
+        shutil.rmtree(folder / f"{older:08d}")
+
+
+def read_checkpoint(folder: Path, step: int) -> Checkpoint:
+    """Read the checkpoint of `step` back to the same bits.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    path = folder / f"{step:08d}"
+    state = _read_state(path)
+    try:
+        tensors = load((path / _TENSORS).read_bytes())
+        return Checkpoint(step, unflatten(state["state"], tensors))
+    except _DAMAGE as error:
+        raise _unreadable(path, error) from error
+
+
+def read_metrics_bytes(folder: Path, step: int) -> int:
+    """How long the metrics were at the checkpoint of `step`.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    path = folder / f"{step:08d}"
+    try:
+        return int(_read_state(path)["metrics_bytes"])
+    except (LookupError, TypeError) as error:
+        raise _unreadable(path, error) from error
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Delete what processes left that were killed, or failed, while they wrote a checkpoint."""
+    for left in list(folder.glob(f"{_TEMPORARY}*")):
+        shutil.rmtree(left)
+
+
+def _steps(folder: Path) -> list[int]:
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    return [int(name) for name in names if name.isascii() and name.isdigit() and name == f"{int(name):08d}"]
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads((path / _STATE).read_bytes())
+        schema = state["schema"]
+    except _DAMAGE as error:
+        raise _unreadable(path, error) from error
+    if schema != _SCHEMA:
+        raise ValueError(
+            f"the checkpoint {path} must be of schema {_SCHEMA}; got {schema!r}. Use the version of "
+            f"torch-clearance that wrote it, or delete {path.parent.parent} to start over."
+        )
+    return state
+
+
+def _unreadable(path: Path, error: Exception) -> ValueError:
+    run = path.parent.parent
+    return ValueError(
+        f"the checkpoint {path} must hold a readable {_TENSORS} and {_STATE}; got {type(error).__name__}: "
+        f"{error}. It was changed after it was written. Restore it, or delete {run} to start over."
+    )
+
+
+class Metrics:
+    """The open end of a metrics file.
+
+    Args:
+        path: The file; made if it is missing.
+        length: How many bytes of it to keep. What lies behind was written after the checkpoint that the run
+            continues from, and will be written again.
+
+    Raises:
+        ValueError: The file is shorter than `length`.
+    """
+
+    def __init__(self, path: Path, length: int) -> None:
+        size = path.stat().st_size if path.exists() else 0
+        if size < length:
+            raise ValueError(
+                f"{path} must hold the {length} bytes that it had when the newest checkpoint was taken; got "
+                f"{size}. Restore the file, or delete {path.parent} to start over."
+            )
+        self._file = path.open("ab")
+        self._file.truncate(length)
+
+    def append(self, values: Mapping[str, Any]) -> None:
+        """Write one line, keys sorted, floats with all their digits."""
+        line = json.dumps(plain(values, "values"), sort_keys=True)
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()  # so that somebody can watch
+
+    def sync(self) -> int:
+        """Wait until the disk has every line; returns the length in bytes."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return os.fstat(self._file.fileno()).st_size
+
+    def close(self) -> None:
+        """Close the file; nothing more can be appended."""
+        self._file.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Every line of a metrics file, in order; none if there is no file."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
+
+
+MODEL = "model.safetensors"
+RESULT = "result.json"
+
+
+def is_finished(path: Path) -> bool:
+    """Whether the run in `path` has written its result."""
+    return (path / RESULT).exists()
+
+
+def write_result(path: Path, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
+    """Write the weights, then the result; nothing if one of the two cannot be stored.
+
+    Raises:
+        ValueError: A weight is no dense tensor of a real dtype, or JSON cannot hold a value of `result`.
+    """
+    stored = {name: snapshot(tensor, f"weights[{name!r}]").contiguous() for name, tensor in weights.items()}
+    told = plain(result, "result")
+    write_bytes(path / MODEL, save(stored))
+    write_json(path / RESULT, told)
+
+
+def read_result(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights, on the CPU, and the result of the finished run in `path`; takes no lock.
+
+    Args:
+        path: A run's directory.
+
+    Raises:
+        ValueError: The run is not finished, or its files were damaged.
+
+    >>> import tempfile, torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_result(Path(folder), {"bias": torch.zeros(1)}, {"status": "finished"})
+    ...     read_result(folder)
+    ({'bias': tensor([0.])}, {'status': 'finished'})
+    """
+    folder = Path(path)
+    if not is_finished(folder):
+        raise ValueError(
+            f"`path` must be the directory of a finished run; got {folder}, which has no {RESULT}. "
+            f"Finish the run first."
+        )
+    try:
+        result = json.loads((folder / RESULT).read_bytes())
+        weights = load((folder / MODEL).read_bytes())
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ValueError(
+            f"{folder} must hold a readable {MODEL} and {RESULT}; got {type(error).__name__}: {error}. They "
+            f"were changed after they were written. Restore them, or delete {folder} to start over."
+        ) from error
+    # cloned into memory that torch aligned, as in a run that did not come from a file
+    return {name: tensor.clone() for name, tensor in weights.items()}, result
+
 
 _CHECKPOINTS = "checkpoints"
 _METRICS = "metrics.jsonl"

@@ -1,0 +1,308 @@
+"""Which audits, with which settings: names, objects and settings in, audits that can run out."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from clearance._checks import check_choice, check_count
+from clearance.audits import Audit
+from clearance.audits._samples import first_half
+from clearance.audits.out_of_distribution import check_enough
+from clearance.data import ImageSet, Preprocessing, open_unlabelled
+from clearance.experiments.catalogue import AUDITS, resolve
+from clearance.experiments.datasets import check_not_a_path, load_dataset
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.saved import load_model
+from clearance.models import Classifier
+from clearance.runs import read_result
+from clearance.vocabulary import Outcome, Status
+
+MODEL_AUDITS = (
+    "accuracy",
+    "preprocessing",
+    "co_adaptation",
+    "linear_probe",
+    "confusions",
+    "minimal_perturbation",
+    "out_of_distribution",
+    "calibration",
+    "class_scatter",
+)
+"""What is asked of one model by itself, the most useful first: what its page says first, and what that rests on."""
+
+ALL = "all"
+NEEDS_UNKNOWN = "out_of_distribution"
+SOURCE, OTHER, VALIDATION, IMAGES = "source", "other", "validation", "images"  # settings that a plan fills in
+FEWER = ("searched", "adaptive_images")  # numbers of test images that are below `images` by default
+OF_OTHERS = ("out_of_distribution",)  # whose `images` are not test images
+
+Settings = Mapping[str, Mapping[str, Any]]
+"""Settings by audit and name, where they differ from the defaults."""
+
+
+@dataclass(frozen=True)
+class AuditPlan:
+    """The audits that were asked for, each once and in that order.
+
+    Args:
+        audits: With their settings; what depends on a run is not yet in them: `resolved` puts it there.
+        sources: By audit, the method whose network it makes images on.
+
+    >>> plan = AuditPlan.of(["accuracy", "minimal_perturbation"], {"minimal_perturbation": {"steps": 5}})
+    >>> plan.names, plan.audits[1].steps
+    (('accuracy', 'minimal_perturbation'), 5)
+    """
+
+    audits: tuple[Audit, ...]
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        asked: Sequence[str | Audit] | None,
+        settings: Settings | None = None,
+        *,
+        usual: Sequence[str] = MODEL_AUDITS,
+        defaults: Settings | None = None,
+        unknown: bool = True,
+    ) -> "AuditPlan":
+        """The plan of what was asked for.
+
+        Args:
+            asked: Names of the catalogue, and audits with settings of their own; ``"all"`` among them is every name;
+                None is `usual`.
+            settings: Further settings; each must be of an audit that is asked for.
+            usual: Names where nothing was asked for.
+            defaults: Settings below `settings`, of whichever audits.
+            unknown: Whether there are images of unknown things. Where there are none the audit that needs them is
+                left out, unless it has images of its own.
+
+        Raises:
+            TypeError: If `asked` is one word.
+            ValueError: If a name or setting is unknown, an audit is there twice, settings are of another audit, or the
+                audit that needs images of unknown things is asked for by name and there are none.
+        """
+        if isinstance(asked, str):
+            raise TypeError(f"`audits` must be a list of names; got one word, {asked!r}. Write [{asked!r}].")
+        given = tuple(usual if asked is None else asked)
+        own = {audit.name: audit for audit in given if isinstance(audit, Audit)}
+        names = _names(given, own)
+        told = {name: {**(defaults or {}).get(name, {}), **(settings or {}).get(name, {})} for name in names}
+        _check_settings(settings or {}, names)
+        lacking = not unknown and not any(
+            (told.get(NEEDS_UNKNOWN, {}).get(OTHER), getattr(own.get(NEEDS_UNKNOWN), OTHER, None))
+        )
+        if lacking and asked is not None and NEEDS_UNKNOWN in [getattr(one, "name", one) for one in given]:
+            raise ValueError(
+                f"audit {NEEDS_UNKNOWN!r} needs images of things that the model never saw; give them with --unknown "
+                "(in Python: unknown=...), or leave the audit out."
+            )
+        wanted = [name for name in names if not (lacking and name == NEEDS_UNKNOWN)]
+        audits = tuple(_with_settings(name, own.get(name), told[name]) for name in wanted)
+        return cls(audits, {n: told[n][SOURCE] for n in wanted if isinstance(told[n].get(SOURCE), str)})
+
+    @classmethod
+    def of_recipe(cls, recipe: Recipe) -> "AuditPlan":
+        """The plan of a recipe.
+
+        Raises:
+            ValueError: If a name or setting is unknown, or a source is no method of the recipe.
+
+        >>> AuditPlan.of_recipe(Recipe(audits=("accuracy",))).names
+        ('accuracy',)
+        """
+        plan = cls.of(recipe.audits, defaults=recipe.audit_settings)
+        for audit, source in plan.sources.items():
+            check_choice(f"{SOURCE} of audit {audit!r}, a method of the recipe", source, recipe.methods)
+        return plan
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The audits' names."""
+        return tuple(audit.name for audit in self.audits)
+
+    def resolved(
+        self,
+        *,
+        test: ImageSet,
+        validation: ImageSet | None = None,
+        unknown: ImageSet | None = None,
+        images: int | None = None,
+        networks: Mapping[str, Path | None] | None = None,
+        root: str | None = None,
+        size: int | None = None,
+    ) -> tuple[Audit, ...]:
+        """The audits with all that they need: other datasets, images kept back, networks to make images on.
+
+        Args:
+            test: The test images.
+            validation: Images that the model was not trained on, to choose by; of trustworthy labels.
+            unknown: Images of things that the model never saw.
+            images: How many test images attacks and the like look at, at most, equally many of each class.
+            networks: By audit, the directory of the run whose network it makes images on; None where no runs are kept.
+            root: The folder of datasets' files.
+            size: Side in pixels to which image folders are resized.
+
+        Raises:
+            FileNotFoundError: If a dataset's files are not there.
+            ValueError: If there is no such dataset, a network is not there or did not finish well, there are unknown
+                images and no audit looks at them, or `images` are fewer than the classes.
+
+        >>> from clearance.audits import Accuracy, MinimalPerturbation, Likelihood
+        >>> from clearance.data import gaussian_images
+        >>> plan = AuditPlan.of([Accuracy(), MinimalPerturbation(), Likelihood()])
+        >>> _, flips, likelihood = plan.resolved(test=gaussian_images(), unknown=gaussian_images(seed=1), images=12)
+        >>> flips.images, likelihood.images, likelihood.other
+        (12, 12, ImageSet('gaussian', 60 images of shape (1, 8, 8), 3 classes))
+        """
+        if unknown is not None and not any(hasattr(audit, OTHER) for audit in self.audits):
+            raise ValueError(
+                f"images of unknown things were given, and none of the audits {list(self.names)} looks at them; add "
+                "out_of_distribution or likelihood, or leave these images out."
+            )
+        if images is not None:
+            _check_images(images, test)
+        ready = []
+        for audit in self.audits:
+            given: dict[str, Any] = {}
+            if audit.name in self.sources:
+                given[SOURCE] = _network(audit.name, (networks or {}).get(audit.name))
+            other = getattr(audit, OTHER, None)
+            if isinstance(other, str):
+                given[OTHER] = load_dataset(
+                    other, "test", root, size if other.startswith("folder:") else None
+                )
+            elif other is None and unknown is not None and hasattr(audit, OTHER):
+                given[OTHER] = unknown
+            if validation is not None and getattr(audit, VALIDATION, validation) is None:
+                given[VALIDATION] = validation
+            if images is not None and hasattr(audit, IMAGES) and audit.name not in OF_OTHERS:
+                fewer = {name: min(images, getattr(audit, name)) for name in FEWER if hasattr(audit, name)}
+                given |= {IMAGES: images, **fewer}
+            ready.append(_replaced(audit, given))
+        return tuple(ready)
+
+
+def by_usefulness(audits: Sequence[Audit]) -> list[Audit]:
+    """In the order of `MODEL_AUDITS`; what is not among them comes last, as it stands.
+
+    >>> from clearance.audits import Accuracy, Calibration, LinearProbe
+    >>> [audit.name for audit in by_usefulness([Calibration(), Refit(), Accuracy()])]
+    ['accuracy', 'linear_probe', 'calibration']
+    """
+    places = {name: place for place, name in enumerate(MODEL_AUDITS)}
+    return sorted(audits, key=lambda audit: places.get(audit.name, len(places)))
+
+
+def looked_at(audits: Sequence[Audit], test: ImageSet) -> dict[str, Any]:
+    """What a report says about audits that do not look at all test images; nothing where all do.
+
+    >>> from clearance.audits import Accuracy, MinimalPerturbation
+    >>> from clearance.data import gaussian_images
+    >>> looked_at([Accuracy(), MinimalPerturbation(images=12)], gaussian_images(class_count=3, per_class=20))
+    {'looked_at': {'images': 60, 'audits': {'minimal_perturbation': 12}}}
+    """
+    limits = {audit.name: getattr(audit, IMAGES, None) for audit in audits if audit.name not in OF_OTHERS}
+    fewer = {name: limit for name, limit in limits.items() if isinstance(limit, int) and limit < len(test)}
+    return {"looked_at": {"images": len(test), "audits": fewer}} if fewer else {}
+
+
+def unknown_images(
+    given: Any,
+    test: ImageSet,
+    preprocessing: Preprocessing | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+    root: str | Path | None = None,
+) -> ImageSet:
+    """Images of things that a model never saw, as it gets its test images.
+
+    Args:
+        given: ``"folder:PATH"``, ``"npz:PATH"``, the name of a dataset, whose test images are taken, or anything else
+            that :func:`clearance.data.open_unlabelled` takes.
+        test: The test images.
+        preprocessing: Theirs.
+        cache: Folder for decoded pictures.
+        root: The folder that holds the files of a named dataset.
+
+    Raises:
+        ValueError: If the images are not of the size of the test images, there is no such dataset, or the test images
+            are too few to choose a threshold on.
+        FileNotFoundError: If files are not there.
+
+    >>> from clearance.data import gaussian_images
+    >>> unknown_images("digits", gaussian_images())
+    ImageSet('digits', 497 images of shape (1, 8, 8), 1 classes)
+    """
+    check_enough(int(first_half(test.labels, seed=0).sum()))
+    if isinstance(given, str) and ":" not in given:
+        check_not_a_path("unknown", given)
+        given = load_dataset(given, "test", root)
+    return open_unlabelled(given, test, preprocessing, cache=cache)
+
+
+def _names(given: Sequence[str | Audit], own: Mapping[str, Audit]) -> tuple[str, ...]:
+    """The names, each once; ``"all"`` is every one of the catalogue, before those that it does not hold."""
+    names = [audit.name if isinstance(audit, Audit) else audit for audit in given]
+    if twice := [name for name in own if names.count(name) > 1]:
+        raise ValueError(
+            f"`audits` must have each audit once; got {twice[0]!r} twice. Audit twice for two settings."
+        )
+    if [name for name in names if name not in own] == [ALL]:
+        names = [*AUDITS, *own]
+    return tuple(dict.fromkeys(names))
+
+
+def _check_settings(settings: Settings, names: Sequence[str]) -> None:
+    for audit in settings:
+        if audit not in names:
+            check_choice("audit", audit, AUDITS)
+            raise ValueError(
+                f"settings are for audits that are asked for; got some of {audit!r}, and these are asked for: "
+                f"{', '.join(names)}. Add it: --audits {','.join((*names, audit))}"
+            )
+
+
+def _with_settings(name: str, own: Audit | None, settings: Mapping[str, Any]) -> Audit:
+    """An audit of this name with these settings; a source that is named is left for `resolved`."""
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+    kind: Any = resolve("audit", name, AUDITS) if own is None else type(own)
+    for key in given:
+        check_choice(f"setting of audit {name!r}", key, [one.name for one in dataclasses.fields(kind)])
+    if isinstance(given.get(SOURCE), str | None):
+        given.pop(SOURCE, None)
+    return kind(**given) if own is None else _replaced(own, given)
+
+
+def _replaced(audit: Audit, given: Mapping[str, Any]) -> Audit:
+    changes: Any = given
+    return dataclasses.replace(audit, **changes) if changes else audit  # type: ignore[type-var]  # a dataclass
+
+
+def _check_images(images: int, test: ImageSet) -> None:
+    check_count(IMAGES, images)
+    if images < test.class_count:
+        raise ValueError(
+            f"`images` must be at least the number of classes, {test.class_count}: one image of each; got {images}."
+        )
+
+
+def _network(audit: str, folder: Path | None) -> Classifier:
+    """The network of a finished run."""
+    if folder is None or not folder.exists():
+        where = "no directory of runs" if folder is None else f"none in {folder}"
+        raise ValueError(
+            f"`{SOURCE}` of audit {audit!r} must be a trained network of the same directory of runs; got {where}. "
+            "Train it with `clearance compare`, which does so by itself, or leave the setting out."
+        )
+    _, result = read_result(folder)
+    ended = Status(Outcome(result["outcome"]), result["step"], result["reason"])
+    if not ended.good:
+        raise ValueError(
+            f"`{SOURCE}` of audit {audit!r} must be a network whose training finished; got one in {folder} that "
+            f"{ended}. Name another method, or leave the setting out."
+        )
+    return load_model(folder)

@@ -1,0 +1,284 @@
+"""Where work runs: processes of this machine, a task at a time and a thread in each.
+
+Any ``concurrent.futures.Executor`` may take their place, because all that is asked of an engine is ``submit``.
+"""
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import IO, Any
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch with one thread, so that numbers depend neither on the machine's cores nor on what else runs there.
+
+    Small networks gain little from a second one, and on a machine whose cores are taken two that wait for each other
+    are many times slower than one.
+
+    >>> import torch
+    >>> with one_thread():
+    ...     torch.get_num_threads()
+    1
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+Event = Mapping[str, Any]
+_channel: IO[bytes] | None = None  # to the parent, in a process that `Processes` started
+
+
+class TaskError(RuntimeError):
+    """A task broke down in its process.
+
+    Args:
+        reason: One line.
+        complaint: All that the process said.
+    """
+
+    def __init__(self, reason: str, complaint: str = "") -> None:
+        super().__init__(reason)
+        self.complaint = complaint
+
+
+class Task(Future[Any]):
+    """A task at work: a future that also passes on what the task reports."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+        self._listener: Callable[[Event], object] | None = None
+
+    def listen(self, listener: Callable[[Event], object]) -> None:
+        """Call `listener` with every event, those that came before too."""
+        with self._lock:
+            self._listener = listener
+            early, self._events = self._events, []
+        for event in early:
+            listener(event)
+
+    def tell(self, event: Event) -> None:
+        """Pass an event on, or keep it until somebody listens."""
+        with self._lock:
+            listener = self._listener
+            if listener is None:
+                self._events.append(event)
+        if listener is not None:
+            listener(event)
+
+
+class Processes(Executor):
+    """Processes of this machine, each with one thread, so that numbers do not depend on how many there are.
+
+    Functions and arguments are pickled; a function must be importable by name. A process that dies takes only its own
+    task with it. Leaving ``with`` by an exception ends all of them.
+
+    Args:
+        jobs: At a time, at least 1; None is one per core that this process may use.
+        fresh: Whether each task gets a process of its own, which its memory is then measured in; else a process takes
+            one task after the other.
+
+    >>> import math
+    >>> with Processes(1) as engine:
+    ...     engine.submit(math.sqrt, 9.0).result()
+    3.0
+    """
+
+    def __init__(self, jobs: int | None = None, *, fresh: bool = True) -> None:
+        self._threads = ThreadPoolExecutor(default_jobs() if jobs is None else jobs)
+        self._fresh = fresh
+        self._lock = threading.Lock()
+        self._alive: set[_Process] = set()
+        self._idle: list[_Process] = []
+        self._ended = False
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Task:
+        """Run `function` in a process; the future's exception is a TaskError."""
+        task = Task()
+        self._threads.submit(self._do, task, (function, arguments, options))
+        return task
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes once their tasks are done."""
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+        for process in self._idle:
+            process.close()
+
+    def terminate(self) -> None:
+        """End the processes now; their tasks fail, and none of those that wait is begun."""
+        with self._lock:
+            self._ended = True
+            for process in self._alive:
+                process.terminate()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.terminate()
+        self.shutdown()
+
+    def _do(self, task: Task, call: Any) -> None:
+        if not task.set_running_or_notify_cancel():
+            return
+        try:
+            process = self._process()
+        except TaskError as error:
+            task.set_exception(error)
+            return
+        try:
+            task.set_result(process.result(call, task.tell))
+        except Exception as error:  # noqa: BLE001 - whatever it was, the future has it
+            task.set_exception(error)
+        with self._lock:
+            if process.works and not self._fresh:
+                self._idle.append(process)
+            else:
+                self._alive.discard(process)
+                process.close()
+
+    def _process(self) -> "_Process":
+        with self._lock:
+            if self._ended:
+                raise TaskError("interrupted")
+            process = self._idle.pop() if self._idle else _Process()
+            self._alive.add(process)
+            return process
+
+
+class _Process:
+    """One process of :func:`work`."""
+
+    def __init__(self) -> None:
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", "from clearance.experiments.engines import work; work()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # PYTHONSAFEPATH: a file in the user's folder must not take the place of a library
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},
+            start_new_session=True,  # Ctrl-C reaches the parent alone, which ends its processes itself
+        )
+        self._complaints: list[bytes] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.works = True
+        self._send(sys.path)
+
+    def result(self, call: Any, tell: Callable[[Event], object]) -> Any:
+        """What a call returns.
+
+        Raises:
+            TaskError: If it raises, or the process dies.
+        """
+        assert self._popen.stdout is not None
+        self._send(call)
+        try:
+            while True:
+                kind, value = pickle.load(self._popen.stdout)  # noqa: S301 - from a process of our own
+                if kind == "result":
+                    return value
+                if kind == "failed":
+                    raise TaskError(_last_line(value), value)
+                tell(value)
+        except (EOFError, pickle.UnpicklingError):
+            self.works = False
+            code = self._popen.wait()
+            self._reader.join()
+            complaint = b"".join(self._complaints).decode(errors="replace")
+            raise TaskError(_reason(code, complaint), complaint) from None
+
+    def terminate(self) -> None:
+        self._popen.terminate()
+
+    def close(self) -> None:
+        """Let it end by itself: it reads on until there is nothing more."""
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it is dead
+            self._popen.stdin.close()
+        self._popen.stdout.close()
+        self._popen.wait()
+        self._reader.join()
+
+    def _send(self, thing: Any) -> None:
+        assert self._popen.stdin is not None
+        data = pickle.dumps(thing)  # whole, so that what cannot be pickled sends nothing
+        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code and complaint say why
+            self._popen.stdin.write(data)
+            self._popen.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._popen.stderr is not None
+        for line in self._popen.stderr:
+            self._complaints.append(line)
+        self._popen.stderr.close()
+
+
+def report(**event: Any) -> None:
+    """Tell the parent something, from within a task; elsewhere nothing happens."""
+    _tell("event", event)
+
+
+def work() -> None:
+    """Take one task after the other from standard input; what a process of `Processes` does."""
+    global _channel
+    _channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what tasks print is no answer
+    tasks = sys.stdin.buffer
+    sys.path.extend(place for place in pickle.load(tasks) if place not in sys.path)  # noqa: S301 - our parent's
+    import torch
+
+    torch.set_num_threads(1)
+    while True:
+        try:
+            function, arguments, options = pickle.load(tasks)  # noqa: S301 - our parent's
+        except EOFError:
+            return
+        except Exception:  # noqa: BLE001 - a function that is not importable, say
+            _tell("failed", traceback.format_exc())
+            continue
+        try:
+            _tell("result", function(*arguments, **options))
+        except Exception:  # noqa: BLE001 - the parent raises it
+            _tell("failed", traceback.format_exc())
+
+
+def default_jobs() -> int:
+    """One per core that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _tell(kind: str, value: Any) -> None:
+    if _channel is not None:
+        _channel.write(pickle.dumps((kind, value)))
+        _channel.flush()
+
+
+def _reason(code: int, complaint: str) -> str:
+    if code < 0:
+        return f"the process was ended by {signal.Signals(-code).name}"
+    return _last_line(complaint) or f"the process ended with code {code}"
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1] if lines else ""

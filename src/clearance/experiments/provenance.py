@@ -1,0 +1,104 @@
+"""What a report says of where its numbers come from: settings, versions, date; no folder, user or machine."""
+
+import dataclasses
+import getpass
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from clearance.audits import Audit
+from clearance.data import ImageSet
+from clearance.experiments.audit_plan import (
+    OTHER,
+    SOURCE,
+    AuditPlan,
+)
+from clearance.experiments.recipe import Recipe, to_tree
+from clearance.experiments.run import RunFindings
+from clearance.records import Report
+from clearance.regimes.describe import describe
+
+LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
+
+
+def full_settings(recipe: Recipe, audits: AuditPlan | None = None) -> dict[str, Any]:
+    """The recipe as plain values, with every setting of its audits, or of those in their place, the defaults too."""
+    plan = AuditPlan.of_recipe(recipe) if audits is None else audits
+    named = {name: {SOURCE: source} for name, source in plan.sources.items()}
+    told = {audit.name: {**plain_settings(audit), **named.get(audit.name, {})} for audit in plan.audits}
+    return {**to_tree(recipe), "audit_settings": json.loads(json.dumps(told))}
+
+
+def plain_settings(audit: Audit) -> dict[str, Any]:
+    """The settings of an audit; images among them by name and digest, other objects described."""
+    return {name: _plain_setting(value) for name, value in vars(audit).items()}
+
+
+def _plain_setting(value: Any) -> Any:
+    if isinstance(value, ImageSet):
+        return {"name": value.name, "images": len(value), "digest": value.digest()[:16]}
+    return value if isinstance(value, str | int | float | tuple | list | dict | None) else describe(value)
+
+
+def report_of(
+    recipe: Recipe, findings: Iterable[RunFindings], command: str, audits: AuditPlan | None = None
+) -> Report:
+    """All findings of a comparison as one report; names no folder of this machine."""
+    settings = full_settings(recipe, audits)
+    settings["root"] = None if recipe.root is None else "given"
+    for name in ("dataset", "model"):
+        settings[name] = _without_folder(settings[name])
+    return report_with(settings, findings, command)
+
+
+def report_with(settings: Mapping[str, Any], findings: Iterable[RunFindings], command: str) -> Report:
+    """Findings, with the settings that made them, as one report of today."""
+    kept = list(findings)
+    return Report(
+        recipe=settings,
+        versions={"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        command=command,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        records=tuple(r for f in kept for r in f.records),
+        exhibits=tuple(e for f in kept for e in f.exhibits),
+        runs=tuple(f.note for f in kept if f.note is not None),
+    )
+
+
+def _without_folder(name: str) -> str:
+    kind, _, path = name.partition(":")
+    return f"{kind}:{Path(path).name}" if path else name
+
+
+def described(audit: Audit) -> dict[str, Any]:
+    """The settings of an audit; images among them by name and digest."""
+    other = getattr(audit, OTHER, None)
+    if not isinstance(other, ImageSet):
+        return dict(describe(audit))
+    bare: Any = {OTHER: None}
+    told = describe(dataclasses.replace(audit, **bare))  # type: ignore[type-var]  # every audit is a dataclass
+    return {**told, OTHER: {"name": other.name, "images": len(other), "digest": other.digest()[:16]}}
+
+
+INSTEAD = "images"
+
+
+def without_owner(name: str) -> str:
+    """The name of a folder or set, or another word where it is that of the user, the home folder or the machine.
+
+    >>> without_owner("val"), without_owner(getpass.getuser())
+    ('val', 'images')
+    """
+    return INSTEAD if name.casefold() in _owner() else name
+
+
+def _owner() -> set[str]:
+    found = {platform.node(), platform.node().partition(".")[0], Path.home().name}
+    with suppress(OSError, KeyError, ImportError):  # a user without a name
+        found.add(getpass.getuser())
+    return {name.casefold() for name in found if name}
