@@ -736,7 +736,8 @@ def numbers_in(tree: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     """Every number of a tree of JSON by its place; a list of numbers is one array."""
     if isinstance(tree, Mapping):
         for key, inner in tree.items():
-            yield from numbers_in(inner, f"{place}.{key}")
+            if not key.endswith("seconds"):
+                yield from numbers_in(inner, f"{place}.{key}")
     elif isinstance(tree, list) and all(isinstance(one, int | float) for one in tree):
         yield place, np.asarray(tree, dtype=np.float64)
     elif isinstance(tree, list):
