@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from clearance.research import THIN, Comparison, Recipe, Report, RunPlan, Scalar, compare_seeds, printed
+from clearance.research import Comparison, Recipe, Report, RunPlan, Scalar, compare_seeds
 from papers.engine.catalogue import paper_recipe
-from papers.engine.ledger import COST, OWN_HEAD, Quantity, provenance, save, table
+from papers.engine.ledger import COST, OWN_HEAD, Quantity, in_unit, provenance, save, table
 from papers.engine.study import NoDataError, StudyRequest, data_if_there
 
 AS_RUN = "plain"
@@ -100,7 +100,5 @@ def _verdict(one: Comparison) -> str:
     if one.difference is None or one.low is None or one.high is None:
         return "no verdict from so few seeds."
     said = {"better": "holds", "worse": "refuted"}.get(one.verdict, "cannot tell")
-    middle, low, high = (
-        printed(v, "fraction").replace(THIN, " ") for v in (one.difference, one.low, one.high)
-    )
+    middle, low, high = (in_unit(v, "fraction") for v in (one.difference, one.low, one.high))
     return f"A6 **{said}**: {middle} ({low} to {high}; {one.seeds} seeds)."

@@ -5,7 +5,6 @@ had been guessed of such a toy beforehand is held against the medians.
 """
 
 import dataclasses
-import json
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,6 @@ from clearance.regimes import FOCA, EndToEnd, FitResult, Progress, Regime
 from clearance.research import (
     MARKERS,
     SERIES,
-    THIN,
     Comparison,
     ExhibitRecord,
     Listener,
@@ -48,7 +46,6 @@ from clearance.research import (
     compare_seeds,
     derived_seed,
     describe,
-    encode,
     feature_unit,
     generator,
     identifier,
@@ -58,7 +55,7 @@ from clearance.research import (
     write_bytes,
 )
 from papers.engine.figures import FRAME, INK, as_png, style_plane
-from papers.engine.ledger import by_seed
+from papers.engine.ledger import by_seed, in_unit, markdown_table, versions_in_words, write_ledger_files
 from papers.engine.study import StudyRequest
 
 # The toy of Fig. 1: two moons, features in the plane, and four ways to train the same first weights.
@@ -464,7 +461,7 @@ class Guess:
     @property
     def verdict(self) -> str:
         """Holds or failed, with the number."""
-        number = printed(self.found, self.unit).replace(THIN, " ")
+        number = in_unit(self.found, self.unit)
         return (
             f"**{'holds' if self.holds else 'failed'}**: {number}; {self.seeds_holding} of {self.seeds} seeds"
         )
@@ -753,10 +750,7 @@ def write_ledger(report: Report, out: Path, picture: str) -> Path:
         out: Where to.
         picture: Name of the picture's file beside it.
     """
-    text = json.dumps(encode(_told(report)), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    write_bytes(out / "ledger.json", text.encode())
-    write_bytes(out / "ledger.md", _markdown(report, picture).encode())
-    return out / "ledger.md"
+    return write_ledger_files(out, _markdown(report, picture), _told(report))
 
 
 def _told(report: Report) -> dict[str, Any]:
@@ -787,25 +781,21 @@ def _told(report: Report) -> dict[str, Any]:
 
 
 def _markdown(report: Report, picture: str) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     seeds = sorted({record.seed for record in report.records})
     bad = [f"{note.method}, seed {note.seed}: {note.status}" for note in report.runs if not note.good]
-    between = [
-        "| | median | " + " | ".join(f"seed {seed}" for seed in seeds) + " |",
-        "|---" * (len(seeds) + 2) + "|",
-    ]
+    between = [["", "median", *(f"seed {seed}" for seed in seeds)]]
     between += [_by_seed(report.records, method, seeds) for method in report.methods]
     lines = [
         "# sato_2019: Fig. 1, a toy (claim F1)",
-        f"Made by `{report.command}`, {report.created}. Versions: {versions}.",
+        f"Made by `{report.command}`, {report.created}. Versions: {versions_in_words(report)}.",
         *ABOUT,
         f"Not finished, and counted as they ended: {'; '.join(bad)}." if bad else "",
         f"![Features in the plane]({picture})",
         "Each panel of the picture is the finished run whose within/between is nearest the median over seeds.",
         "## Medians over seeds",
-        "\n".join(_medians(report)),
+        markdown_table(_medians(report)),
         "## within/between by seed",
-        "\n".join(between),
+        markdown_table(between),
         "\n".join(f"- {_sentence(report.records, head)}" for head in PAIRS),
         "## What had been guessed",
         "By the median over seeds; beside it, in how many seeds it holds alone.",
@@ -814,15 +804,14 @@ def _markdown(report: Report, picture: str) -> str:
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
-def _medians(report: Report) -> list[str]:
-    titles = [*(title for title, _ in COLUMNS.values()), "training time"]
-    rows = ["| | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
+def _medians(report: Report) -> list[list[str]]:
+    rows = [["", *(title for title, _ in COLUMNS.values()), "training time"]]
     for method in report.methods:
         cells = [
-            _number(statistics.median(values_of(report.records, method, name).values()), unit)
+            in_unit(statistics.median(values_of(report.records, method, name).values()), unit)
             for name, (_, unit) in COLUMNS.items()
         ]
-        rows.append(f"| {method} | " + " | ".join([*cells, _time(report, method)]) + " |")
+        rows.append([method, *cells, _time(report, method)])
     return rows
 
 
@@ -831,33 +820,29 @@ def _time(report: Report, method: str) -> str:
     seconds = statistics.median(values_of(report.records, method, "seconds", "training").values())
     joint = next((joint for foca, joint in PAIRS.values() if foca == method), None)
     if joint is None:
-        return _number(seconds, "seconds")
+        return in_unit(seconds, "seconds")
     factor = seconds / statistics.median(values_of(report.records, joint, "seconds", "training").values())
-    return f"{_number(seconds, 'seconds')}, {_number(factor, 'factor')}"
+    return f"{in_unit(seconds, 'seconds')}, {in_unit(factor, 'factor')}"
 
 
-def _by_seed(records: Sequence[Record], method: str, seeds: Sequence[int]) -> str:
+def _by_seed(records: Sequence[Record], method: str, seeds: Sequence[int]) -> list[str]:
     values = values_of(records, method, "within_between")
     cells = [
-        _number(value, "ratio") for value in (statistics.median(values.values()), *(values[s] for s in seeds))
+        in_unit(value, "ratio") for value in (statistics.median(values.values()), *(values[s] for s in seeds))
     ]
-    return f"| {method} | " + " | ".join(cells) + " |"
+    return [method, *cells]
 
 
 def _sentence(records: Sequence[Record], head: str) -> str:
     """How many times smaller FOCA's ratio is: seed by seed, and whether seeds tell the two apart."""
     foca, joint = PAIRS[head]
     times, found = times_smaller(records, head), verdict(records, head)
-    middle = _number(statistics.median(times.values()), "factor")
-    by_seed = ", ".join(_number(value, "factor") for value in times.values())
+    middle = in_unit(statistics.median(times.values()), "factor")
+    by_seed = ", ".join(in_unit(value, "factor") for value in times.values())
     return (
         f"{foca} against {joint}: {middle} smaller in the median ({by_seed}); paired over seeds, as logarithms: "
         f"{found.verdict}."
     )
-
-
-def _number(value: float, unit: str) -> str:
-    return printed(value, unit).replace(THIN, " ")
 
 
 SEEDS = 5

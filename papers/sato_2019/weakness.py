@@ -6,29 +6,31 @@ told; no choice is made and no claim is judged.
 """
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from clearance import Method
 from clearance.research import (
-    THIN,
     Outcome,
     Recipe,
     Record,
     Report,
     SeedSummary,
     build_data,
-    encode,
     plans_of,
-    printed,
     report_of,
     summarise,
-    write_bytes,
 )
 from papers.engine.catalogue import paper_recipe
-from papers.engine.ledger import cost_cells, markdown_table, mean_and_spread
+from papers.engine.ledger import (
+    cost_cells,
+    in_unit,
+    markdown_table,
+    mean_and_spread,
+    versions_in_words,
+    write_ledger_files,
+)
 from papers.engine.study import StudyRequest
 
 PER_CLASS = (1, 3, 10, 30, 100)
@@ -116,12 +118,9 @@ def run(request: StudyRequest) -> Path:
 def write_ledger(report: Report, out: Path) -> Path:
     """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
     settings = settings_of(report)
-    out.mkdir(parents=True, exist_ok=True)
     told = {"command": report.command, "created": report.created, "versions": report.versions}
-    rows = encode({**told, "settings": [dataclasses.asdict(setting) for setting in settings]})
-    write_bytes(out / "ledger.json", (json.dumps(rows, indent=1, allow_nan=False) + "\n").encode())
-    write_bytes(out / "ledger.md", _markdown(report, settings).encode())
-    return out / "ledger.md"
+    rows = {**told, "settings": [dataclasses.asdict(setting) for setting in settings]}
+    return write_ledger_files(out, _markdown(report, settings), rows)
 
 
 def settings_of(report: Report) -> tuple[Setting, ...]:
@@ -157,10 +156,9 @@ def _over_seeds(
 
 
 def _markdown(report: Report, settings: Sequence[Setting]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     lines = [
         "# sato_2019: how weak FOCA's heads must be",
-        f"Made by `{report.command}`, {report.created}. Versions: {versions}.",
+        f"Made by `{report.command}`, {report.created}. Versions: {versions_in_words(report)}.",
         f"Digits, {EPOCHS} epochs; k images of each class and S steps for a weak head. Mean ± sd over seeds; "
         "costs are factors of plain training's under the same seeds, with 95 % intervals.",
         markdown_table(_rows(report, settings)),
@@ -177,7 +175,7 @@ def _row(setting: Setting) -> Sequence[str]:
     return (
         setting.name,
         str(setting.runs),
-        printed(setting.collapsed / max(setting.runs, 1), "fraction").replace(THIN, " "),
+        in_unit(setting.collapsed / max(setting.runs, 1), "fraction"),
         str(setting.failed),
         _shown(setting.one_image_error, "fraction"),
         _shown(setting.own_error, "fraction"),

@@ -24,7 +24,7 @@ from papers.engine.ledger import JudgedStudy
 from papers.engine.study import StudyRequest
 from papers.engine.tasks import each
 from papers.tanay_2018.networks import PAPER, check_data, trained
-from papers.tanay_2018.seed_tables import Quantity, table, unfinished
+from papers.tanay_2018.seed_tables import SeedRow, table, unfinished
 
 STUDY, METHOD = "depth", "high-decay"
 SEEDS = 5
@@ -196,11 +196,11 @@ def _text(settings: DepthSettings, records: Sequence[Record], chosen: Mapping[in
         for layers in settings.layers
     }
     rows = [
-        Quantity("wrong on test images, no decay", STUDY, "plain_error"),
-        Quantity("with the chosen decay", STUDY, "decayed_error"),
-        Quantity("nearest mistake found, median L2 norm, no decay", STUDY, "plain_distance"),
-        Quantity("with the chosen decay", STUDY, "decayed_distance"),
-        Quantity("ratio", STUDY, "distance_ratio", {}, "expected to fall with depth"),
+        SeedRow("wrong on test images, no decay", STUDY, "plain_error"),
+        SeedRow("with the chosen decay", STUDY, "decayed_error"),
+        SeedRow("nearest mistake found, median L2 norm, no decay", STUDY, "plain_distance"),
+        SeedRow("with the chosen decay", STUDY, "decayed_distance"),
+        SeedRow("ratio", STUDY, "distance_ratio", {}, "expected to fall with depth"),
     ]
     about = (
         f"Perceptrons of {', '.join(map(str, settings.layers))} layers, 256 wide, {settings.epochs} epochs on "

@@ -39,7 +39,7 @@ from papers.engine.ledger import JudgedStudy
 from papers.engine.study import StudyRequest
 from papers.engine.tasks import each
 from papers.tanay_2018.networks import PAPER, WATCHED, check_data, trained
-from papers.tanay_2018.seed_tables import Column, Quantity, factor_in_words, table, unfinished
+from papers.tanay_2018.seed_tables import Column, SeedRow, factor_in_words, table, unfinished
 
 # What is measured of one trained LeNet: errors, sizes of weights, and images that it takes for another class.
 
@@ -312,23 +312,23 @@ LAYERS = (
     ("FC2", "4", ".5 / .01"),
 )
 NETWORK_ROWS = (
-    Quantity("wrong on training images", "accuracy", "error", {"split": "train"}, "0 % / 1.2 %, low / high"),
-    Quantity("wrong on test images", "accuracy", "error", {"split": "test"}, "1.6 % / 1.2 %"),
-    Quantity("more often than on training images", "accuracy", "error_gap", {}, "1.6 % / 0 %"),
+    SeedRow("wrong on training images", "accuracy", "error", {"split": "train"}, "0 % / 1.2 %, low / high"),
+    SeedRow("wrong on test images", "accuracy", "error", {"split": "test"}, "1.6 % / 1.2 %"),
+    SeedRow("more often than on training images", "accuracy", "error_gap", {}, "1.6 % / 0 %"),
     *(
-        Quantity(f"RMS of {name}", "weight_scale", "weight_rms", {"layer": k}, told)
+        SeedRow(f"RMS of {name}", "weight_scale", "weight_rms", {"layer": k}, told)
         for name, k, told in LAYERS
     ),
-    Quantity("size of the logits", "weight_scale", "logit_scale"),
-    Quantity("temperature, as sure as right", "weight_scale", "temperature", {"by": "likelihood"}),
-    Quantity("training images still active", "weight_scale", "active_share"),
+    SeedRow("size of the logits", "weight_scale", "logit_scale"),
+    SeedRow("temperature, as sure as right", "weight_scale", "temperature", {"by": "likelihood"}),
+    SeedRow("training images still active", "weight_scale", "active_share"),
 )
-NORM = Quantity("L2 norm at 95 % for the next class", AUDIT, "norm_at_confidence", {}, "1.77 / 5.75")
-NEAREST = Quantity("L2 norm of the nearest mistake found", AUDIT, "minimum_norm")
+NORM = SeedRow("L2 norm at 95 % for the next class", AUDIT, "norm_at_confidence", {}, "1.77 / 5.75")
+NEAREST = SeedRow("L2 norm of the nearest mistake found", AUDIT, "minimum_norm")
 ATTACK_ROWS = (
-    Quantity("temperature, median 95 % sure", AUDIT, "temperature"),
+    SeedRow("temperature, median 95 % sure", AUDIT, "temperature"),
     NORM,
-    Quantity("images that reached it", AUDIT, "reached"),
+    SeedRow("images that reached it", AUDIT, "reached"),
     NEAREST,
 )
 

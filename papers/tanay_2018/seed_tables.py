@@ -12,7 +12,7 @@ Column = tuple[str, Mapping[str, Scalar]]
 
 
 @dataclass(frozen=True)
-class Quantity:
+class SeedRow:
     """A row of a table: what it is called, where it is measured, and what the article has."""
 
     label: str
@@ -27,7 +27,7 @@ class Quantity:
         return by_seed(records, method, self.audit, self.name, {**self.context, **context})
 
 
-def table(records: Sequence[Record], rows: Sequence[Quantity], columns: Mapping[str, Column]) -> str:
+def table(records: Sequence[Record], rows: Sequence[SeedRow], columns: Mapping[str, Column]) -> str:
     """Mean ± sd over seeds, a row for each quantity that was measured; the article's own number last."""
     lines = [["", *columns, "the article, on MNIST"]]
     for row in rows:
@@ -52,7 +52,7 @@ def unfinished(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def factor_in_words(
-    records: Sequence[Record], quantity: Quantity, first: Column, second: Column, better: Better = "higher"
+    records: Sequence[Record], quantity: SeedRow, first: Column, second: Column, better: Better = "higher"
 ) -> str:
     """How many times larger the first is than the second, paired over seeds, with its 95 % interval."""
     own, other = quantity.of(records, first), quantity.of(records, second)

@@ -2,7 +2,7 @@
 
 from clearance.records import Record
 from clearance.vocabulary import Measurement
-from papers.tanay_2018.seed_tables import Quantity, factor_in_words, table
+from papers.tanay_2018.seed_tables import SeedRow, factor_in_words, table
 
 
 class TestTables:
@@ -14,10 +14,10 @@ class TestTables:
         ]
 
     def test_means_and_factors_by_hand(self):
-        norm = Quantity("norm", "a", "norm", {}, "1.77")
+        norm = SeedRow("norm", "a", "norm", {}, "1.77")
         low, high = (("low", {"init": "he"}), ("high", {"init": "he"}))
         text = table(self.records(), [norm], {"low": low, "high": high})
         assert "| norm | 2.00 ± 1.41 | 4.00 ± 2.83 | 1.77 |" in text
         assert factor_in_words(self.records(), norm, high, low).startswith("2.0×")
         assert factor_in_words(self.records(), norm, high, ("none", {})) == "no ratio"
-        assert "norm |" not in table(self.records(), [Quantity("norm", "b", "norm")], {"low": low})
+        assert "norm |" not in table(self.records(), [SeedRow("norm", "b", "norm")], {"low": low})

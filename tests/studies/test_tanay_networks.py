@@ -16,7 +16,7 @@ from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
 from papers.tanay_2018 import lenet, networks
 from papers.tanay_2018.lenet import attacked_network, error_curves, paired_lengths
-from papers.tanay_2018.seed_tables import Quantity, table
+from papers.tanay_2018.seed_tables import SeedRow, table
 from studies.small_runs import write_idx  # type: ignore[import-not-found]  # on pytest's path
 
 SETTINGS = lenet.LeNetSettings(
@@ -202,7 +202,7 @@ class TestLeNetStudy:
     def test_a_unit_in_words_stands_once_in_a_row(self):
         one = Measurement("targeted", "norm", 1.5, "pixel units", n=3)
         told = table(
-            [Record("digits", "a", 0, one)], [Quantity("length", "targeted", "norm")], {"A": ("a", {})}
+            [Record("digits", "a", 0, one)], [SeedRow("length", "targeted", "norm")], {"A": ("a", {})}
         )
         assert told.splitlines()[-1] == "| length, pixel units | 1.50 |  |"
 
