@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from clearance.audits.boundary_distance import CHUNK
 from clearance.data import read_idx
+from clearance.losses.margins import margin_distances
 from clearance.models import Classifier, small_cnn
 from clearance.models._running import filters_channels_last
-from clearance.objectives.margins import margin_distances
 
 BATCH, CLASSES, STEPS = 256, 10, 200
 

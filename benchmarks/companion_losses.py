@@ -19,11 +19,11 @@ from pytorch_metric_learning.reducers import MeanReducer
 from timing import DEVICE, medians  # type: ignore[import-not-found]  # beside this file
 from torch import Tensor, nn
 
-from clearance.objectives import (
+from clearance.losses import (
     CenterLoss,
     ContrastiveLoss,
     LargeMarginSoftmaxLoss,
-    Objective,
+    Loss,
     TripletLoss,
 )
 from clearance.tensors import Outputs
@@ -56,21 +56,21 @@ def companion_ways(classes: int) -> dict[str, Pair]:
     far = others.TripletMarginLoss(0.2, distance=distance, reducer=MeanReducer())
     miner = TripletMarginMiner(0.2, "semihard", distance=distance)
 
-    def ours(objective: Objective, head: nn.Module | None = None) -> Callable[[], Tensor]:
-        objective.to(DEVICE)
+    def ours(loss: Loss, head: nn.Module | None = None) -> Callable[[], Tensor]:
+        loss.to(DEVICE)
         reader = nn.Identity() if head is None else head
 
         def step() -> Tensor:
             outputs = Outputs(features, reader(features), reader)
-            found = objective(outputs, labels).total
-            objective.after_step(outputs, labels)  # where the center loss moves its centres
+            found = loss(outputs, labels).total
+            loss.after_step(outputs, labels)  # where the center loss moves its centres
             return found
 
         return step
 
-    def other(loss: nn.Module) -> Callable[[], Tensor]:
-        loss.to(DEVICE)
-        return lambda: loss(features, labels)
+    def other(terms: nn.Module) -> Callable[[], Tensor]:
+        terms.to(DEVICE)
+        return lambda: terms(features, labels)
 
     return {
         "L-Softmax": (

@@ -27,7 +27,7 @@ from torch.nn.functional import cross_entropy
 from clearance.data import ImageSet
 from clearance.heads import MLP, GradientHeads, HeadTraining, RidgeHeads
 from clearance.models import Classifier, convnet32, small_cnn
-from clearance.regimes import FOCA
+from clearance.training import FOCA
 
 CLASSES = 10
 GRADIENT = GradientHeads(HeadTraining(steps=32, lr=0.1, momentum=0.9, weight_decay=1e-2))
@@ -54,7 +54,7 @@ class Case:
     """FOCA's settings, whether the head is one linear layer, and which ratio must not be passed, if any."""
 
     name: str
-    regime: FOCA
+    way: FOCA
     linear: bool = False
     to_bound: float | None = None
     to_plain: float | None = None
@@ -73,19 +73,19 @@ class Bench:
     """One case: a plain step, the heads' forward pass, and a cycle of FOCA's steps, on equal networks."""
 
     def __init__(self, case: Case, sizes: Sizes) -> None:
-        self.case, self.regime = case, case.regime
+        self.case, self.way = case, case.way
         torch.manual_seed(0)
         per_class = max(20, sizes.batch // CLASSES + 1)
         labels = torch.arange(CLASSES).repeat(per_class)
         pixels = torch.rand(len(labels), 3, sizes.side, sizes.side)
         self.data = ImageSet(pixels, labels, tuple(map(str, range(CLASSES))))
         self.images, self.labels = pixels[: sizes.batch], labels[: sizes.batch]
-        rows = torch.arange(self.regime.heads * self.regime.per_class * CLASSES) % len(labels)
+        rows = torch.arange(self.way.heads * self.way.per_class * CLASSES) % len(labels)
         self.head_images = pixels[rows]
         self.model, self.optimizer = self._network(sizes)
         foca_model, foca_optimizer = self._network(sizes)
-        generators = self.regime.generators(seed=0)
-        self.training = self.regime.start(foca_model, self.data, foca_optimizer, generators)
+        generators = self.way.generators(seed=0)
+        self.training = self.way.start(foca_model, self.data, foca_optimizer, generators)
 
     def _network(self, sizes: Sizes) -> tuple[Classifier, torch.optim.Optimizer]:
         head = nn.Linear(sizes.width, CLASSES) if self.case.linear else MLP((sizes.width, 128, 128, CLASSES))
@@ -105,12 +105,12 @@ class Bench:
 
     def foca_steps(self) -> None:
         """As many steps as one draw of heads serves."""
-        for _ in range(self.regime.reuse):
+        for _ in range(self.way.reuse):
             self.training.step(self.images, self.labels)
 
     def seconds_a_step(self, repeats: int) -> tuple[float, float, float]:
         """Medians of a plain step, the share of the heads' forward pass in a step, and a step of FOCA."""
-        pool, reuse = self.regime.pool, self.regime.reuse
+        pool, reuse = self.way.pool, self.way.reuse
         for _ in range(1 + pool // len(self.images)):  # warms up, and fills the pool
             self.foca_steps()
         self.plain_step()

@@ -24,8 +24,8 @@ from timing import DEVICE, as_after_a_network, medians, peak_bytes  # type: igno
 from torch import Tensor, nn
 
 from clearance.heads import GaussianMixture
+from clearance.losses import CrossEntropyLoss, GaussianMixtureLoss, Loss
 from clearance.models import Classifier
-from clearance.objectives import CrossEntropyLoss, GaussianMixtureLoss, Objective
 from clearance.tensors import Outputs
 
 KINDS = ("identity", "diagonal", "class_diagonal")
@@ -46,29 +46,29 @@ class Sizes:
 class Way:
     """Head and loss on a batch of features, forward and backward."""
 
-    def __init__(self, head: nn.Module, objective: Objective, batch: int, sizes: Sizes) -> None:
+    def __init__(self, head: nn.Module, loss: Loss, batch: int, sizes: Sizes) -> None:
         stream = torch.Generator().manual_seed(0)
-        self.head, self.objective = head.to(DEVICE), objective.to(DEVICE)
+        self.head, self.loss = head.to(DEVICE), loss.to(DEVICE)
         features = torch.randn(batch, sizes.width, generator=stream).to(DEVICE)
         self.features = features.requires_grad_()
         self.labels = (torch.arange(batch) % sizes.classes).to(DEVICE)
 
-    def loss(self) -> Tensor:
+    def total(self) -> Tensor:
         """Of the batch."""
         outputs = Outputs(self.features, self.head(self.features), self.head)
-        return self.objective(outputs, self.labels).total
+        return self.loss(outputs, self.labels).total
 
     def __call__(self) -> None:
         """Forward and backward."""
         for tensor in (self.features, *self.head.parameters()):
             tensor.grad = None
-        self.loss().backward()
+        self.total().backward()
 
 
 class Broadcast(Way):
     """The same loss with every difference written out, as ports do."""
 
-    def loss(self) -> Tensor:
+    def total(self) -> Tensor:
         """The same number, by another way."""
         head = self.head
         assert isinstance(head, GaussianMixture)
@@ -142,7 +142,7 @@ def network(sizes: Sizes) -> None:
     """A training step of the 13-layer network: over the same with softmax."""
     images = torch.rand(sizes.images, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     labels = (torch.arange(sizes.images) % 100).to(DEVICE)
-    ways: dict[str, tuple[nn.Module, Objective]] = {
+    ways: dict[str, tuple[nn.Module, Loss]] = {
         "13-layer network, softmax": (nn.Linear(384, 100), CrossEntropyLoss()),
         "13-layer network, L-GM, identity": (GaussianMixture(384, 100), GaussianMixtureLoss()),
         "13-layer network, L-GM, diagonal": (GaussianMixture(384, 100, "diagonal"), GaussianMixtureLoss()),
@@ -152,16 +152,16 @@ def network(sizes: Sizes) -> None:
         ),
     }
 
-    def step_of(head: nn.Module, objective: Objective) -> Callable[[], None]:
+    def step_of(head: nn.Module, loss: Loss) -> Callable[[], None]:
         model = thirteen_layers(head).to(DEVICE)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
 
         def step() -> None:
             optimizer.zero_grad()
             outputs = model.outputs(images)
-            objective(outputs, labels).total.backward()
+            loss(outputs, labels).total.backward()
             optimizer.step()
-            objective.after_step(outputs, labels)
+            loss.after_step(outputs, labels)
 
         return step
 

@@ -28,8 +28,8 @@ from timing import DEVICE, medians, peak_bytes  # type: ignore[import-not-found]
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from clearance.losses import CrossEntropyLoss, DistanceSettings, LargeMarginLoss, Loss
 from clearance.models import Classifier, large_margin_cnn
-from clearance.objectives import CrossEntropyLoss, DistanceSettings, LargeMarginLoss, Objective
 
 STAGES = tuple(f"extractor.stage{stage}" for stage in (1, 2, 3))
 BLOCKS = ("input", "extractor.block1", "extractor.block2")
@@ -75,7 +75,7 @@ def resnet(sizes: Sizes) -> None:
     """ResNet-20 at k = 1: over the cross-entropy step."""
     images, labels = batch_of(sizes, 3, 32)
     tell_parts("ResNet-20", parts(residual(), images, labels, sizes.rounds), 1)
-    ways: dict[str, tuple[Objective, str]] = {
+    ways: dict[str, tuple[Loss, str]] = {
         "cross-entropy": (CrossEntropyLoss(), ""),
         "cross-entropy once more: this run's noise": (CrossEntropyLoss(), "1"),
         "k=1, input + 3 hidden layers": (LargeMarginLoss(("input", *STAGES)), f"<= {TARGETS['k=1']:.2f}"),
@@ -84,7 +84,7 @@ def resnet(sizes: Sizes) -> None:
         "k=1, upper half (stages 2 and 3)": (LargeMarginLoss(STAGES[1:]), "<= 1.22"),
         "lazy, every 4th step (a cycle of 4)": (LargeMarginLoss(("input", *STAGES), every=4), "<= 1.13"),
     }
-    steps = {name: Step(residual(), objective, (images, labels)) for name, (objective, _) in ways.items()}
+    steps = {name: Step(residual(), loss, (images, labels)) for name, (loss, _) in ways.items()}
     lazy = steps["lazy, every 4th step (a cycle of 4)"]
 
     def cycle() -> None:
@@ -107,7 +107,7 @@ def rivals(sizes: Sizes) -> None:
         return Classifier(large_margin_cnn(1, 28), nn.Linear(512, 10), 0.1307, 0.3081)
 
     tell_parts("MNIST's network", parts(network(), images, labels, sizes.rounds), 9)
-    objectives = {
+    losses = {
         "cross-entropy": CrossEntropyLoss(),
         "k=9, input + both blocks, one by one": LargeMarginLoss(
             BLOCKS, top_k=9, distance=DistanceSettings(sweeps="sequential")
@@ -118,12 +118,12 @@ def rivals(sizes: Sizes) -> None:
         "  the same, layers x rivals sweeps": Looped(BLOCKS, 9),
     }
     found = medians(
-        [Step(network(), o, (images, labels)) for o in objectives.values()],
+        [Step(network(), o, (images, labels)) for o in losses.values()],
         max(3, sizes.rounds // 4),
         warm_up=2,
         device=DEVICE,
     )
-    for (name, _), took in zip(objectives.items(), found, strict=True):
+    for (name, _), took in zip(losses.items(), found, strict=True):
         line(name, took / found[0], 1e3 * took, f"<= {TARGETS['k=9']:.1f}" if name.startswith("k=9") else "")
     line("loop over the faster of the two", found[3] / min(found[1:3]), 1e3 * found[3], ">= 1.5")
 
@@ -131,8 +131,8 @@ def rivals(sizes: Sizes) -> None:
 def memory(sizes: Sizes) -> None:
     """Peak memory of a step at k = 1, input + 3 hidden layers."""
     batch = batch_of(sizes, 3, 32)
-    objectives = (CrossEntropyLoss(), LargeMarginLoss(("input", *STAGES)))
-    plain, margin = (peak_bytes(Step(residual(), objective, batch), DEVICE) for objective in objectives)
+    losses = (CrossEntropyLoss(), LargeMarginLoss(("input", *STAGES)))
+    plain, margin = (peak_bytes(Step(residual(), loss, batch), DEVICE) for loss in losses)
     print(
         f"{'peak memory of a step, MiB':<58} {margin / 2**20:9.1f} {margin / plain:7.2f}  <= {TARGETS['memory']:.2f}"
     )

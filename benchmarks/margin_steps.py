@@ -9,11 +9,11 @@ from timing import DEVICE  # type: ignore[import-not-found]  # beside this file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from clearance.losses import Loss
+from clearance.losses.large_margin import margin_violation
 from clearance.models import Classifier, resnet20
-from clearance.objectives import Objective
-from clearance.objectives.large_margin import margin_violation
-from clearance.regimes._way import backward_to
 from clearance.tensors import LossTerms
+from clearance.training._way import backward_to
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,21 @@ class Sizes:
 class Step:
     """One way to train one network: a step on a batch, and what it costs."""
 
-    def __init__(self, network: Classifier, objective: Objective, batch: tuple[Tensor, Tensor]) -> None:
-        self.model, self.objective = network.to(DEVICE), objective.to(DEVICE)
+    def __init__(self, network: Classifier, loss: Loss, batch: tuple[Tensor, Tensor]) -> None:
+        self.model, self.loss = network.to(DEVICE), loss.to(DEVICE)
         self.images, self.labels = batch
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-5, momentum=0.9)
 
     def __call__(self) -> None:
         """One update."""
         self.optimizer.zero_grad(set_to_none=True)
-        outputs = self.model.outputs(self.images, self.objective.layers)
-        backward_to(self.model.parameters(), self.objective(outputs, self.labels).total, self.objective)
+        outputs = self.model.outputs(self.images, self.loss.layers)
+        backward_to(self.model.parameters(), self.loss(outputs, self.labels).total, self.loss)
         self.optimizer.step()
-        self.objective.after_step(outputs, self.labels)
+        self.loss.after_step(outputs, self.labels)
 
 
-class Looped(Objective):
+class Looped(Loss):
     """The same loss as ports compute it: a sweep of its own for every layer and rival."""
 
     def __init__(self, layers: Sequence[str], k: int) -> None:

@@ -2,7 +2,7 @@
 
     python examples/compare_your_loss.py
 
-writes ``compare.html``. A loss is any subclass of ``cl.objectives.Objective``: it gets what the network made of
+writes ``compare.html``. A loss is any subclass of ``cl.losses.Loss``: it gets what the network made of
 a batch, and returns its terms by name. Everything else (the training loop, the audits, the verdict over seeds)
 is the same for yours as for the ones that come with the library.
 """
@@ -15,10 +15,10 @@ from torch import Tensor
 import clearance as cl
 
 
-class FocalLoss(cl.objectives.Objective):
+class FocalLoss(cl.losses.Loss):
     """Cross-entropy that counts sure samples less: (1 - p)^gamma * -log p (Lin et al., ICCV 2017, Eq. 4)."""
 
-    reads_logits_only = True  # so a regime may also pass the logits of K heads at once, (K, B, C)
+    reads_logits_only = True  # so a way of training may also pass the logits of K heads at once, (K, B, C)
 
     def __init__(self, gamma: float = 2.0) -> None:
         super().__init__()

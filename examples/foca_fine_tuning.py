@@ -76,9 +76,9 @@ def main(epochs: int = 10, tuning_epochs: int = 10, seed: int = 0) -> dict[str, 
 
     model = cl.wrap(network, head="classifier", example=test.images[:8])
     found = {"before": errors(model, train, test)}
-    regime = cl.regimes.FOCA(per_class=1, recalibrate=True)  # batch statistics, once the weights have settled
-    optimizer = torch.optim.SGD(regime.trainable(model), lr=0.02, momentum=0.9)
-    training = regime.start(model, train, optimizer, regime.generators(seed))
+    way = cl.training.FOCA(per_class=1, recalibrate=True)  # batch statistics, once the weights have settled
+    optimizer = torch.optim.SGD(way.trainable(model), lr=0.02, momentum=0.9)
+    training = way.start(model, train, optimizer, way.generators(seed))
     model.train()
     for _ in range(tuning_epochs):
         for rows in torch.randperm(len(train)).split(64):

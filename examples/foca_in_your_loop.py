@@ -48,9 +48,9 @@ def main(epochs: int = 10, seed: int = 0) -> nn.Module:
     batches = DataLoader(train, batch_size=64, shuffle=True)  # or a loader of yours, of images in [0, 1]
 
     model = cl.wrap(network, head="head", example=train.images[:8])  # shares the weights of `network`
-    regime = cl.regimes.FOCA(per_class=10)
-    optimizer = torch.optim.SGD(regime.trainable(model), lr=0.05, momentum=0.9)
-    training = regime.start(model, train, optimizer, regime.generators(seed))
+    way = cl.training.FOCA(per_class=10)
+    optimizer = torch.optim.SGD(way.trainable(model), lr=0.05, momentum=0.9)
+    training = way.start(model, train, optimizer, way.generators(seed))
     for epoch in range(epochs):
         network.train()
         for images, labels in batches:

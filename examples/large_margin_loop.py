@@ -34,7 +34,7 @@ class Network(nn.Module):
         return self.head(self.body(images))
 
 
-def trained(objective: cl.objectives.Objective, train: cl.ImageSet, epochs: int, seed: int) -> cl.Classifier:
+def trained(loss: cl.losses.Loss, train: cl.ImageSet, epochs: int, seed: int) -> cl.Classifier:
     """A plain loop: three of its lines would be others without Clearance."""
     torch.manual_seed(seed)
     network = Network()
@@ -42,18 +42,18 @@ def trained(objective: cl.objectives.Objective, train: cl.ImageSet, epochs: int,
     optimizer = torch.optim.Adam(network.parameters(), lr=0.002)
     for _ in range(epochs):
         for images, labels in DataLoader(train, batch_size=64, shuffle=True):
-            outputs = model.outputs(images, objective.layers)
-            loss = objective(outputs, labels)
+            outputs = model.outputs(images, loss.layers)
+            terms = loss(outputs, labels)
             optimizer.zero_grad()
-            loss.total.backward()
+            terms.total.backward()
             optimizer.step()
-            objective.after_step(outputs, labels)  # counts the step: quantiles and lazy margins need it
+            loss.after_step(outputs, labels)  # counts the step: quantiles and lazy margins need it
     return model.eval()
 
 
 def measured(model: cl.Classifier, test: cl.ImageSet) -> tuple[float, float]:
     """The share of test images that are wrong, and the median of their distances to the boundary in norm 2."""
-    margins = cl.objectives.margin_distances(model, test.images, test.labels, ("input",), norm=2)
+    margins = cl.losses.margin_distances(model, test.images, test.labels, ("input",), norm=2)
     distance = margins.nearest()["input"]  # negative where the image is wrong
     return float((distance < 0).double().mean()), float(distance.median())
 
@@ -61,15 +61,15 @@ def measured(model: cl.Classifier, test: cl.ImageSet) -> tuple[float, float]:
 def main(epochs: int = 20, seed: int = 0) -> dict[str, tuple[float, float]]:
     """Train twice from the same weights on the same batches, and measure both."""
     train, test = cl.load_dataset("digits", split="train"), cl.load_dataset("digits", split="test")
-    margin = cl.objectives.LargeMarginLoss(
+    margin = cl.losses.LargeMarginLoss(
         layers=("input", "features"),
         norm=2,
-        gamma={"input": 1.0, "features": cl.objectives.GammaQuantile(0.9)},
+        gamma={"input": 1.0, "features": cl.losses.GammaQuantile(0.9)},
     )
-    objectives = {"cross-entropy": cl.objectives.CrossEntropyLoss(), "large margin": margin}
+    losses = {"cross-entropy": cl.losses.CrossEntropyLoss(), "large margin": margin}
     found = {}
-    for name, objective in objectives.items():
-        found[name] = error, distance = measured(trained(objective, train, epochs, seed), test)
+    for name, loss in losses.items():
+        found[name] = error, distance = measured(trained(loss, train, epochs, seed), test)
         print(f"{name:14} wrong on {100 * error:.1f} % of test images, median distance {distance:.2f}")
     return found
 

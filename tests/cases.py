@@ -1,4 +1,4 @@
-"""The one list of objectives that the contract tests run; a new objective is one more entry."""
+"""The one list of losses that the contract tests run; a new loss is one more entry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance.heads import GaussianMixture
-from clearance.objectives import (
+from clearance.losses import (
     CenterLoss,
     ContrastiveLoss,
     CrossEntropyLoss,
@@ -16,7 +16,7 @@ from clearance.objectives import (
     HingeLoss,
     LargeMarginLoss,
     LargeMarginSoftmaxLoss,
-    Objective,
+    Loss,
     SquaredErrorLoss,
     StepUp,
     SumLoss,
@@ -25,10 +25,10 @@ from clearance.objectives import (
 from clearance.tensors import LossTerms, Outputs
 
 CLASSES, FEATURE_WIDTH, INPUT_WIDTH = 4, 5, 6
-"""Sizes of the world in which objectives are tested; its layers are called "input" and "hidden"."""
+"""Sizes of the world in which losses are tested; its layers are called "input" and "hidden"."""
 
 
-class OwnObjective(Objective):
+class OwnLoss(Loss):
     """A loss as a user may write it: two terms, a parameter, a buffer, a layer, and a rule after a step."""
 
     layers = ("hidden",)
@@ -63,11 +63,11 @@ class OwnObjective(Objective):
 
 
 @dataclass(frozen=True)
-class ObjectiveCase:
-    """An objective under test.
+class LossCase:
+    """A loss under test.
 
     Args:
-        make: A fresh objective, for the sizes above.
+        make: A fresh loss, for the sizes above.
         terms: Names of the terms that it returns.
         parameters_per_class: Names of parameters and buffers whose first axis counts classes.
         head: The head that it reads.
@@ -75,7 +75,7 @@ class ObjectiveCase:
             another loss.
     """
 
-    make: Callable[[], Objective]
+    make: Callable[[], Loss]
     terms: tuple[str, ...]
     parameters_per_class: tuple[str, ...] = ()
     head: Callable[[], nn.Module] = lambda: nn.Linear(FEATURE_WIDTH, CLASSES)
@@ -87,13 +87,13 @@ def mixture(covariance: str = "class_diagonal") -> GaussianMixture:
     return GaussianMixture(FEATURE_WIDTH, CLASSES, covariance, priors="learned")  # type: ignore[arg-type]
 
 
-OBJECTIVES = {
-    "cross-entropy": ObjectiveCase(CrossEntropyLoss, ("cross_entropy",)),
-    "squared error": ObjectiveCase(SquaredErrorLoss, ("squared_error",)),
-    "hinge": ObjectiveCase(HingeLoss, ("hinge",)),
-    "hinge, sum": ObjectiveCase(lambda: HingeLoss(0.5, "sum"), ("hinge",)),
+LOSSES = {
+    "cross-entropy": LossCase(CrossEntropyLoss, ("cross_entropy",)),
+    "squared error": LossCase(SquaredErrorLoss, ("squared_error",)),
+    "hinge": LossCase(HingeLoss, ("hinge",)),
+    "hinge, sum": LossCase(lambda: HingeLoss(0.5, "sum"), ("hinge",)),
     # The denominator in the gradient, so that it can be checked; every=2, so that a step leaves something behind.
-    "large margin": ObjectiveCase(
+    "large margin": LossCase(
         lambda: LargeMarginLoss(
             ("hidden", "features", "logits"),
             gamma=2.0,
@@ -103,35 +103,33 @@ OBJECTIVES = {
         ),
         ("margin", "cross_entropy"),
     ),
-    "gaussian mixture": ObjectiveCase(
+    "gaussian mixture": LossCase(
         GaussianMixtureLoss, ("classification", "likelihood", "variance_prior"), head=mixture
     ),
-    "gaussian mixture, full, scheduled": ObjectiveCase(
+    "gaussian mixture, full, scheduled": LossCase(
         lambda: GaussianMixtureLoss(StepUp(0.1, 2.0, 2, 0.3)),
         ("classification", "likelihood", "variance_prior"),
         head=lambda: mixture("full"),
     ),
-    "gaussian mixture, classification alone": ObjectiveCase(
+    "gaussian mixture, classification alone": LossCase(
         lambda: GaussianMixtureLoss(0.3, 0.0), ("classification",), head=lambda: mixture("class_scalar")
     ),
-    "center": ObjectiveCase(
-        lambda: CenterLoss(FEATURE_WIDTH, CLASSES), ("cross_entropy", "center"), ("centres",)
-    ),
-    "center, gradient": ObjectiveCase(
+    "center": LossCase(lambda: CenterLoss(FEATURE_WIDTH, CLASSES), ("cross_entropy", "center"), ("centres",)),
+    "center, gradient": LossCase(
         lambda: CenterLoss(FEATURE_WIDTH, CLASSES, update="gradient"),
         ("cross_entropy", "center"),
         ("centres",),
     ),
-    "large-margin softmax": ObjectiveCase(
+    "large-margin softmax": LossCase(
         lambda: LargeMarginSoftmaxLoss(4, {"start": 3.0, "rate": 0.1, "power": 2.0}),
         ("large_margin_softmax",),
     ),
-    "contrastive": ObjectiveCase(ContrastiveLoss, ("cross_entropy", "contrastive"), compares_samples=True),
-    "triplet": ObjectiveCase(TripletLoss, ("cross_entropy", "triplet"), compares_samples=True),
-    "triplet, all": ObjectiveCase(
+    "contrastive": LossCase(ContrastiveLoss, ("cross_entropy", "contrastive"), compares_samples=True),
+    "triplet": LossCase(TripletLoss, ("cross_entropy", "triplet"), compares_samples=True),
+    "triplet, all": LossCase(
         lambda: TripletLoss(1.0, "all"), ("cross_entropy", "triplet"), compares_samples=True
     ),
-    "sum": ObjectiveCase(
+    "sum": LossCase(
         lambda: SumLoss(
             {
                 "mixture": GaussianMixtureLoss(),
@@ -155,5 +153,5 @@ OBJECTIVES = {
         ("parts.center.centres",),
         head=mixture,
     ),
-    "own": ObjectiveCase(OwnObjective, ("cross_entropy", "norm")),
+    "own": LossCase(OwnLoss, ("cross_entropy", "norm")),
 }

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from clearance.data import ImageSet
 from clearance.data.digits import read_digits
+from clearance.losses import CrossEntropyLoss, LargeMarginLoss, Loss
 from clearance.models import Classifier
-from clearance.objectives import CrossEntropyLoss, LargeMarginLoss, Objective
 
 
 @functools.cache
@@ -27,7 +27,7 @@ def network(seed: int = 0) -> Classifier:
 @functools.cache
 def margin_network() -> Classifier:
     """The same, trained for a margin of a tenth of every pixel."""
-    return trained(digits()[0], objective=LargeMarginLoss(("input",), math.inf, 0.1, layer_weights=10.0))
+    return trained(digits()[0], loss=LargeMarginLoss(("input",), math.inf, 0.1, layer_weights=10.0))
 
 
 def trained(
@@ -35,10 +35,10 @@ def trained(
     seed: int = 0,
     mean: float = 0.0,
     std: float = 1.0,
-    objective: Objective | None = None,
+    loss: Loss | None = None,
 ) -> Classifier:
     """The same on these images and labels, fed with this normalisation; by cross-entropy if nothing is said."""
-    loss = CrossEntropyLoss() if objective is None else objective
+    terms = CrossEntropyLoss() if loss is None else loss
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         extractor = nn.Sequential(nn.Flatten(), nn.Linear(64, 48), nn.ReLU())
@@ -46,7 +46,7 @@ def trained(
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         for _ in range(150):
             optimizer.zero_grad()
-            loss(model.outputs(train.images, loss.layers), train.labels).total.backward()
+            terms(model.outputs(train.images, terms.layers), train.labels).total.backward()
             optimizer.step()
     model.zero_grad()
     return model.eval()

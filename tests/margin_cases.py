@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from clearance.geometry.first_order import first_order_distance
+from clearance.losses.margins import Ruler, gaps_and_norms
 from clearance.models import Classifier
-from clearance.objectives.margins import Ruler, gaps_and_norms
 
 CLASSES = 4
 HIDDEN = "extractor.2"

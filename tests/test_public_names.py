@@ -13,7 +13,7 @@ import clearance
 PUBLIC = {
     "Card", "Classifier", "Exhibit", "ImageSet", "LossTerms", "Measurement", "Method", "Outputs",
     "attacks", "audit", "audits", "compare", "data", "fit", "geometry", "heads", "linear", "load_dataset",
-    "load_model", "models", "objectives", "regimes", "wrap",
+    "load_model", "models", "losses", "ways", "wrap",
 }  # fmt: skip
 """Everything at the top. A name that goes is a break: say so in CHANGELOG.md."""
 
@@ -66,16 +66,16 @@ ROOMS = {
         Classifier convnet13 convnet32 cut_deeper extract_features large_margin_cnn lenet lenet_plus
         load_weights predictions resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16 wrap
     """,
-    "objectives": """
+    "losses": """
         CenterLoss ContrastiveLoss CrossEntropyLoss DistanceSettings GammaQuantile GaussianMixtureLoss
-        HingeLoss InverseDecay LargeMarginLoss LargeMarginSoftmaxLoss Objective SquaredErrorLoss StepUp
+        HingeLoss InverseDecay LargeMarginLoss LargeMarginSoftmaxLoss Loss SquaredErrorLoss StepUp
         SumLoss TripletLoss margin_distances
     """,
     "records": """
         ExhibitRecord Record Report RunNote SummaryRow load_report
     """,
-    "regimes": """
-        EndToEnd FOCA FitResult Progress Regime Training fit recalibrate_batch_norm
+    "ways": """
+        EndToEnd FOCA FitResult Progress Way of training Training fit recalibrate_batch_norm
     """,
     "report": """
         Card Table comparison_table render_page write_page

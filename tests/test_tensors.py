@@ -1,4 +1,4 @@
-"""What travels between classifier and objective."""
+"""What travels between classifier and loss."""
 
 import dataclasses
 

@@ -73,8 +73,8 @@ UNSTEADY_BITS = {"lda_eigenvalue": 1e-12}
 RENAMED_SETTINGS: dict[str, str] = {}
 # Rooms that were renamed; every address below is tried in the first of these that exists.
 ROOMS = {
-    "clearance.losses": ("clearance.losses", "clearance.objectives"),
-    "clearance.training": ("clearance.training", "clearance.regimes"),
+    "clearance.losses": ("clearance.losses", "clearance.losses"),
+    "clearance.training": ("clearance.training", "clearance.training"),
 }
 
 

@@ -135,7 +135,7 @@ def _chosen(recipe: Recipe, **more: Method) -> Recipe:
 
 
 def _changed(method: Method, settings: Mapping[str, Any]) -> Method:
-    return dataclasses.replace(method, objective_settings={**method.objective_settings, **settings})
+    return dataclasses.replace(method, loss_settings={**method.loss_settings, **settings})
 
 
 def run_small_data(request: StudyRequest) -> Path:

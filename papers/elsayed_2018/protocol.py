@@ -142,9 +142,9 @@ def noise_recipe(dataset: str, rate: float, root: str | None = None, seeds: int 
     is pulled down by every wrong label it may have, at 80 % noise four times as often as its true label lifts
     it; only among all rivals does each wrong class get a small share of those pulls.
 
-    >>> noise_recipe("mnist", 0.8).methods["margin-l2"].objective_settings["aggregate"]
+    >>> noise_recipe("mnist", 0.8).methods["margin-l2"].loss_settings["aggregate"]
     'sum'
-    >>> [noise_recipe(name, 0.0).methods["margin-l2"].objective_settings["top_k"] for name in ("digits", "mnist")]
+    >>> [noise_recipe(name, 0.0).methods["margin-l2"].loss_settings["top_k"] for name in ("digits", "mnist")]
     [None, 1]
     """
     varied = PROTOCOLS[dataset]
@@ -162,12 +162,12 @@ def noise_recipe(dataset: str, rate: float, root: str | None = None, seeds: int 
 
 
 def _against_all_rivals(method: Method) -> Method:
-    if method.objective == "hinge":
-        return dataclasses.replace(method, objective_settings={**method.objective_settings, "form": "sum"})
-    if "layers" not in method.objective_settings:
+    if method.loss == "hinge":
+        return dataclasses.replace(method, loss_settings={**method.loss_settings, "form": "sum"})
+    if "layers" not in method.loss_settings:
         return method
-    settings = {**method.objective_settings, "top_k": None, "aggregate": "sum"}
-    return dataclasses.replace(method, objective_settings=settings)
+    settings = {**method.loss_settings, "top_k": None, "aggregate": "sum"}
+    return dataclasses.replace(method, loss_settings=settings)
 
 
 def small_data_recipes(
@@ -230,16 +230,16 @@ def full_protocol(dataset: str = "mnist", root: str | None = None, seeds: int | 
     start = base_recipe(dataset, root, seeds)
     methods = {name: _full(method) for name, method in start.methods.items()}
     for name in ("margin-l1", "margin-linf"):  # left out on a CPU
-        settings = {**methods[name].objective_settings, "layers": ["input"]}
-        methods[f"{name}-input"] = dataclasses.replace(methods[name], objective_settings=settings)
+        settings = {**methods[name].loss_settings, "layers": ["input"]}
+        methods[f"{name}-input"] = dataclasses.replace(methods[name], loss_settings=settings)
     return dataclasses.replace(
         start, model="large-margin-cnn", train_fraction=1.0, epochs=300, batch_size=128, methods=methods
     )
 
 
 def _full(method: Method) -> Method:
-    settings: dict[str, Any] = dict(method.objective_settings)
+    settings: dict[str, Any] = dict(method.loss_settings)
     if "layers" in settings:
         settings["top_k"] = None
         settings["layers"] = ["input", *(BLOCKS if len(settings["layers"]) > 1 else ())]
-    return dataclasses.replace(method, norm="batch", hidden=(), objective_settings=settings)
+    return dataclasses.replace(method, norm="batch", hidden=(), loss_settings=settings)

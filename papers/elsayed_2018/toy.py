@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from clearance import Card, Classifier, Exhibit, ImageSet, Measurement
 from clearance.heads import MLP
-from clearance.objectives import CrossEntropyLoss, GammaQuantile, LargeMarginLoss, Objective
-from clearance.regimes import EndToEnd
+from clearance.losses import CrossEntropyLoss, GammaQuantile, LargeMarginLoss, Loss
 from clearance.research import (
     MARKERS,
     SERIES,
@@ -37,6 +36,7 @@ from clearance.research import (
     summarise,
     write_bytes,
 )
+from clearance.training import EndToEnd
 from papers.engine.figures import INK, as_png, style_plane
 from papers.engine.ledger import Quantity, markdown_table, mean_and_spread, provenance, save
 from papers.engine.study import StudyRequest
@@ -280,8 +280,8 @@ def _verdict(report: Report, quantity: Quantity) -> str:
     return str(compare_seeds(*sides, better=quantity.better).verdict)
 
 
-Loss = Literal["cross-entropy", "margin-l2"]
-LOSSES: tuple[Loss, ...] = ("cross-entropy", "margin-l2")
+LossName = Literal["cross-entropy", "margin-l2"]
+LOSSES: tuple[LossName, ...] = ("cross-entropy", "margin-l2")
 HIDDEN = ("extractor.2", "extractor.4", "extractor.6")
 NAME = "toy"
 SEEDS = 5
@@ -365,12 +365,12 @@ def toy_classifier(seed: int) -> Classifier:
     return Classifier(nn.Sequential(*layers), head, mean=0.5, std=0.25)
 
 
-def trained(loss: Loss, train: ImageSet, settings: ToySettings, seed: int) -> Classifier:
+def trained(loss: LossName, train: ImageSet, settings: ToySettings, seed: int) -> Classifier:
     """A network trained on all points in every step, from the same first weights for both losses."""
     model = toy_classifier(seed)
-    regime = EndToEnd(_objective(loss, settings))
-    optimizer = torch.optim.Adam(list(regime.trainable(model)), lr=settings.lr)
-    training = regime.start(model, train, optimizer, regime.generators(seed))
+    way = EndToEnd(_loss_of(loss, settings))
+    optimizer = torch.optim.Adam(list(way.trainable(model)), lr=settings.lr)
+    training = way.start(model, train, optimizer, way.generators(seed))
     model.train()
     for _ in range(settings.steps):
         training.step(train.images, train.labels)
@@ -378,7 +378,7 @@ def trained(loss: Loss, train: ImageSet, settings: ToySettings, seed: int) -> Cl
     return model.eval()
 
 
-def _objective(loss: Loss, settings: ToySettings) -> Objective:
+def _loss_of(loss: LossName, settings: ToySettings) -> Loss:
     if loss == "cross-entropy":
         return CrossEntropyLoss()
     hidden = dict.fromkeys(HIDDEN, GammaQuantile(0.9, batches=500))
@@ -401,7 +401,7 @@ def run(request: StudyRequest) -> Path:
     return write_ledger(report, LOSSES, PICTURE, request.out)
 
 
-def run_toy(loss: Loss, settings: ToySettings, seed: int) -> RunFindings:
+def run_toy(loss: LossName, settings: ToySettings, seed: int) -> RunFindings:
     """One network: its errors, exact distances of the training points to its boundary, and the picture.
 
     Distances are signed: below 0 for a point on the wrong side.

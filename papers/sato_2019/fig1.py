@@ -26,9 +26,8 @@ from clearance import Classifier, Exhibit, ImageSet, Measurement, Method, fit
 from clearance.audits import Findings
 from clearance.geometry import class_scatter
 from clearance.heads import MLP, GradientHeads, HeadStack, HeadTraining, PairHeads, pair_head
+from clearance.losses import SquaredErrorLoss
 from clearance.models import extract_features, predictions
-from clearance.objectives import SquaredErrorLoss
-from clearance.regimes import FOCA, EndToEnd, FitResult, Progress, Regime
 from clearance.research import (
     MARKERS,
     SERIES,
@@ -54,6 +53,7 @@ from clearance.research import (
     training_findings,
     write_bytes,
 )
+from clearance.training import FOCA, EndToEnd, FitResult, Progress, WayOfTraining
 from papers.engine.figures import FRAME, INK, as_png, style_plane
 from papers.engine.ledger import by_seed, in_unit, markdown_table, versions_in_words, write_ledger_files
 from papers.engine.study import StudyRequest
@@ -133,7 +133,7 @@ class Variant:
         """The extractor's step size."""
         return settings.lr_linear if self.head == "linear" else settings.lr_mlp
 
-    def regime(self, settings: ToySettings) -> Regime:
+    def way(self, settings: ToySettings) -> WayOfTraining:
         """How the extractor is trained."""
         if self.joint:
             return EndToEnd(SquaredErrorLoss())
@@ -220,7 +220,7 @@ def train_variant(
     optimizer: Callable[..., torch.optim.Optimizer] = partial(torch.optim.Adam, lr=variant.lr(settings))
     return fit(
         toy_classifier(variant.head, seed),
-        variant.regime(settings),
+        variant.way(settings),
         data,
         epochs=variant.epochs(settings),
         batch_size=settings.per_class,
@@ -292,7 +292,7 @@ def run_folder(name: str, seed: int, settings: ToySettings) -> str:
         "points": [settings.per_class, settings.noise],
         "epochs": variant.epochs(settings),
         "lr": variant.lr(settings),
-        "regime": describe(variant.regime(settings)),
+        "way": describe(variant.way(settings)),
     }
     return f"{name.replace(',', '').replace(' ', '-')}-seed{seed}-{identifier(told)}"
 

@@ -34,7 +34,7 @@ def squared_error_recipe(seeds: int | None = None) -> Recipe:
     start = paper_recipe("sato_2019", "digits")
     methods = {name: start.methods[name] for name in (PLAIN, FOCA)}
     methods |= {
-        SQUARED[name]: dataclasses.replace(start.methods[name], objective="squared-error", **change)
+        SQUARED[name]: dataclasses.replace(start.methods[name], loss="squared-error", **change)
         for name, change in CHANGES.items()
     }
     return dataclasses.replace(

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from clearance import Classifier, ImageSet, fit, load_dataset
 from clearance.heads import MLP
+from clearance.losses import CrossEntropyLoss
 from clearance.models import lenet
-from clearance.objectives import CrossEntropyLoss
-from clearance.regimes import EndToEnd, FitResult
 from clearance.research import derived_seed, with_channels_last
+from clearance.training import EndToEnd, FitResult
 from papers.engine.study import NoDataError
 
 PAPER = "tanay_2018"

@@ -33,7 +33,7 @@ MARGINS: dict[str, Any] = {
     "gamma": {"input": 1.0, "features": {"quantile": 0.9}},
 }
 PER_CLASS = 1  # images of every class that a weak head sees
-HEADS: dict[str, Any] = {"regime": "foca", "norm": "batch", "per_class": PER_CLASS, "final_head_steps": 1000}
+HEADS: dict[str, Any] = {"way": "foca", "norm": "batch", "per_class": PER_CLASS, "final_head_steps": 1000}
 
 
 def combinations_recipe(seeds: int | None = None) -> Recipe:
@@ -46,16 +46,16 @@ def combinations_recipe(seeds: int | None = None) -> Recipe:
     known = {name: start.methods[name] for name in (BASELINE, "gm", "lgm")}
     softmax, lgm = known[BASELINE], known["lgm"]
     parts = {
-        "lgm": {"objective": "gaussian-mixture", **lgm.objective_settings},
-        "margin": {"objective": "large-margin", **MARGINS, "cross_entropy_weight": 0.0},
+        "lgm": {"loss": "gaussian-mixture", **lgm.loss_settings},
+        "margin": {"loss": "large-margin", **MARGINS, "cross_entropy_weight": 0.0},
     }
     methods: dict[str, Method] = {
         **known,
         GM_NORMALISED: dataclasses.replace(known["gm"], norm="batch"),
         FOCA: dataclasses.replace(softmax, **HEADS),
         FOCA_GM: dataclasses.replace(softmax, **HEADS, weak_heads="mixture", mixture="scalar"),
-        MARGIN: dataclasses.replace(softmax, objective="large-margin", objective_settings=MARGINS),
-        BOTH: dataclasses.replace(lgm, objective="sum", objective_settings={"parts": parts}),
+        MARGIN: dataclasses.replace(softmax, loss="large-margin", loss_settings=MARGINS),
+        BOTH: dataclasses.replace(lgm, loss="sum", loss_settings={"parts": parts}),
     }
     recipe = dataclasses.replace(
         start,

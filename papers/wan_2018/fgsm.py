@@ -17,12 +17,12 @@ from torch import Tensor
 from clearance import Classifier, ImageSet, Measurement, load_dataset
 from clearance.attacks import FGSM
 from clearance.audits import wilson_interval
-from clearance.objectives import Objective
+from clearance.losses import Loss
 from clearance.research import (
     Recipe,
     Report,
     Scalar,
-    build_objective,
+    build_loss,
     fixed_images,
     load_run,
     plans_of,
@@ -64,21 +64,19 @@ def attacked_numbers(run: Path, images: ImageSet, epsilons: Sequence[float], box
     return found
 
 
-def training_loss(run: Path) -> Objective:
+def training_loss(run: Path) -> Loss:
     """The loss that a finished run was trained with, as training left it: centres, and margins at their last value."""
     saved = load_run(run)
-    objective = build_objective(saved.recipe.methods[saved.method], saved.model)
+    loss = build_loss(saved.recipe.methods[saved.method], saved.model)
     weights, _ = read_result(run)
-    prefix = "objective."
-    objective.load_state_dict(
+    prefix = "loss."
+    loss.load_state_dict(
         {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
     )
-    return objective
+    return loss
 
 
-def signed_steps(
-    model: Classifier, loss: Objective, images: Tensor, labels: Tensor, epsilon: float
-) -> Tensor:
+def signed_steps(model: Classifier, loss: Loss, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
     """FGSM for a loss that reads features too: clip(x + epsilon sign(grad_x L)), one step for each image.
 
     Args:
@@ -91,7 +89,7 @@ def signed_steps(
     An image that is wrong already stays as it is, as under the library's own attacks.
 
     >>> from torch import nn
-    >>> from clearance.objectives import CrossEntropyLoss
+    >>> from clearance.losses import CrossEntropyLoss
     >>> model = Classifier(nn.Flatten(), nn.Linear(4, 2)).eval()
     >>> images = torch.full((3, 1, 2, 2), 0.5)
     >>> moved = signed_steps(model, CrossEntropyLoss(), images, model(images).argmax(dim=1), 0.1)

@@ -139,7 +139,7 @@ def full_protocol(dataset: str, root: str | None = None, seeds: int | None = Non
     Raises:
         ValueError: If nothing is released for the dataset.
 
-    >>> full_protocol("mnist").methods["lgm"].objective_settings["alpha"]["every"]
+    >>> full_protocol("mnist").methods["lgm"].loss_settings["alpha"]["every"]
     1500
     """
     check_choice("dataset", dataset, ("mnist", "cifar100"))
@@ -157,10 +157,10 @@ def _released(method: Method, dataset: str) -> Method:
     if dataset != "mnist" or method.mixture == "none":
         return dataclasses.replace(method, clip_norm=None)
     settings = {
-        **method.objective_settings,
+        **method.loss_settings,
         "variance_prior": 0.0,
     }  # the formula alone; the head's floor stays
-    return dataclasses.replace(method, clip_norm=None, mixture="class_scalar", objective_settings=settings)
+    return dataclasses.replace(method, clip_norm=None, mixture="class_scalar", loss_settings=settings)
 
 
 def paced(recipe: Recipe, steps: int) -> Recipe:
@@ -170,7 +170,7 @@ def paced(recipe: Recipe, steps: int) -> Recipe:
         recipe: One of this paper.
         steps: At least 1.
 
-    >>> paced(base_recipe("mnist"), 5000).methods["lgm"].objective_settings["alpha"]["every"]
+    >>> paced(base_recipe("mnist"), 5000).methods["lgm"].loss_settings["alpha"]["every"]
     375
     """
     before = recipe.steps if recipe.steps is not None else recipe.epochs * STEPS_AN_EPOCH[recipe.dataset]
@@ -179,11 +179,11 @@ def paced(recipe: Recipe, steps: int) -> Recipe:
 
 
 def _paced(method: Method, factor: float) -> Method:
-    settings: dict[str, Any] = dict(method.objective_settings)
+    settings: dict[str, Any] = dict(method.loss_settings)
     if isinstance(settings.get("alpha"), Mapping):
         grown = settings["alpha"]
         settings["alpha"] = {**grown, "every": max(1, round(grown["every"] * factor))}
     if isinstance(settings.get("softmax_weight"), Mapping):
         fading = settings["softmax_weight"]
         settings["softmax_weight"] = {**fading, "rate": fading["rate"] / factor}
-    return dataclasses.replace(method, objective_settings=settings)
+    return dataclasses.replace(method, loss_settings=settings)

@@ -12,8 +12,8 @@ The map; an import goes down only::
     explore/        the interactive page, from arrays
     audits/         one question per file          report/   the page, from records only
     gate/           did a number get worse since the last audit?
-    regimes/        EndToEnd, FOCA, fit: the only training loop
-    objectives/     one published loss per file    attacks/  a model is a callable with bounds
+    training/        EndToEnd, FOCA, fit: the only training loop
+    losses/     one published loss per file    attacks/  a model is a callable with bounds
     models/         Classifier, wrap, extractors   heads/    MLP, GaussianMixture, HeadStack, weak heads
     data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
     linear/         linear classifiers in closed form: the exact reference for audits
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from clearance import geometry as geometry
     from clearance import heads as heads
     from clearance import linear as linear
+    from clearance import losses as losses
     from clearance import models as models
-    from clearance import objectives as objectives
-    from clearance import regimes as regimes
+    from clearance import training as training
     from clearance.data import ImageSet as ImageSet
     from clearance.experiments.audit import audit as audit
     from clearance.experiments.compare import compare as compare
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from clearance.experiments.saved import load_model as load_model
     from clearance.models import Classifier as Classifier
     from clearance.models import wrap as wrap
-    from clearance.regimes import fit as fit
     from clearance.report import Card as Card
     from clearance.tensors import LossTerms as LossTerms
     from clearance.tensors import Outputs as Outputs
+    from clearance.training import fit as fit
     from clearance.vocabulary import Exhibit as Exhibit
     from clearance.vocabulary import Measurement as Measurement
 
@@ -66,12 +66,12 @@ _PLACES = {
     "Outputs": "clearance.tensors",
     "audit": "clearance.experiments.audit",
     "compare": "clearance.experiments.compare",
-    "fit": "clearance.regimes",
+    "fit": "clearance.training",
     "load_dataset": "clearance.experiments.datasets",
     "load_model": "clearance.experiments.saved",
     "wrap": "clearance.models",
 }
-_ROOMS = ("attacks", "audits", "data", "geometry", "heads", "linear", "models", "objectives", "regimes")
+_ROOMS = ("attacks", "audits", "data", "geometry", "heads", "linear", "models", "losses", "ways")
 
 __all__ = [
     "Card",
@@ -93,9 +93,9 @@ __all__ = [
     "linear",
     "load_dataset",
     "load_model",
+    "losses",
     "models",
-    "objectives",
-    "regimes",
+    "ways",
     "wrap",
 ]
 

@@ -14,7 +14,7 @@ The studies in ``papers/`` of a checkout use nothing of the library but its publ
 
 *Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `CRITERIA`, `FACTORS`.
 
-*Parts of a run*: `build_objective`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`,
+*Parts of a run*: `build_loss`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`,
 `draw_at_most`, `change_sheet`, `feature_unit`, `evaluating`, `with_channels_last`, `one_thread`.
 
 *Random numbers*: `derived_seed` and `generator`: one seed, many independent streams, each known by its name.
@@ -51,7 +51,7 @@ from clearance.cli._progress import listening
 from clearance.data.subsets import draw_at_most
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.auditing import audit_model
-from clearance.experiments.build import RunData, build_data, build_objective
+from clearance.experiments.build import RunData, build_data, build_loss
 from clearance.experiments.engines import Processes, default_jobs, one_thread
 from clearance.experiments.grid import Listener, plans_of, run_grid, silent
 from clearance.experiments.provenance import report_of, report_with
@@ -69,7 +69,6 @@ from clearance.records.encoding import decode, encode
 from clearance.records.record import DESCRIPTIVE
 from clearance.records.summary import LEVEL, Comparison, SeedSummary, holm, summarise
 from clearance.records.summary import compare as compare_seeds
-from clearance.regimes.describe import describe
 from clearance.report.drawing import contact_sheet
 from clearance.report.drawing import empty as page_figure
 from clearance.report.drawing import legend as draw_legend
@@ -90,6 +89,7 @@ from clearance.report.svg import (
     standalone_svg,
 )
 from clearance.runs import read_result
+from clearance.training.describe import describe
 from clearance.vocabulary import Better, Outcome, Scalar
 
 __all__ = [
@@ -128,7 +128,7 @@ __all__ = [
     "audit_model",
     "best_trial",
     "build_data",
-    "build_objective",
+    "build_loss",
     "change_sheet",
     "check_choice",
     "check_count",

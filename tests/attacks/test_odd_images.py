@@ -22,7 +22,7 @@ from clearance.attacks.balls import steepest
 from clearance.attacks.losses import logit_margin
 from clearance.attacks.straight_through import has_steps
 from clearance.audits import Robustness
-from clearance.regimes.end_to_end import _seeded
+from clearance.training.end_to_end import _seeded
 from clearance.vocabulary import Bounds
 
 OTHER_KIND: Any = (0, 1)

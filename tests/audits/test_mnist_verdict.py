@@ -12,16 +12,16 @@ from torch import nn
 from clearance.attacks import MinimumNorm
 from clearance.audits import Robustness
 from clearance.experiments.datasets import load_dataset
+from clearance.losses import CrossEntropyLoss, LargeMarginLoss, Loss
 from clearance.models import Classifier
-from clearance.objectives import CrossEntropyLoss, LargeMarginLoss, Objective
-from clearance.regimes import EndToEnd, fit
+from clearance.training import EndToEnd, fit
 from digits_nets import Times  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it imports from places that SciPy has moved
     foolbox = pytest.importorskip("foolbox")
 
-LOSSES: dict[str, Callable[[], Objective]] = {
+LOSSES: dict[str, Callable[[], Loss]] = {
     "cross-entropy": CrossEntropyLoss,
     "margin": lambda: LargeMarginLoss(("input",), math.inf, 0.1, layer_weights=10.0),
 }

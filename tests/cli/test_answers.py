@@ -53,7 +53,7 @@ class TestQuickAnswers:
         status, shown, _ = run("list")
         assert status == 0
         words = set(shown.split())
-        for entries in ("DATASETS", "MODELS", "METHODS", "OBJECTIVES", "AUDITS"):
+        for entries in ("DATASETS", "MODELS", "METHODS", "LOSSES", "AUDITS"):
             assert set(getattr(catalogue, entries)) <= words, entries
 
 

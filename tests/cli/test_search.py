@@ -33,4 +33,4 @@ def test_what_was_chosen_is_printed_as_a_recipe_takes_it(monkeypatch, tmp_path):
     }
     (tmp_path / "mine.yaml").write_text(text, "utf-8")
     methods = read_recipe(tmp_path / "mine.yaml").methods
-    assert (methods["foca"].lr, methods["foca"].per_class, methods["foca"].regime) == (0.025, 3, "foca")
+    assert (methods["foca"].lr, methods["foca"].per_class, methods["foca"].way) == (0.025, 3, "foca")

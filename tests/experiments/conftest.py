@@ -50,7 +50,7 @@ def recipe():
             audits=("accuracy",),
             methods={
                 "plain": Method(hidden=(8,)),
-                "foca": Method(regime="foca", hidden=(8,), per_class=1, head_steps=4),
+                "foca": Method(way="foca", hidden=(8,), per_class=1, head_steps=4),
             },
         )
         return dataclasses.replace(start, **changes)

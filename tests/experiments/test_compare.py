@@ -1,4 +1,4 @@
-"""Comparisons and audits from Python, with methods, losses, regimes and models of the caller's own."""
+"""Comparisons and audits from Python, with methods, losses, ways of training and models of the caller's own."""
 
 import dataclasses
 import json
@@ -16,10 +16,10 @@ from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.compare import Comparison
 from clearance.experiments.recipe import tuned_recipe
 from clearance.heads import MLP
-from clearance.regimes.fit import Session
+from clearance.training.fit import Session
 
 
-class Learnt(cl.objectives.Objective):
+class Learnt(cl.losses.Loss):
     """Cross-entropy at a temperature that is learnt, with a count of steps; notes where each step began."""
 
     steps: torch.Tensor
@@ -62,8 +62,8 @@ def test_every_kind_of_method_is_compared(data):
         "a name": "plain",
         "settings": cl.Method(lr=0.1, hidden=(8,)),
         "a loss": Learnt(),
-        "a regime": cl.regimes.FOCA(per_class=1),
-        "noise": cl.regimes.EndToEnd(Learnt(), head_noise=0.1),
+        "a way of training": cl.training.FOCA(per_class=1),
+        "noise": cl.training.EndToEnd(Learnt(), head_noise=0.1),
     }
     told = []
     card = compared(methods, data, seeds=2, on_run=lambda method, seed: told.append((method, seed)))
@@ -91,7 +91,7 @@ def test_a_list_of_names_is_enough_and_the_rest_is_tuned(data, monkeypatch):
     assert asked[0]["optimizer"].keywords["lr"] == tuned.methods["plain"].lr
 
 
-def test_every_seed_starts_with_the_objective_as_it_was_given(data):
+def test_every_seed_starts_with_the_loss_as_it_was_given(data):
     mine = Learnt(start=0.25)
     compared({"mine": mine, "again": mine}, data, seeds=2)  # two steps a run
     assert len(Learnt.seen) == 8
@@ -135,7 +135,7 @@ def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, 
     assert [r.to_json() for r in again.records] == [r.to_json() for r in first.records]
     with pytest.raises(ValueError, match=r"same run.*model"):
         compared({"mine": Learnt()}, data, model=small(width=7), directory=tmp_path)
-    with pytest.raises(ValueError, match=r"same run.*first_objective"):
+    with pytest.raises(ValueError, match=r"same run.*first_loss"):
         compared({"mine": Learnt(start=0.5)}, data, model=small(), directory=tmp_path)
 
 
@@ -147,7 +147,7 @@ def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, 
         (
             {"mine": nn.CrossEntropyLoss()},
             TypeError,
-            "got CrossEntropyLoss.*subclass of clearance.objectives.Objective",
+            "got CrossEntropyLoss.*subclass of clearance.losses.Loss",
         ),
         ({"mine": 3}, TypeError, "got int"),
         ({"mine": Learnt}, TypeError, "a method must be"),

@@ -9,9 +9,9 @@ from clearance.experiments.run import RunPlan, run_method
 METHODS = {
     "plain": Method(hidden=(8,), weight_decay=0.01),
     "none": Method(hidden=(8,), weight_decay=0.0),
-    "foca": Method(regime="foca", hidden=(8,), weight_decay=0.01, per_class=2, final_head_steps=5),
+    "foca": Method(way="foca", hidden=(8,), weight_decay=0.01, per_class=2, final_head_steps=5),
     "mixture": Method(
-        objective="gaussian-mixture", mixture="diagonal", hidden=(), weight_decay=0.01, means_decay=0.5
+        loss="gaussian-mixture", mixture="diagonal", hidden=(), weight_decay=0.01, means_decay=0.5
     ),
 }
 

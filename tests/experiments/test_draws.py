@@ -82,9 +82,9 @@ def given(monkeypatch):
     kept: dict[int, Any] = {}
     fit = run.fit
 
-    def noted(model, regime, train, **how):
+    def noted(model, way, train, **how):
         kept[len(kept)] = (train, how)
-        return fit(model, regime, train, **how)
+        return fit(model, way, train, **how)
 
     monkeypatch.setattr(run, "fit", noted)
     return kept

@@ -50,7 +50,7 @@ def comparison(archive):
     """Three epochs: two methods that work, one that diverges."""
     methods = {
         "plain": Method(hidden=(8,), clip_norm=1.0),
-        "foca": Method(regime="foca", hidden=(8,), per_class=1, head_steps=4, clip_norm=1.0),
+        "foca": Method(way="foca", hidden=(8,), per_class=1, head_steps=4, clip_norm=1.0),
         "wild": Method(hidden=(8,), lr=1e9),
     }
     return Recipe(dataset=archive, epochs=3, batch_size=12, seeds=1, audits=("accuracy",), methods=methods)

@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from clearance.data import gaussian_images
-from clearance.experiments.build import build_objective, build_optimizer, build_regime
+from clearance.experiments.build import build_loss, build_optimizer, build_way
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, tuned_recipe
 from clearance.experiments.run import RunPlan
 from clearance.experiments.saved import build_model
 from clearance.heads import MLP, GaussianMixture, GaussianMixtureHeads
-from clearance.objectives import CenterLoss, GaussianMixtureLoss, SumLoss
+from clearance.losses import CenterLoss, GaussianMixtureLoss, SumLoss
 
 NAMES = ("lgm", "center", "l-softmax", "contrastive", "triplet")
 
@@ -26,9 +26,9 @@ def images():
 def started(method):
     data = images()
     model = build_model("small-cnn", method, data, 0)
-    regime = build_regime(method, model=model)
-    optimizer = build_optimizer(method, model)(regime.trainable(model))
-    return model, regime.start(model, data, optimizer, regime.generators(0))
+    way = build_way(method, model=model)
+    optimizer = build_optimizer(method, model)(way.trainable(model))
+    return model, way.start(model, data, optimizer, way.generators(0))
 
 
 @pytest.mark.parametrize("dataset", ["digits", "mnist"])
@@ -54,35 +54,33 @@ def test_hidden_layers_before_a_mixture_belong_to_the_extractor():
     assert bare.head.in_features == bare.features(images().images).shape[1]
 
 
-@pytest.mark.parametrize(
-    "method", [Method(objective="center"), Method(objective="center", mixture="identity")]
-)
+@pytest.mark.parametrize("method", [Method(loss="center"), Method(loss="center", mixture="identity")])
 def test_a_loss_with_centres_takes_its_sizes_from_the_model(method):
     model = build_model("small-cnn", method, images(), 0)
-    found = build_objective(method, model)
+    found = build_loss(method, model)
     assert isinstance(found, CenterLoss)
     assert (found.in_features, found.classes) == (model.features(images().images).shape[1], 3)
 
 
 def test_schedules_are_settings_of_a_recipe():
     settings = {"alpha": {"start": 0.1, "factor": 2, "every": 5, "most": 0.3}}
-    found = build_objective(Method(objective="gaussian-mixture", objective_settings=settings))
+    found = build_loss(Method(loss="gaussian-mixture", loss_settings=settings))
     assert isinstance(found, GaussianMixtureLoss)
     assert found.current_alpha == 0.1
 
 
 class TestSum:
     PARTS = {  # noqa: RUF012
-        "lgm": {"objective": "gaussian-mixture", "alpha": 0.5},
-        "margin": {"objective": "large-margin", "layers": ["input", "features"], "cross_entropy_weight": 0.0},
-        "center": {"objective": "center", "cross_entropy_weight": 0.0},
+        "lgm": {"loss": "gaussian-mixture", "alpha": 0.5},
+        "margin": {"loss": "large-margin", "layers": ["input", "features"], "cross_entropy_weight": 0.0},
+        "center": {"loss": "center", "cross_entropy_weight": 0.0},
     }
 
     def test_parts_are_losses_with_their_settings_and_sizes(self):
         settings = {"parts": self.PARTS, "weights": {"margin": 0.5}}
-        method = Method(mixture="identity", hidden=(6,), objective="sum", objective_settings=settings)
+        method = Method(mixture="identity", hidden=(6,), loss="sum", loss_settings=settings)
         model, training = started(method)
-        loss = build_objective(method, model)
+        loss = build_loss(method, model)
         assert isinstance(loss, SumLoss)
         parts: dict[str, Any] = dict(loss.parts.items())
         assert (parts["lgm"].alpha, parts["margin"].margin_layers) == (0.5, ("input", "features"))
@@ -94,22 +92,22 @@ class TestSum:
 
     @pytest.mark.parametrize("parts", [None, {}, ["hinge"], {"hinge": {}}, {"hinge": "hinge"}])
     def test_what_is_no_list_of_losses_is_refused(self, parts):
-        with pytest.raises(ValueError, match="`parts` of objective 'sum' must map names to losses"):
-            build_objective(Method(objective="sum", objective_settings={"parts": parts}))
+        with pytest.raises(ValueError, match="`parts` of loss 'sum' must map names to losses"):
+            build_loss(Method(loss="sum", loss_settings={"parts": parts}))
 
     def test_a_wrong_setting_of_a_part_is_named(self):
-        parts = {"margin": {"objective": "hinge", "alpha": 1.0}}
-        with pytest.raises(ValueError, match="setting of objective 'hinge'"):
-            build_objective(Method(objective="sum", objective_settings={"parts": parts}))
+        parts = {"margin": {"loss": "hinge", "alpha": 1.0}}
+        with pytest.raises(ValueError, match="setting of loss 'hinge'"):
+            build_loss(Method(loss="sum", loss_settings={"parts": parts}))
 
 
 @pytest.mark.parametrize(
     ("mixture", "covariance"), [("none", "scalar"), ("scalar", "scalar"), ("diagonal", "diagonal")]
 )
 def test_foca_draws_mixtures_of_the_heads_own_covariance(mixture, covariance):
-    method = Method(regime="foca", weak_heads="mixture", mixture=mixture, hidden=(), per_class=2)
+    method = Method(way="foca", weak_heads="mixture", mixture=mixture, hidden=(), per_class=2)
     _, training = started(method)
-    assert training.regime.weak_heads == GaussianMixtureHeads(covariance)
+    assert training.way.weak_heads == GaussianMixtureHeads(covariance)
     assert training.step(images().images, images().labels).total.isfinite()
 
 
@@ -143,14 +141,14 @@ class TestPriors:
     def test_learned_ones_move_and_are_not_decayed(self):
         method = Method(
             mixture="identity", hidden=(), priors="learned", lr=0.1, momentum=0.0, weight_decay=0.5,
-            objective="gaussian-mixture",
+            loss="gaussian-mixture",
         )  # fmt: skip
         data = images()
         model = build_model("tiny-lenet-plus", method, data, 0)
         head: Any = model.head
         before = head.set_priors([0.5, 0.3, 0.2]).log_priors.detach().clone()
         optimizer = build_optimizer(method, model)(model.parameters())
-        build_objective(method, model)(model.outputs(data.images), data.labels).total.backward()
+        build_loss(method, model)(model.outputs(data.images), data.labels).total.backward()
         slope = head.log_priors.grad.clone()
         optimizer.step()
         assert slope.abs().max() > 0
@@ -166,18 +164,18 @@ class TestStepSizes:
 
     METHOD = Method(
         mixture="diagonal", hidden=(), features=3, lr=0.1, momentum=0.0, weight_decay=0.5, means_lr=2.0,
-        variances_lr=0.25, means_decay=0.1, objective="gaussian-mixture",
-        objective_settings={"alpha": 0.1, "likelihood_weight": 0.1},
+        variances_lr=0.25, means_decay=0.1, loss="gaussian-mixture",
+        loss_settings={"alpha": 0.1, "likelihood_weight": 0.1},
     )  # fmt: skip
 
     def test_a_step_is_that_of_plain_descent_with_these_factors(self):
         data = images()
         model = build_model("tiny-lenet-plus", self.METHOD, data, 0).double()
         images64 = data.images.double()
-        objective = build_objective(self.METHOD, model)
+        loss = build_loss(self.METHOD, model)
         before = {name: value.detach().clone() for name, value in model.named_parameters()}
         optimizer = build_optimizer(self.METHOD, model)(model.parameters())
-        objective(model.outputs(images64), data.labels).total.backward()
+        loss(model.outputs(images64), data.labels).total.backward()
         slopes = {
             name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None
         }

@@ -5,14 +5,14 @@ import pytest
 from PIL import Image
 
 from clearance.experiments import catalogue
-from clearance.experiments.catalogue import AUDITS, DATASETS, MODELS, OBJECTIVES, resolve
+from clearance.experiments.catalogue import AUDITS, DATASETS, LOSSES, MODELS, resolve
 from clearance.experiments.datasets import load_dataset
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "entries"),
     [(kind, name, entries)
-     for kind, entries in (("dataset", DATASETS), ("model", MODELS), ("objective", OBJECTIVES), ("audit", AUDITS))
+     for kind, entries in (("dataset", DATASETS), ("model", MODELS), ("loss", LOSSES), ("audit", AUDITS))
      for name in entries],
 )  # fmt: skip
 def test_every_name_is_something(kind, name, entries):

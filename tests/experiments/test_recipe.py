@@ -42,13 +42,13 @@ def test_every_dataset_has_a_recipe_with_every_method(dataset):
 def test_methods_of_the_tuned_recipes_are_what_the_catalogue_says():
     for dataset in ("digits", "mnist"):
         methods = tuned_recipe(dataset).methods
-        assert methods["foca"].regime == "foca"
+        assert methods["foca"].way == "foca"
         assert methods["noisy"].head_noise > 0
         assert methods["dropout"].dropout > 0
         assert methods["dropout"].hidden > methods["plain"].hidden
         assert methods["batchnorm"].norm == "batch"
         plain = methods["plain"]
-        assert (plain.regime, plain.head_noise, plain.dropout, plain.norm) == ("end_to_end", 0, 0, "none")
+        assert (plain.way, plain.head_noise, plain.dropout, plain.norm) == ("end_to_end", 0, 0, "none")
 
 
 SEARCHED = ("plain", "dropout", "batchnorm", "foca", "noisy", "hinge", "large-margin")
@@ -116,7 +116,7 @@ def test_an_empty_list_of_methods_takes_the_tuned_ones(written):
         ("methods: {mine: {lr: -1}}", "`lr` must be a finite number above 0"),
         ("methods: {mine: {lr: .nan}}", "`lr` must be a finite number above 0"),
         ("methods: {mine: {hidden: 128}}", "`hidden` must be a list"),
-        ("methods: {mine: {regime: focus}}", "`regime` must be one of"),
+        ("methods: {mine: {way: focus}}", "`way` must be one of"),
         ("methods: {mine: {norm: layer}}", "`norm` must be one of"),
         ("methods: {mine: {dropout: 1}}", r"`dropout` must lie in \[0, 1\)"),
         ("methods: {mine: {heads: 1.5}}", "`heads` must be a whole number"),
@@ -191,5 +191,5 @@ def test_nor_may_settings_stand_under_a_name_that_is_nearly_a_method_s(written):
 
 
 def test_a_method_that_says_what_it_is_may_have_any_name(written):
-    found = read_recipe(written("methods:\n  foac: {regime: end_to_end, lr: 0.1}\n"))
+    found = read_recipe(written("methods:\n  foac: {way: end_to_end, lr: 0.1}\n"))
     assert found.methods["foac"].lr == 0.1

@@ -12,7 +12,7 @@ from clearance.experiments.build import RunData
 from clearance.experiments.method import Method
 from clearance.experiments.run import RunPlan, run_method
 from clearance.experiments.saved import build_model, load_model, load_run
-from clearance.regimes import FOCA, EndToEnd, fit
+from clearance.training import FOCA, EndToEnd, fit
 from clearance.vocabulary import Outcome
 
 
@@ -176,7 +176,7 @@ def test_sets_that_do_not_belong_together_are_refused_before_training(data):
 
 
 def watched(monkeypatch, kind, seen):
-    """Note every batch that a regime is given."""
+    """Note every batch that a way of training is given."""
     start = kind.start
 
     def noted(self, *arguments):
@@ -227,7 +227,7 @@ def test_methods_of_a_seed_share_partial_sets_and_first_weights(recipe, data):
     assert pixels["plain", 0] != pixels["plain", 1]
     plain, foca, wide = (
         build_model("small-cnn", method, data.train, 3).state_dict()
-        for method in (Method(), Method(regime="foca"), Method(hidden=(512, 512), dropout=0.5))
+        for method in (Method(), Method(way="foca"), Method(hidden=(512, 512), dropout=0.5))
     )
     assert all(torch.equal(plain[name], foca[name]) for name in plain)
     extractor = [name for name in plain if name.startswith("extractor")]
@@ -245,9 +245,7 @@ def test_a_run_leaves_the_callers_random_numbers_alone(recipe, data, tmp_path):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize(
-    "change", [{}, {"norm": "batch", "dropout": 0.3, "hidden": (8, 9)}, {"regime": "foca"}]
-)
+@pytest.mark.parametrize("change", [{}, {"norm": "batch", "dropout": 0.3, "hidden": (8, 9)}, {"way": "foca"}])
 def test_a_loaded_model_is_the_trained_one(recipe, data, tmp_path, monkeypatch, change):
     trained = []
     original = run.fit

@@ -14,9 +14,9 @@ from clearance.experiments.recipe import (
 from clearance.experiments.run import RunPlan
 
 METHOD_CHANGES: dict[str, Any] = {
-    "regime": "foca",
-    "objective": "squared-error",
-    "objective_settings": {"margin": 2.0},
+    "way": "foca",
+    "loss": "squared-error",
+    "loss_settings": {"margin": 2.0},
     "lr": 0.051,
     "momentum": 0.8,
     "weight_decay": 0.0,

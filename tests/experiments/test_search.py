@@ -84,7 +84,7 @@ def searched(monkeypatch, data):
             return data.train
 
         monkeypatch.setattr(build, "load_dataset", load)
-        methods = {"plain": Method(lr=0.1), "foca": Method(regime="foca", lr=0.2)}
+        methods = {"plain": Method(lr=0.1), "foca": Method(way="foca", lr=0.2)}
         recipe = Recipe(methods=methods, seeds=seeds, train_fraction=train_fraction)
         trials = search.search(recipe, Path("unused"), 1, lambda *_: None, **more)
         assert set(splits) == {"train"}
@@ -121,9 +121,9 @@ def test_every_candidate_is_measured_on_a_quarter_of_the_training_set(searched, 
     assert (len(grid.data.train), len(grid.data.test)) == (18, 6)
     # nothing but the learning rate, and FOCA's images a class, differs from the recipe
     for plan in grid.calls[0]:
-        base = Method(lr=0.1) if plan.method.startswith("plain") else Method(regime="foca", lr=0.2)
+        base = Method(lr=0.1) if plan.method.startswith("plain") else Method(way="foca", lr=0.2)
         differs = {name for name in vars(base) if getattr(plan.settings, name) != getattr(base, name)}
-        assert differs <= ({"lr", "per_class"} if base.regime == "foca" else {"lr"})
+        assert differs <= ({"lr", "per_class"} if base.way == "foca" else {"lr"})
 
 
 @pytest.mark.parametrize(

@@ -81,22 +81,22 @@ class TestRecipes:
 
     def test_a_setting_of_the_loss_is_changed_in_every_method(self):
         margins = {
-            "a": Method(objective="hinge"),
-            "b": Method(objective="hinge", objective_settings={"form": "sum"}),
+            "a": Method(loss="hinge"),
+            "b": Method(loss="hinge", loss_settings={"form": "sum"}),
         }
-        recipes = swept_recipes(Recipe(methods=margins), parse_sweep("objective_settings.margin=0.5:2:3"))
-        assert {v: dict(r.methods["b"].objective_settings) for v, r in recipes.items()} == {
+        recipes = swept_recipes(Recipe(methods=margins), parse_sweep("loss_settings.margin=0.5:2:3"))
+        assert {v: dict(r.methods["b"].loss_settings) for v, r in recipes.items()} == {
             v: {"form": "sum", "margin": v} for v in (0.5, 1.0, 2.0)
         }
-        assert Sweep("objective_settings.margin", (0.5, 1.0)).setting == "loss_margin"
-        made = Method(objective="large-margin", objective_settings={"layers": ["input"]})
-        changed = swept_recipes(Recipe(methods={"m": made}), parse_sweep("objective_settings.top_k=1,2"))
-        assert [type(r.methods["m"].objective_settings["top_k"]) for r in changed.values()] == [int, int]
+        assert Sweep("loss_settings.margin", (0.5, 1.0)).setting == "loss_margin"
+        made = Method(loss="large-margin", loss_settings={"layers": ["input"]})
+        changed = swept_recipes(Recipe(methods={"m": made}), parse_sweep("loss_settings.top_k=1,2"))
+        assert [type(r.methods["m"].loss_settings["top_k"]) for r in changed.values()] == [int, int]
 
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("objective_settings.margin=1,2", "method 'plain' has the loss 'cross-entropy', which has none"),
+            ("loss_settings.margin=1,2", "method 'plain' has the loss 'cross-entropy', which has none"),
             ("train_fraction=0.5,1.5", "`train_fraction` must lie"),
         ],
     )
@@ -107,14 +107,14 @@ class TestRecipes:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("form=1,2", "needs a setting that is a number; got 'objective_settings.form'"),
+            ("form=1,2", "needs a setting that is a number; got 'loss_settings.form'"),
             ("marign=1,2", "only margin"),
         ],
     )
     def test_what_the_loss_does_not_have_is_refused(self, text, said):
-        hinge = Recipe(methods={"a": Method(objective="hinge")})
+        hinge = Recipe(methods={"a": Method(loss="hinge")})
         with pytest.raises(ValueError, match=said):
-            swept_recipes(hinge, parse_sweep(f"objective_settings.{text}"))
+            swept_recipes(hinge, parse_sweep(f"loss_settings.{text}"))
 
     def test_epochs_of_a_recipe_that_counts_steps_are_refused(self):
         with pytest.raises(ValueError, match=r"changes nothing where the length is 5 steps"):

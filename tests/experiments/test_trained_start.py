@@ -39,7 +39,7 @@ def test_training_starts_from_the_weights_and_the_normalisation_of_the_run(train
 
 
 def test_empirical_priors_are_those_of_the_images_trained_on_now(recipe, data, tmp_path):
-    method = Method(mixture="identity", hidden=(), priors="empirical", objective="gaussian-mixture")
+    method = Method(mixture="identity", hidden=(), priors="empirical", loss="gaussian-mixture")
     plan = RunPlan(recipe(methods={"lgm": method}), "lgm", 0)
     run_method(plan, data, tmp_path)
     few = data.train.subset(data.train.labels.argsort(stable=True)[: len(data.train) * 3 // 4])

@@ -3,7 +3,7 @@
 import torch
 
 from clearance.heads import GaussianMixture
-from clearance.objectives import GaussianMixtureLoss
+from clearance.losses import GaussianMixtureLoss
 from clearance.tensors import Outputs
 
 COVARIANCES = ("identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full")

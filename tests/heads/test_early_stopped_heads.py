@@ -10,7 +10,7 @@ from clearance.heads import (
     GradientHeads,
     HeadTraining,
 )
-from clearance.objectives.squared_error import squared_error
+from clearance.losses.squared_error import squared_error
 from heads.weak_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     CASES,
     same,

@@ -9,9 +9,9 @@ from torch import nn
 from clearance.data import gaussian_images
 from clearance.heads import GaussianMixture, GaussianMixtureHeads, HeadStack, linear_from_mixture
 from clearance.heads.scale import feature_unit
+from clearance.losses import CrossEntropyLoss, GaussianMixtureLoss
 from clearance.models import Classifier
-from clearance.objectives import CrossEntropyLoss, GaussianMixtureLoss
-from clearance.regimes import FOCA, fit
+from clearance.training import FOCA, fit
 
 close = torch.testing.assert_close
 STREAM = torch.Generator()
@@ -114,12 +114,12 @@ def model_and_data(head):
     return Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 8)), head, 0.5, 0.25), data
 
 
-@pytest.mark.parametrize("objective", [CrossEntropyLoss, GaussianMixtureLoss])
-def test_foca_with_mixtures_ends_with_the_likeliest_mixture_of_its_features(objective):
+@pytest.mark.parametrize("loss", [CrossEntropyLoss, GaussianMixtureLoss])
+def test_foca_with_mixtures_ends_with_the_likeliest_mixture_of_its_features(loss):
     model, data = model_and_data(GaussianMixture(8, 3, "diagonal"))
     weights = model.extractor[1].weight.detach().clone()
-    regime = FOCA(objective(), GaussianMixtureHeads("diagonal"), per_class=2, heads=2)
-    result = fit(model, regime, data, epochs=3, batch_size=20)
+    way = FOCA(loss(), GaussianMixtureHeads("diagonal"), per_class=2, heads=2)
+    result = fit(model, way, data, epochs=3, batch_size=20)
     assert result.status.good
     assert not torch.equal(model.extractor[1].weight, weights)
     features = model.features(data.images).detach()

@@ -24,8 +24,8 @@ def algorithm_1(head, features, labels, *, steps, lr, momentum, lambda_):
     velocity = [torch.zeros_like(p) for p in head.parameters()]
     for _ in range(steps):
         penalty = sum(p.square().sum() for p in head.parameters())
-        objective = F.cross_entropy(head(features), labels) + lambda_ * penalty
-        gradients = torch.autograd.grad(objective, list(head.parameters()))
+        loss = F.cross_entropy(head(features), labels) + lambda_ * penalty
+        gradients = torch.autograd.grad(loss, list(head.parameters()))
         with torch.no_grad():
             for parameter, v, gradient in zip(head.parameters(), velocity, gradients, strict=True):
                 v.mul_(momentum).add_(gradient)

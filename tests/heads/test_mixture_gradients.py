@@ -14,7 +14,7 @@ from torch.func import functional_call, grad, jvp, vmap
 
 from clearance.heads import GaussianMixture
 from clearance.heads.gaussian_mixture import half_distances
-from clearance.objectives import GaussianMixtureLoss
+from clearance.losses import GaussianMixtureLoss
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     COVARIANCES,
     covariance_of,

@@ -22,8 +22,8 @@ def test_4_3_the_pair_formula_is_stationary_and_solves_eq_11():
     weight, bias = (part.requires_grad_() for part in pair_head(f1, f2, 1.0, -1.0, 0.7))
     outputs = [(weight * f).sum(dim=1) + bias for f in (f1, f2)]
     data = (outputs[0] - 1).square() + (outputs[1] + 1).square()
-    objective = (data + 0.35 * weight.square().sum(dim=1)).sum()
-    for gradient in torch.autograd.grad(objective, [weight, bias]):
+    loss = (data + 0.35 * weight.square().sum(dim=1)).sum()
+    for gradient in torch.autograd.grad(loss, [weight, bias]):
         close(gradient, torch.zeros_like(gradient))
     # Eq. 11 with the bias eliminated: (Delta Delta^T + lambda I) theta_bar = tau Delta
     difference = f1 - f2

@@ -35,16 +35,16 @@ def c5(weight, bias, features, targets, lambda_):
 
 
 @pytest.mark.parametrize(
-    ("objective", "share"),
+    ("loss", "share"),
     [(eq_4, lambda n: 1), (algorithm_1, lambda n: 1 / n), (c5, lambda n: 1 / (2 * n))],
     ids=["eq 4", "alg 1", "c5"],
 )
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5), (6, 6), (1, 3), (7, 1)], ids=str)
-def test_4_3_the_solution_is_stationary_for_the_objective_of_each_convention(shape, objective, share):
+def test_4_3_the_solution_is_stationary_for_the_loss_of_each_convention(shape, loss, share):
     features, targets = 3 + drawn(K, *shape), drawn(K, shape[0], C, seed=1)
     solution = solve_ridge(features, targets, 0.3 * share(shape[0]))
     weight, bias = (part.requires_grad_() for part in solution)
-    gradients = torch.autograd.grad(objective(weight, bias, features, targets, 0.3), [weight, bias])
+    gradients = torch.autograd.grad(loss(weight, bias, features, targets, 0.3), [weight, bias])
     for gradient in gradients:
         close(gradient, torch.zeros_like(gradient))
 

@@ -39,7 +39,7 @@ def test_gradient_with_respect_to_features_equals_each_module(any_head, fresh, i
 
 
 def test_second_derivatives_reach_features(any_head, fresh, inputs):
-    """Objectives that divide by a gradient's norm differentiate a stack twice."""
+    """Losses that divide by a gradient's norm differentiate a stack twice."""
     stack = fresh(any_head(6, 6))
     leaf = inputs[0].clone().requires_grad_()
     assert torch.autograd.gradgradcheck(lambda z: stack(z).square(), leaf)

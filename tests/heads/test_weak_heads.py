@@ -16,9 +16,9 @@ from clearance.heads import (
 )
 from clearance.heads.scale import feature_unit
 from clearance.heads.weak import WeakHeads
+from clearance.losses import SquaredErrorLoss
 from clearance.models import Classifier
-from clearance.objectives import SquaredErrorLoss
-from clearance.regimes import FOCA
+from clearance.training import FOCA
 from heads.numbers import close  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from heads.weak_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     CASES,
@@ -157,9 +157,9 @@ def test_every_way_to_draw_heads_serves_foca(case):
     torch.manual_seed(0)
     model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, D)), nn.Linear(D, case.classes))
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    regime = FOCA(SquaredErrorLoss(), case.heads, per_class=case.per_class, heads=2)
-    optimizer = torch.optim.SGD(regime.trainable(model), lr=0.01)
-    training = regime.start(model, data, optimizer, regime.generators(0))
+    way = FOCA(SquaredErrorLoss(), case.heads, per_class=case.per_class, heads=2)
+    optimizer = torch.optim.SGD(way.trainable(model), lr=0.01)
+    training = way.start(model, data, optimizer, way.generators(0))
     for _ in range(2):
         assert training.step(data.images, data.labels).total.isfinite()
     after = model.state_dict()

@@ -14,7 +14,7 @@ from clearance.heads import (
     PairHeads,
     RidgeHeads,
 )
-from clearance.objectives.squared_error import squared_error
+from clearance.losses.squared_error import squared_error
 
 K, D = 3, 16
 

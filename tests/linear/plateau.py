@@ -49,7 +49,7 @@ class Plateau:
 def plateau(x: ArrayLike, y: ArrayLike) -> Plateau:
     """The plateau of two classes of equal size.
 
-    Source: closed form of the "small scale" regime of Tanay and Griffin (2018), where the loss is linear.
+    Source: closed form of the "small scale" way of training of Tanay and Griffin (2018), where the loss is linear.
 
     Args:
         x: Points, shape (n, d).

@@ -157,8 +157,8 @@ class TestCauses:
         margin = Method(
             hidden=(),
             lr=0.01,
-            objective="large-margin",
-            objective_settings={"layers": ["input"], "top_k": 1, "cross_entropy_weight": 0.0},
+            loss="large-margin",
+            loss_settings={"layers": ["input"], "top_k": 1, "cross_entropy_weight": 0.0},
         )
         plain = protocol.small_data_recipes
 
@@ -170,7 +170,7 @@ class TestCauses:
 
         monkeypatch.setattr(protocol, "small_data_recipes", recipes)
         causes.run_small_data(StudyRequest(tmp_path, seeds=2))
-        settings = {p.method: p.recipe.methods[p.method].objective_settings for p in quick}
+        settings = {p.method: p.recipe.methods[p.method].loss_settings for p in quick}
         assert list(settings) == [
             "cross-entropy",
             "margin-l2",
@@ -337,11 +337,11 @@ class TestProtocol:
         methods = paper_recipe("elsayed_2018", dataset).methods
         assert tuple(methods) == (METHODS if dataset == "mnist" else (*METHODS, *MORE))
         margins = [method for name, method in methods.items() if name.startswith("margin")]
-        assert {m.objective for m in margins} == {"large-margin"}
-        assert [float(m.objective_settings["norm"]) for m in margins][:4] == [1, 2, math.inf, 2]
-        assert [float(m.objective_settings["norm"]) for m in margins][4:] in ([], [1, math.inf])
-        assert [len(m.objective_settings["layers"]) for m in margins] == [4, 4, 4, *[1] * (len(margins) - 3)]
-        same = [dataclasses.replace(m, objective="", objective_settings={}, lr=1.0) for m in methods.values()]
+        assert {m.loss for m in margins} == {"large-margin"}
+        assert [float(m.loss_settings["norm"]) for m in margins][:4] == [1, 2, math.inf, 2]
+        assert [float(m.loss_settings["norm"]) for m in margins][4:] in ([], [1, math.inf])
+        assert [len(m.loss_settings["layers"]) for m in margins] == [4, 4, 4, *[1] * (len(margins) - 3)]
+        same = [dataclasses.replace(m, loss="", loss_settings={}, lr=1.0) for m in methods.values()]
         assert all(method == same[0] for method in same)
 
     def test_rates_and_sizes_are_those_of_the_issue(self):
@@ -359,20 +359,20 @@ class TestProtocol:
         clean, noisy = protocol.noise_recipes("mnist").values()
         for name, method in noisy.methods.items():
             expected = (None, "sum") if name.startswith("margin") else (None, None)
-            told = method.objective_settings
+            told = method.loss_settings
             assert (told.get("top_k"), told.get("aggregate")) == expected
-        assert noisy.methods["hinge"].objective_settings["form"] == "sum"
-        assert all(m.objective_settings.get("top_k", 1) == 1 for m in clean.methods.values())
+        assert noisy.methods["hinge"].loss_settings["form"] == "sum"
+        assert all(m.loss_settings.get("top_k", 1) == 1 for m in clean.methods.values())
 
     def test_the_full_protocol_is_the_sheets_network_with_all_nine_rivals(self):
         full = protocol.full_protocol()
         assert (full.model, full.batch_size, full.train_fraction) == ("large-margin-cnn", 128, 1.0)
-        settings = full.methods["margin-l2"].objective_settings
+        settings = full.methods["margin-l2"].loss_settings
         assert settings["layers"] == ["input", "extractor.block1", "extractor.block2"]
         assert settings["top_k"] is None
         assert set(full.methods) == {*METHODS, *MORE}
         for name in ("margin-l2-input", *MORE):
-            assert full.methods[name].objective_settings["layers"] == ["input"]
+            assert full.methods[name].loss_settings["layers"] == ["input"]
             norm = name.removeprefix("margin-l").removesuffix("-input")
-            assert float(full.methods[name].objective_settings["norm"]) == float(norm)
-        assert full.methods["cross-entropy"].objective_settings == {}
+            assert float(full.methods[name].loss_settings["norm"]) == float(norm)
+        assert full.methods["cross-entropy"].loss_settings == {}

@@ -11,7 +11,7 @@ from clearance.heads import HeadTraining
 from clearance.heads.ridge import pair_head
 from clearance.models.features import extract_features
 from clearance.records import Record
-from clearance.regimes.fit import FitResult
+from clearance.training.fit import FitResult
 from clearance.vocabulary import Measurement, Outcome, Status
 from papers.engine.catalogue import paper
 from papers.sato_2019 import fig1

@@ -55,7 +55,7 @@ def tiny():
             "noisy": Method(head_noise=0.1, **small),  # type: ignore[arg-type]
             "dropout": Method(dropout=0.5, **small),  # type: ignore[arg-type]
             "batchnorm": Method(norm="batch", **small),  # type: ignore[arg-type]
-            "foca": Method(regime="foca", per_class=1, head_steps=2, **small),  # type: ignore[arg-type]
+            "foca": Method(way="foca", per_class=1, head_steps=2, **small),  # type: ignore[arg-type]
         },
     )
 

@@ -112,7 +112,7 @@ def test_the_share_on_the_first_axis_stands_for_both_losses(monkeypatch, tmp_pat
 
 def test_squared_error_is_what_those_methods_are_trained_by():
     methods = squared_error.squared_error_recipe().methods
-    assert {name: method.objective for name, method in methods.items()} == {
+    assert {name: method.loss for name, method in methods.items()} == {
         "plain": "cross-entropy",
         "foca": "cross-entropy",
         "plain, squared error": "squared-error",

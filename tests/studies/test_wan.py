@@ -70,17 +70,17 @@ class TestRecipes:
         expected = ("softmax", "center", "l-softmax", "gm", "lgm")
         assert tuple(n for n in methods if n not in ("lgm-0.1", "lgm-0.2")) == expected
         bare = [
-            dataclasses.replace(m, objective="", objective_settings={}, mixture="none", means_lr=1.0)
+            dataclasses.replace(m, loss="", loss_settings={}, mixture="none", means_lr=1.0)
             for m in methods.values()
         ]
         assert all(method == bare[0] for method in bare)
 
     def test_alpha_is_as_released(self):
         settings = {d: paper_recipe("wan_2018", d).methods for d in paper_datasets("wan_2018")}
-        assert {m["gm"].objective_settings["alpha"] for m in settings.values()} == {0.0}
-        most = {d: m["lgm"].objective_settings["alpha"]["most"] for d, m in settings.items()}
+        assert {m["gm"].loss_settings["alpha"] for m in settings.values()} == {0.0}
+        most = {d: m["lgm"].loss_settings["alpha"]["most"] for d, m in settings.items()}
         assert most == {"digits": 1.0, "mnist": 1.0, "cifar10": 0.3, "cifar100": 0.3}
-        weights = {d: m["lgm"].objective_settings["likelihood_weight"] for d, m in settings.items()}
+        weights = {d: m["lgm"].loss_settings["likelihood_weight"] for d, m in settings.items()}
         assert weights == {"digits": 0.03, "mnist": 0.03, "cifar10": 0.1, "cifar100": 0.1}
         assert {m["lgm"].means_lr for m in settings.values()} == {0.3, 2.0}
 
@@ -95,9 +95,9 @@ class TestRecipes:
         start = protocol.base_recipe(dataset)
         before = start.steps or start.epochs * protocol.STEPS_AN_EPOCH[dataset]
         half = protocol.paced(start, before // 2)
-        alpha, shorter = (r.methods["lgm"].objective_settings["alpha"] for r in (start, half))
+        alpha, shorter = (r.methods["lgm"].loss_settings["alpha"] for r in (start, half))
         assert shorter["every"] == pytest.approx(alpha["every"] / 2, abs=1)
-        fading, faster = (r.methods["l-softmax"].objective_settings["softmax_weight"] for r in (start, half))
+        fading, faster = (r.methods["l-softmax"].loss_settings["softmax_weight"] for r in (start, half))
         for part in (0.1, 0.5, 0.9):
             left = [
                 w["start"] * (1 + w["rate"] * part * steps) ** -w["power"]
@@ -113,11 +113,11 @@ class TestRecipes:
             "class_scalar",
         )
         assert mnist.methods["softmax"].mixture == "none"
-        assert mnist.methods["lgm"].objective_settings["variance_prior"] == 0  # the formula alone
-        fading = mnist.methods["l-softmax"].objective_settings["softmax_weight"]
+        assert mnist.methods["lgm"].loss_settings["variance_prior"] == 0  # the formula alone
+        fading = mnist.methods["l-softmax"].loss_settings["softmax_weight"]
         assert fading["rate"] == pytest.approx(2.5e-5)
         assert (hundred.epochs, hundred.schedule, hundred.batch_size) == (307, "tenths", 128)
-        assert hundred.methods["lgm"].objective_settings["alpha"]["every"] == pytest.approx(5000, rel=0.01)
+        assert hundred.methods["lgm"].loss_settings["alpha"]["every"] == pytest.approx(5000, rel=0.01)
         assert all(m.clip_norm is None for r in (mnist, hundred) for m in r.methods.values())
         with pytest.raises(ValueError, match="`dataset` must be one of 'mnist', 'cifar100'"):
             protocol.full_protocol("digits")

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from clearance.experiments.build import build_data, build_optimizer, build_regime
+from clearance.experiments.build import build_data, build_optimizer, build_way
 from clearance.experiments.saved import build_model
 from clearance.heads.scale import feature_unit
-from clearance.regimes import fit
+from clearance.training import fit
 from papers.wan_2018 import combinations
 
 
@@ -20,7 +20,7 @@ def test_features_keep_their_scale_and_the_network_learns(name):
     before = feature_unit(model.eval().features(data.test.images))
     fit(
         model,
-        build_regime(method, model=model),
+        build_way(method, model=model),
         data.train,
         steps=60,
         batch_size=recipe.batch_size,

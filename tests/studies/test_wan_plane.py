@@ -12,8 +12,8 @@ from torch import nn
 from clearance.data import ImageSet
 from clearance.experiments.run import RunPlan
 from clearance.heads import GaussianMixture
+from clearance.losses.gaussian_mixture import margin_scores
 from clearance.models import Classifier
-from clearance.objectives.gaussian_mixture import margin_scores
 from clearance.records import Report
 from papers.engine import study
 from papers.engine.catalogue import paper_claims

@@ -37,7 +37,7 @@ class TestSearch:
         (whole, plane) = search_rates.searched_recipes("mnist").values()
         assert whole.steps == plane.steps == 600
         every, before = (
-            recipe.methods["lgm"].objective_settings["alpha"]["every"]
+            recipe.methods["lgm"].loss_settings["alpha"]["every"]
             for recipe in (whole, protocol.base_recipe("mnist"))
         )
         assert every / 600 == pytest.approx(before / 2000, rel=0.01)
@@ -88,13 +88,13 @@ class TestCombinations:
     def test_a_combination_is_the_sum_of_what_it_stands_beside(self):
         methods = FULL().methods
         both, lgm, margin = (methods[name] for name in (combinations.BOTH, "lgm", combinations.MARGIN))
-        parts = both.objective_settings["parts"]
-        assert parts["lgm"] == {"objective": "gaussian-mixture", **lgm.objective_settings}
+        parts = both.loss_settings["parts"]
+        assert parts["lgm"] == {"loss": "gaussian-mixture", **lgm.loss_settings}
         assert parts["margin"] == {
-            "objective": "large-margin", **margin.objective_settings, "cross_entropy_weight": 0.0
+            "loss": "large-margin", **margin.loss_settings, "cross_entropy_weight": 0.0
         }  # fmt: skip
-        assert dataclasses.replace(both, objective="", objective_settings={}, lr=1.0) == dataclasses.replace(
-            lgm, objective="", objective_settings={}, lr=1.0
+        assert dataclasses.replace(both, loss="", loss_settings={}, lr=1.0) == dataclasses.replace(
+            lgm, loss="", loss_settings={}, lr=1.0
         )
         foca, mixtures = methods[combinations.FOCA], methods[combinations.FOCA_GM]
         assert (mixtures.weak_heads, mixtures.mixture, foca.weak_heads, foca.mixture) == (

@@ -12,8 +12,8 @@ from clearance.attacks import FGSM
 from clearance.experiments.build import build_data
 from clearance.experiments.run import RunPlan, run_method
 from clearance.heads import GaussianMixture
+from clearance.losses import CrossEntropyLoss, GaussianMixtureLoss
 from clearance.models import Classifier
-from clearance.objectives import CrossEntropyLoss, GaussianMixtureLoss
 from clearance.records import Record, Report
 from clearance.report.numbers import THIN, printed
 from clearance.runs import read_result
@@ -180,7 +180,7 @@ class TestFgsm:
             run_method(plan, data, tmp_path)
             losses[name] = fgsm.training_loss(tmp_path / plan.folder)
             kept[name], _ = read_result(tmp_path / plan.folder)
-        assert torch.equal(losses["center"].centres, kept["center"]["objective.centres"])
+        assert torch.equal(losses["center"].centres, kept["center"]["loss.centres"])
         assert bool(losses["center"].centres.any(dim=1).all())  # they start at 0
         assert int(losses["lgm"].steps) == 3  # batches of 64 of 130 images
 

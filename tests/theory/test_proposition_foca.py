@@ -1,4 +1,4 @@
-"""Proposition 3.2 under this library's own draws, heads and regimes: sampling, joint training, strong heads."""
+"""Proposition 3.2 under this library's own draws, heads and training: sampling, joint training, strong heads."""
 
 import pytest
 import torch
@@ -9,10 +9,10 @@ from clearance.data import ImageSet
 from clearance.geometry import class_distance_normalised_variances, class_scatter
 from clearance.heads import PairHeads, RidgeHeads, pair_head
 from clearance.heads.weak.ridge import ridge_is_too_strong
+from clearance.losses import SquaredErrorLoss
 from clearance.models import Classifier
-from clearance.objectives import SquaredErrorLoss
-from clearance.regimes import FOCA, EndToEnd
-from clearance.regimes.foca import ClassBalancedDraws
+from clearance.training import FOCA, EndToEnd
+from clearance.training.foca import ClassBalancedDraws
 from theory.clouds import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     N,
     clouds,
@@ -79,13 +79,13 @@ def test_q08_one_head_trained_jointly_leaves_the_scatter_off_its_axis():
         head.weight.copy_(torch.tensor([[-0.05, 0.02], [0.05, -0.02]]))
         head.bias.fill_(0.5)
     model, data = free_world(2, head)
-    regime = EndToEnd(SquaredErrorLoss())
+    way = EndToEnd(SquaredErrorLoss())
     step = 0.05  # of every feature on its own, as in Q4
     groups = [
         {"params": model.extractor.parameters(), "lr": step * 2 * N},
         {"params": head.parameters(), "lr": step},
     ]
-    training = regime.start(model, data, torch.optim.SGD(groups), regime.generators(0))
+    training = way.start(model, data, torch.optim.SGD(groups), way.generators(0))
     table = model.extractor.table
     before = spread(table[N:].detach(), table[:N].detach())
     for _ in range(2000):
@@ -133,14 +133,14 @@ class Watched:
 def test_q09_a_step_of_foca_takes_heads_as_fixed():
     """Its gradient is 2 (A f - v_t) of the heads drawn, not the derivative through how heads are made.
 
-    Two logits halve it (||z - e||^2 = (s - t)^2 / 2), and the objective is the mean over 2 N samples.
+    Two logits halve it (||z - e||^2 = (s - t)^2 / 2), and the loss is the mean over 2 N samples.
     """
     lambda_, d = 0.3, 3
     model, data = free_world(d)
     heads = Watched(lambda_)
-    regime = FOCA(SquaredErrorLoss(), heads, per_class=1, heads=5)
-    optimizer = torch.optim.SGD(regime.trainable(model), lr=0.1)
-    training = regime.start(model, data, optimizer, regime.generators(0))
+    way = FOCA(SquaredErrorLoss(), heads, per_class=1, heads=5)
+    optimizer = torch.optim.SGD(way.trainable(model), lr=0.1)
+    training = way.start(model, data, optimizer, way.generators(0))
     start = model.extractor.table.detach().clone()
     loss = training.step(data.images, data.labels).total
     targets = 2.0 * data.labels - 1.0

@@ -19,9 +19,9 @@ from clearance.audits._samples import fixed_images, fixed_rows
 from clearance.data import ImageSet
 from clearance.geometry.first_order import dual_norm, first_order_distance
 from clearance.geometry.nearest import squared_distances
+from clearance.losses.margins import margin_distances
 from clearance.models._running import dtype_of, evaluating, filters_channels_last
 from clearance.models.classifier import Classifier
-from clearance.objectives.margins import margin_distances
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 CHUNK = 64  # activations of so many 28 x 28 images stay in a processor's cache: two thirds of the time of 256 at once

@@ -58,7 +58,7 @@ def chosen_recipe(
 def _check_names(recipe: "Recipe") -> None:
     """Raise ValueError for a name that nothing has, before a process or a training starts."""
     from clearance._checks import check_choice
-    from clearance.experiments.catalogue import AUDITS, DATASETS, MODELS, OBJECTIVES
+    from clearance.experiments.catalogue import AUDITS, DATASETS, LOSSES, MODELS
 
     if not recipe.dataset.startswith(("folder:", "npz:")):
         check_choice("dataset", recipe.dataset, DATASETS)
@@ -67,11 +67,11 @@ def _check_names(recipe: "Recipe") -> None:
     for name in (*recipe.audits, *recipe.audit_settings):
         check_choice("audit", name, AUDITS)
     for method in recipe.methods.values():
-        check_choice("objective", method.objective, OBJECTIVES)
-        if method.objective_settings:
-            from clearance.experiments.build import build_objective
+        check_choice("loss", method.loss, LOSSES)
+        if method.loss_settings:
+            from clearance.experiments.build import build_loss
 
-            build_objective(method)  # which says what is wrong with them
+            build_loss(method)  # which says what is wrong with them
 
 
 def default_methods(given: str | None, recipe: Path | None) -> str | None:

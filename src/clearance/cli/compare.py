@@ -42,7 +42,7 @@ class CompareCommand:
         audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter; with --sweep
             boundary_distance and weight_scale, too).
         sweep: One numeric setting at several values, FIELD=LOW:HIGH:COUNT (equal ratios) or FIELD=A,B,C; for
-            example weight_decay=1e-5:1e-1:9, or of the methods' loss objective_settings.margin=0.5,1,2. The page draws
+            example weight_decay=1e-5:1e-1:9, or of the methods' loss loss_settings.margin=0.5,1,2. The page draws
             everything over it.
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ListCommand:
-    """Name the datasets, models, methods, objectives, audits, with one line each."""
+    """Name the datasets, models, methods, losses, audits, with one line each."""
 
     def run(self) -> None:
         """Print the catalogue."""
@@ -19,7 +19,7 @@ class ListCommand:
             "datasets": {name: entry.summary for name, entry in catalogue.DATASETS.items()},
             "models": {name: entry.summary for name, entry in catalogue.MODELS.items()},
             "methods": catalogue.METHODS,
-            "objectives": {name: entry.summary for name, entry in catalogue.OBJECTIVES.items()},
+            "losses": {name: entry.summary for name, entry in catalogue.LOSSES.items()},
             "audits": {name: entry.summary for name, entry in catalogue.AUDITS.items()},
         }
         for room, entries in rooms.items():

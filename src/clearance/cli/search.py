@@ -119,7 +119,7 @@ def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
     chosen: dict[str, dict[str, float]] = {}
     for name, method in recipe.methods.items():
         found = best(trials, name, criterion)
-        chosen[name] = {"lr": found.lr} | ({"per_class": found.per_class} if method.regime == "foca" else {})
+        chosen[name] = {"lr": found.lr} | ({"per_class": found.per_class} if method.way == "foca" else {})
     return yaml.safe_dump({"methods": chosen}, sort_keys=False).rstrip()
 
 

@@ -31,8 +31,8 @@ from clearance.models import Classifier
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import check_classifier
 from clearance.records import ExhibitRecord, Record
-from clearance.regimes._way import check_logits
 from clearance.report import Card
+from clearance.training._way import check_logits
 
 PICTURES = "images"  # the kind of exhibit that shows images themselves
 SHARED = 0.05  # of the test images: small pictures repeat by chance

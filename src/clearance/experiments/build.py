@@ -1,4 +1,4 @@
-"""From a recipe's numbers to objects: the images of a run, its loss, regime and optimiser."""
+"""From a recipe's numbers to objects: the images of a run, its loss, way of training and optimiser."""
 
 import copy
 import dataclasses
@@ -18,7 +18,7 @@ from clearance.attacks.gradient import FGSM
 from clearance.audits import check_comparable
 from clearance.data import Augmentation, ImageSet, split_classes
 from clearance.data.subsets import draw_samples
-from clearance.experiments.catalogue import OBJECTIVES, loss_defaults, resolve
+from clearance.experiments.catalogue import LOSSES, loss_defaults, resolve
 from clearance.experiments.datasets import SPLIT_SEED, load_dataset
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
@@ -33,9 +33,9 @@ from clearance.heads import (
     mixture_groups,
 )
 from clearance.heads.weak import WeakHeads
+from clearance.losses import Loss, SumLoss
 from clearance.models import Classifier
-from clearance.objectives import Objective, SumLoss
-from clearance.regimes import FOCA, EndToEnd, Regime
+from clearance.training import FOCA, EndToEnd, WayOfTraining
 
 DATA_SEED = 0  # a fraction of the training set is part of the data, the same for every seed of a comparison
 
@@ -79,27 +79,27 @@ def build_data(recipe: Recipe) -> RunData:
     return RunData(train, test, new)
 
 
-def build_objective(method: Method, model: Classifier | None = None) -> Objective:
+def build_loss(method: Method, model: Classifier | None = None) -> Loss:
     """The loss that a method names, with its settings; one with a centre a class takes its sizes from the model.
 
     Raises:
         ValueError: If there is no such loss, it has no such setting, or a value is out of range.
 
-    >>> build_objective(Method(objective="hinge", objective_settings={"margin": 2.0}))
+    >>> build_loss(Method(loss="hinge", loss_settings={"margin": 2.0}))
     HingeLoss(margin=2.0, form='max')
-    >>> parts = {"softmax": {"objective": "cross-entropy"}, "margin": {"objective": "hinge", "margin": 2.0}}
-    >>> list(build_objective(Method(objective="sum", objective_settings={"parts": parts})).parts)
+    >>> parts = {"softmax": {"loss": "cross-entropy"}, "margin": {"loss": "hinge", "margin": 2.0}}
+    >>> list(build_loss(Method(loss="sum", loss_settings={"parts": parts})).parts)
     ['softmax', 'margin']
     """
     sizes = {"in_features": 1, "classes": 1} if model is None else _sizes(model)
-    return _named_objective(method.objective, method.objective_settings, sizes)
+    return _named_loss(method.loss, method.loss_settings, sizes)
 
 
-def _named_objective(name: str, settings: Mapping[str, Any], sizes: Mapping[str, int]) -> Objective:
-    kind = resolve("objective", name, OBJECTIVES)
+def _named_loss(name: str, settings: Mapping[str, Any], sizes: Mapping[str, int]) -> Loss:
+    kind = resolve("loss", name, LOSSES)
     taken = loss_defaults(kind)
     for key in settings:
-        check_choice(f"setting of objective {name!r}", key, taken)
+        check_choice(f"setting of loss {name!r}", key, taken)
     given = {key: size for key, size in sizes.items() if key in taken} | dict(settings)
     if kind is SumLoss:
         given["parts"] = _parts(settings.get("parts"), sizes)
@@ -107,20 +107,20 @@ def _named_objective(name: str, settings: Mapping[str, Any], sizes: Mapping[str,
         parts = {key: given.pop(key) for key in vars(made_of()) if key in given}
         if parts:
             given[group] = made_of(**parts)
-    loss: Objective = kind(**given)
+    loss: Loss = kind(**given)
     return loss
 
 
-def _parts(given: Any, sizes: Mapping[str, int]) -> dict[str, Objective]:
-    """The losses of a sum, from a mapping of names to ``{objective: ..., its settings}``."""
+def _parts(given: Any, sizes: Mapping[str, int]) -> dict[str, Loss]:
+    """The losses of a sum, from a mapping of names to ``{loss: ..., its settings}``."""
     trees = given if isinstance(given, Mapping) else {}
-    if not trees or not all(isinstance(tree, Mapping) and "objective" in tree for tree in trees.values()):
+    if not trees or not all(isinstance(tree, Mapping) and "loss" in tree for tree in trees.values()):
         raise ValueError(
-            "`parts` of objective 'sum' must map names to losses, as in {margin: {objective: hinge, margin: 2.0}}; "
+            "`parts` of loss 'sum' must map names to losses, as in {margin: {loss: hinge, margin: 2.0}}; "
             f"got {given!r}."
         )
     return {
-        part: _named_objective(tree["objective"], {k: v for k, v in tree.items() if k != "objective"}, sizes)
+        part: _named_loss(tree["loss"], {k: v for k, v in tree.items() if k != "loss"}, sizes)
         for part, tree in trees.items()
     }
 
@@ -133,18 +133,16 @@ def _sizes(model: Classifier) -> dict[str, int]:
     return {"in_features": matrices[0].shape[1], "classes": matrices[-1].shape[0]}
 
 
-def build_regime(
-    method: Method, objective: Objective | None = None, model: Classifier | None = None
-) -> Regime:
-    """The regime of a method; `objective` takes the place of the one it names (a copy of it is used)."""
-    loss = copy.deepcopy(objective) if objective is not None else build_objective(method, model)
-    if method.regime == "end_to_end":
+def build_way(method: Method, loss: Loss | None = None, model: Classifier | None = None) -> WayOfTraining:
+    """The way of training of a method; `loss` takes the place of the one it names (a copy of it is used)."""
+    terms = copy.deepcopy(loss) if loss is not None else build_loss(method, model)
+    if method.way == "end_to_end":
         attack = FGSM(method.adversarial) if method.adversarial > 0 else None
-        return EndToEnd(loss, method.head_noise, attack, method.adversarial_share)
+        return EndToEnd(terms, method.head_noise, attack, method.adversarial_share)
     final = HeadTraining(method.final_head_steps, method.final_head_lr, 0.9, batch_size=128)
     return FOCA(
-        loss,
-        build_weak_heads(method, loss),
+        terms,
+        build_weak_heads(method, terms),
         per_class=method.per_class,
         heads=method.heads,
         reuse=method.reuse,
@@ -156,7 +154,7 @@ def build_regime(
     )
 
 
-def build_weak_heads(method: Method, loss: Objective) -> WeakHeads:
+def build_weak_heads(method: Method, loss: Loss) -> WeakHeads:
     """How FOCA draws its heads; those trained by gradient get the loss that moves the extractor (Eq. 2, 4)."""
     training = HeadTraining(method.head_steps, method.head_lr, 0.9, weight_decay=method.head_decay)
     if method.weak_heads == "ridge":

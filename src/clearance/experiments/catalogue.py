@@ -1,4 +1,4 @@
-"""The only place for names: what a dataset, model, objective, method or audit is called, and where it lives.
+"""The only place for names: what a dataset, model, loss, method or audit is called, and where it lives.
 
 Nothing is imported until it is used, so that ``clearance list`` and ``--help`` answer at once.
 """
@@ -92,39 +92,39 @@ MODELS = {
     ),
 }
 
-OBJECTIVES = {
-    "cross-entropy": Entry("clearance.objectives.cross_entropy:CrossEntropyLoss", "softmax cross-entropy"),
+LOSSES = {
+    "cross-entropy": Entry("clearance.losses.cross_entropy:CrossEntropyLoss", "softmax cross-entropy"),
     "squared-error": Entry(
-        "clearance.objectives.squared_error:SquaredErrorLoss", "squared error against one-hot labels"
+        "clearance.losses.squared_error:SquaredErrorLoss", "squared error against one-hot labels"
     ),
-    "hinge": Entry("clearance.objectives.hinge:HingeLoss", "multi-class hinge: a margin between logits"),
+    "hinge": Entry("clearance.losses.hinge:HingeLoss", "multi-class hinge: a margin between logits"),
     "gaussian-mixture": Entry(
-        "clearance.objectives.gaussian_mixture:GaussianMixtureLoss",
+        "clearance.losses.gaussian_mixture:GaussianMixtureLoss",
         "Gaussian classes with a margin and a likelihood, L-GM; needs mixture (Wan et al. 2018)",
     ),
     "center": Entry(
-        "clearance.objectives.center:CenterLoss",
+        "clearance.losses.center:CenterLoss",
         "cross-entropy, with features near their class centre (Wen et al. 2016)",
     ),
     "large-margin-softmax": Entry(
-        "clearance.objectives.large_margin_softmax:LargeMarginSoftmaxLoss",
+        "clearance.losses.large_margin_softmax:LargeMarginSoftmaxLoss",
         "cross-entropy with a margin between angles; needs hidden: [] (Liu et al. 2016)",
     ),
     "contrastive": Entry(
-        "clearance.objectives.contrastive:ContrastiveLoss",
+        "clearance.losses.contrastive:ContrastiveLoss",
         "cross-entropy, with pairs of one class near and pairs of two apart (Sun et al. 2014)",
     ),
     "triplet": Entry(
-        "clearance.objectives.triplet:TripletLoss",
+        "clearance.losses.triplet:TripletLoss",
         "cross-entropy, with each sample nearer to its class than to others (Schroff et al. 2015)",
     ),
     "large-margin": Entry(
-        "clearance.objectives.large_margin:LargeMarginLoss",
+        "clearance.losses.large_margin:LargeMarginLoss",
         "a margin around the boundary at any layers, with cross-entropy (Elsayed et al. 2018)",
     ),
     "sum": Entry(
-        "clearance.objectives.sum:SumLoss",
-        "several losses at once: parts: {NAME: {objective: ..., its settings}}, and weights: {NAME: ...}",
+        "clearance.losses.sum:SumLoss",
+        "several losses at once: parts: {NAME: {loss: ..., its settings}}, and weights: {NAME: ...}",
     ),
 }
 
@@ -238,7 +238,7 @@ def resolve(kind: str, name: str, entries: Mapping[str, Entry]) -> Any:
 def loss_defaults(kind: Callable[..., Any]) -> dict[str, Any]:
     """Every setting that a recipe may give a loss, and its default; what the loss groups, a recipe names one by one.
 
-    >>> from clearance.objectives import LargeMarginLoss
+    >>> from clearance.losses import LargeMarginLoss
     >>> loss_defaults(LargeMarginLoss)["unit"]
     'layer'
     """

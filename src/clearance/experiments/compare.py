@@ -27,12 +27,12 @@ from clearance.experiments.sweep import (
     swept_report,
     with_swept_audits,
 )
+from clearance.losses import Loss
 from clearance.models import Classifier
-from clearance.objectives import Objective
 from clearance.records import Report
-from clearance.regimes import EndToEnd, Regime
-from clearance.regimes.describe import describe
 from clearance.report import Card
+from clearance.training import EndToEnd, WayOfTraining
+from clearance.training.describe import describe
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Comparison:
         recipe: Everything that can be said in words and numbers.
         sweep: One numeric setting at several values.
         data: Images in place of those that the recipe names.
-        regimes: By method, a way of training in place of the method's.
+        ways of training: By method, a way of training in place of the method's.
         model: Builds a fresh classifier in place of the recipe's.
         audits: In place of the recipe's.
         command: What made it, for the report.
@@ -59,7 +59,7 @@ class Comparison:
     recipe: Recipe
     sweep: Sweep | None = None
     data: RunData | None = None
-    regimes: Mapping[str, Regime] = field(default_factory=dict)
+    ways: Mapping[str, WayOfTraining] = field(default_factory=dict)
     model: "Callable[[], Classifier] | None" = None
     audits: AuditPlan | None = None
     command: str = "clearance.compare(...)"
@@ -86,9 +86,7 @@ class Comparison:
     def plans(self, recipe: Recipe) -> list[RunPlan]:
         """Every run of one recipe, seed by seed."""
         return [
-            dataclasses.replace(
-                plan, regime=self.regimes.get(plan.method), model=self.model, audits=self.audits
-            )
+            dataclasses.replace(plan, way=self.ways.get(plan.method), model=self.model, audits=self.audits)
             for plan in plans_of(recipe)
         ]
 
@@ -136,12 +134,12 @@ class Comparison:
         report = report_of(self.recipe, found, self.command, self.audits)
         if self.sweep is not None:
             report = swept_report(report, self.sweep, self.recipe)
-        settings = _with_callers_regimes(report.recipe, self.recipe, self.regimes)
+        settings = _with_callers_ways(report.recipe, self.recipe, self.ways)
         return dataclasses.replace(report, recipe=settings)
 
 
 def compare(
-    methods: Mapping[str, "str | Method | Objective | Regime"] | Sequence[str],
+    methods: Mapping[str, "str | Method | Loss | WayOfTraining"] | Sequence[str],
     train: Any,
     test: Any,
     *,
@@ -163,8 +161,8 @@ def compare(
 
     Args:
         methods: Names of the catalogue, or a mapping from any name to one of: a name of the catalogue, a
-            :class:`Method` (settings), an Objective (your own loss, trained end to end with plain's
-            settings), or a Regime. The first is the one that the others are compared with.
+            :class:`Method` (settings), a Loss (your own loss, trained end to end with plain's
+            settings), or a Way of training. The first is the one that the others are compared with.
         train: An ImageSet, a map-style Dataset, or (images, labels).
         test: Likewise; everything is measured on it, so choose nothing by it.
         seeds: How many seeds; a verdict needs two, and three can often not tell.
@@ -229,7 +227,7 @@ def compare(
         recipe,
         sweep=None if sweep is None else parse_sweep(sweep),
         data=data,
-        regimes={name: regime for name, (_, regime) in resolved.items() if regime is not None},
+        ways={name: way for name, (_, way) in resolved.items() if way is not None},
         model=None if isinstance(model, str) else model,
         audits=asked,
     )
@@ -261,30 +259,30 @@ def _check_arguments(
 
 
 def _resolved(
-    method: "str | Method | Objective | Regime", known: Mapping[str, Method]
-) -> tuple[Method, Regime | None]:
+    method: "str | Method | Loss | WayOfTraining", known: Mapping[str, Method]
+) -> tuple[Method, WayOfTraining | None]:
     if isinstance(method, str):
         check_choice("method", method, known)
         return known[method], None
     if isinstance(method, Method):
         return method, None
-    if isinstance(method, Objective):
+    if isinstance(method, Loss):
         return known["plain"], EndToEnd(method)
-    if isinstance(method, Regime):
+    if isinstance(method, WayOfTraining):
         return known["foca" if not method.trains_head else "plain"], method
     raise TypeError(
-        f"a method must be a name, a Method, an Objective or a Regime; got {type(method).__name__}. Wrap a "
-        "loss function of your own in a subclass of clearance.objectives.Objective."
+        f"a method must be a name, a Method, a Loss or a Way of training; got {type(method).__name__}. Wrap a "
+        "loss function of your own in a subclass of clearance.losses.Loss."
     )
 
 
-def _with_callers_regimes(
-    settings: Mapping[str, Any], recipe: Recipe, regimes: Mapping[str, Regime]
+def _with_callers_ways(
+    settings: Mapping[str, Any], recipe: Recipe, ways: Mapping[str, WayOfTraining]
 ) -> dict[str, Any]:
-    """The settings with what the caller's own regimes and losses say in place of numbers they do not use."""
+    """The settings with what the caller's own ways of training and losses say in place of numbers they do not use."""
     used = ("lr", "weight_decay", "clip_norm", "max_norm", "hidden", "dropout", "norm")
     own = {
-        name: {"regime": describe(regime), **{key: to_tree(recipe.methods[name])[key] for key in used}}
-        for name, regime in regimes.items()
+        name: {"way": describe(way), **{key: to_tree(recipe.methods[name])[key] for key in used}}
+        for name, way in ways.items()
     }
     return {**settings, "methods": {**settings["methods"], **own}}

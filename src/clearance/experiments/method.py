@@ -39,9 +39,9 @@ class Method:
     """A named change to plain training, in numbers; the defaults are plain training.
 
     Args:
-        regime: ``"end_to_end"`` or ``"foca"``.
-        objective: Name of the loss in the catalogue.
-        objective_settings: Settings of the loss that differ from its defaults, by name.
+        way: ``"end_to_end"`` or ``"foca"``.
+        loss: Name of the loss in the catalogue.
+        loss_settings: Settings of the loss that differ from its defaults, by name.
         lr: Step size of the extractor's SGD, above 0.
         momentum: Of the same, in [0, 1).
         weight_decay: Of the same, at least 0.
@@ -83,14 +83,14 @@ class Method:
     Raises:
         ValueError: If a number is out of range, a name is unknown, or settings do not go together.
 
-    >>> Method(regime="foca", per_class=1, lr=0.1).reuse
+    >>> Method(way="foca", per_class=1, lr=0.1).reuse
     1
     """
 
-    regime: Literal["end_to_end", "foca"] = "end_to_end"
-    objective: str = "cross-entropy"
+    way: Literal["end_to_end", "foca"] = "end_to_end"
+    loss: str = "cross-entropy"
     # Methods are keys of dictionaries, and a mapping has no hash; it still tells two methods apart.
-    objective_settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    loss_settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     lr: float = 0.05
     momentum: float = 0.9
     weight_decay: float = 5e-4
@@ -126,7 +126,7 @@ class Method:
     final_head_lr: float = 0.03
 
     def __post_init__(self) -> None:
-        check_choice("regime", self.regime, ("end_to_end", "foca"))
+        check_choice("way", self.way, ("end_to_end", "foca"))
         check_choice("norm", self.norm, ("none", "batch"))
         check_choice("weak_heads", self.weak_heads, get_args(get_type_hints(Method)["weak_heads"]))
         check_choice("mode", self.mode, ("average", "cycle"))

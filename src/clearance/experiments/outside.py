@@ -29,9 +29,9 @@ from clearance.models._running import device_of, evaluating
 from clearance.models.factory import build_module
 from clearance.models.features import batch_size_for
 from clearance.models.wrap import check_of_unit_images, wrapped
-from clearance.regimes._way import check_logits
-from clearance.regimes.fit import device_named
 from clearance.report import Card
+from clearance.training._way import check_logits
+from clearance.training.fit import device_named
 
 
 @dataclass(frozen=True)

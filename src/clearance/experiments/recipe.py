@@ -20,7 +20,7 @@ USUAL = {
     "learning_rate": ("lr",),
     "wd": ("weight_decay",),
     "decay": ("weight_decay",),
-    "loss": ("objective",),
+    "loss": ("loss",),
 }
 """What others call settings."""
 
@@ -248,7 +248,7 @@ def _method(name: str, change: Any, source: str, known: Mapping[str, Method]) ->
     if not isinstance(change, dict):
         raise ValueError(f"{source}: method {name!r} must be a mapping of settings; got {change!r}.")  # noqa: TRY004
     settings = dict(change)
-    if name not in known and not {"base", "regime"} & set(settings):  # else it says what it is by itself
+    if name not in known and not {"base", "way"} & set(settings):  # else it says what it is by itself
         _check_meant(name, settings, known, source)
     base = settings.pop("base", name if name in known else "none")
     if base != "none":

@@ -20,7 +20,7 @@ from clearance.audits import Audit, Findings, WeightScale
 from clearance.audits.weight_scale import decayed_parameters
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.auditing import audit_model
-from clearance.experiments.build import RunData, build_optimizer, build_regime, build_schedule, drawn_data
+from clearance.experiments.build import RunData, build_optimizer, build_schedule, build_way, drawn_data
 from clearance.experiments.method import Method
 from clearance.experiments.peak_memory import PeakMemory
 from clearance.experiments.recipe import Recipe, identifier, to_tree
@@ -28,10 +28,10 @@ from clearance.experiments.saved import FACTS, build_model, extractor_name
 from clearance.models import Classifier
 from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
-from clearance.regimes import FitResult, Regime, fit
-from clearance.regimes.describe import describe
-from clearance.regimes.fit import Progress
 from clearance.runs import write_json
+from clearance.training import FitResult, WayOfTraining, fit
+from clearance.training.describe import describe
+from clearance.training.fit import Progress
 from clearance.vocabulary import Exhibit, Measurement, Outcome
 
 FIRST_SOURCE = 1000
@@ -46,7 +46,7 @@ class RunPlan:
         recipe: The whole comparison; only what concerns this run identifies it.
         method: Name of the method.
         seed: Decides first weights, batch order, partial sets.
-        regime: Takes the place of the method's regime (for losses and regimes written by users).
+        way: Takes the place of the method's way of training (for losses and ways of training written by users).
         model: Builds a fresh classifier in place of the recipe's; called under the run's seed.
         audits: In place of the recipe's.
     """
@@ -54,7 +54,7 @@ class RunPlan:
     recipe: Recipe
     method: str
     seed: int
-    regime: Regime | None = None
+    way: WayOfTraining | None = None
     model: Callable[[], Classifier] | None = None
     audits: AuditPlan | None = None
 
@@ -78,7 +78,7 @@ class RunPlan:
         for name in ("methods", "seeds", "audits", "audit_settings", "root"):
             del shared[name]
         told = {"recipe": shared, "name": self.method, "method": to_tree(self.settings)}
-        told["regime"] = describe(self.regime)
+        told["way"] = describe(self.way)
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)
         return f"{safe}-seed{self.seed}-{identifier(told)}"
 
@@ -244,25 +244,25 @@ def epoch_findings(result: FitResult, test_images: int) -> Findings:
     return Findings((error, epoch), (picture,))
 
 
-def decay_findings(model: Classifier, regime: Regime, build: Callable[..., Optimizer]) -> Findings:
+def decay_findings(model: Classifier, way: WayOfTraining, build: Callable[..., Optimizer]) -> Findings:
     """A row for each parameter of the network: what the optimiser of the run does to it.
 
     Args:
         model: The network.
-        regime: Says which parameters are moved.
+        way: Says which parameters are moved.
         build: Makes the optimiser from them, as it was made for training.
 
     >>> import torch
     >>> from clearance.heads import MLP
-    >>> from clearance.objectives import CrossEntropyLoss
-    >>> from clearance.regimes import EndToEnd
+    >>> from clearance.losses import CrossEntropyLoss
+    >>> from clearance.training import EndToEnd
     >>> model = Classifier(torch.nn.Flatten(), MLP((4, 2)))
     >>> build = lambda parameters: torch.optim.AdamW(parameters, weight_decay=0.1)
     >>> decay_findings(model, EndToEnd(CrossEntropyLoss()), build).exhibits[0].columns["how"]
     ['decoupled', 'decoupled']
     """
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    rows = decayed_parameters(model, build(list(regime.trainable(model))))
+    rows = decayed_parameters(model, build(list(way.trainable(model))))
     columns: dict[str, Sequence[Any]] = {
         "name": [row.name for row in rows],
         "role": [row.role for row in rows],
@@ -309,21 +309,19 @@ def run_method(
     """
     data = drawn_data(plan.recipe, data, plan.seed)
     audits = plan.resolved_audits(data, directory)  # a wrong name, a source that is not there: found at once
-    named = plan.regime is None and plan.model is None  # then the folder's name says everything
+    named = plan.way is None and plan.model is None  # then the folder's name says everything
     if directory is not None and named and (kept := _kept(plan, data, directory)) is not None:
         return kept
     folder = None if directory is None else directory / plan.folder
     # what was begun before was measured by nobody
     memory = PeakMemory() if own_process and (folder is None or not folder.exists()) else None
     model = _fresh_model(plan, data)
-    # a copy: no seed may start from what the caller's objective learnt under the one before
-    regime = (
-        copy.deepcopy(plan.regime) if plan.regime is not None else build_regime(plan.settings, model=model)
-    )
+    # a copy: no seed may start from what the caller's loss learnt under the one before
+    way = copy.deepcopy(plan.way) if plan.way is not None else build_way(plan.settings, model=model)
     stepper = build_optimizer(plan.settings, model)
     result = fit(
         model,
-        regime,
+        way,
         data.train,
         epochs=plan.recipe.epochs if plan.recipe.steps is None else None,
         steps=plan.recipe.steps,
@@ -342,13 +340,13 @@ def run_method(
         on_step=on_step,
     )
     if directory is not None and (kept := _kept(plan, data, directory)) is not None:
-        return kept  # fit found that the caller's model and regime are those of the finished run
+        return kept  # fit found that the caller's model and way of training are those of the finished run
     # before audits add theirs
     training = training_findings(result, _memory_before(folder) if memory is None else memory.added())
     findings = audit_model(model, data, audits, plan.seed, on_audit)
     epochs = epoch_findings(result, len(data.test))
     if WeightScale.name in plan.audit_plan.names:
-        findings.append(decay_findings(result.model, regime, stepper))
+        findings.append(decay_findings(result.model, way, stepper))
     found = _as_records(plan, data, result, [training, epochs, *findings])
     if folder is not None:
         _keep(found, plan, data, folder)

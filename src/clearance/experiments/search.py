@@ -153,7 +153,7 @@ def search(
         name: [
             dataclasses.replace(method, lr=_rounded(method.lr * factor), per_class=count)
             for factor in factors
-            for count in (per_class if method.regime == "foca" else (method.per_class,))
+            for count in (per_class if method.way == "foca" else (method.per_class,))
         ]
         for name, method in recipe.methods.items()
     }

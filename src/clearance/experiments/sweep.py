@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clearance._checks import check_choice
-from clearance.experiments.catalogue import OBJECTIVES, loss_defaults, resolve
+from clearance.experiments.catalogue import LOSSES, loss_defaults, resolve
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.records import ExhibitRecord, Record, Report
@@ -30,7 +30,7 @@ SHARED = (
     "validation",
     *DATA,
 )  # fields of a recipe
-OF_LOSS = "objective_settings."  # before the name of a setting of the methods' loss
+OF_LOSS = "loss_settings."  # before the name of a setting of the methods' loss
 CALLED = {
     "samples": "trained_on",
     "features": "feature_count",
@@ -46,7 +46,7 @@ class Sweep:
 
     Args:
         field: Of every method (``weight_decay``, ``lr``, ``momentum`` ...); of every method's loss
-            (``objective_settings.gamma`` ...); or of the recipe they share: ``epochs``, ``steps``, ``batch_size``,
+            (``loss_settings.gamma`` ...); or of the recipe they share: ``epochs``, ``steps``, ``batch_size``,
             ``label_noise``, ``samples``, ``validation``, ``train_fraction``, ``augment_pad``, ``augment_cutout`` or
             ``size``.
         values: At least two, each once.
@@ -112,7 +112,7 @@ def _kind(field: str) -> type:
                 f"`sweep` must be over a number that can be an axis of one comparison; got {field!r}. Give each of its "
                 f"values as a {called} of its own."
             )
-    check_choice("sweep", field, [*kinds, "objective_settings.NAME"])
+    check_choice("sweep", field, [*kinds, "loss_settings.NAME"])
     return kinds[field]
 
 
@@ -205,24 +205,24 @@ def _changed(name: str, method: Method, field: str, value: float) -> Method:
         has = f"only {', '.join(known)}" if known else "none"
         raise ValueError(
             f"`sweep` of {field!r} needs methods whose loss has that setting; method {name!r} has the loss "
-            f"{method.objective!r}, which has {has}. Leave the method out."
+            f"{method.loss!r}, which has {has}. Leave the method out."
         )
     if isinstance(known[setting], str | bool | tuple | Mapping):
         raise ValueError(  # noqa: TRY004
             f"`sweep` needs a setting that is a number; got {field!r}, which is {known[setting]!r}."
         )
     given = as_kind(value, int, field) if isinstance(known[setting], int) else value
-    return dataclasses.replace(method, objective_settings={**method.objective_settings, setting: given})
+    return dataclasses.replace(method, loss_settings={**method.loss_settings, setting: given})
 
 
 def loss_settings(method: Method) -> dict[str, Any]:
     """The settings of a method's loss, each with the value that the method gives it.
 
-    >>> loss_settings(Method(objective="hinge", objective_settings={"margin": 2.0}))["margin"]
+    >>> loss_settings(Method(loss="hinge", loss_settings={"margin": 2.0}))["margin"]
     2.0
     """
-    loss = resolve("objective", method.objective, OBJECTIVES)
-    return {**loss_defaults(loss), **method.objective_settings}
+    loss = resolve("loss", method.loss, LOSSES)
+    return {**loss_defaults(loss), **method.loss_settings}
 
 
 def under(found: "RunFindings", settings: Mapping[str, Scalar]) -> "RunFindings":

@@ -1,0 +1,63 @@
+"""Losses: one published loss per file, each a function of a batch's outputs and labels.
+
+| loss | reads | what it asks for |
+|---|---|---|
+| CrossEntropyLoss | logits | the true class's probability to be high |
+| SquaredErrorLoss | logits | logits equal to the label's one-hot vector |
+| HingeLoss | logits | the true logit to be a margin above the others |
+| GaussianMixtureLoss | features, head | features of each class as a Gaussian, with a margin and a likelihood |
+| CenterLoss | features, logits | features near their class centre, beside cross-entropy |
+| LargeMarginSoftmaxLoss | features, head | the angle to the true class's weight to be m times as small |
+| ContrastiveLoss | features, logits | pairs of one class near, pairs of two apart, beside cross-entropy |
+| TripletLoss | features, logits | each sample nearer to its own class than to others, beside cross-entropy |
+| SumLoss | what its parts read | all that its parts ask for |
+| LargeMarginLoss | any layers | every sample to be a margin away from its class boundaries, at those layers |
+
+Every loss returns named terms and their sum:
+
+>>> import torch
+>>> from clearance.tensors import Outputs
+>>> features, head, labels = torch.randn(8, 4), torch.nn.Linear(4, 3), torch.randint(3, (8,))
+>>> loss = CrossEntropyLoss()(Outputs(features, head(features), head), labels)
+>>> list(loss.terms)
+['cross_entropy']
+>>> loss.total.backward()
+
+A loss of your own is a subclass of :class:`Loss` with a ``forward``; nothing has to be registered.
+"""
+
+from clearance.losses._loss import Loss as Loss
+from clearance.losses.center import CenterLoss as CenterLoss
+from clearance.losses.contrastive import ContrastiveLoss as ContrastiveLoss
+from clearance.losses.cross_entropy import CrossEntropyLoss as CrossEntropyLoss
+from clearance.losses.gaussian_mixture import GaussianMixtureLoss as GaussianMixtureLoss
+from clearance.losses.hinge import HingeLoss as HingeLoss
+from clearance.losses.large_margin import DistanceSettings as DistanceSettings
+from clearance.losses.large_margin import GammaQuantile as GammaQuantile
+from clearance.losses.large_margin import LargeMarginLoss as LargeMarginLoss
+from clearance.losses.large_margin_softmax import LargeMarginSoftmaxLoss as LargeMarginSoftmaxLoss
+from clearance.losses.margins import margin_distances as margin_distances
+from clearance.losses.schedules import InverseDecay as InverseDecay
+from clearance.losses.schedules import StepUp as StepUp
+from clearance.losses.squared_error import SquaredErrorLoss as SquaredErrorLoss
+from clearance.losses.sum import SumLoss as SumLoss
+from clearance.losses.triplet import TripletLoss as TripletLoss
+
+__all__ = [
+    "CenterLoss",
+    "ContrastiveLoss",
+    "CrossEntropyLoss",
+    "DistanceSettings",
+    "GammaQuantile",
+    "GaussianMixtureLoss",
+    "HingeLoss",
+    "InverseDecay",
+    "LargeMarginLoss",
+    "LargeMarginSoftmaxLoss",
+    "Loss",
+    "SquaredErrorLoss",
+    "StepUp",
+    "SumLoss",
+    "TripletLoss",
+    "margin_distances",
+]

@@ -1,0 +1,47 @@
+"""Softmax cross-entropy."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from clearance.losses._loss import Loss, check_labels
+from clearance.tensors import LossTerms, Outputs
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """-log softmax(logits)[label] for each sample.
+
+    Args:
+        logits: (..., B, C).
+        labels: (B,), the same for every leading index of `logits`.
+
+    Returns:
+        (..., B), at least float32.
+    """
+    flat = logits.flatten(0, -2)
+    flat = flat if flat.dtype.itemsize >= 4 else flat.float()
+    repeated = labels.expand(logits.shape[:-1]).flatten()
+    return F.cross_entropy(flat, repeated, reduction="none").view(logits.shape[:-1])
+
+
+class CrossEntropyLoss(Loss):
+    """Softmax cross-entropy, averaged over samples (and over heads, where K heads read the features).
+
+    L = -mean_i log softmax(z_i)[y_i]
+
+    Shapes:
+        outputs.logits (B, C) or (K, B, C); labels (B,).
+
+    Misleads as a measure of separation: scaling all logits lowers it without moving a boundary.
+
+    >>> import torch
+    >>> outputs = Outputs(torch.zeros(4, 2), torch.zeros(4, 10), torch.nn.Identity())
+    >>> round(float(CrossEntropyLoss()(outputs, torch.arange(4)).total), 4)    # log 10
+    2.3026
+    """
+
+    reads_logits_only = True
+
+    def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
+        """One term, ``cross_entropy``."""
+        check_labels(outputs.logits, labels)
+        return LossTerms({"cross_entropy": cross_entropy(outputs.logits, labels).mean()})

@@ -1,0 +1,91 @@
+"""The multi-class hinge: how far the true logit is short of a margin over the others."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_choice, check_positive
+from clearance.losses._loss import Loss, check_labels
+from clearance.tensors import LossTerms, Outputs
+
+HingeForm = Literal["max", "sum"]
+
+
+def hinge(logits: Tensor, labels: Tensor, margin: float = 1.0, form: HingeForm = "max") -> Tensor:
+    """How far the true logit is short of `margin` over the others, for each sample.
+
+    ``"max"``: max(0, margin + max_{i != y} z_i - z_y)         (Crammer & Singer, 2001)
+    ``"sum"``: sum_{i != y} max(0, margin + z_i - z_y)         (Weston & Watkins, 1999)
+
+    Args:
+        logits: (..., B, C), at least two classes.
+        labels: (B,), the same for every leading index of `logits`.
+        margin: In units of logits, above 0.
+        form: Which of the two; for two classes they are one.
+
+    Returns:
+        (..., B), at least float32.
+
+    Raises:
+        ValueError: For one class, of which nothing is right or wrong.
+
+    >>> hinge(torch.tensor([[2.0, 1.5, 1.2]]), torch.tensor([0]))
+    tensor([0.5000])
+    """
+    if logits.shape[-1] < 2:
+        raise ValueError(f"logits must have at least two classes; got shape {tuple(logits.shape)}.")
+    kept = logits if logits.dtype.itemsize >= 4 else logits.float()
+    own = labels.expand(kept.shape[:-1]).unsqueeze(-1)
+    short = margin + kept - kept.gather(-1, own)
+    if form == "max":
+        return torch.relu(short.scatter(-1, own, -math.inf).amax(dim=-1))
+    return torch.relu(short).scatter(-1, own, 0.0).sum(dim=-1)
+
+
+class HingeLoss(Loss):
+    """Multi-class hinge loss, averaged over samples (and over heads, where K heads read the features).
+
+    L = mean_i max(0, margin + max_{j != y_i} z_ij - z_{i y_i})       (Crammer-Singer, the default form)
+
+    Source: Crammer & Singer (2001); with ``form="sum"`` Weston & Watkins (1999). Elsayed et al. (2018) compare
+    with a hinge; which form it had no source at hand says.
+
+    Args:
+        margin: In units of logits, above 0; 1 as usual.
+        form: ``"max"`` looks at the strongest rival, ``"sum"`` adds all that violate.
+
+    Shapes:
+        outputs.logits (B, C) or (K, B, C); labels (B,).
+
+    Raises:
+        ValueError: If `margin` is not above 0 or `form` is unknown.
+
+    Misleads as a margin: it is one of logits, and scaling them meets it without moving a boundary.
+
+    >>> outputs = Outputs(torch.zeros(4, 2), torch.zeros(4, 10), torch.nn.Identity())
+    >>> float(HingeLoss()(outputs, torch.arange(4)).total)
+    1.0
+    """
+
+    reads_logits_only = True
+
+    def __init__(self, margin: float = 1.0, form: HingeForm = "max") -> None:
+        super().__init__()
+        check_positive("margin", margin)
+        check_choice("form", form, ("max", "sum"))
+        self.margin, self.form = margin, form
+
+    def sample_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The hinge of each sample, by which heads are trained alone."""
+        return hinge(logits, labels, self.margin, self.form)
+
+    def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
+        """One term, ``hinge``."""
+        check_labels(outputs.logits, labels)
+        return LossTerms({"hinge": self.sample_loss(outputs.logits, labels).mean()})
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"margin={self.margin}, form={self.form!r}"

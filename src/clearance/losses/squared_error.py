@@ -1,0 +1,47 @@
+"""Squared error against one-hot targets."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from clearance.losses._loss import Loss, check_labels
+from clearance.tensors import LossTerms, Outputs
+
+
+def squared_error(logits: Tensor, labels: Tensor) -> Tensor:
+    """||logits - onehot(label)||^2 for each sample.
+
+    Args:
+        logits: (..., B, C).
+        labels: (B,), the same for every leading index of `logits`.
+
+    Returns:
+        (..., B), at least float32.
+    """
+    kept = logits if logits.dtype.itemsize >= 4 else logits.float()
+    return (kept - F.one_hot(labels, logits.shape[-1])).square().sum(dim=-1)
+
+
+class SquaredErrorLoss(Loss):
+    """Squared distance of the logits from the label's one-hot vector, averaged over samples (and heads).
+
+    L = mean_i ||z_i - e_{y_i}||^2
+
+    The loss under which Sato et al. (2019), section 3, prove their proposition (there with targets +1
+    and -1 for two classes).
+
+    Shapes:
+        outputs.logits (B, C) or (K, B, C); labels (B,).
+
+    >>> import torch
+    >>> outputs = Outputs(torch.zeros(4, 2), torch.zeros(4, 10), torch.nn.Identity())
+    >>> float(SquaredErrorLoss()(outputs, torch.arange(4)).total)
+    1.0
+    """
+
+    reads_logits_only = True
+    sample_loss = staticmethod(squared_error)
+
+    def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
+        """One term, ``squared_error``."""
+        check_labels(outputs.logits, labels)
+        return LossTerms({"squared_error": squared_error(outputs.logits, labels).mean()})

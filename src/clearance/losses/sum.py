@@ -1,0 +1,75 @@
+"""Several losses at once."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from clearance._checks import check_choice, check_non_negative
+from clearance.losses._loss import Loss
+from clearance.tensors import LossTerms, Outputs
+
+
+class SumLoss(Loss):
+    """The weighted sum of several losses, in one backward pass.
+
+    L = sum_p w_p L_p
+
+    Args:
+        parts: Losses by name, at least one. A part's term ``"t"`` is called ``"part/t"``; the layers of all are
+            read once.
+        weights: w_p by name, at least 0; parts that are not named have 1.
+
+    Raises:
+        ValueError: If there is no part, a weight names none or is out of range.
+
+    Two parts with cross-entropy count it twice: set `cross_entropy_weight` of one to 0. Heads that are trained
+    alone (FOCA's) get plain cross-entropy, unless there is one part.
+
+    >>> from clearance.losses.cross_entropy import CrossEntropyLoss
+    >>> from clearance.losses.hinge import HingeLoss
+    >>> both = SumLoss({"softmax": CrossEntropyLoss(), "hinge": HingeLoss()}, {"hinge": 0.5})
+    >>> outputs = Outputs(torch.zeros(4, 2), torch.zeros(4, 10), torch.nn.Identity())
+    >>> {name: round(float(term), 3) for name, term in both(outputs, torch.arange(4)).terms.items()}
+    {'softmax/cross_entropy': 2.303, 'hinge/hinge': 0.5}
+    """
+
+    def __init__(self, parts: Mapping[str, Loss], weights: Mapping[str, float] | None = None) -> None:
+        super().__init__()
+        if not parts:
+            raise ValueError("`parts` must hold at least one loss; got none.")
+        for name, part in parts.items():
+            if not isinstance(part, Loss):
+                raise TypeError(f"`parts` must hold losses; got {type(part).__name__} under {name!r}.")
+            if not isinstance(name, str) or not name.isidentifier() or hasattr(nn.ModuleDict, name):
+                raise ValueError(f"`parts` must have names such as 'softmax' or 'margin'; got {name!r}.")
+        self.weights = dict.fromkeys(parts, 1.0) | dict(weights or {})
+        for name, weight in self.weights.items():
+            check_choice("weights", name, parts)
+            check_non_negative("weights", weight)
+        self.parts = nn.ModuleDict(parts)
+        self.layers = tuple(dict.fromkeys(layer for part in parts.values() for layer in part.layers))
+        self.reads_logits_only = all(part.reads_logits_only for part in parts.values())
+        self.sample_loss = next(iter(parts.values())).sample_loss if len(parts) == 1 else None
+
+    def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
+        """The terms of all parts, each with its weight."""
+        return LossTerms(
+            {
+                f"{name}/{term}": self.weights[name] * value
+                for name, part in self.parts.items()
+                for term, value in part(outputs, labels).terms.items()
+            }
+        )
+
+    @torch.no_grad()
+    def after_step(self, outputs: Outputs, labels: Tensor) -> None:
+        """What follows a step, of every part."""
+        for part in self.parts.values():
+            assert isinstance(part, Loss)
+            part.after_step(outputs, labels)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        names = ("weights", "layers", "reads_logits_only", "sample_loss")
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)

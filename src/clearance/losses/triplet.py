@@ -1,0 +1,117 @@
+"""Each sample nearer to its class than to others, by a margin, on the unit sphere: FaceNet's triplet loss."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clearance._checks import check_choice, check_non_negative, check_positive
+from clearance.losses._loss import Loss, check_labels
+from clearance.losses.cross_entropy import cross_entropy
+from clearance.tensors import LossTerms, Outputs
+
+Mining = Literal["semi_hard", "all"]
+
+
+def triplet(features: Tensor, labels: Tensor, margin: float = 0.2, mining: Mining = "semi_hard") -> Tensor:
+    r"""Mean over triplets of max(0, ||a - p||^2 - ||a - n||^2 + margin), all three scaled to length one.
+
+    a and p are two samples of one class, n one of another. ``"semi_hard"`` takes the triplets whose negative is
+    farther than the positive but within the margin: ||a - p||^2 < ||a - n||^2 < ||a - p||^2 + margin; ``"all"``
+    takes every one, those without loss included. No triplet is ever listed: negatives are sorted once for each
+    anchor, and sums over them are differences of running sums, B^2 (D + log B) operations and B^2 memory.
+
+    Source: Schroff, Kalenichenko, Philbin (2015, FaceNet), Eq. 3 (a sum there) and section 3.2.
+
+    Args:
+        features: (B, D).
+        labels: (B,).
+        margin: Of squared distances between unit vectors, which lie in [0, 4]; above 0.
+        mining: Which triplets count.
+
+    Returns:
+        0-dim, at least float32; 0 where no triplet counts.
+
+    >>> triplet(torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0, 1]), 3.0)
+    tensor(1.)
+    """
+    kept = features.float() if features.dtype.itemsize < 4 else features
+    with torch.autocast(features.device.type, enabled=False):  # which mines other triplets in half precision
+        unit = F.normalize(kept, eps=1e-6)
+        distances = (2 - 2 * unit @ unit.T).clamp(min=0)
+    same = labels[:, None] == labels[None]
+    positive = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    # Sorted negatives of each anchor, then infinities for the rest, which are never reached.
+    negatives = distances.masked_fill(same, torch.inf).sort(dim=1).values
+    found = negatives.detach()
+    limit = (distances + margin).detach()
+    last = torch.minimum(torch.searchsorted(found, limit), (~same).sum(dim=1, keepdim=True))
+    first = torch.searchsorted(found, distances.detach().contiguous(), right=True)
+    first = torch.minimum(first, last) if mining == "semi_hard" else torch.zeros_like(last)
+    running = F.pad(negatives.masked_fill(negatives.isinf(), 0.0).cumsum(dim=1), (1, 0))
+    nearer = running.gather(1, last) - running.gather(1, first)
+    losses = (last - first) * (distances + margin) - nearer
+    chosen = (last - first) if mining == "semi_hard" else (~same).sum(dim=1, keepdim=True).expand_as(same)
+    count = (chosen * positive).sum().clamp(min=1)
+    unknown = 0 * unit.sum()  # NaN where a feature is, though no triplet holds its sample
+    return losses.masked_fill(~positive, 0.0).sum() / count + unknown
+
+
+class TripletLoss(Loss):
+    r"""Cross-entropy, and FaceNet's triplet loss over the triplets of a batch.
+
+    L = w_CE mean_i CE_i + w mean max(0, ||a - p||^2 - ||a - n||^2 + margin), see :func:`triplet`
+
+    Source: Schroff, Kalenichenko, Philbin (2015), Eq. 3, which has no cross-entropy.
+
+    Args:
+        margin: Of squared distances between unit vectors, above 0; 0.2 in the paper.
+        mining: ``"semi_hard"`` as there, or ``"all"``.
+        weight: w, at least 0.
+        cross_entropy_weight: w_CE, at least 0; 0 is the paper's loss, under which the head learns nothing.
+
+    Shapes:
+        outputs.features (B, D), outputs.logits (B, C); labels (B,).
+
+    Raises:
+        ValueError: If a number is out of range or there is no such mining.
+
+    A batch without two samples of one class, or without two classes, has no triplet: the term is 0. Triplets are
+    those within a batch, so many classes need large batches.
+
+    Misleads while training: the semi-hard triplets of each batch are others, so their mean need not fall.
+
+    >>> outputs = Outputs(torch.rand(4, 2), torch.zeros(4, 3), torch.nn.Identity())
+    >>> list(TripletLoss()(outputs, torch.tensor([0, 1, 2, 0])).terms)
+    ['cross_entropy', 'triplet']
+    """
+
+    def __init__(
+        self,
+        margin: float = 0.2,
+        mining: Mining = "semi_hard",
+        weight: float = 1.0,
+        cross_entropy_weight: float = 1.0,
+    ) -> None:
+        super().__init__()
+        check_positive("margin", margin)
+        check_choice("mining", mining, ("semi_hard", "all"))
+        check_non_negative("weight", weight)
+        check_non_negative("cross_entropy_weight", cross_entropy_weight)
+        self.margin, self.mining = margin, mining
+        self.weight, self.cross_entropy_weight = weight, cross_entropy_weight
+
+    def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
+        """Terms ``cross_entropy``, unless its weight is 0, and ``triplet``."""
+        check_labels(outputs.logits, labels)
+        terms = {"triplet": self.weight * triplet(outputs.features, labels, self.margin, self.mining)}
+        if self.cross_entropy_weight > 0:
+            softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
+            terms = {"cross_entropy": softmax, **terms}
+        return LossTerms(terms)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        names = ("margin", "mining", "weight", "cross_entropy_weight")
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)

@@ -1,0 +1,44 @@
+"""Ways of training: which parameters a loss may move, and which head is in use.
+
+| method | moves | head in use |
+|---|---|---|
+| EndToEnd | extractor and head | the model's own, in every step |
+| FOCA | the extractor | new weak heads in every step; the model's own head is trained last |
+
+``fit`` runs any of them; your own loop calls the same two methods:
+
+>>> import torch
+>>> from clearance.data import gaussian_images
+>>> from clearance.heads import MLP
+>>> from clearance.models import Classifier
+>>> data = gaussian_images(per_class=10, shape=(1, 4, 4))
+>>> model = Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 8)), MLP((8, 8, 3)))
+>>> way = FOCA(per_class=2)
+>>> optimizer = torch.optim.SGD(way.trainable(model), lr=0.05)
+>>> training = way.start(model, data, optimizer, way.generators(seed=0))
+>>> for rows in torch.randperm(len(data)).split(10):
+...     loss = training.step(*data.batch(rows))
+>>> training.finish()
+>>> model(data.images).shape
+torch.Size([30, 3])
+"""
+
+from clearance.training._way import Training as Training
+from clearance.training._way import WayOfTraining as WayOfTraining
+from clearance.training.batch_norm import recalibrate_batch_norm as recalibrate_batch_norm
+from clearance.training.end_to_end import EndToEnd as EndToEnd
+from clearance.training.fit import FitResult as FitResult
+from clearance.training.fit import Progress as Progress
+from clearance.training.fit import fit as fit
+from clearance.training.foca import FOCA as FOCA
+
+__all__ = [
+    "FOCA",
+    "EndToEnd",
+    "FitResult",
+    "Progress",
+    "Training",
+    "WayOfTraining",
+    "fit",
+    "recalibrate_batch_norm",
+]

@@ -1,0 +1,147 @@
+"""The contract of a way of training: which parameters a step may move, and which head is in use."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearance._rng import generator
+from clearance.data.image_set import ImageSet, check_labels, check_pixels
+from clearance.losses._loss import Loss
+from clearance.models.classifier import Classifier
+from clearance.tensors import LossTerms
+from clearance.training._distributed import own_stream
+
+
+def check_loss(loss: object) -> None:
+    """Raise TypeError unless `loss` is a Loss."""
+    if not isinstance(loss, Loss):
+        raise TypeError(
+            f"`loss` must be a Loss, such as clearance.losses.CrossEntropyLoss(); got "
+            f"{_named(loss)}. Wrap your own loss in a subclass of clearance.losses.Loss."
+        )
+
+
+def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
+    """Raise ValueError unless the batch holds images in [0, 1] and a class of `data` for each.
+
+    On an accelerator values are not checked: every step would have to wait for them.
+    """
+    if len(images) == 0 or len(labels) != len(images):
+        raise ValueError(
+            f"a batch must hold at least one image and as many labels; got {len(images)} images and "
+            f"{len(labels)} labels."
+        )
+    if images.device.type == "cpu":
+        check_labels(labels, images, data.classes)
+        check_pixels(images.detach())
+
+
+def check_logits(logits: Tensor, data: ImageSet) -> None:
+    """Raise ValueError unless the head has an output for every class of `data`."""
+    if logits.shape[-1] < data.class_count:
+        raise ValueError(
+            f"the model's head must have an output for each of the {data.class_count} classes; got "
+            f"{logits.shape[-1]}. Give it a wider last layer."
+        )
+
+
+def _named(thing: object) -> str:
+    return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
+
+
+def backward_to(parameters: Iterable[nn.Parameter], terms: Tensor, loss: Loss) -> None:
+    """Accumulate the gradient of a loss in the parameters.
+
+    A loss that reads the activation ``"input"`` makes the images a leaf of the graph, and a plain
+    ``backward()`` would also compute their gradient, which is not used. The gradients of parameters are the
+    same to the bit.
+
+    Args:
+        parameters: Those that a step may move; frozen ones and those that do not affect the loss are unchanged.
+        terms: The sum of the loss terms, 0-dim.
+        loss: Read for `layers`. If the images are not a leaf, the pass is the plain one, which reentrant
+            checkpointing needs.
+    """
+    if "input" not in loss.layers:
+        terms.backward()
+        return
+    terms.backward(inputs=[parameter for parameter in parameters if parameter.requires_grad])
+
+
+Generators = Mapping[str, torch.Generator]
+
+
+class Training(ABC):
+    """A way of training applied to one model; ``fit``, or your own loop, calls it step by step."""
+
+    @abstractmethod
+    def step(self, images: Tensor, labels: Tensor) -> LossTerms:
+        """Move the parameters once on a batch: gradients are cleared, the loss goes backward, the optimiser steps.
+
+        Args:
+            images: (B, C, H, W), in [0, 1].
+            labels: (B,), int64.
+
+        Returns:
+            The loss that was stepped on, by term.
+        """
+
+    def finish(self) -> None:  # noqa: B027 - doing nothing is right for most ways of training
+        """Complete the model; does nothing if its head was trained in every step."""
+
+    def counts(self) -> dict[str, int]:
+        """Counts of events during training; empty if there are none."""
+        return {}
+
+    def diagnostics(self) -> dict[str, float]:
+        """Numbers other than the loss since the last call; ``fit`` calls it once per epoch."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must hold in addition to model, loss, optimiser and generators."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict``."""
+        del state
+
+
+class WayOfTraining(ABC):
+    """The settings of a way of training. Frozen; ``start`` applies them to a model.
+
+    Attributes:
+        loss: The loss.
+        streams: Names of the random generators that ``start`` expects.
+        own_streams: Those that differ between processes under torch.distributed.
+        trains_head: Whether the model's own head is usable before ``finish``.
+    """
+
+    loss: Loss
+    streams: tuple[str, ...] = ()
+    own_streams: tuple[str, ...] = ()
+    trains_head: bool = True
+
+    @abstractmethod
+    def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
+        """The parameters that the optimiser may move, including the loss's."""
+
+    @abstractmethod
+    def start(
+        self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
+    ) -> Training:
+        """Begin training a model; every step is then ``training.step(images, labels)``.
+
+        Args:
+            model: Trained in place.
+            data: The training images; a method draws from them what it needs in addition to the batch.
+            optimizer: Of ``trainable(model)``.
+            generators: As ``generators`` makes them.
+        """
+
+    def generators(self, seed: int) -> dict[str, torch.Generator]:
+        """One independent generator for each of ``streams``."""
+        own = self.own_streams
+        return {n: generator(seed, *(own_stream(n) if n in own else (n,))) for n in self.streams}

@@ -1,0 +1,244 @@
+"""Settings as JSON values that can be compared: the fingerprint of a run that was configured in Python."""
+
+import ast
+import dataclasses
+import hashlib
+import inspect
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from textwrap import dedent
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from clearance.runs import digest
+from clearance.runs.directory import RUN
+
+LIBRARIES = ("torch.", "clearance.", "builtins", "abc", "typing", "functools")
+NO_SOURCE = "no source"
+"""What stands for the code of a function whose source Python cannot find: whether it was changed, nobody can tell."""
+_SCALAR = (type(None), str, int, float, bool)
+
+
+def describe(thing: Any) -> Any:
+    """A tree of JSON values that changes when a setting changes, and is the same in every process.
+
+    Functions are known by name, source and the values they were made with (defaults, what they close over,
+    plain module constants), modules by their form and the attributes of every part (parameters and buffers
+    are compared apart), everything else by its parts. What a function or method of the caller's own calls is known
+    by source and constants, too, where it is a function outside the libraries; what that calls in turn by name only.
+    Comments and layout are no part of a source. A function without one (made by ``exec``, say) has `NO_SOURCE` for it.
+
+    >>> import torch
+    >>> describe(partial(torch.optim.SGD, lr=0.1))
+    {'function': 'torch.optim.sgd.SGD', 'keywords': {'lr': 0.1}}
+    >>> describe(lambda x: x + 1) == describe(lambda x: x + 2)
+    False
+    """
+    return _described(thing, frozenset())
+
+
+def _described(thing: Any, above: frozenset[int]) -> Any:
+    if isinstance(thing, _SCALAR):
+        return thing
+    if id(thing) in above:
+        return f"{_name(type(thing))} that holds this"
+    parts = _parts(thing)
+    below = above | {id(thing)}
+    if isinstance(parts, dict):
+        return {str(key): _described(value, below) for key, value in parts.items()}
+    if isinstance(parts, list):
+        return [_described(value, below) for value in parts]
+    return parts
+
+
+def _parts(thing: Any) -> dict | list | str:
+    """What `thing` consists of, one level down; a word where it has no parts."""
+    if isinstance(thing, dict):
+        return thing
+    if isinstance(thing, list | tuple):
+        return list(thing)
+    if isinstance(thing, set | frozenset):
+        return sorted(map(repr, thing))  # their own order changes from process to process
+    if isinstance(thing, Tensor):
+        return {"tensor": digest([("", thing)])}
+    if isinstance(thing, np.ndarray):
+        return {
+            "array": hashlib.sha256(np.ascontiguousarray(thing).tobytes()).hexdigest(),
+            "shape": thing.shape,
+        }
+    if isinstance(thing, nn.Module):
+        return _module_parts(thing)
+    if isinstance(thing, partial | FunctionType | MethodType):
+        return _function_parts(thing)
+    return _object_parts(thing)
+
+
+def _object_parts(thing: Any) -> dict | str:
+    if hasattr(thing, "__qualname__"):  # a class, or a function that is not written in Python
+        return _name(thing)
+    if dataclasses.is_dataclass(thing):
+        fields = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}
+        return {"type": _name(type(thing))} | _written(thing) | fields
+    if type(thing).__repr__ is object.__repr__:  # which would show an address, different in every process
+        return {"type": _name(type(thing))} | _written(thing) | getattr(thing, "__dict__", {})
+    return repr(thing)
+
+
+def _module_parts(module: nn.Module) -> dict[str, Any]:
+    own = {"module": _name(type(module)), "form": repr(module), **_written(module), **_attributes(module)}
+    # torch's own layers show their settings in the form
+    written = [(name, part) for name, part in module.named_modules() if name and not _is_torchs(part)]
+    parts = {n: {"module": _name(type(part)), **_written(part), **_attributes(part)} for n, part in written}
+    return own | ({"parts": parts} if parts else {})
+
+
+def _written(thing: Any) -> dict[str, Any]:
+    """The code of every method that a class outside torch and Clearance brings: editing it is a change."""
+    classes = [kind for kind in type(thing).__mro__ if not kind.__module__.startswith(LIBRARIES)]
+    written = {
+        f"{kind.__qualname__}.{name}": value
+        for kind in classes
+        for name, value in vars(kind).items()
+        if isinstance(value, FunctionType) and not _is_generated(kind, value)
+    }
+    methods = {name: _code(value) for name, value in written.items()}
+    read = {name: found for name, value in written.items() if (found := _read(value))}
+    return ({"methods": methods} if methods else {}) | ({"read": read} if read else {})
+
+
+def _is_generated(kind: type, method: FunctionType) -> bool:
+    """Whether a dataclass made the method of its fields, which are compared themselves."""
+    made = inspect.unwrap(method).__code__.co_filename == "<string>"
+    return made and method.__name__.startswith("__") and "__dataclass_fields__" in vars(kind)
+
+
+def check_resumable(run_dir: Path, told: Any) -> None:
+    """Refuse to go on with a run of code that cannot be compared with the present one.
+
+    Args:
+        run_dir: The run's directory, begun or not.
+        told: Its description.
+
+    Raises:
+        ValueError: If the run was begun, and the description lacks a source.
+
+    >>> check_resumable(Path("not-there"), {"code": "no source"})
+    """
+    if (missing := unsourced(told)) and (run_dir / RUN).exists():
+        raise ValueError(
+            f"`run_dir` must be free where the source of a function is missing, because nobody can tell whether "
+            f"the function is still the one of the run in {run_dir}; got none for {', '.join(missing[:3])}. Define the "
+            "function in a file, or use another directory."
+        )
+
+
+def unsourced(told: Any, name: str = "") -> list[str]:
+    """The places in a description at which a source is missing.
+
+    >>> unsourced({"way": {"function": "mine.build", "code": "no source"}, "seed": 0})
+    ['way.code']
+    """
+    if isinstance(told, dict):
+        below = [unsourced(value, f"{name}.{key}" if name else key) for key, value in told.items()]
+        return [place for part in below for place in part]
+    if isinstance(told, list):
+        return [place for index, value in enumerate(told) for place in unsourced(value, f"{name}[{index}]")]
+    return [name] if told == NO_SOURCE else []
+
+
+def _code(function: FunctionType) -> str:
+    """A hash of the source, without comments and layout."""
+    try:
+        source = _lambda_source(function) if function.__name__ == "<lambda>" else inspect.getsource(function)
+    except (OSError, TypeError):
+        return NO_SOURCE
+    try:
+        source = ast.unparse(ast.parse(dedent(source)))
+    except SyntaxError:  # a piece that does not stand alone, such as a lambda that ends in a parenthesis
+        source = dedent(source)
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def _lambda_source(function: FunctionType) -> str:
+    """The expression of a lambda alone: the line that it stands on may hold others.
+
+    Raises:
+        OSError: If there is no source.
+    """
+    lines = [line.encode() for line in inspect.findsource(function)[0]]
+    known = [place for place in function.__code__.co_positions() if None not in place]
+    places: list[Any] = [
+        place for place in known if place[2:3] < place[3:4]
+    ]  # not the entry, which has no width
+    if not places:
+        raise OSError(f"no positions in the code of {function.__qualname__}")
+    first, start = min((line, column) for line, _, column, _ in places)
+    last, end = max((line, column) for _, line, _, column in places)
+    if last > len(lines):
+        raise OSError(f"the source of {function.__qualname__} has changed")
+    within = lines[first - 1 : last]
+    within[-1] = within[-1][:end]
+    within[0] = within[0][start:]
+    return f"({b''.join(within).decode()})"
+
+
+def _read(function: FunctionType, *, deeper: bool = True) -> dict[str, Any]:
+    """What a function reads of its module: plain constants, and the code of its own helpers with their constants."""
+    known = {name: function.__globals__.get(name) for name in _names(function.__code__)}
+    constants = {name: value for name, value in known.items() if type(value) in _SCALAR[1:]}
+    own = {
+        name: value
+        for name, value in known.items()
+        if isinstance(value, FunctionType) and not (value.__module__ or "").startswith(LIBRARIES)
+    }
+    helpers = {
+        name: {"code": _code(value), **_read(value, deeper=False)} for name, value in own.items() if deeper
+    }
+    return {key: value for key, value in (("constants", constants), ("helpers", helpers)) if value}
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    # "training" is a mode, not a setting.
+    return {name: v for name, v in vars(module).items() if not name.startswith("_") and name != "training"}
+
+
+def _is_torchs(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("torch.")
+
+
+def _function_parts(thing: partial | FunctionType | MethodType) -> dict[str, Any]:
+    if isinstance(thing, partial):
+        positional = {"arguments": thing.args} if thing.args else {}
+        return {"function": thing.func, "keywords": thing.keywords} | positional
+    function = thing.__func__ if isinstance(thing, MethodType) else thing
+    assert isinstance(function, FunctionType)
+    code = function.__code__
+    made_with = {
+        "of": thing.__self__ if isinstance(thing, MethodType) else None,
+        "defaults": [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()],
+        "closure": dict(zip(code.co_freevars, map(_content, function.__closure__ or ()), strict=True)),
+        **_read(function),
+    }
+    return {"function": _name(function), "code": _code(function)} | {k: v for k, v in made_with.items() if v}
+
+
+def _names(code: CodeType) -> Iterable[str]:
+    yield from code.co_names
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _names(value)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _name(thing: Any) -> str:
+    return f"{thing.__module__}.{thing.__qualname__}"

@@ -1,0 +1,734 @@
+"""The only training loop: it loops, logs, saves and resumes; the way of training defines a step."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from clearance._checks import check_count, check_fraction, check_positive
+from clearance._rng import derived_seed, generator
+from clearance.data import ImageSet, as_image_set
+from clearance.losses._loss import Loss
+from clearance.models.classifier import Classifier, check_classifier
+from clearance.models.features import extract_features, predictions
+from clearance.runs import RunDirectory, digest
+from clearance.training._distributed import (
+    copy_from_first,
+    in_any_process,
+    mean_over_processes,
+    own_stream,
+    process_count,
+    process_rank,
+)
+from clearance.training._way import Training, WayOfTraining
+from clearance.training.describe import check_resumable, describe
+from clearance.vocabulary import Outcome, Status
+
+
+def check_processes(batch_size: int, run_dir: str | Path | None) -> None:
+    """Raise ValueError if several processes get a run directory, or too small a batch."""
+    processes = process_count()
+    if processes > 1 and run_dir is not None:
+        raise ValueError(
+            f"`run_dir` must be None with {processes} processes, because a run's directory belongs to one; save "
+            "the trained model from the first."
+        )
+    if processes > 1 and batch_size < 2 * processes:
+        raise ValueError(
+            f"`batch_size` must be at least {2 * processes} with {processes} processes, two images for each; got "
+            f"{batch_size}. Raise it, or start fewer."
+        )
+
+
+def check_kinds(way: object, optimizer: object) -> None:
+    """Raise TypeError unless these are a way of training and something that makes an optimiser."""
+    if not isinstance(way, WayOfTraining):
+        raise TypeError(
+            f"`way` must be a way of training, such as clearance.training.EndToEnd() or FOCA(); got {way!r}."
+        )
+    if isinstance(optimizer, Optimizer) or not callable(optimizer):
+        raise TypeError(
+            "`optimizer` must be called with parameters, such as partial(torch.optim.SGD, lr=0.05), because the "
+            f"way of training says which ones; got {type(optimizer).__name__}."
+        )
+
+
+def check_lengths(epochs: int | None, steps: int | None, batch_size: int, checkpoint_every: int) -> None:
+    """Raise ValueError unless one of `epochs` and `steps` is given, and every number is at least 1."""
+    if (epochs is None) == (steps is None):
+        raise ValueError(f"one of `epochs` and `steps` must be given; got epochs={epochs} and steps={steps}.")
+    check_count("epochs" if steps is None else "steps", epochs if steps is None else steps)  # type: ignore[arg-type]
+    check_count("batch_size", batch_size)
+    check_count("checkpoint_every", checkpoint_every)
+
+
+def device_named(name: str) -> torch.device:
+    """The device of that name; ``"auto"`` is CUDA if available, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(
+            f"`device` must be 'auto' or a device of torch's, such as 'cpu'; got {name!r}."
+        ) from error
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"`device` {name!r} is not there: torch sees no CUDA; take 'auto' or 'cpu'.")
+    try:
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:  # a build of torch without it
+        raise ValueError(
+            f"`device` {name!r} is not there: {str(error).splitlines()[0]}; take 'auto' or 'cpu'."
+        ) from error
+    return place
+
+
+class ExtractorForward:
+    """Stands in for an extractor's forward pass during training steps; outside them nothing changes.
+
+    Args:
+        extractor: Features are converted back to float32 after mixed precision, so that heads, their
+            training and the loss are computed in full precision.
+        autocast: torch.bfloat16, or None for full precision.
+        compiled: Whether torch.compile translates the extractor, once for every batch shape.
+        loss: Read for `layers`, which a compiled extractor cannot give.
+
+    Raises:
+        ValueError: If `autocast` is another dtype, or the loss reads activations of a compiled extractor.
+    """
+
+    def __init__(
+        self, extractor: nn.Module, autocast: torch.dtype | None, *, compiled: bool, loss: Loss
+    ) -> None:
+        _check_precision(autocast)
+        if compiled and loss.layers:
+            raise ValueError(
+                f"`compile_extractor` must be False with {type(loss).__name__}, because it reads the "
+                f"activations of {list(loss.layers)} and compiled code keeps none; switch it off."
+            )
+        self.extractor, self.autocast = extractor, autocast
+        self.changes = compiled or autocast is not None
+        self.inner = _compiled(extractor.forward) if compiled else extractor.forward
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """The extractor runs this way while the block does."""
+        if not self.changes:
+            yield
+            return
+        own = vars(self.extractor).get("forward")
+        self.extractor.forward = self._forward
+        try:
+            yield
+        finally:
+            del self.extractor.forward
+            if own is not None:
+                self.extractor.forward = own
+
+    def _forward(self, images: Tensor) -> Any:
+        if self.autocast is None:
+            return self.inner(images)
+        with torch.autocast(images.device.type, dtype=self.autocast):
+            features = self.inner(images)
+        return features.float() if features.dtype == self.autocast else features
+
+
+def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
+    def run(images: Tensor) -> Any:  # torch.compile ignores torch's own containers, but not this
+        return forward(images)
+
+    return torch.compile(run)
+
+
+def _check_precision(autocast: torch.dtype | None) -> None:
+    if autocast not in (None, torch.bfloat16):
+        raise ValueError(
+            f"`autocast` must be torch.bfloat16 or None; got {autocast}. In float16 small gradients become 0 "
+            "without a loss scaler, and this loop has none."
+        )
+
+
+@dataclass
+class Session:
+    """Everything that changes while a classifier is trained; `step` counts the updates so far."""
+
+    model: Classifier
+    loss: Loss
+    optimizer: Optimizer
+    schedule: LRScheduler | None
+    generators: dict[str, torch.Generator]
+    data: ImageSet
+    validation: ImageSet | None
+    way: WayOfTraining
+    forward: ExtractorForward
+    seed: int
+    epochs: int
+    batch_size: int
+    steps: int | None = None  # instead of `epochs`: the last pass may then be incomplete
+    watched: Mapping[str, ImageSet] = field(default_factory=dict)
+    label_noise: float = 0.0
+    step: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
+    diagnostics: list[dict[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.training: Training = self.way.start(self.model, self.data, self.optimizer, self.generators)
+        self._sums: dict[str, float] = {}
+        self._order: tuple[int, list[Tensor]] = (-1, [])
+        self._rate = 0.0  # of the last update
+        if self.steps_per_epoch == 0:
+            raise ValueError(f"`train` must hold at least 2 images; got {len(self.data)}.")
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in an epoch; a last batch of one image per process is left out (batch statistics need two)."""
+        full, rest = divmod(len(self.data), self.batch_size)
+        return full + (1 if rest >= 2 * process_count() else 0)
+
+    @property
+    def total_steps(self) -> int:
+        """Updates in the whole run."""
+        return self.epochs * self.steps_per_epoch if self.steps is None else self.steps
+
+    @property
+    def at_epoch_end(self) -> bool:
+        """Whether the last update was the last of its epoch, or of the run."""
+        return self.step % self.steps_per_epoch == 0 or self.step == self.total_steps
+
+    def advance(self) -> str | None:
+        """One update; returns the reason if a loss term is not finite."""
+        self.model.train()
+        images, labels = self.data.batch(self._rows(), self.generators["augmentation"])
+        self._rate = float(self.optimizer.param_groups[0]["lr"])
+        with self.forward.in_use():
+            loss = self.training.step(images, labels)
+        self.step += 1
+        if self.steps is not None:
+            self._turn_schedule()
+        values = [float(term.detach()) for term in loss.terms.values()]
+        means = mean_over_processes(values, len(labels), images.device)
+        for name, value in zip(loss.terms, means, strict=True):
+            if not math.isfinite(value):
+                return f"term {name} is not finite"
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        return None
+
+    def end_epoch(self) -> dict[str, float]:
+        """End the epoch: add a row to the history and, if any, diagnostics; returns both as one row to log."""
+        copy_from_first(self.model, self.loss)
+        done, made = (self.step - 1) // self.steps_per_epoch, (self.step - 1) % self.steps_per_epoch + 1
+        row: dict[str, float] = {
+            "epoch": done + 1,
+            "step": self.step,
+            "lr": self._rate,
+            **{name: total / made for name, total in self._sums.items()},
+            **self._errors(),
+        }
+        if self.steps is None:
+            self._turn_schedule()
+        self._sums = {}
+        self.history.append(row)
+        seen = self.training.diagnostics()
+        if not seen:
+            return row
+        means = mean_over_processes(list(seen.values()), 1, self.data.images.device)
+        seen = dict(zip(seen, means, strict=True))
+        self.diagnostics.append({"epoch": row["epoch"], "step": row["step"], **seen})
+        return row | seen
+
+    def _turn_schedule(self) -> None:
+        """A schedule counts in the unit of the run's length: epochs, or updates."""
+        if self.schedule is not None:
+            self.schedule.step()
+
+    def _errors(self) -> dict[str, float]:
+        """Errors of the head in use, if any, on the sets that are evaluated after every epoch."""
+        if not self.way.trains_head:
+            return {}
+        sets = {} if self.validation is None else {"validation": self.validation}
+        return {
+            f"{name}_error": float((predictions(self.model, data) != data.labels).double().mean())
+            for name, data in {**sets, **self.watched}.items()
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides how the run continues."""
+        return {
+            "model": dict(self.model.state_dict()),
+            "loss": dict(self.loss.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "way": self.training.state_dict(),
+            "generators": {name: stream.get_state() for name, stream in self.generators.items()},
+            "forward": torch.get_rng_state(),
+            "forward_cuda": torch.cuda.get_rng_state(self.data.images.device) if self._on_cuda else None,
+            "step": self.step,
+            "seconds": self.seconds,
+            "sums": self._sums,
+            "history": self.history,
+            "diagnostics": self.diagnostics,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        self.model.load_state_dict(state["model"])
+        self.loss.load_state_dict(state["loss"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.schedule is not None:
+            self.schedule.load_state_dict(state["schedule"])
+        self.training.load_state_dict(state["way"])
+        for name, stream in self.generators.items():
+            stream.set_state(state["generators"][name])
+        torch.set_rng_state(state["forward"])
+        if self._on_cuda and state["forward_cuda"] is not None:
+            torch.cuda.set_rng_state(state["forward_cuda"], self.data.images.device)
+        self.step, self.seconds = state["step"], state["seconds"]
+        self._sums, self.history = dict(state["sums"]), list(state["history"])
+        self.diagnostics = list(state.get("diagnostics", []))
+
+    @property
+    def _on_cuda(self) -> bool:
+        return self.data.images.is_cuda
+
+    def _rows(self) -> Tensor:
+        """The next batch's rows. An epoch's order depends only on seed and epoch, so resuming needs no state."""
+        epoch, place = divmod(self.step, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            order = torch.randperm(len(self.data), generator=generator(self.seed, "batches", epoch))
+            self._order = (epoch, list(order.split(self.batch_size)))
+        share = self._order[1][place].tensor_split(process_count())[process_rank()]
+        return share.to(self.data.images.device)
+
+
+def final_state(session: Session) -> dict[str, Tensor]:
+    """Model and loss as one dictionary of tensors, to be saved as safetensors."""
+    parts = {"model": session.model, "loss": session.loss}
+    return {f"{part}.{name}": v for part, module in parts.items() for name, v in module.state_dict().items()}
+
+
+def load_final_state(session: Session, weights: dict[str, Tensor]) -> None:
+    """The inverse of :func:`final_state`."""
+    for part, module in (("model", session.model), ("loss", session.loss)):
+        prefix = f"{part}."
+        module.load_state_dict(
+            {n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)}
+        )
+
+
+PROBE_IMAGES = 256
+TRAINING_IMAGES = 10_000  # enough to separate learning from chance when 80 % of labels are wrong
+FLAT = 1e-4  # spread of features over their size; float32 rounding alone gives about 1e-7
+
+
+def limit_gradients(
+    optimizer: Optimizer, parameters: Sequence[nn.Parameter], clip_norm: float | None
+) -> None:
+    """Clip the norm of the whole gradient before each step of `optimizer`."""
+    if clip_norm is not None:
+
+        def clip(*_: Any) -> None:
+            nn.utils.clip_grad_norm_(parameters, clip_norm)
+
+        optimizer.register_step_pre_hook(clip)
+
+
+def limit_weights(optimizer: Optimizer, parameters: Sequence[nn.Parameter], max_norm: float | None) -> None:
+    """Bound every unit's incoming weights after each step of `optimizer`."""
+    if max_norm is not None:
+
+        def bound(*_: Any) -> None:
+            for parameter in parameters:
+                if parameter.ndim > 1:
+                    bound_rows(parameter, max_norm)
+
+        optimizer.register_step_post_hook(bound)
+
+
+@torch.no_grad()
+def bound_rows(weight: Tensor, max_norm: float) -> None:
+    """Rescale, in place, every unit whose incoming weights (a row, or a filter) have a norm above max_norm.
+
+    >>> weight = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    >>> bound_rows(weight, 1.0)
+    >>> weight
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
+    norms = weight.flatten(1).norm(dim=1).view(-1, *[1] * (weight.ndim - 1))
+    weight.mul_(max_norm / norms.clamp(min=max_norm))  # not its flat view, which channels_last makes a copy
+
+
+def collapse_reason(model: Classifier, data: ImageSet) -> str | None:
+    """Why the extractor counts as collapsed, or None: a sample of training images all have equal features."""
+    rows = torch.linspace(0, len(data) - 1, min(PROBE_IMAGES, len(data))).long()
+    features = extract_features(model, data.subset(rows.to(data.images.device)))
+    if not bool(features.isfinite().all()):
+        return None
+    size = float(features.square().mean().sqrt())
+    spread = float(features.std(dim=0, correction=0).square().mean().sqrt())
+    if spread <= FLAT * size:
+        return f"all features are equal (spread {spread:.1e}, size {size:.1e}); lower the learning rate"
+    return None
+
+
+def untrained_reason(
+    model: Classifier, data: ImageSet, label_noise: float = 0.0
+) -> tuple[Outcome, str] | None:
+    """How and why a completed run has failed, or None.
+
+    Args:
+        model: The trained model.
+        data: Its training set.
+        label_noise: Share of its labels that are known to be wrong; a network that learned only the truth
+            agrees with the others.
+    """
+    finite = all(bool(value.isfinite().all()) for value in model.state_dict().values())
+    if not finite:
+        return Outcome.DIVERGED, "the trained weights are not finite"
+    if (flat := collapse_reason(model, data)) is not None:
+        return Outcome.COLLAPSED, flat
+    rows = torch.linspace(0, len(data) - 1, min(TRAINING_IMAGES, len(data))).long()
+    some = data.subset(rows.to(data.images.device))
+    accuracy = float((predictions(model, some) == some.labels).double().mean())
+    largest = float(torch.bincount(some.labels).max()) / len(some)
+    chance = 3 * (largest * (1 - largest) / len(some)) ** 0.5
+    gain = 1 - label_noise - largest
+    # In a small or imbalanced set the chance interval may cover the whole possible gain; half of it is not chance.
+    if gain > 0 and accuracy <= largest + min(chance, gain / 2):
+        return Outcome.COLLAPSED, (
+            f"training accuracy {accuracy:.3f} is no better than always naming the largest class "
+            f"({largest:.3f}); lower the learning rate, or train longer"
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The result of training: the model, how the run ended, and one row per epoch.
+
+    Args:
+        model: The classifier that was passed to ``fit``, trained in place, in evaluation mode.
+        status: Finished, stopped, diverged (when, in which term) or collapsed.
+        history: For each epoch its last step, the learning rate, the mean of every loss term over the epoch,
+            and the validation error, if there is a validation set.
+        seconds: Time spent in training steps and in finishing, over all resumed parts.
+        counts: Counts of the way of training, for example of weak heads that diverged.
+        diagnostics: For each epoch, its number and last step, and the way of training's diagnostics: the
+            accuracy of FOCA's weak heads. Empty for other methods.
+    """
+
+    model: Classifier
+    status: Status
+    history: list[dict[str, float]] = field(default_factory=list)
+    seconds: float = 0.0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    diagnostics: list[dict[str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a run.
+
+    Args:
+        step: Updates made so far.
+        steps: Total number of updates.
+    """
+
+    step: int
+    steps: int
+
+
+STEPS_BETWEEN = 50  # at least, between two checks for a collapse
+
+
+def run_session(
+    session: Session,
+    run: RunDirectory | None,
+    checkpoint_every: int,
+    on_step: Callable[[Progress], object] | None,
+) -> FitResult:
+    """Train to the end, or to the first failure or stop; continue from the state in `run`, and save there."""
+    if run is not None and run.finished:
+        return _read_back(session, run)
+    if run is not None and (checkpoint := run.latest()) is not None:
+        session.load_state_dict(checkpoint.state)
+    outcome = Outcome.FINISHED
+    reason = ""
+    total = session.total_steps
+    while session.step < total:
+        began = time.perf_counter()
+        failure = session.advance()
+        session.seconds += time.perf_counter() - began
+        if failure is not None:
+            outcome, reason = Outcome.DIVERGED, failure
+            break
+        row = session.end_epoch() if session.at_epoch_end else None
+        if row is not None and run is not None:
+            run.log(row)
+        looked = row is not None and _is_looked_at(session.step, session.steps_per_epoch)
+        if looked and (flat := collapse_reason(session.model, session.data)) is not None:
+            outcome, reason = Outcome.COLLAPSED, flat
+            break
+        if run is not None and session.step % checkpoint_every == 0 and session.step < total:
+            run.save(session.step, session.state_dict())
+        stop = on_step is not None and on_step(Progress(session.step, total)) == "stop"
+        if in_any_process(stop, session.data.images.device) and session.step < total:
+            outcome, reason = Outcome.STOPPED, "asked to"
+            break
+    return _close(session, run, Status(outcome, session.step, reason))
+
+
+def _is_looked_at(step: int, epoch: int) -> bool:
+    """Whether to check for a collapse at the end of this epoch: at the first, then every STEPS_BETWEEN steps or more.
+
+    A check takes about as long as a step, so it would slow down epochs of few steps.
+    """
+    return step <= epoch or step // STEPS_BETWEEN > (step - epoch) // STEPS_BETWEEN
+
+
+def _close(session: Session, run: RunDirectory | None, status: Status) -> FitResult:
+    """Complete the model, check it, and save it."""
+    if status.outcome is not Outcome.DIVERGED:
+        began = time.perf_counter()
+        copy_from_first(session.model, session.loss)
+        session.training.finish()
+        copy_from_first(session.model)
+        session.seconds += time.perf_counter() - began
+        if status.good:
+            status = _judged(session, status)
+    session.model.eval()
+    if run is not None and status.outcome is not Outcome.STOPPED:
+        result = {
+            "outcome": str(status.outcome), "step": status.step, "reason": status.reason,
+            "seconds": session.seconds, "history": session.history, "counts": session.training.counts(),
+            "diagnostics": session.diagnostics, "label_noise": session.label_noise,
+        }  # fmt: skip
+        run.finish(final_state(session), result)
+    counts = session.training.counts()
+    return FitResult(session.model, status, session.history, session.seconds, counts, session.diagnostics)
+
+
+def _judged(session: Session, status: Status) -> Status:
+    """A finished run's status, or that it learned nothing."""
+    problem = untrained_reason(session.model, session.data, session.label_noise)
+    return status if problem is None else Status(problem[0], session.step, problem[1])
+
+
+def _read_back(session: Session, run: RunDirectory) -> FitResult:
+    weights, result = run.result()
+    load_final_state(session, weights)
+    session.model.eval()
+    status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
+    trained = status.outcome in (Outcome.FINISHED, Outcome.COLLAPSED) and status.step == session.total_steps
+    if trained and result.get("label_noise", session.label_noise) != session.label_noise:
+        # the known share of wrong labels has changed
+        status = _judged(session, Status(Outcome.FINISHED, status.step))
+    return FitResult(
+        session.model,
+        status,
+        list(result["history"]),
+        result["seconds"],
+        result["counts"],
+        list(result.get("diagnostics", [])),
+    )
+
+
+SGD = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
+
+
+def fit(
+    model: Classifier,
+    way: WayOfTraining,
+    train: Any,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+    batch_size: int = 128,
+    optimizer: Callable[..., Optimizer] = SGD,
+    schedule: Callable[[Optimizer], LRScheduler] | None = None,
+    validation: Any = None,
+    watched: Mapping[str, Any] | None = None,
+    clip_norm: float | None = None,
+    max_norm: float | None = None,
+    autocast: torch.dtype | None = None,
+    compile_extractor: bool = False,
+    label_noise: float = 0.0,
+    device: str = "auto",
+    seed: int = 0,
+    run_dir: str | Path | None = None,
+    checkpoint_every: int = 500,
+    on_step: Callable[[Progress], object] | None = None,
+) -> FitResult:
+    """Train a classifier with a way of training. A killed run that is called again continues to the same bits.
+
+    Args:
+        model: Trained in place.
+        way: The way of training, which defines a step.
+        train: An ImageSet, a map-style Dataset, or (images, labels).
+        epochs: Passes over the training set, at least 1; or give `steps`.
+        steps: Total number of updates, at least 1; the last pass may be incomplete.
+        batch_size: Images per step; the last batch of an epoch may be smaller (a single image is left out).
+        optimizer: Called with the parameters that the way of training may move. Default: SGD with lr 0.05 and
+            momentum 0.9.
+        schedule: Called with the optimiser; stepped once per epoch, as in torch's own examples, or after every
+            update if `steps` is given.
+        validation: Like `train`; its error is logged after every epoch in which the head can be used.
+        watched: More such sets by name, each logged as ``NAME_error``: for information, not for choices.
+        clip_norm: Bound on the norm of the whole gradient, above 0.
+        max_norm: Bound, above 0, on the norm of every unit's incoming weights, after each step, in the part of
+            the model that is trained (under FOCA only the extractor; Srivastava et al. 2014, FOCA's
+            stabiliser in Sato et al. 2019).
+        autocast: ``torch.bfloat16`` runs the extractor in mixed precision during steps; heads, their training
+            and the loss stay in float32. None is full precision.
+        compile_extractor: Whether to use torch.compile for the extractor during steps, not for heads and loss.
+            The first steps are then slow, and the last bits differ.
+        label_noise: Share of the training labels that are known to be wrong, in [0, 1). It does not affect
+            training: with few correct labels, a network that has learned only those does not count as collapsed.
+        device: ``"auto"`` is CUDA if available, else the CPU.
+        seed: Of batch order, augmentation, dropout, noise and new heads. It does not affect the model's initial
+            weights: seed torch before you build the model.
+        run_dir: Where the run is saved. A finished run is read back; a run with other settings raises an error.
+        checkpoint_every: Steps between checkpoints, at least 1.
+        on_step: Called with the progress after every step; returning ``"stop"`` ends the run as stopped.
+
+    Under torch.distributed (torchrun) every process calls ``fit`` with the same arguments. Each processes its
+    share of every batch, gradients are averaged, and all end with the same model. Batch normalisation uses the
+    statistics of a process's own share (pass a model with torch.nn.SyncBatchNorm otherwise).
+
+    Raises:
+        TypeError: If `model` is not a Classifier, `way` not a way of training, or `optimizer` not callable.
+        ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
+            belongs to another run, the loss reads activations of a compiled extractor, or several processes
+            get a `run_dir` or too small a batch.
+
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.heads import MLP
+    >>> from clearance.training import EndToEnd
+    >>> data = gaussian_images(per_class=10, shape=(1, 4, 4))
+    >>> _ = torch.manual_seed(0)
+    >>> model = Classifier(torch.nn.Flatten(), MLP((16, 32, 3)))
+    >>> str(fit(model, EndToEnd(), data, epochs=50, batch_size=10).status)
+    'finished at step 150'
+    """
+    check_classifier(model)
+    check_kinds(way, optimizer)
+    check_lengths(epochs, steps, batch_size, checkpoint_every)
+    check_fraction("label_noise", label_noise, open_above=True)
+    place = device_named(device)
+    check_processes(batch_size, run_dir)
+    data = as_image_set(train).to(place)
+    held_out = None if validation is None else as_image_set(validation).to(place)
+    looked_at = {name: as_image_set(images).to(place) for name, images in (watched or {}).items()}
+    model.to(place)
+    way.loss.to(place)
+    stepper = _stepper(model, way, optimizer, clip_norm, max_norm)
+    session = Session(
+        model=model,
+        loss=way.loss,
+        optimizer=stepper,
+        schedule=None if schedule is None else _schedule(schedule, stepper),
+        generators=way.generators(seed) | {"augmentation": generator(seed, *own_stream("augmentation"))},
+        data=data,
+        validation=held_out,
+        way=way,
+        forward=ExtractorForward(model.extractor, autocast, compiled=compile_extractor, loss=way.loss),
+        seed=seed,
+        epochs=epochs or 0,
+        batch_size=batch_size,
+        steps=steps,
+        watched=looked_at,
+        label_noise=label_noise,
+    )
+    with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+        torch.manual_seed(derived_seed(seed, *own_stream("forward")))
+        if run_dir is None:
+            return run_session(session, None, checkpoint_every, on_step)
+        settings = {
+            "epochs": epochs, "batch_size": batch_size, "clip_norm": clip_norm, "max_norm": max_norm,
+            "seed": seed, "device": place.type,
+            **_unusual(autocast, steps, looked_at, compile_extractor=compile_extractor),
+        }  # fmt: skip
+        fingerprint = _fingerprint(session, optimizer, schedule, settings)
+        check_resumable(Path(run_dir), fingerprint)
+        with RunDirectory.open(Path(run_dir), fingerprint) as run:
+            return run_session(session, run, checkpoint_every, on_step)
+
+
+def _stepper(
+    model: Classifier,
+    way: WayOfTraining,
+    optimizer: Callable[..., Optimizer],
+    clip_norm: float | None,
+    max_norm: float | None,
+) -> Optimizer:
+    """The optimiser of the trained parameters, with both bounds."""
+    moved = list(way.trainable(model))
+    if not moved:
+        raise ValueError("there is nothing to train: this way of training has no parameters to move.")
+    stepper = optimizer(moved)
+    own = {id(parameter) for parameter in model.parameters()}
+    limit_gradients(stepper, moved, _positive("clip_norm", clip_norm))
+    limit_weights(stepper, [p for p in moved if id(p) in own], _positive("max_norm", max_norm))
+    return stepper
+
+
+def _fingerprint(
+    session: Session, optimizer: object, schedule: object, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything that affects a run's numbers; a run directory belongs to one fingerprint."""
+    validation = session.validation
+    return {
+        "model": describe(session.model),
+        "first_weights": digest(session.model.state_dict().items()),
+        "way": describe(session.way),
+        "first_loss": digest(session.loss.state_dict().items()),
+        "train": session.data.digest(),
+        "augmentation": describe(session.data.augmentation),
+        "validation": None if validation is None else validation.digest(),
+        "optimizer": describe(optimizer),
+        "schedule": describe(schedule),
+        "settings": settings,
+    }
+
+
+def _unusual(
+    autocast: torch.dtype | None,
+    steps: int | None,
+    watched: Mapping[str, ImageSet],
+    *,
+    compile_extractor: bool,
+) -> dict[str, Any]:
+    """Settings that are named only where they are used, so that older runs stay known by theirs."""
+    used = {
+        "autocast": None if autocast is None else str(autocast),
+        "compile_extractor": compile_extractor,
+        "steps": steps,
+        "watched": {name: images.digest() for name, images in watched.items()},
+    }
+    return {name: value for name, value in used.items() if value}
+
+
+def _schedule(build: Callable[[Optimizer], LRScheduler], optimizer: Optimizer) -> LRScheduler:
+    schedule = build(optimizer)
+    if isinstance(schedule, ReduceLROnPlateau):
+        raise TypeError(
+            "`schedule` must depend only on the epoch; got ReduceLROnPlateau, which needs a measured value. Use "
+            "another schedule of torch.optim.lr_scheduler."
+        )
+    return schedule
+
+
+def _positive(name: str, value: float | None) -> float | None:
+    if value is not None:
+        check_positive(name, value)
+    return value

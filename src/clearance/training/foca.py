@@ -1,0 +1,465 @@
+"""FOCA: the extractor never meets the same head twice."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from clearance._checks import check_choice, check_count
+from clearance.data.image_set import ImageSet
+from clearance.data.intake import as_image_set
+from clearance.heads.gaussian_mixture import GaussianMixture
+from clearance.heads.scale import feature_unit
+from clearance.heads.stack import HeadStack
+from clearance.heads.train import HeadTraining
+from clearance.heads.weak import GradientHeads, WeakHeads
+from clearance.heads.weak.gradient import train_on_unit_scale
+from clearance.losses._loss import Loss
+from clearance.losses.cross_entropy import CrossEntropyLoss
+from clearance.models._running import device_of, evaluating
+from clearance.models.classifier import Classifier, check_classifier
+from clearance.models.features import extract_features
+from clearance.tensors import LossTerms, Outputs
+from clearance.training._distributed import average_gradients, copy_from_first, in_any_process
+from clearance.training._way import (
+    Generators,
+    Training,
+    WayOfTraining,
+    backward_to,
+    check_batch,
+    check_logits,
+    check_loss,
+)
+from clearance.training.batch_norm import BatchNormPolicy, head_batch_statistics, recalibrate_batch_norm
+
+Mode = Literal["average", "cycle"]
+
+
+@dataclass(frozen=True, eq=False)
+class FOCA(WayOfTraining):
+    r"""Feature-extractor optimisation through classifier anonymisation.
+
+    phi* = argmin_phi  mean_i E_{theta ~ Theta_phi} L(C_theta(F_phi(x_i)), t_i)      (Eq. 2)
+
+    Theta_phi is the set of weak heads, each trained from scratch on a small class-balanced batch of the
+    current features (Eq. 3, 4). A step draws heads, freezes them, and moves the extractor on another
+    batch (Algorithm 1). Nothing is differentiated through the training of a head, so the loss of a step
+    need not fall from one step to the next. ``finish`` trains the head that the model keeps (Eq. 5).
+
+    Source: Sato, Ishikawa, Liu, Tanaka, "Breaking Inter-Layer Co-Adaptation by Classifier Anonymization",
+    ICML 2019. The method's authors reserve copyrights and patents on their own work; this is an
+    independent implementation from the paper.
+
+    Args:
+        loss: The loss that moves the extractor.
+        weak_heads: How heads are drawn; they have the architecture of the model's head. With a loss other than
+            cross-entropy, also give them its `sample_loss`: the same loss is used for both (Eq. 2 and 4).
+        per_class: k, images of every class that a weak head is trained on, at least 1; 10 in the paper. Drawn
+            with replacement, so a class may have fewer images than k.
+        heads: K, heads drawn at once, at least 1; 1 in the paper.
+        reuse: u, steps between two draws; at least 1; 1 (CIFAR-10) or 8 (CIFAR-100) in the paper.
+        mode: ``"average"`` averages the loss over all K heads in each step; ``"cycle"`` uses one head per step in
+            turn. The paper has one head, for which both are the same. With K near u, cycling needs one draw in u
+            steps and still uses another head in nearly every step.
+        batch_norm: What the extractor's batch normalisation does with the heads' batches (all K together).
+            ``"batch"`` normalises by their own statistics and does not change the running ones; ``"running"``
+            normalises by the running ones; ``"update"`` is ``"batch"`` and also updates the running ones, as in
+            the authors' later code. The paper's extractors have no batch normalisation.
+        recalibrate: Whether ``finish`` first recomputes the running statistics from all training images
+            (``recalibrate_batch_norm``). Off by default: the running statistics of training are kept.
+        pool: A cheaper deviation from Algorithm 1, 0 by default: heads are trained on stored features of
+            the last `pool` training images (with their augmentation at the time), which saves a separate forward
+            pass. These features are up to pool / batch size steps old, and the extractor has just been trained on
+            their images. While a class is missing in the pool, and always with 0, heads use a separate forward
+            pass. At least the number of classes, unless 0.
+        final_head: How ``finish`` trains the head that the model keeps, on all training images. (A Gaussian mixture
+            is fitted in closed form instead.)
+
+    A weak head that diverges is left out of its steps and counted. Weak heads read features in a unit that is at
+    least that of the first features drawn (see GradientHeads); a run that starts from a trained network uses that
+    network's features. Under torch.distributed each process draws its own heads from its own streams, and only
+    gradients of the extractor are averaged.
+
+    >>> FOCA(per_class=1).reuse
+    1
+    >>> FOCA(heads=8, reuse=8, mode="cycle").mode
+    'cycle'
+    """
+
+    loss: Loss = field(default_factory=CrossEntropyLoss)
+    weak_heads: WeakHeads = field(default_factory=GradientHeads)
+    per_class: int = 10
+    heads: int = 1
+    reuse: int = 1
+    final_head: HeadTraining = field(
+        default_factory=lambda: HeadTraining(steps=2000, lr=0.03, momentum=0.9, batch_size=128)
+    )
+    mode: Mode = "average"
+    batch_norm: BatchNormPolicy = "batch"
+    recalibrate: bool = False
+    pool: int = 0
+    streams = ("head_init", "head_batch", "head_augmentation", "final_head")
+    own_streams = ("head_init", "head_batch", "head_augmentation")
+    trains_head = False
+
+    def __post_init__(self) -> None:
+        check_loss(self.loss)
+        if isinstance(self.weak_heads, type) or not callable(getattr(self.weak_heads, "draw", None)):
+            raise TypeError(
+                "`weak_heads` must be a way to draw heads, such as clearance.heads.GradientHeads(); got "
+                f"{self.weak_heads!r}."
+            )
+        check_count("per_class", self.per_class)
+        check_count("heads", self.heads)
+        check_count("reuse", self.reuse)
+        check_count("pool", self.pool, minimum=0)
+        check_choice("mode", self.mode, get_args(Mode))
+        check_choice("batch_norm", self.batch_norm, get_args(BatchNormPolicy))
+        if self.mode == "cycle" and self.heads > self.reuse:
+            raise ValueError(
+                f"`heads` must not exceed `reuse` with mode 'cycle', because the additional heads would "
+                f"never be used; got {self.heads} heads for {self.reuse} steps. Raise `reuse`, or draw fewer."
+            )
+
+    def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
+        """The extractor and the loss; never a head."""
+        check_classifier(model)
+        return [*model.extractor.parameters(), *self.loss.parameters()]
+
+    def start(
+        self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
+    ) -> Training:
+        """Start; weak heads are trained on images of `data`, which must contain every class.
+
+        Raises:
+            ValueError: If a class has no image, the pool is smaller than the number of classes, or the model's
+                head cannot be stacked (batch normalisation, one layer used twice).
+        """
+        return FOCATraining(self, model, data, optimizer, generators)
+
+
+class ClassBalancedDraws:
+    """Draws of the same number of rows from every class (Sato et al. 2019, Algorithm 1, line 4).
+
+    Raises:
+        ValueError: If a class has no image: a weak head would learn to suppress it.
+    """
+
+    def __init__(self, labels: Tensor, classes: int) -> None:
+        counts = torch.bincount(labels, minlength=classes)
+        if not bool((counts > 0).all()):
+            missing = (counts == 0).nonzero().flatten().tolist()
+            raise ValueError(
+                f"every class must have an image, because a weak head is trained on all classes; got none of "
+                f"class {missing}. Remove these classes, or add images."
+            )
+        self._order = labels.argsort(stable=True)
+        self._counts = counts.cpu()
+        self._starts = self._counts.cumsum(0) - self._counts
+
+    def draw(self, heads: int, per_class: int, generator: torch.Generator) -> Tensor:
+        """Row numbers, shape (heads, classes * per_class), sorted by class."""
+        uniform = torch.rand(heads, len(self._counts), per_class, generator=generator)
+        within = (uniform * self._counts[:, None]).long()
+        places = (self._starts[:, None] + within).flatten(1)
+        return self._order[places.to(self._order.device)]
+
+
+class FeaturePool:
+    """The last `size` detached features of the extractor's own batches, with their labels.
+
+    Features of older steps are those of an older extractor: at most size / batch size steps behind.
+
+    >>> pool = FeaturePool(size=3, classes=2)
+    >>> pool.add(torch.arange(4.0)[:, None], torch.tensor([0, 1, 0, 0]))
+    >>> pool.features.flatten().tolist(), pool.holds_every_class
+    ([1.0, 2.0, 3.0], True)
+    """
+
+    def __init__(self, size: int, classes: int) -> None:
+        if 0 < size < classes:
+            raise ValueError(
+                f"`pool` must be 0 or at least the number of classes, {classes}, because heads are trained on "
+                f"all of them; got {size}. Use the size of several batches."
+            )
+        self.size, self.classes = size, classes
+        self.features: Tensor | None = None
+        self.labels: Tensor | None = None
+
+    @property
+    def holds_every_class(self) -> bool:
+        """Whether heads can be trained on it."""
+        if self.labels is None:
+            return False
+        return bool((torch.bincount(self.labels, minlength=self.classes) > 0).all())
+
+    def add(self, features: Tensor, labels: Tensor) -> None:
+        """Add a batch's features (B, D) and labels (B,); the oldest are removed."""
+        if self.size == 0:
+            return
+        features = features.detach()
+        if self.features is not None and self.labels is not None:
+            features = torch.cat([self.features, features])
+            labels = torch.cat([self.labels, labels])
+        # Copies, so that neither a caller's tensor nor removed features are kept alive.
+        self.features, self.labels = features[-self.size :].clone(), labels[-self.size :].clone()
+
+    def draw(self, heads: int, per_class: int, stream: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Features (K, n, D) and labels (K, n), class-balanced, drawn with replacement."""
+        assert self.features is not None
+        assert self.labels is not None
+        rows = ClassBalancedDraws(self.labels, self.classes).draw(heads, per_class, stream)
+        return self.features[rows], self.labels[rows]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its features and labels."""
+        return {"features": self.features, "labels": self.labels}
+
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        """Continue with stored features and labels."""
+        features, labels = state["features"], state["labels"]
+        self.features = None if features is None else features.to(device)
+        self.labels = None if labels is None else labels.to(device)
+
+
+class HeadBatches:
+    """Draws of detached features in at least float32, from a separate forward pass or from the pool."""
+
+    def __init__(
+        self, model: Classifier, data: ImageSet, generators: Generators, policy: BatchNormPolicy, pool: int
+    ) -> None:
+        self.model, self.data, self.generators, self.policy = model, data, generators, policy
+        self.images = ClassBalancedDraws(data.labels, data.class_count)
+        self.pool = FeaturePool(pool, data.class_count)
+
+    @torch.no_grad()
+    def draw(self, heads: int, per_class: int) -> tuple[Tensor, Tensor]:
+        """Features (K, n, D) and labels (K, n) of one class-balanced batch for each head."""
+        stream = self.generators["head_batch"]
+        if self.pool.holds_every_class:
+            features, labels = self.pool.draw(heads, per_class, stream)
+        else:
+            rows = self.images.draw(heads, per_class, stream)
+            images, labels = self.data.batch(rows.flatten(), self.generators["head_augmentation"])
+            with head_batch_statistics(self.model.extractor, self.policy):
+                features = self.model.features(images)
+            features, labels = features.view(*rows.shape, -1), labels.view(rows.shape)
+        return features if features.dtype.itemsize >= 4 else features.float(), labels
+
+    def remember(self, features: Tensor, labels: Tensor) -> None:
+        """Add the features of a batch of the extractor to the pool."""
+        self.pool.add(features, labels)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the pool holds."""
+        return self.pool.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue with the same pool."""
+        self.pool.load_state_dict(state, self.data.images.device)
+
+
+class Weakness:
+    """Accuracy of heads on batches that they were not trained on, accumulated since the last `tell`.
+
+    Near 1, heads are strong: they agree with each other, and the extractor learns little from them. At
+    chance (1 / classes) or below they are mostly noise.
+
+    >>> weakness = Weakness()
+    >>> logits = torch.eye(2).expand(3, 2, 2)
+    >>> weakness.note(logits, torch.tensor([0, 1]))
+    >>> weakness.tell()
+    {'weak_head_accuracy': 1.0, 'weak_heads_at_chance': 0.0}
+    """
+
+    def __init__(self) -> None:
+        self._sums: Tensor | None = None  # accuracy, heads at chance, heads; on the device, to avoid waiting
+
+    @torch.no_grad()
+    def note(self, logits: Tensor, labels: Tensor) -> None:
+        """Count K heads by their logits (K, B, C) for labels (B,)."""
+        accuracy = (logits.argmax(dim=-1) == labels).double().mean(dim=-1)
+        at_chance = (accuracy <= 1 / logits.shape[-1]).double()
+        sums = torch.stack([accuracy.sum(), at_chance.sum(), accuracy.new_tensor(float(len(accuracy)))])
+        self._sums = sums if self._sums is None else self._sums + sums
+
+    def tell(self) -> dict[str, float]:
+        """Mean accuracy, and the share of heads at chance or below, over all counted heads; then reset."""
+        if self._sums is None:
+            return {}
+        accuracy, at_chance, heads = self._sums.tolist()
+        self._sums = None
+        return {"weak_head_accuracy": accuracy / heads, "weak_heads_at_chance": at_chance / heads}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was accumulated since the last `tell`."""
+        return {"sums": self._sums}
+
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        """Continue in the middle of an epoch."""
+        self._sums = None if state["sums"] is None else state["sums"].to(device)
+
+
+class FOCATraining(Training):
+    """A FOCA training; `diverged_heads` of the `drawn_heads` so far were left out."""
+
+    RUNAWAY = 100.0  # times the first features' unit; under GradientHeads digits grew up to 40 times
+    REDRAWS = 3  # a batch of features can be unlucky; four unlucky ones in a row are a diverged extractor
+
+    def __init__(
+        self,
+        way: FOCA,
+        model: Classifier,
+        data: ImageSet,
+        optimizer: torch.optim.Optimizer,
+        generators: Generators,
+    ) -> None:
+        HeadStack.of(model.head)  # refuses a head that cannot be stacked before anything has moved
+        self._device = device_of(model)
+        data = as_image_set(data)
+        if data.images.device != self._device:
+            data = data.to(self._device)
+        self.way, self.model, self.data, self.optimizer = way, model, data, optimizer
+        self.generators = generators
+        self.batches = HeadBatches(model, data, generators, way.batch_norm, way.pool)
+        self.weakness = Weakness()
+        self.steps = self.drawn_heads = self.diverged_heads = 0
+        self.heads: HeadStack | None = None
+        self.first_unit: Tensor | None = None
+        self._moved = list(way.trainable(model))
+        copy_from_first(model, way.loss)
+
+    def step(self, images: Tensor, labels: Tensor) -> LossTerms:
+        """Draw heads if they are due, then move the extractor on (images, labels) with the heads frozen."""
+        check_batch(images, labels, self.data)
+        place = self.steps % self.way.reuse
+        if place == 0:
+            drawn = self._draw_heads()
+            self.heads = None if in_any_process(drawn is None, self._device) else drawn
+        self.steps += 1
+        if self.heads is None:
+            return LossTerms({"weak_heads": images.new_tensor(torch.nan)})
+        heads = self._in_use(self.heads, place)
+        loss = self.way.loss
+        self.optimizer.zero_grad(set_to_none=True)
+        outputs = self.model.outputs(images, loss.layers, head=heads)
+        terms = _loss_over_heads(loss, outputs, labels, heads)
+        backward_to(self._moved, terms.total, loss)
+        average_gradients(self._moved, len(labels))
+        self.optimizer.step()
+        with torch.no_grad():
+            loss.after_step(outputs, labels)
+        self.weakness.note(outputs.logits, labels)
+        self.batches.remember(outputs.features, labels)
+        return terms
+
+    def finish(self) -> None:
+        """Train the head that the model keeps, on all training images and frozen features (Eq. 5).
+
+        A Gaussian mixture is fitted in closed form: its maximum-likelihood means and variances.
+
+        Warns:
+            UserWarning: If features have grown too much.
+        """
+        if self.way.recalibrate:
+            recalibrate_batch_norm(self.model, self.data)
+        features = extract_features(self.model, self.data)
+        self._warn_of_runaway(features)
+        if isinstance(self.model.head, GaussianMixture):
+            self.model.head.fit_statistics(features, self.data.labels)
+            return
+        generator = self.generators["final_head"]
+        fresh = HeadStack.initialised(self.model.head, 1, generator)
+        trained = train_on_unit_scale(
+            fresh,
+            features,
+            self.data.labels,
+            self.way.final_head,
+            loss=self.way.loss.sample_loss,
+            generator=generator,
+        )
+        self.model.head.load_state_dict({name: v[0] for name, v in trained.stack.parameters.items()})
+
+    def counts(self) -> dict[str, int]:
+        """Weak heads drawn, and how many of them diverged and were left out."""
+        return {"drawn_heads": self.drawn_heads, "diverged_heads": self.diverged_heads}
+
+    def diagnostics(self) -> dict[str, float]:
+        """Mean accuracy of the weak heads on the extractor's batches, and the share at chance or below."""
+        return self.weakness.tell()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position in the cycle of reuse, the heads in use, and the pool's content."""
+        heads = None if self.heads is None else self.heads.parameters
+        return {
+            "steps": self.steps,
+            "drawn_heads": self.drawn_heads,
+            "diverged_heads": self.diverged_heads,
+            "heads": heads,
+            "first_unit": self.first_unit,
+            "pool": self.batches.state_dict(),
+            "weakness": self.weakness.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue in the middle of a cycle with the same heads."""
+        self.steps, self.drawn_heads = state["steps"], state["drawn_heads"]
+        self.diverged_heads = state["diverged_heads"]
+        unit, heads = state["first_unit"], state["heads"]
+        self.first_unit = None if unit is None else unit.to(self._device)
+        self.heads = None
+        if heads is not None:
+            parameters = {name: value.to(self._device) for name, value in heads.items()}
+            self.heads = HeadStack(self.model.head, parameters)
+        self.batches.load_state_dict(state["pool"])
+        self.weakness.load_state_dict(state["weakness"], self._device)
+
+    def _draw_heads(self) -> HeadStack | None:
+        for _ in range(1 + self.REDRAWS):
+            features, labels = self.batches.draw(self.way.heads, self.way.per_class)
+            if self.first_unit is None:
+                self.first_unit = feature_unit(features)
+                with evaluating(self.model.head):
+                    check_logits(self.model.head(features[0, :1]), self.data)
+            # A few steps in full precision are cheap; in bfloat16 their rounding is larger than a step.
+            with torch.autocast(features.device.type, enabled=False):
+                trained = self.way.weak_heads.draw(
+                    self.model.head, features, labels, self.generators["head_init"], self.first_unit
+                )
+            self.drawn_heads += len(trained.stack)
+            self.diverged_heads += int(trained.diverged.sum())
+            if not bool(trained.diverged.all()):
+                return trained.intact()
+        return None
+
+    def _warn_of_runaway(self, features: Tensor) -> None:
+        if self.first_unit is None:
+            return
+        growth = float(feature_unit(features) / self.first_unit)
+        if growth > self.RUNAWAY:
+            warnings.warn(
+                f"Features are {growth:.3g} times as large as when FOCA began: weak heads follow their scale and do "
+                "not hold it, so steps now change little and features may separate classes badly. Normalise "
+                "batches in the extractor (norm='batch'), lower the learning rate, or draw GradientHeads.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _in_use(self, heads: HeadStack, place: int) -> HeadStack:
+        """All heads of the last draw, or one of them in turn."""
+        if self.way.mode == "average":
+            return heads
+        return heads.select(torch.tensor([place % len(heads)]))
+
+
+def _loss_over_heads(loss: Loss, outputs: Outputs, labels: Tensor, heads: HeadStack) -> LossTerms:
+    """The mean over heads of each term (Eq. 2: the loss is averaged, never the logits)."""
+    if loss.reads_logits_only:
+        return loss(outputs, labels)
+    losses = [loss(outputs.with_head(heads[k]), labels).terms for k in range(len(heads))]
+    return LossTerms({name: torch.stack([terms[name] for terms in losses]).mean() for name in losses[0]})

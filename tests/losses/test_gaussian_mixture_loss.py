@@ -1,0 +1,315 @@
+"""The L-GM loss against closed forms: margins, likelihoods, gradients, and what the literal formula does."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from clearance.heads import GaussianMixture
+from clearance.losses import CenterLoss, CrossEntropyLoss, GaussianMixtureLoss, StepUp
+from clearance.losses.gaussian_mixture import margin_scores
+from clearance.tensors import Outputs
+from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    COVARIANCES,
+    mixture,
+    outputs_of,
+    samples,
+    terms,
+)
+
+close = torch.testing.assert_close
+
+
+@pytest.fixture(params=COVARIANCES)
+def head(request):
+    return mixture(request.param)
+
+
+def scores(head, features):
+    """Scores again, sample by sample and class by class, and distances."""
+    normalised = head.log_priors.log_softmax(0)
+    d = torch.stack(
+        [head.own_half_distance(features, torch.full((len(features),), k)) for k in range(head.classes)], 1
+    )
+    return normalised - head.half_log_determinant() - d, d
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_classification_is_the_papers_ratio(head, alpha):
+    """-log of pi_z |Sigma_z|^-1/2 exp(-d_z - m) over the sum, m = alpha d_z in the true class's summand too."""
+    features, labels = samples()
+    plain, d = scores(head, features)
+    expected = []
+    for i, z in enumerate(labels.tolist()):
+        weights = [
+            math.exp(float(plain[i, k].detach()) - (alpha * float(d[i, k].detach()) if k == z else 0))
+            for k in range(4)
+        ]
+        expected.append(-math.log(weights[z] / sum(weights)))
+    found = terms(head, features, labels, alpha)["classification"]
+    assert found.item() == pytest.approx(sum(expected) / len(expected), rel=1e-10)
+
+
+@pytest.mark.parametrize("priors", [[0.25] * 4, [0.1, 0.2, 0.3, 0.4]])
+def test_p04_the_likelihood_at_unit_covariance_is_the_center_loss(priors):
+    """Lemma 1, as a mean: L_lkd = L_C / N + (D / 2) log 2 pi; as a sum, N times that; equal gradients."""
+    head = mixture("identity", priors=priors)
+    features, labels = samples()
+    leaves = [features.clone().requires_grad_() for _ in range(2)]
+    likelihood = terms(head, leaves[0], labels, 0.0, 1.0)["likelihood"]
+    center = CenterLoss(7, 4, weight=1.0, update="gradient").double()
+    with torch.no_grad():
+        center.centres.copy_(head.means)
+    distance = center(Outputs(leaves[1], torch.zeros(20, 4), head), labels).terms["center"]
+    constant = 3.5 * math.log(2 * math.pi)
+    close(likelihood, distance + constant, rtol=1e-12, atol=0)
+    total = 0.5 * (features - head.means[labels]).square().sum()
+    close(20 * likelihood, total + 20 * constant, rtol=1e-12, atol=0)
+    (likelihood + distance).backward()
+    close(leaves[0].grad, leaves[1].grad, rtol=1e-12, atol=1e-15)
+    close(head.means.grad, center.centres.grad, rtol=1e-12, atol=1e-15)
+
+
+def test_p05_without_margin_the_loss_is_cross_entropy_of_the_heads_own_logits(head):
+    features, labels = samples()
+    outputs = outputs_of(head, features)
+    found = GaussianMixtureLoss(0.0, 0.0)(outputs, labels).total
+    close(found, CrossEntropyLoss()(outputs, labels).total, rtol=1e-12, atol=0)
+    assert abs(found.item() - GaussianMixtureLoss(0.1, 0.0)(outputs, labels).total.item()) > 1e-3
+
+
+@pytest.mark.parametrize("size", [1.0, 100.0, 1e4, 1e6])
+def test_p05_that_is_so_in_float32_too_however_far_features_lie(size):
+    torch.manual_seed(0)
+    head = GaussianMixture(64, 10)
+    features, labels = size * torch.randn(50, 64), torch.arange(50) % 10
+    outputs = outputs_of(head, features)
+    found = GaussianMixtureLoss(0.0, 0.0)(outputs, labels).total
+    close(found, CrossEntropyLoss()(outputs, labels).total, rtol=1e-6, atol=0)
+
+
+def test_p06_the_loss_grows_with_alpha_by_no_more_than_the_margin(head):
+    features, labels = samples()
+    with torch.no_grad():
+        for i in range(20):
+            x, y = features[i : i + 1], labels[i : i + 1]
+            values = [terms(head, x, y, a, 0.0)["classification"].item() for a in (0.0, 0.1, 0.5, 1.0, 4.0)]
+            d = head.own_half_distance(x, y).item()
+            assert values == sorted(values)
+            for alpha, value in zip((0.1, 0.5, 1.0, 4.0), values[1:], strict=True):
+                assert 0 <= value - values[0] <= alpha * d * (1 + 1e-12)
+
+
+def test_p06_its_slope_in_alpha_is_the_closed_form(head):
+    features, labels = samples()
+    with torch.no_grad():
+        alpha, h = 0.3, 1e-5
+        rise = [terms(head, features, labels, alpha + e, 0.0)["classification"].item() for e in (-h, h)]
+        plain, d = scores(head, features)
+        own = d.gather(1, labels[:, None])
+        q = plain.scatter_add(1, labels[:, None], -alpha * own).softmax(1).gather(1, labels[:, None])
+        expected = ((1 - q) * own).mean().item()
+    assert (rise[1] - rise[0]) / (2 * h) == pytest.approx(expected, rel=1e-7)
+
+
+def test_p07_the_margin_is_in_the_true_column_alone_and_the_head_never_has_one(head):
+    features, labels = samples()
+    plain, d = (value.detach() for value in scores(head, features))
+    own = torch.arange(20), labels
+    found = margin_scores(plain, d[own], labels, 0.7)
+    others = torch.ones_like(plain, dtype=torch.bool)
+    others[own] = False
+    assert torch.equal(found[others], plain[others])
+    assert torch.equal(found[own], plain[own] - 0.7 * d[own])
+    before = head.train()(features)
+    loss = GaussianMixtureLoss(0.7)
+    loss(outputs_of(head, features), labels)
+    loss(outputs_of(head, features), (labels + 1) % 4)
+    assert torch.equal(head(features), before)
+    assert torch.equal(head.eval()(features), before)
+
+
+def test_p08_gradients_equal_finite_differences(head):
+    features, labels = samples(6)
+    leaf = features.requires_grad_()
+    inputs = (leaf, *(value for value in head.parameters() if value.requires_grad))
+    for part in ("classification", "likelihood", "variance_prior"):
+        if part in terms(head, leaf, labels):
+            assert torch.autograd.gradcheck(
+                lambda *_, part=part: terms(head, leaf, labels, 0.3)[part], inputs
+            )
+
+
+def test_p08_gradients_are_the_closed_forms():
+    head = mixture("class_diagonal")
+    features, labels = samples()
+    leaf, alpha = features.clone().requires_grad_(), 0.3
+    v = head.log_variance().detach()
+    slope_of_v = 1 - head.floor / v.exp()  # by the parameter, because v = log(floor + exp(parameter))
+    found = terms(head, leaf, labels, alpha, 0.0)["classification"] * 20
+    found.backward()
+    with torch.no_grad():
+        plain, d = scores(head, features)
+        hot = F.one_hot(labels, 4).double()
+        q = (plain - alpha * hot * d).softmax(dim=1)
+        c = ((hot - q) * (1 + alpha * hot))[..., None]
+        offset = features[:, None] - head.means
+        precision = (-v).exp()
+        close(leaf.grad, (c * precision * offset).sum(dim=1), rtol=1e-10, atol=1e-12)
+        close(head.means.grad, -(c * precision * offset).sum(dim=0), rtol=1e-10, atol=1e-12)
+        slope = -0.5 * c * precision * offset.square() + 0.5 * (hot - q)[..., None]
+        close(head.raw_log_variance.grad / slope_of_v, slope.sum(dim=0), rtol=1e-10, atol=1e-12)
+        close(head.log_priors.grad, (q - hot).sum(dim=0), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("s", [0.1, 50.0])
+@pytest.mark.parametrize("covariance", COVARIANCES[1:])
+def test_p10_the_scale_law_and_what_holds_against_it(covariance, s):
+    """(s x, s mu, s^2 Sigma) leaves L_cls alone and adds D log s to the likelihood: without end as s falls to 0."""
+    head, grown = mixture(covariance), mixture(covariance)
+    for one in (head, grown):
+        one.floor = 1e-30
+    with torch.no_grad():
+        grown.means.mul_(s)
+        if covariance == "full":
+            grown.covariance_root.mul_(s)
+        else:
+            grown.raw_log_variance.add_(2 * math.log(s))
+    features, labels = samples()
+    before, after = terms(head, features, labels, 0.3, 1.0), terms(grown, s * features, labels, 0.3, 1.0)
+    close(after["classification"], before["classification"], rtol=1e-10, atol=1e-12)
+    close(after["likelihood"], before["likelihood"] + 7 * math.log(s), rtol=1e-10, atol=1e-10)
+    drop = [one["likelihood"].item() for one in (before, after)]
+    assert (drop[1] < drop[0]) == (s < 1)
+
+
+def test_p11_one_class_has_nothing_to_classify():
+    head = mixture("class_diagonal", classes=1)
+    features, _ = samples()
+    found = terms(head, features, torch.zeros(20, dtype=torch.long), 0.5)
+    assert found["classification"].item() == 0.0
+    assert found["likelihood"].isfinite()
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.1, 0.3, 1.0])
+def test_p13_the_margins_boundary_is_the_sphere_of_apollonius(alpha):
+    """Centre mu_1 + (mu_1 - mu_2) / alpha, radius |mu_1 - mu_2| sqrt(1 + alpha) / alpha; the loss there is log 2."""
+    head = mixture("identity", classes=2, priors="uniform")
+    with torch.no_grad():
+        head.log_priors.zero_()
+        first, second = head.means
+        delta = (first - second).norm()
+        directions = F.normalize(samples(50, seed=8)[0], dim=1)
+        sphere = first + (first - second) / alpha + directions * delta * math.sqrt(1 + alpha) / alpha
+        found = [terms(head, x[None], torch.tensor([0]), alpha, 0.0)["classification"].item() for x in sphere]
+        assert found == pytest.approx([math.log(2)] * 50, abs=max(1e-12, 1e-14 / alpha**2))
+        near = first + (second - first) / (1 + math.sqrt(1 + alpha))
+        assert terms(head, near[None], torch.tensor([0]), alpha, 0.0)[
+            "classification"
+        ].item() == pytest.approx(math.log(2), abs=1e-12)
+
+
+class Largest(TorchDispatchMode):
+    """Notes the largest tensor that any operation makes or reads."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for value in torch.utils._pytree.tree_leaves((made, args)):
+            if isinstance(value, torch.Tensor):
+                self.elements = max(self.elements, value.numel())
+        return made
+
+
+@pytest.mark.parametrize(
+    "covariance", ["identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"]
+)
+def test_p21_no_tensor_has_as_many_elements_as_pairs_have_dimensions(covariance):
+    head = GaussianMixture(1024, 500, covariance, priors="learned")
+    features = torch.randn(64, 1024, requires_grad=True)
+    labels = torch.arange(64)
+    with Largest() as seen:
+        GaussianMixtureLoss()(outputs_of(head, features), labels).total.backward()
+        head.log_density(features)
+    # means, or two of them side by side; one matrix of a full covariance
+    # of a full covariance the root and the floor's, one over the other: whatever the batch and the classes
+    assert 500 * 1024 <= seen.elements <= 1024 * max(2 * 500, 2 * 1024 if covariance == "full" else 0)
+
+
+def test_p21_the_hook_sees_a_broadcast():
+    with Largest() as seen:
+        (torch.zeros(64, 1, 8) - torch.zeros(50, 8)).square().sum(dim=2)
+    assert seen.elements == 64 * 50 * 8
+
+
+def test_p22_the_state_holds_schedule_and_priors():
+    loss, head = GaussianMixtureLoss(StepUp(0.1, 2.0, 2, 0.3)), mixture(priors=[0.1, 0.2, 0.3, 0.4])
+    features, labels = samples()
+    alphas = []
+    for _ in range(6):
+        alphas.append(loss.current_alpha)
+        loss.after_step(outputs_of(head, features), labels)
+    assert alphas == [0.1, 0.1, 0.2, 0.2, 0.3, 0.3]
+    again, fresh = (
+        GaussianMixtureLoss(StepUp(0.1, 2.0, 2, 0.3)),
+        GaussianMixture(7, 4, "class_diagonal").double(),
+    )
+    again.load_state_dict(loss.state_dict())
+    fresh.load_state_dict(head.state_dict())
+    assert again.current_alpha == 0.3
+    assert torch.equal(fresh.log_prior(), head.log_prior())
+    found, expected = (o(outputs_of(h, features), labels).total for o, h in ((again, fresh), (loss, head)))
+    assert torch.equal(found, expected)
+
+
+def test_p22_accumulated_gradients_are_those_of_the_whole_batch(head):
+    features, labels = samples()
+
+    def gradients(parts):
+        head.zero_grad()
+        for rows in parts:
+            loss = GaussianMixtureLoss(0.3)
+            (loss(outputs_of(head, features[rows]), labels[rows]).total / len(parts)).backward()
+        return [value.grad.clone() for value in head.parameters() if value.requires_grad]
+
+    whole, halves = gradients([slice(0, 20)]), gradients([slice(0, 10), slice(10, 20)])
+    close(halves, whole, rtol=1e-12, atol=1e-14)
+
+
+def test_autocast_leaves_the_loss_as_it_is():
+    head, (features, labels) = mixture().float(), samples(dtype=torch.float32)
+    plain = GaussianMixtureLoss()(outputs_of(head, features), labels).total
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = GaussianMixtureLoss()(outputs_of(head, features), labels).total
+    assert torch.equal(plain, inside)
+
+
+def test_other_heads_are_refused_with_the_way_out():
+    with pytest.raises(TypeError, match=r"head is a GaussianMixture.*got Linear.*heads.mixture_from_linear"):
+        GaussianMixtureLoss()(
+            outputs_of(torch.nn.Linear(7, 4), samples(dtype=torch.float32)[0]), samples()[1]
+        )
+
+
+@pytest.mark.parametrize("name", ["alpha", "likelihood_weight", "variance_prior"])
+@pytest.mark.parametrize("value", [-0.1, math.nan])
+def test_settings_out_of_range_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"`{name}` must be a finite number of at least 0; got {value}"):
+        GaussianMixtureLoss(**{name: value})
+
+
+def test_terms_with_no_weight_are_left_out():
+    features, labels = samples()
+    assert list(terms(mixture(), features, labels, 0.1, 0.0)) == ["classification"]
+    assert list(terms(mixture(), features, labels, 0.1, 1.0, 0.0)) == ["classification", "likelihood"]
+    assert list(terms(mixture("identity"), features, labels)) == ["classification", "likelihood"]
+    full, half = (terms(mixture(), features, labels, 0.1, w)["likelihood"] for w in (1.0, 0.5))
+    close(half, full / 2)
+
+
+def test_without_a_margin_distances_that_overflow_change_nothing():
+    scores = torch.tensor([[0.0, -1.0]])
+    assert torch.equal(margin_scores(scores, torch.tensor([torch.inf]), torch.tensor([1]), 0.0), scores)
