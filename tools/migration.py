@@ -64,11 +64,12 @@ RENAMED: dict[str, dict[str, str]] = {
     "context": {},
     "value": {},  # values of contexts that are words
     "unit": {},
-    "term": {},  # terms of losses
-    "weight": {},  # parameters and buffers
+    "method": {},
+    "column": {},  # of exhibits
+    "word": {},  # in the key of any other entry: a term of a loss, a parameter with its dots, a run
 }
-# Measurements whose last bits differ between two runs of the same code, and the relative difference that is allowed.
-UNSTEADY_BITS = {"lda_eigenvalue": 1e-12}
+# Measurements and exhibits whose last bits differ between runs of the same code, and what difference is allowed.
+UNSTEADY_BITS = {"lda_eigenvalue": 1e-12, "lda": 1e-12}
 # Keywords of constructors; a keyword that has moved into a dataclass is found there without help.
 RENAMED_SETTINGS: dict[str, str] = {}
 # Rooms that were renamed; every address below is tried in the first of these that exists.
@@ -271,7 +272,7 @@ def loss_case(
                 module.zero_grad()
             terms = loss(outputs, LABELS)
             terms.total.backward()
-            found |= {f"step {step} term {RENAMED['term'].get(n, n)}": v for n, v in terms.terms.items()}
+            found |= {f"step {step} term {n}": v for n, v in terms.terms.items()}
             found[f"step {step} total"] = terms.total
             for name, one in (("input", images), *around.named_parameters(), *loss.named_parameters()):
                 found[f"step {step} gradient {name}"] = one.grad
@@ -807,7 +808,18 @@ def renamed(key: str) -> str:
         before, found, text = key.partition(kind + "{")
         if found:
             return before + kind + json.dumps(_renamed_row(json.loads("{" + text)), sort_keys=True)
+    for old, new in RENAMED["word"].items():
+        key = re.sub(rf"(?<![\w.]){re.escape(old)}(?![\w.])", new, key)
     return key
+
+
+def renamed_value(value: Any) -> Any:
+    """The value of an entry with its unit, or its columns, under the new names."""
+    if not isinstance(value, Mapping) or "sha256" in value:
+        return value
+    if "unit" in value:
+        return {**value, "unit": RENAMED["unit"].get(value["unit"], value["unit"])}
+    return {RENAMED["column"].get(key, key): inner for key, inner in value.items()}
 
 
 def _renamed_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -820,7 +832,8 @@ def _renamed_row(row: dict[str, Any]) -> dict[str, Any]:
         RENAMED["audit"].get(row["audit"], row["audit"]),
         RENAMED["name"].get(row["name"], row["name"]),
     )
-    return {**row, "audit": audit, "name": name, "context": context}
+    method = RENAMED["method"].get(row["method"], row["method"])
+    return {**row, "audit": audit, "name": name, "context": context, "method": method}
 
 
 def difference(old: Any, new: Any) -> float | None:
@@ -882,7 +895,9 @@ def compare_records(old: dict[str, Any], new: dict[str, Any], names: list[str], 
 
 def compare_parts(name: str, before: dict[str, Any], after: dict[str, Any], most: int) -> bool:
     """Say what differs in one part."""
-    old, new = ({renamed(key): value for key, value in part.items()} for part in (before, after))
+    old, new = (
+        {renamed(key): renamed_value(value) for key, value in part.items()} for part in (before, after)
+    )
     keys = list(dict.fromkeys((*old, *new)))
     differing = [
         key for key in keys if key not in old or key not in new or not alike(key, old[key], new[key])
