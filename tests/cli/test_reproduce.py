@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from clearance.experiments import grid
+from clearance.experiments import engines
 from clearance.experiments.recipe import read_recipe
 from cli import terminal  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
@@ -16,7 +16,7 @@ from cli import terminal  # type: ignore[import-not-found]  # on pytest's path, 
 def run(monkeypatch, tmp_path):
     """A command in an empty folder, where no run may start: its exit status and what it printed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(grid, "_start", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(engines, "_Process", lambda: pytest.fail("a process was started"))
 
     return partial(terminal.run, "reproduce")
 
