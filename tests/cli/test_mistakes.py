@@ -2,13 +2,11 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
 from clearance.cli.compare import CompareCommand
-from clearance.experiments import grid
+from clearance.experiments import engines
 from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     plain_text,
     run,
@@ -51,7 +49,7 @@ class TestMistakes:
     )
     def test_what_cannot_be_done_is_one_line_and_status_2(self, words, message, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(grid, "_start", lambda *_: pytest.fail("a process was started"))
+        monkeypatch.setattr(engines, "_Process", lambda: pytest.fail("a process was started"))
         status, _, complaint = run(*words)
         assert status == 2
         assert complaint.startswith("clearance: ")
@@ -71,7 +69,7 @@ class TestMistakes:
     )
     def test_results_that_could_not_be_written_are_not_worked_for(self, words, option, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(grid, "_start", lambda *_: pytest.fail("a process was started"))
+        monkeypatch.setattr(engines, "_Process", lambda: pytest.fail("a process was started"))
         (tmp_path / "a file").write_text("")
         place = "a file/below" if words[0] == "check" else "a file"
         status, _, complaint = run(*words, *([] if option is None else [option]), place)
@@ -98,7 +96,7 @@ class TestMistakes:
     def test_a_typo_in_a_recipe_is_found_before_anything_runs(
         self, command, text, message, monkeypatch, tmp_path
     ):
-        monkeypatch.setattr(grid, "_start", lambda *_: pytest.fail("a process was started"))
+        monkeypatch.setattr(engines, "_Process", lambda: pytest.fail("a process was started"))
         recipe, out = tmp_path / "mine.yaml", tmp_path / "out"
         recipe.write_text(text, "utf-8")
         status, _, complaint = run(command, "--recipe", str(recipe), "--out", str(out))
@@ -131,13 +129,8 @@ class TestMistakes:
 
 @pytest.fixture
 def processes_break_down(monkeypatch):
-    def start(plan, directory):
-        code = "raise ValueError('boom')"
-        return subprocess.Popen(
-            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
-    monkeypatch.setattr(grid, "_start", start)
+    """Every process dies at once with an error of its own."""
+    monkeypatch.setattr(engines, "WORKER", "raise ValueError('boom')")
 
 
 def test_compare_without_any_result_is_status_1(home, tmp_path, processes_break_down):

@@ -1,16 +1,16 @@
 """The demonstration of an audit: a small network trained on the embedded digits, and its page, in seconds."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from clearance.experiments.audit_plan import MODEL_AUDITS, looked_at
+from clearance.experiments.audit_plan import MODEL_AUDITS, AuditPlan, looked_at
 from clearance.experiments.build import build_data
+from clearance.experiments.compare import Comparison
 from clearance.experiments.engines import one_thread
+from clearance.experiments.grid import Piece
 from clearance.experiments.method import Method
-from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import RunPlan, run_method
 from clearance.report import Card
 
 NAME = "demo"
@@ -44,11 +44,16 @@ def demo(on_audit: Callable[[str], object] | None = None) -> Card:
     """Train and audit; nothing is kept but the card.
 
     Args:
-        on_audit: Told the name of each audit before it starts.
+        on_audit: Called with the name of each audit before it starts.
     """
     recipe = demo_recipe()
-    plan, data = RunPlan(recipe, NAME, seed=0), build_data(recipe)
+    data = build_data(recipe)
+
+    def heard(_: Piece, event: Mapping[str, Any]) -> None:
+        if on_audit is not None and event["event"] == "audit":
+            on_audit(event["name"])
+
     with one_thread():
-        report = report_of(recipe, [run_method(plan, data, on_audit=on_audit)], COMMAND)
-    fewer = looked_at(plan.audit_plan.audits, data.test)
-    return Card(dataclasses.replace(report, recipe={**report.recipe, **fewer}))
+        card = Comparison(recipe, data=data, command=COMMAND).run(listener=heard)
+    fewer = looked_at(AuditPlan.of_recipe(recipe).audits, data.test)
+    return Card(dataclasses.replace(card.report, recipe={**card.report.recipe, **fewer}))

@@ -40,6 +40,7 @@ def one_thread() -> Iterator[None]:
 
 
 Event = Mapping[str, Any]
+WORKER = "from clearance.experiments.engines import work; work()"
 _channel: IO[bytes] | None = None  # to the parent, in a process that `Processes` started
 
 
@@ -166,8 +167,8 @@ class _Process:
     """One process of :func:`work`."""
 
     def __init__(self) -> None:
-        self._popen = subprocess.Popen(
-            [sys.executable, "-c", "from clearance.experiments.engines import work; work()"],
+        self._popen = subprocess.Popen(  # noqa: S603 - Python itself, and a constant
+            [sys.executable, "-c", WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
