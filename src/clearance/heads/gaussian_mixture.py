@@ -696,18 +696,18 @@ def _warn_where_rounding_picks(logits: Tensor, distances: Tensor) -> bool:
     with torch.no_grad():
         rounding = rounding_of(distances.detach()).amax(dim=1)
         try:
-            if float(rounding.max()) <= FAR:
+            if rounding.max().item() <= FAR:
                 return False
         except RuntimeError:  # vmap: one call stands for many, and none has a value of its own
             return False
         first, second = logits.detach().topk(2, dim=1).values.unbind(dim=1)
         lost = (rounding > FAR) & (first - second < rounding)
-        share = float(lost.double().mean())
+        share = lost.double().mean().item()
     if share == 0:
         return False
     warnings.warn(
         f"rounding may pick the class of {math.ceil(100 * share)} % of these samples: they lie so far from the means "
-        f"of the mixture that {logits.dtype} rounds up to {float(rounding.max()):.2g} nats away from their scores. "
+        f"of the mixture that {logits.dtype} rounds up to {rounding.max().item():.2g} nats away from their scores. "
         "Scale the features, compute in float64, or, where classes share their covariance, take the linear head of "
         "the same posteriors (heads.linear_from_mixture).",
         stacklevel=3,
