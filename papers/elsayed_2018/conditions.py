@@ -20,6 +20,7 @@ from clearance.research import (
     Scalar,
     SummaryRow,
     as_svg,
+    markdown_table,
     marker,
     plain_number,
     series,
@@ -27,7 +28,7 @@ from clearance.research import (
     write_bytes,
 )
 from papers.elsayed_2018.protocol import PAPER
-from papers.engine.ledger import JudgedStudy, markdown_table, mean_and_spread
+from papers.engine.ledger import JudgedStudy, mean_and_spread
 from papers.engine.study import StudyRequest, changed_settings, data_if_there, run_conditions
 
 # The figures of this paper's studies: a panel for each table, methods over conditions with their spread.

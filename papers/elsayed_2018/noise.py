@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from clearance.research import RunFindings
+from clearance.research import RunFindings, markdown_table
 from papers.elsayed_2018.conditions import Scale, Table, compared_conditions
 from papers.elsayed_2018.protocol import PROTOCOLS, noise_recipes
-from papers.engine.ledger import markdown_table, mean_and_spread
+from papers.engine.ledger import mean_and_spread
 from papers.engine.study import StudyRequest
 
 SETTING = "noise"

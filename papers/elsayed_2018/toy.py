@@ -32,13 +32,14 @@ from clearance.research import (
     check_positive,
     compare_seeds,
     derived_seed,
+    markdown_table,
     report_with,
     summarise,
     write_bytes,
 )
 from clearance.training import EndToEnd
 from papers.engine.figures import INK, as_png, style_plane
-from papers.engine.ledger import Quantity, markdown_table, mean_and_spread, provenance, save
+from papers.engine.ledger import Quantity, mean_and_spread, provenance, save
 from papers.engine.study import StudyRequest
 
 # The boundary of two classes in the plane, and exact distances to it.

@@ -24,6 +24,7 @@ from clearance.research import (
     SummaryRow,
     compare_seeds,
     encode,
+    markdown_table,
     printed,
     report_of,
     summarise,
@@ -35,18 +36,6 @@ from papers.engine.judging import Compared, Judgement, ReadingOutcome, Series, j
 from papers.engine.study import NO_DATA, StudyRequest
 
 SCHEMA = 1
-
-
-def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Cells as a table of Markdown; the first row is its head. An upright bar in a cell becomes a stroke.
-
-    >>> print(markdown_table([["", "error"], ["plain", "3.0 %"]]))
-    |  | error |
-    | --- | --- |
-    | plain | 3.0 % |
-    """
-    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
-    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)
 
 
 def mean_and_spread(mean: float, spread: float | None, unit: str) -> str:

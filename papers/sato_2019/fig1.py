@@ -48,6 +48,7 @@ from clearance.research import (
     feature_unit,
     generator,
     identifier,
+    markdown_table,
     printed,
     report_with,
     training_findings,
@@ -55,7 +56,7 @@ from clearance.research import (
 )
 from clearance.training import FOCA, EndToEnd, FitResult, Progress, WayOfTraining
 from papers.engine.figures import FRAME, INK, as_png, style_plane
-from papers.engine.ledger import by_seed, in_unit, markdown_table, versions_in_words, write_ledger_files
+from papers.engine.ledger import by_seed, in_unit, versions_in_words, write_ledger_files
 from papers.engine.study import StudyRequest
 
 # The toy of Fig. 1: two moons, features in the plane, and four ways to train the same first weights.

@@ -18,6 +18,7 @@ from clearance.research import (
     Report,
     SeedSummary,
     build_data,
+    markdown_table,
     plans_of,
     report_of,
     summarise,
@@ -26,7 +27,6 @@ from papers.engine.catalogue import paper_recipe
 from papers.engine.ledger import (
     cost_cells,
     in_unit,
-    markdown_table,
     mean_and_spread,
     versions_in_words,
     write_ledger_files,

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clearance.research import Better, Record, Scalar, compare_seeds, printed, summarise
-from papers.engine.ledger import by_seed, markdown_table, mean_and_spread, seeds_in_words
+from clearance.research import Better, Record, Scalar, compare_seeds, markdown_table, printed, summarise
+from papers.engine.ledger import by_seed, mean_and_spread, seeds_in_words
 
 SAID_ONCE = ("pixel units",)  # units that stand with the row's name
 Column = tuple[str, Mapping[str, Scalar]]

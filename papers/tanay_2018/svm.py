@@ -25,6 +25,7 @@ from clearance.research import (
     as_svg,
     draw_legend,
     label_logarithmic,
+    markdown_table,
     page_figure,
     report_with,
     series,
@@ -33,7 +34,7 @@ from clearance.research import (
 from papers.engine.catalogue import paper_claims
 from papers.engine.claims import Claim, Reading
 from papers.engine.judging import Judgement, ReadingOutcome, Verdict, judge
-from papers.engine.ledger import Ledger, command_line, markdown_table
+from papers.engine.ledger import Ledger, command_line
 from papers.engine.study import StudyRequest
 from papers.engine.tasks import each
 from papers.tanay_2018.networks import PAPER, check_data

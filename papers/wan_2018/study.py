@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clearance.research import Report, Scalar, printed, summarise
+from clearance.research import Report, Scalar, markdown_table, printed, summarise
 from papers.engine.catalogue import paper_claims
 from papers.engine.ledger import (
     JudgedStudy,
     Quantity,
     in_words,
-    markdown_table,
     mean_and_spread,
     seeds_in_words,
 )

@@ -71,7 +71,7 @@ _PLACES = {
     "load_model": "clearance.experiments.saved",
     "wrap": "clearance.models",
 }
-_ROOMS = ("attacks", "audits", "data", "geometry", "heads", "linear", "models", "losses", "ways")
+_ROOMS = ("attacks", "audits", "data", "geometry", "heads", "linear", "models", "losses", "training")
 
 __all__ = [
     "Card",
@@ -95,7 +95,7 @@ __all__ = [
     "load_model",
     "losses",
     "models",
-    "ways",
+    "training",
     "wrap",
 ]
 

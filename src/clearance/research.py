@@ -15,13 +15,13 @@ The studies in ``papers/`` of a checkout use nothing of the library but its publ
 *Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `CRITERIA`, `FACTORS`.
 
 *Parts of a run*: `build_loss`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`,
-`draw_at_most`, `change_sheet`, `feature_unit`, `evaluating`, `with_channels_last`, `one_thread`.
+`draw_at_most`, `change_sheet`, `feature_unit`, `evaluating`, `with_channels_last`, `one_thread`, `Processes` (an engine of processes on this machine).
 
 *Random numbers*: `derived_seed` and `generator`: one seed, many independent streams, each known by its name.
 
 *Records*: `Record`, `ExhibitRecord`, `RunNote`, `Report`, `load_report`, `report_of` and `report_with` (findings as a
 report), `SummaryRow`, `encode` and `decode` (plain values that JSON can hold, and back), `DESCRIPTIVE` (context that
-identifies no number), `Outcome`, `Better`, `Scalar`.
+identifies no number), `markdown_table` (rows as a table), `Outcome`, `Better`, `Scalar`.
 
 *Verdicts*: `summarise` (a mean over seeds), `compare_seeds` (two methods paired over seeds), `Comparison`,
 `SeedSummary`, `holm`, `LEVEL`.
@@ -66,6 +66,7 @@ from clearance.heads.scale import feature_unit
 from clearance.models._running import evaluating, with_channels_last
 from clearance.records import ExhibitRecord, Record, Report, RunNote, SummaryRow, load_report
 from clearance.records.encoding import decode, encode
+from clearance.records.markdown import markdown_table
 from clearance.records.record import DESCRIPTIVE
 from clearance.records.summary import LEVEL, Comparison, SeedSummary, holm, summarise
 from clearance.records.summary import compare as compare_seeds
@@ -155,6 +156,7 @@ __all__ = [
     "listening",
     "load_report",
     "load_run",
+    "markdown_table",
     "marker",
     "one_thread",
     "page_figure",
