@@ -190,7 +190,7 @@ def by_usefulness(audits: Sequence[Audit]) -> list[Audit]:
     """In the order of `MODEL_AUDITS`; what is not among them comes last, as it stands.
 
     >>> from clearance.audits import Accuracy, Calibration, LinearProbe
-    >>> [audit.name for audit in by_usefulness([Calibration(), Refit(), Accuracy()])]
+    >>> [audit.name for audit in by_usefulness([Calibration(), LinearProbe(), Accuracy()])]
     ['accuracy', 'linear_probe', 'calibration']
     """
     places = {name: place for place, name in enumerate(MODEL_AUDITS)}
