@@ -89,7 +89,7 @@ class TestUnknown:
     def test_a_flat_folder_is_a_sentence_on_the_first_screen(self, work, tmp_path):
         status, shown, complaint = audit(work, tmp_path, "--unknown", f"folder:{work}/things", *FEW)
         assert (status, complaint) == (0, "")
-        assert "45 held-out and 40 unknown images of 3x8x8" in shown
+        assert "45 held-out and 40 out-of-distribution images of 3x8x8" in shown
         rows = {
             row["name"]: row
             for row in report(tmp_path)["measurements"]
@@ -111,7 +111,7 @@ class TestUnknown:
         """Digits are 8 x 8 too; their grey becomes three channels."""
         status, shown, complaint = audit(work, tmp_path, "--unknown", "digits", *FEW)
         assert (status, complaint) == (0, "")
-        assert "497 unknown" in shown
+        assert "497 out-of-distribution" in shown
 
     WRONG: ClassVar[dict] = {
         "not there": (("--unknown", "folder:nothing"), "no folder nothing"),

@@ -145,7 +145,7 @@ def test_wrong_preprocessing_stops_before_any_other_number(work, tmp_path):
     status, shown, complaint = audit(work, tmp_path, *wrong, "--expect-accuracy", "0.95")
     assert status == 2
     assert shown.splitlines()[-1].startswith("device cpu")
-    assert "expected 95.0%. Nothing else is measured. " in complaint
+    assert "expected 95.0%. No other audit was run. " in complaint
     assert not tmp_path.joinpath("report.json").exists()
 
 
@@ -175,7 +175,7 @@ WRONG = {
     "no run": (("audit", "nothing"), "must be the directory of a finished run"),
     "weights alone": (
         ("audit", "best.pt"),
-        "name what builds the network, too: MODULE:NAME --weights best.pt",
+        "also name what builds the network: MODULE:NAME --weights best.pt",
     ),
     "run with weights": (
         ("audit", "train", "--weights", "best.pt"),
@@ -183,10 +183,10 @@ WRONG = {
     ),
     "weights in place of a model": (
         ("audit", "best.pt", *SETS),
-        "got the file 'best.pt'. If it holds weights: clearance audit MODULE:NAME --weights best.pt",
+        "got the file 'best.pt'. If it contains weights: clearance audit MODULE:NAME --weights best.pt",
     ),
     "no place": (("audit", "bobs_nett:Net", *SETS), "no module 'bobs_nett'"),
-    "root": ((*SIZED, "--root", "."), "--root is for datasets given by name; got folders or files alone"),
+    "root": ((*SIZED, "--root", "."), "--root is for datasets given by name; got only folders or files"),
     "mean": ((*SIZED, "--mean", "a,b"), "--mean takes numbers separated by commas; got 'a,b'"),
     "sizes": (("audit", "bobs_net:Net", *SETS), "give `image_size`"),
     "nothing held out": (
@@ -202,7 +202,7 @@ WRONG = {
         ),
         "`test` must be images that the model was not trained on; got the 45 images of `train`",
     ),
-    "unknown is a path": ((*SIZED, "--unknown", "val"), "a path alone. Write folder:val."),
+    "unknown is a path": ((*SIZED, "--unknown", "val"), "a path without its kind. Write folder:val."),
     "crop alone": (("audit", "bobs_net:Net", *SETS, "--crop", "0.9"), "`crop` needs `image_size`"),
     "device": ((*SIZED, "--device", "tpu"), "`device` must be 'auto' or a device of torch's"),
     "no such device": ((*SIZED, "--device", "cuda:99"), "`device` 'cuda:99' is not there"),

@@ -114,7 +114,7 @@ def test_a_named_dataset_is_that_dataset(tmp_path):
 @pytest.mark.parametrize(
     ("train", "options", "fragment"),
     [
-        ("small_net.py", (), "a path alone. Write npz:small_net.py."),
+        ("small_net.py", (), "a path without its kind. Write npz:small_net.py."),
         ("digit", (), "Did you mean 'digits'?"),
         ("mnist", (), "dataset 'mnist' needs `root`"),
         ("digits", ("--image-size", "12"), "digits has 8x8, not `image_size` 12"),
@@ -149,7 +149,7 @@ WRONG = {
         "minimal_perturbation.steps=3",
         "Add it: --audits accuracy,robustness,minimal_perturbation",
     ),
-    "a method": ("robustness.source=plain", "a model that was trained elsewhere has none"),
+    "a method": ("robustness.source=plain", "elsewhere is not part of one"),
 }
 
 
@@ -166,4 +166,4 @@ def test_other_images_have_an_option(tmp_path):
     words = ("--audits", "likelihood", "--settings", "likelihood.other=photographs")
     status, _, complaint = audited(tmp_path / "out", *words)
     assert status == 2
-    assert "is given as --unknown here: photographs" in complaint
+    assert "use --unknown photographs" in complaint

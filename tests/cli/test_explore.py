@@ -91,7 +91,7 @@ def test_what_the_last_layer_of_a_run_sees(compared, home, tmp_path):
         (["--classes", "3,4,5"], "two different classes, or be 'all' for every pair; got '3, 4, 5'"),
         (["--per-class", "1"], "`per_class` must be a whole number of at least 2; got 1"),
         (["--run", "nowhere"], "must be the directory of a finished run"),
-        (["--run", "nowhere", "--dataset", "digits"], "--run brings its own dataset"),
+        (["--run", "nowhere", "--dataset", "digits"], "--run already sets dataset and size"),
     ],
 )
 def test_a_mistake_is_one_line_and_no_file(words, message, monkeypatch, tmp_path):
@@ -145,4 +145,4 @@ def test_the_same_numbers_on_paper(tmp_path):
     assert angles[0] >= angles[1] > angles[2] >= 0  # the first two are the hard margin
     status, _, complaint = run("explore", "--classes", "all", *words[1:])
     assert status == 2
-    assert "--report is about one pair" in complaint
+    assert "--report needs one pair" in complaint

@@ -40,7 +40,7 @@ class TestMistakes:
             (["audit", "demo", "--audits", "accuracy"], "--audits is for a model given as MODULE:NAME"),
             (
                 ["audit", "demo", "--device", "cpu"],
-                "--device and --include-images are for a model of your own",
+                "--device and --include-images are for your own model",
             ),
             (["explore", "--out", "."], "--out must be a file; . is a folder"),
             (["audit", "nowhere"], "must be the directory of a finished run"),
@@ -124,7 +124,7 @@ class TestMistakes:
         monkeypatch.setattr(CompareCommand, "run", interrupt)
         status, _, complaint = run("compare")
         assert status == 130
-        assert "The same command goes on where it stood." in complaint
+        assert "The same command resumes." in complaint
 
 
 @pytest.fixture

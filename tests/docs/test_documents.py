@@ -134,7 +134,7 @@ def test_links_lead_somewhere(name):
             assert anchor in anchors(there), f"{name} links to {target}"
 
 
-@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/walks.md"])
 def test_paths_in_code_exist(name):
     """Inline code such as `heads/scale.py` is a file of the package or of the repository."""
     text = FENCE.sub("", (ROOT / name).read_text("utf-8"))

@@ -132,7 +132,7 @@ class TestUnknownImages:
         with pytest.raises(ValueError, match=r"give them with --unknown \(in Python: unknown=...\)"):
             cl.audit(model, train=train, test=test, audits=["out_of_distribution"])
         with pytest.raises(
-            ValueError, match=r"none of the audits \['accuracy'\] looks at them; add out_of_distribution"
+            ValueError, match=r"none of the audits \['accuracy'\] uses them; add out_of_distribution"
         ):
             cl.audit(model, train=train, test=test, unknown=other, audits=["accuracy"])
 

@@ -79,7 +79,7 @@ def test_unknown_images_may_come_with_their_audit(model):
     other = gaussian_images(per_class=10, seed=2).unlabelled()
     rows = {m.name: m for m in audited(model, [OutOfDistribution(other=other)]).measurements}
     assert rows["rejected"].n == 30
-    with pytest.raises(ValueError, match="audit 'out_of_distribution' needs images"):
+    with pytest.raises(ValueError, match="audit 'out_of_distribution' needs out-of-distribution images"):
         audited(model, [OutOfDistribution()])
 
 

@@ -204,7 +204,9 @@ def test_audits_may_be_objects_and_have_settings(data):
     assert told["calibration"]["validation"]["images"] == len(data.train)
     assert told["co_adaptation"]["per_class"] == [1]
     assert {m.audit for m in card.measurements} >= {"calibration", "co_adaptation"}
-    with pytest.raises(ValueError, match="settings are for audits that are asked for; got some of 'churn'"):
+    with pytest.raises(
+        ValueError, match="settings must belong to the chosen audits; got settings of 'churn'"
+    ):
         compared(["plain"], data, audit_settings={"churn": {"heads": 2}})
 
 
@@ -327,7 +329,7 @@ def test_so_is_one_around_the_same_layers(data):
     def again():
         return cl.wrap(net, example=data.train.images[:4])
 
-    with pytest.raises(ValueError, match="it returned layers that it had returned before"):
+    with pytest.raises(ValueError, match="it returned layers of an earlier call"):
         cl.compare(["plain"], data.train, data.test, model=again, seeds=2, epochs=1, audits=["accuracy"])
     frozen = nn.Linear(64, 6).requires_grad_(requires_grad=False)
 

@@ -185,7 +185,7 @@ class TestCompare:
         made = CompareCommand(recipe=path, epochs=2)._recipe()
         assert (made.epochs, made.steps) == (2, None)
         assert CompareCommand(recipe=path)._recipe().steps == 7
-        with pytest.raises(ValueError, match="--epochs and --steps both say how long"):
+        with pytest.raises(ValueError, match="--epochs and --steps both set the length"):
             CompareCommand(epochs=2, steps=3)._recipe()
 
 

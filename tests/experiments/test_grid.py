@@ -210,7 +210,7 @@ def test_an_interrupted_command_goes_on_where_it_stood(archive, tmp_path):
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "interrupted. The same command goes on where it stood." in complaint
+    assert "interrupted. The same command resumes." in complaint
     assert "Traceback" not in complaint
     with FileLock(folder / "lock").acquire(timeout=10):
         assert not (folder / "result.json").exists()

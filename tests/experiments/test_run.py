@@ -107,7 +107,7 @@ def test_half_a_file_that_says_what_a_run_was_is_named(recipe, data, tmp_path):
     run_method(plan, data, tmp_path)
     path = tmp_path / plan.folder / "model.json"
     path.write_text("", "utf-8")
-    with pytest.raises(ValueError, match=r"model\.json must hold what the run was, as JSON.*train again"):
+    with pytest.raises(ValueError, match=r"model\.json must hold the run's settings as JSON.*train again"):
         load_model(tmp_path / plan.folder)
 
 

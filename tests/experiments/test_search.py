@@ -168,7 +168,7 @@ def test_what_broke_down_is_never_chosen(searched):
 def test_shorter_trials_of_a_recipe_that_counts_steps_are_refused(data):
     recipe = Recipe(methods={"plain": Method()}, steps=10)
     with pytest.raises(
-        ValueError, match=r"`trial_epochs` must be None where the recipe counts steps; got 2 and 10"
+        ValueError, match=r"`trial_epochs` must be None if the recipe counts steps; got 2 and 10"
     ):
         search.search(recipe, Path("unused"), 1, lambda *_: None, trial_epochs=2)
 

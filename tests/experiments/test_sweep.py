@@ -42,14 +42,14 @@ class TestWords:
         [
             ("weight_decay", "FIELD=LOW:HIGH:COUNT"),
             ("weight_dekay=1,2", "Did you mean 'weight_decay'"),
-            ("norm=1,2", "`sweep` must.*Give each of its values as a method"),
+            ("norm=1,2", "`sweep` must.*Make a separate method"),
             ("hidden=1,2", "`sweep` must"),
             ("recalibrate=0,1", "`sweep` must"),
             ("schedule=cosine,constant", "`sweep` must.*got 'schedule'"),
             ("lr=0:1:3", "0 < LOW < HIGH"),
             ("lr=0.1:1", "COUNT at least 2"),
             ("lr=0.1:1:1", "COUNT at least 2"),
-            ("lr=a,b", "numbers for values"),
+            ("lr=a,b", "must be numbers"),
             ("lr=0.1,0.1", "each once"),
             ("lr=0.1", "at least two"),
             ("epochs=1:10:3", "`epochs` takes whole numbers"),
@@ -117,7 +117,7 @@ class TestRecipes:
             swept_recipes(hinge, parse_sweep(f"loss_settings.{text}"))
 
     def test_epochs_of_a_recipe_that_counts_steps_are_refused(self):
-        with pytest.raises(ValueError, match=r"changes nothing where the length is 5 steps"):
+        with pytest.raises(ValueError, match=r"has no effect, because the length is set to 5 steps"):
             swept_recipes(dataclasses.replace(self.START, steps=5), parse_sweep("epochs=1,4"))
 
     def test_an_impossible_value_is_refused_by_what_gets_it(self):
@@ -152,7 +152,7 @@ def test_from_python_it_is_the_same_words():
     card = compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="momentum=0,0.9")
     assert {record.measurement.context["momentum"] for record in card.records} == {0.0, 0.9}
     assert "Over momentum" in card.to_html()
-    with pytest.raises(ValueError, match="changes the images, which are given here"):
+    with pytest.raises(ValueError, match="changes the images, but the images are given here"):
         compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="train_fraction=0.5,1")
     with pytest.raises(ValueError, match="`sweep` must"):
         compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="hidden=1,2")

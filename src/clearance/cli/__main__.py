@@ -1,4 +1,4 @@
-"""``clearance``: train, audit and compare image classifiers for how clearly they separate what they see."""
+"""``clearance``: train, audit and compare image classifiers."""
 
 import sys
 from importlib.metadata import version
@@ -27,20 +27,17 @@ COMMANDS: dict[str, Any] = {
     "list": ListCommand,
 }
 
-DESCRIPTION = (
-    "Train, audit and compare image classifiers for how clearly they separate what they see. "
-    "--version, alone, tells the versions."
-)
+DESCRIPTION = "Train, audit and compare PyTorch image classifiers. --version prints the versions."
 USAGE, INTERRUPTED = 2, 130
 KEEPS_RUNS = ("compare", "train", "search")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse, run one command, and turn what users can mend into one line."""
+    """Parse, run one command, and turn errors that users can fix into one line."""
     words = sys.argv[1:] if arguments is None else arguments
     if words == ["--version"]:
-        told = ", ".join(f"{name} {version(name)}" for name in ("torch-clearance", "torch"))
-        sys.stdout.write(f"{told}, Python {sys.version.split()[0]}\n")
+        versions = ", ".join(f"{name} {version(name)}" for name in ("torch-clearance", "torch"))
+        sys.stdout.write(f"{versions}, Python {sys.version.split()[0]}\n")
         return
     try:
         if words and not words[0].startswith("-"):
@@ -56,8 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.write(f"clearance: {error}\n")
         sys.exit(USAGE)
     except KeyboardInterrupt:
-        goes_on = " The same command goes on where it stood." if words and words[0] in KEEPS_RUNS else ""
-        sys.stderr.write(f"\nclearance: interrupted.{goes_on}\n")
+        resumes = " The same command resumes." if words and words[0] in KEEPS_RUNS else ""
+        sys.stderr.write(f"\nclearance: interrupted.{resumes}\n")
         sys.exit(INTERRUPTED)
 
 

@@ -1,4 +1,4 @@
-"""What several commands read in the same way."""
+"""Options that several commands share."""
 
 import dataclasses
 from pathlib import Path
@@ -27,9 +27,9 @@ def chosen_recipe(
     keep_sources: bool = False,
     **changes: object,
 ) -> "Recipe":
-    """The recipe of a file, or the dataset's tuned one, with the options that were given put on top.
+    """The recipe of a file, or the dataset's tuned one, changed by the given options.
 
-    With `keep_sources` methods stay, too, that an audit takes its source from.
+    With `keep_sources`, methods that an audit names as its source are kept too.
 
     Raises:
         ValueError: If a method or setting is unknown.
@@ -48,15 +48,15 @@ def chosen_recipe(
     given = {name: value for name, value in changes.items() if value is not None}
     if "epochs" in given:
         if "steps" in given:
-            raise ValueError("--epochs and --steps both say how long; give one of the two.")
-        given["steps"] = None  # a file's steps would take the place of the epochs that were asked for
+            raise ValueError("--epochs and --steps both set the length of training; give one of them.")
+        given["steps"] = None  # a file's steps would override the given epochs
     chosen: Recipe = dataclasses.replace(start, **given)  # type: ignore[arg-type]
     _check_names(chosen)
     return chosen
 
 
 def _check_names(recipe: "Recipe") -> None:
-    """Raise ValueError for a name that nothing has, before a process or a training starts."""
+    """Raise ValueError for an unknown name, before any process or training starts."""
     from clearance._checks import check_choice
     from clearance.experiments.catalogue import AUDITS, DATASETS, LOSSES, MODELS
 
@@ -71,20 +71,18 @@ def _check_names(recipe: "Recipe") -> None:
         if method.loss_settings:
             from clearance.experiments.build import build_loss
 
-            build_loss(method)  # which says what is wrong with them
+            build_loss(method)  # raises for invalid settings
 
 
 def default_methods(given: str | None, recipe: Path | None) -> str | None:
-    """The methods that were asked for; if none were, nor by the recipe file, those of the main job.
+    """The given methods; if neither the option nor the recipe file names any, the default ones.
 
     Raises:
-        ValueError: If an empty list was asked for.
+        ValueError: If the list is empty.
     """
     if given is not None:
         if not split_names(given):
-            raise ValueError(
-                "--methods must name at least one; got none. `clearance list` shows what there is."
-            )
+            raise ValueError("--methods must name at least one; got none. `clearance list` shows them.")
         return given
     from clearance.experiments.recipe import names_methods
 
@@ -92,7 +90,7 @@ def default_methods(given: str | None, recipe: Path | None) -> str | None:
 
 
 def check_file(option: str, path: Path) -> None:
-    """Raise ValueError unless a file can be written at `path`: before work that ends in it."""
+    """Raise ValueError unless a file can be written at `path`; called before the work that produces it."""
     from clearance._files import check_folder
 
     if path.is_dir():
@@ -113,7 +111,7 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     """Whole numbers of at least 1, separated by commas.
 
     Raises:
-        ValueError: If one is not, or there is none.
+        ValueError: If one of them is invalid, or the list is empty.
 
     >>> whole_numbers("--per-class", "1,10")
     (1, 10)

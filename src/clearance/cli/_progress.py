@@ -1,4 +1,4 @@
-"""What a running comparison shows: on a terminal a live picture, elsewhere one line per run."""
+"""Progress of a comparison: on a terminal live bars, elsewhere one line per run."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ TRAINING_SHARE = 0.85  # of a run's time; the rest is its audits
 
 @contextmanager
 def listening(console: Console, runs: int | None = None) -> Iterator[Listener]:
-    """Something that a grid can tell its events; `runs` is how many there will be, None if unknown."""
+    """A listener for a grid's events; `runs` is the number of runs, None if unknown."""
     if not console.is_terminal:
         yield _Lines(console, runs).listen
         return
@@ -37,25 +37,25 @@ class _Lines:
         self.began = time.monotonic()
 
     def listen(self, piece: Piece, event: Mapping[str, Any]) -> None:
-        """Print what ended, and how long the rest may take."""
+        """Print the run that ended and an estimate of the remaining time."""
         if event["event"] == "note":
             self.console.print(f"{piece.title}: {event['text']}", highlight=False, markup=False)
         if event["event"] not in ("done", "failed", "kept"):
             return
         self.ended += 1
         how = {"done": event.get("status"), "failed": f"failed: {event.get('reason')}"}
-        told = how.get(event["event"], "already there")
+        outcome = how.get(event["event"], "already there")
         elapsed = time.monotonic() - self.began
         count, rest = str(self.ended), ""
         if self.runs is not None:
             count = f"{self.ended}/{self.runs}"
             left = elapsed / self.ended * (self.runs - self.ended)
             rest = f", about {left:.0f} s left" if self.ended < self.runs else ""
-        self.console.print(f"{count}  {piece.title}: {told}{rest}", highlight=False, markup=False)
+        self.console.print(f"{count}  {piece.title}: {outcome}{rest}", highlight=False, markup=False)
 
 
 class _Picture:
-    """A bar for the whole comparison, and one for every run at work."""
+    """A bar for the whole comparison, and one for every active run."""
 
     def __init__(self, progress: Progress, runs: int | None) -> None:
         self.progress = progress

@@ -9,7 +9,7 @@ from clearance.report.terminal import action_lines
 
 
 def print_table(console: Console, card: Card) -> None:
-    """The table of methods, the verdict in a sentence, and what must be said with it."""
+    """Print the table of methods, the verdict in a sentence, and its caveats."""
     found = comparison_table(card.report)
     table = Table(box=None, pad_edge=False)
     for place, name in enumerate(found.columns):
@@ -25,7 +25,7 @@ def print_table(console: Console, card: Card) -> None:
 
 
 def print_sentences(console: Console, card: Card) -> None:
-    """What the page of one network says first, alarms in bold; the table where it says nothing."""
+    """Print the first sentences of one network's page, warnings in bold; the table if it has none."""
     lines = action_lines(card.report)
     if not lines:
         print_table(console, card)

@@ -26,13 +26,13 @@ FORM = "AUDIT.SETTING=VALUE, semicolons between them and commas within, such as 
 
 
 def audit_settings(text: str | None) -> dict[str, dict[str, Any]]:
-    """By audit and setting; where an audit takes several values there is a list, also of one and of ``none``.
+    """Settings by audit and name; a setting that takes several values is always a list.
 
     Args:
         text: For example ``"robustness.inf=2/255,8/255; minimal_perturbation.steps=20"``.
 
     Raises:
-        ValueError: If a part has another form, there is no such audit or setting, or one is given twice.
+        ValueError: If a part has another form, an audit or setting is unknown, or one is given twice.
 
     >>> audit_settings("robustness.inf=0.25; robustness.images=500; likelihood.other=photographs")
     {'robustness': {'inf': [0.25], 'images': 500}, 'likelihood': {'other': 'photographs'}}
@@ -59,7 +59,7 @@ def audit_settings(text: str | None) -> dict[str, dict[str, Any]]:
 
 
 def _type_of(audit: str, setting: str) -> str:
-    """What a setting may be, as its audit declares it: words stay words there, and one value is a list of one."""
+    """The declared type of an audit's setting."""
     from clearance._checks import check_choice
     from clearance.experiments.catalogue import AUDITS, resolve
 
@@ -85,9 +85,9 @@ def _value(word: str) -> Any:
 
 
 def open_page(page: Path) -> bool:
-    """Open a page in the browser; whether that was possible.
+    """Open a page in the browser, and return whether that was possible.
 
-    Without a desktop nothing is opened, because a browser that lives in the terminal would take it over.
+    Only on a desktop: elsewhere a text browser would take over the terminal.
 
     Args:
         page: An HTML file.
@@ -102,40 +102,40 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class AuditCommand:
-    """Audit a model and write one page: of a saved run, or any PyTorch classifier.
+    """Audit a saved run or any PyTorch classifier, and write one page.
 
-    Of a saved run: `clearance audit RUN_DIR`. Of any other model: `clearance audit MODULE:NAME --weights best.pt
+    A saved run: `clearance audit RUN_DIR`. Any other model: `clearance audit MODULE:NAME --weights best.pt
     --train folder:train --test folder:val`, where MODULE:NAME (or path/to/file.py:NAME) is an nn.Module, or a class
-    or function that gives one without arguments, imported from the working directory. To see what comes of it:
-    `clearance audit demo`, in a quarter of a minute. Ctrl-C keeps the audits that are done.
+    or function that returns one without arguments, imported from the working directory. A demonstration:
+    `clearance audit demo`, in about 15 seconds. Ctrl-C keeps finished audits.
 
     Args:
-        model: The directory of a run that `clearance train` or `clearance compare` left, MODULE:NAME, or demo.
-        weights: A checkpoint (.safetensors, .pt, .pth, .ckpt); nothing is unpickled.
-        weights_entry: The entry of the checkpoint to take (default: averaged weights, else state_dict or model).
+        model: A run directory that `clearance train` or `clearance compare` wrote, MODULE:NAME, or demo.
+        weights: A checkpoint (.safetensors, .pt, .pth, .ckpt), read without unpickling.
+        weights_entry: The entry of the checkpoint to load (default: averaged weights, else state_dict or model).
         train: The images that the model was trained on: folder:PATH, npz:PATH or the name of a dataset (see --root).
         test: Held-out images of the same classes: folder:PATH, npz:PATH or the name of a dataset.
-        unknown: Images of things it never saw: folder:PATH (flat, no labels), npz:PATH or the name of a dataset.
-        image_size: Side of the square that the model takes, in pixels (default: what the model says, else as they are).
-        crop: The share of the short side that is kept, for example 0.875 (default: what the model says, else 1).
-        mean: Subtracted from images in [0, 1], if the model does not do it: one number, or one a channel, with commas.
-        std: Divides them after that, likewise.
+        unknown: Out-of-distribution images: folder:PATH (without labels), npz:PATH or the name of a dataset.
+        image_size: Side of the square input in pixels (default: from the model's pretrained_cfg, else unchanged).
+        crop: The share of the short side that is kept, for example 0.875 (default: from pretrained_cfg, else 1).
+        mean: Subtracted from images in [0, 1], if the model does not do it: one number, or one per channel.
+        std: Divides them after that; in the same form.
         head: Name of the submodule that is the head (default: the last linear layer).
-        expect_accuracy: What its owner says, for example 0.915: less than that stops before any other number.
+        expect_accuracy: The known accuracy, for example 0.915; if the measured one is lower, the command stops.
         device: auto, cpu, cuda or mps.
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
-        root: The folder that holds the files of a run's dataset, if it has moved, or of those that are given by name.
+        root: The folder with the files of a run's dataset, if it has moved, or of datasets given by name.
         audits: Names separated by commas, or all (default: those of the run; else what the first screen needs).
-        settings: Of those audits, such as "robustness.inf=2/255,8/255; robustness.two=none" (default: the run's, or
+        settings: Settings of audits, such as "robustness.inf=2/255,8/255; robustness.two=none" (default: the run's, or
             each audit's own).
-        images: Test images that attacks look at, at most, equally many of each class (default: as each audit says).
-        budget: A time such as 90s, 5m or 2h after which no audit starts; the page names those that were left out.
-        include_images: Show the images themselves where an audit has pictures of them.
-        seed: Decides partial sets and first weights of fresh heads (default: the seed of the run, else 0).
-        out: Where the page and its records are written.
-        open: Open the page in a browser, as the demonstration does in a terminal of a desktop.
+        images: Attacks use at most this many test images, the same number of each class (default: each audit's own).
+        budget: A time such as 90s, 5m or 2h after which no audit starts; the page names those left out.
+        include_images: Show images on the page, in audits that have pictures of them.
+        seed: Seed of partial sets and first weights of retrained heads (default: the seed of the run, else 0).
+        out: The folder for the page and its records.
+        open: Open the page in a browser (the demonstration does so on a desktop).
         quiet: Print nothing but errors.
-        json: Print report.json, and what is done to the error stream.
+        json: Print report.json; progress goes to the error stream.
     """
 
     model: Annotated[str, tyro.conf.Positional]
@@ -165,7 +165,7 @@ class AuditCommand:
     json: bool = False
 
     def run(self) -> None:
-        """Audit, write, and say what was found."""
+        """Audit, write the page, and print its first screen."""
         from rich.console import Console
 
         from clearance._files import check_folder
@@ -200,23 +200,23 @@ class AuditCommand:
     def _demo(self, console: "Console") -> "Card":
         from clearance.experiments.demo import demo
 
-        refuse(self, (*OF_MODELS, *OF_AUDITS), "the demonstration, which has a model and images of its own")
+        refuse(self, (*OF_MODELS, *OF_AUDITS), "the demonstration, which has its own model and images")
         if self.device != "auto" or self.include_images:
             raise ValueError(
-                "--device and --include-images are for a model of your own; the demonstration runs on the CPU, and "
-                "shows what it has."
+                "--device and --include-images are for your own model; leave them out for the demonstration, which "
+                "runs on the CPU and shows its images."
             )
         with console.status("training") as status:
             return demo(on_audit=lambda name: status.update(f"auditing: {name}"))
 
     def _is_run(self) -> bool:
-        """Whether the model is a run's directory; what is neither that nor a place is said to be no directory."""
+        """Whether the model is a run's directory, or neither that nor MODULE:NAME, which then is an error."""
         return Path(self.model).exists() or ":" not in self.model
 
     def _of_a_run(self, console: "Console") -> "Card":
         from clearance.experiments.audit import audit_run
 
-        refuse(self, OF_MODELS, "a run's directory, with weights and images of its own")
+        refuse(self, OF_MODELS, "a run's directory, with its own weights and images")
         with self._progress(console) as on_audit:
             return audit_run(
                 self.model,
@@ -276,7 +276,7 @@ class AuditCommand:
             ":" in given for given in (self.train, self.test, self.unknown or ":")
         ):
             raise ValueError(
-                "--root is for datasets given by name; got folders or files alone in --train, --test and --unknown."
+                "--root is for datasets given by name; got only folders or files in --train, --test and --unknown."
             )
         return OutsideModel(
             self.model,
@@ -308,10 +308,10 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
     """The command line, without the folders of this machine.
 
     Args:
-        options: What was given.
-        model: What the report calls the model.
-        more: Audits to do in place of those that were asked for, then without a budget and into another folder; None
-            repeats the command.
+        options: The given options.
+        model: The model's name in the report.
+        more: Audits to run instead of the given ones, without a budget and into another folder; None repeats the
+            command.
     """
     from clearance.experiments.provenance import without_owner
 
@@ -326,10 +326,10 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
     for name in _PLAIN:
         if getattr(options, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
-    if told := [
+    if settings := [
         part for part in _settings(options.settings) if more is None or part.partition(".")[0] in more
     ]:
-        words += ["--settings", "; ".join(told)]
+        words += ["--settings", "; ".join(settings)]
     if options.include_images:
         words.append("--include-images")
     if more is not None:
@@ -340,7 +340,7 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
 
 
 def _settings(text: str | None) -> list[str]:
-    """The parts of ``--settings``, images by the names of their folders alone."""
+    """The parts of ``--settings``, with folders of images shortened to their last name."""
     from clearance.experiments.provenance import without_owner
 
     parts = [part.strip().partition("=") for part in (text or "").split(";") if part.strip()]
@@ -356,7 +356,7 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     """Numbers separated by commas.
 
     Raises:
-        ValueError: If one is none.
+        ValueError: If one is not a number.
 
     >>> numbers("--mean", "0.5, 0.4")
     (0.5, 0.4)
@@ -370,12 +370,12 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
 
 
 def refuse(options: "AuditCommand", names: Sequence[str], taken_as: str) -> None:
-    """Options that this kind of model has no use for.
+    """Raise for options that do not apply to this kind of model.
 
     Args:
-        options: What was given.
-        names: Of fields that must be None.
-        taken_as: What the model was taken for, in words.
+        options: The given options.
+        names: Fields that must be None.
+        taken_as: What the model was taken for.
 
     Raises:
         ValueError: If one was given.
@@ -385,13 +385,13 @@ def refuse(options: "AuditCommand", names: Sequence[str], taken_as: str) -> None
         return
     if Path(options.model).suffix == ".py" and Path(options.model).is_file():
         raise ValueError(
-            f"a model must be given as MODULE:NAME, what builds the network; got the file {options.model!r}. Name what "
-            f"builds it in there: clearance audit {options.model}:NAME ..."
+            f"a model must be given as MODULE:NAME; got the file {options.model!r}. Name the class or function in it "
+            f"that builds the network: clearance audit {options.model}:NAME ..."
         )
     if Path(options.model).is_file():
         raise ValueError(
-            f"a model must be given as MODULE:NAME, what builds the network; got the file {options.model!r}. If it "
-            f"holds weights: clearance audit MODULE:NAME --weights {options.model} ..."
+            f"a model must be given as MODULE:NAME; got the file {options.model!r}. If it "
+            f"contains weights: clearance audit MODULE:NAME --weights {options.model} ..."
         )
     verb = "is" if len(given) == 1 else "are"
     raise ValueError(

@@ -1,4 +1,4 @@
-"""``clearance check``: fail where a model is worse than the one before it, beyond a tolerance and beyond noise."""
+"""``clearance check``: fail if a model is worse than an earlier one, beyond a tolerance and beyond chance."""
 
 import sys
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ FAILED, UNMEASURED = 1, 3
 
 @dataclass(frozen=True)
 class CheckCommand:
-    """Compare an audit with an earlier one, and fail where a quantity changed for the worse beyond its tolerance.
+    """Compare an audit with an earlier one, and fail if a quantity got worse by more than its tolerance.
 
-    The 95 % interval of the change is paired: over the same images where both audits keep a number for each, else
-    over seeds. Only an interval that lies beyond the tolerance entirely fails. Status: 0 pass, 1 fail, 2 usage,
-    3 could not measure.
+    The 95 % interval of the change is paired: over the same images if both audits store a number for each, otherwise
+    over seeds. A quantity fails only if its whole interval is beyond the tolerance. Status: 0 pass, 1 fail,
+    2 usage, 3 could not measure.
 
     Args:
         report: The newer audit: its folder, or its report.json.
@@ -26,9 +26,9 @@ class CheckCommand:
         fail_if: A tolerance, for example "accuracy drops 1pt" or "flip_distance drops 10%"; may be given several
             times. Quantities: accuracy, error, flip_distance, overconfidence, or AUDIT.NAME[key=value,...] as in
             report.json.
-        method: Whose numbers, where a report has those of several methods.
-        junit: A file for the rulings in JUnit's form.
-        markdown: A file for the rulings as a table.
+        method: The method to check, if a report has several.
+        junit: A file for the results in JUnit's format.
+        markdown: A file for the results as a table.
         quiet: Print nothing but errors.
     """
 
@@ -41,7 +41,7 @@ class CheckCommand:
     quiet: bool = False
 
     def run(self) -> None:
-        """Compare, write, and leave with the status."""
+        """Compare, write the files, and exit with the status."""
         from rich.console import Console
 
         from clearance._files import write_bytes

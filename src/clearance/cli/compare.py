@@ -24,29 +24,29 @@ FAILED = 1
 class CompareCommand:
     """Train methods side by side, audit each, and write one page.
 
-    With no options: plain, dropout, batchnorm and foca on scikit-learn's digits, 3 seeds each. Interrupted,
-    the same command goes on where it stood.
+    With no options: plain, dropout, batchnorm and foca on scikit-learn's digits, 3 seeds each. An
+    interrupted comparison resumes with the same command.
 
     Args:
-        methods: Names separated by commas; the first is the one the others are compared with
+        methods: Names separated by commas; the others are compared with the first
             (default: plain,dropout,batchnorm,foca, or those of the recipe file).
         dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
-        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        root: The folder with the dataset's files; datasets are never downloaded.
         size: Resize an image folder's short side to this many pixels and crop the centre.
         seeds: How many seeds (default: 3, or those of the recipe file).
         model: A name from `clearance list` (default: small-cnn, or that of the recipe file).
         epochs: Passes over the training images (default: those of the recipe).
-        steps: Updates in all, in place of epochs: as many for few images as for all.
-        noisy_labels: Share of training labels switched to another class, in [0, 1), alike for all methods (default: 0).
-        small_data: Training images drawn for each seed, alike for all methods (default: all).
+        steps: Total updates, instead of epochs; the same for few images as for all.
+        noisy_labels: Share of training labels switched to another class, in [0, 1); equal for all methods (default: 0).
+        small_data: Training images drawn for each seed, the same for all methods (default: all).
         audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter; with --sweep
-            boundary_distance and weight_scale, too).
+            also boundary_distance and weight_scale).
         sweep: One numeric setting at several values, FIELD=LOW:HIGH:COUNT (equal ratios) or FIELD=A,B,C; for
-            example weight_decay=1e-5:1e-1:9, or of the methods' loss loss_settings.margin=0.5,1,2. The page draws
-            everything over it.
+            example weight_decay=1e-5:1e-1:9, or of the methods' loss loss_settings.margin=0.5,1,2. The page plots
+            all results against it.
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
-        out: Where the report and its runs are kept.
+        out: The folder for the report and its runs.
         dry_run: Print the plan and stop.
     """
 

@@ -1,4 +1,4 @@
-"""``clearance explore``: an interactive page on which boundaries are tilted by hand."""
+"""``clearance explore``: an interactive page with sliders that tilt decision boundaries."""
 
 import shlex
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExploreCommand:
-    """Write one interactive page: how a penalty on the weights decides how far a boundary leans, and what that costs.
+    """Write one interactive page: how a penalty on the weights tilts a decision boundary, and what that costs.
 
     Args:
         dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
-        classes: Two names separated by a comma, or all for every pair (default: a pair that is hard to tell apart).
-        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        classes: Two names separated by a comma, or all for every pair (default: a pair that is hard to separate).
+        root: The folder with the dataset's files; datasets are never downloaded.
         size: Resize an image folder's short side to this many pixels and crop the centre.
-        run_dir: The directory of a trained run: what its last layer sees takes the place of pixels.
-        per_class: Take the first so many training images, and so many test images, of each class.
+        run_dir: The directory of a trained run: its features (the input of the last layer) replace pixels.
+        per_class: Use at most this many training images, and this many test images, of each class: the first ones.
         out: The file to write.
-        report: A folder for the same numbers on paper: a page of figures and its records, of one pair.
+        report: A folder for a printable report of one pair: a page of figures, and its records.
     """
 
     dataset: OptionalText = None
@@ -50,7 +50,7 @@ class ExploreCommand:
             check_folder("report", self.report)
         scene = self._scene()
         if self.report is not None and len(scene.classes) > 2:
-            raise ValueError("--report is about one pair; got all classes; name two with --classes.")
+            raise ValueError("--report needs one pair of classes; got all. Name two with --classes.")
         check_fits(scene)
         console = Console()
         with console.status("fitting") as status:
@@ -83,13 +83,11 @@ class ExploreCommand:
                 self.dataset or "digits", classes, root=self.root, size=self.size, per_class=self.per_class
             )
         if self.dataset is not None or self.size is not None:
-            raise ValueError(
-                "--run brings its own dataset and size; got --dataset or --size beside it; leave them out."
-            )
+            raise ValueError("--run already sets dataset and size; leave out --dataset and --size.")
         return explored_run(self.run_dir, classes, root=self.root, per_class=self.per_class)
 
     def _command(self) -> str:
-        """The command as it can be printed on the page: names, no folders of this machine."""
+        """The command for the page, with names instead of this machine's folders."""
         given = {
             "dataset": self.dataset and _without_folder(self.dataset),
             "classes": self.classes,

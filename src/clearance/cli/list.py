@@ -1,11 +1,11 @@
-"""``clearance list``: what there is, one line each."""
+"""``clearance list``: the catalogue, one line each."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ListCommand:
-    """Name the datasets, models, methods, losses, audits, with one line each."""
+    """List datasets, models, methods, losses and audits, one line each."""
 
     def run(self) -> None:
         """Print the catalogue."""

@@ -9,7 +9,7 @@ import tyro
 
 @dataclass(frozen=True)
 class ReportCommand:
-    """Build the page again from a folder's report.json and exhibits; nothing is trained or measured.
+    """Build the page again from a folder's report.json and exhibits, without training or measuring.
 
     Args:
         folder: A folder that `clearance compare` or `clearance audit` wrote.

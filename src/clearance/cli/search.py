@@ -1,4 +1,4 @@
-"""``clearance search``: choose learning rates on a split of the training set, alike for every method."""
+"""``clearance search``: choose learning rates on a split of the training set, with the same search for every method."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 class SearchCommand:
     """Choose each method's learning rate (and FOCA's images per class) on a quarter of the training set.
 
-    Five learning rates a factor 2 apart around the recipe's, up to two more where the best is at an edge. The test
+    Five learning rates a factor 2 apart around the recipe's, up to two more if the best is at an edge. The test
     set is not read. Of candidates within one standard error of the lowest error of heads retrained from one
-    image of each class, the one with the smallest error of its own head is chosen; beside it the table shows
-    the choice by the error of the own head alone. With `--choose-by own_error` that is the only criterion.
+    image of each class, the one with the smallest error of its own head is chosen; the table also shows
+    the choice by the error of the own head only. With `--choose-by own_error` that is the only criterion.
 
     Args:
         methods: Names separated by commas (default: plain,dropout,batchnorm,foca, or those of the recipe file).
         dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
-        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        root: The folder with the dataset's files; datasets are never downloaded.
         size: Resize an image folder's short side to this many pixels and crop the centre.
         model: A name from `clearance list` (default: small-cnn, or that of the recipe file).
         seeds: Runs of each candidate.
@@ -37,7 +37,7 @@ class SearchCommand:
         choose_by: one_image_error, or own_error for a search that trains no other heads.
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
-        out: Where runs and search.json are kept.
+        out: The folder for runs and search.json.
     """
 
     methods: OptionalText = None
@@ -92,7 +92,7 @@ class SearchCommand:
         )
         console.print(_table(trials, list(recipe.methods)))
         console.print(f"Trials: {self.out / 'search.json'}", highlight=False, soft_wrap=True)
-        console.print("What was chosen, for a file that --recipe takes:", highlight=False)
+        console.print("Chosen settings, as a recipe file for --recipe:", highlight=False)
         console.print(_as_yaml(trials, recipe, self.choose_by), highlight=False, markup=False, soft_wrap=True)
 
     def _recipe(self) -> "Recipe":
@@ -111,7 +111,7 @@ class SearchCommand:
 
 
 def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
-    """The chosen settings as a recipe's file has them: changes to the methods of these names."""
+    """The chosen settings in a recipe file's form: changes to the methods of these names."""
     import yaml
 
     from clearance.experiments.search import best
@@ -139,6 +139,6 @@ def _table(trials: "list[Trial]", methods: list[str]) -> "Table":
             rate = f"{chosen.lr:g}"
             if at_edge(trials, chosen):
                 rate += "*"
-                table.caption = "* an edge of the learning rates tried: a better one may lie beyond it"
+                table.caption = "* at an edge of the learning rates tried: a better one may be outside"
             table.add_row(method, criterion.replace("_", " "), rate, str(chosen.per_class), *errors)
     return table

@@ -11,18 +11,18 @@ FAILED = 1
 
 @dataclass(frozen=True)
 class TrainCommand:
-    """Train one method under one seed, audit it, and keep the model. Interrupted, it goes on where it stood.
+    """Train one method under one seed, audit it, and keep the model. An interrupted run resumes.
 
     Args:
         method: A name from `clearance list`, or from the recipe file.
         dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
-        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        root: The folder with the dataset's files; datasets are never downloaded.
         size: Resize an image folder's short side to this many pixels and crop the centre.
-        seed: Decides first weights, batch order and everything else that is drawn.
+        seed: Seed of first weights, batch order and all other random numbers.
         model: A name from `clearance list` (default: small-cnn, or that of the recipe file).
         epochs: Passes over the training images (default: those of the recipe).
         recipe: A YAML file with any of these settings, and more.
-        out: Where the run is kept, in a folder of its own.
+        out: The folder for runs; each gets its own subfolder.
     """
 
     method: str = "plain"

@@ -1,1 +1,1 @@
-"""Experiments: recipes, names, and the runs that turn them into records."""
+"""Experiments: recipes, the catalogue of names, and the runs that turn them into records."""

@@ -34,10 +34,10 @@ from clearance.records import ExhibitRecord, Record
 from clearance.report import Card
 from clearance.training._way import check_logits
 
-PICTURES = "images"  # the kind of exhibit that shows images themselves
-SHARED = 0.05  # of the test images: small pictures repeat by chance
+PICTURES = "images"  # the kind of exhibit that shows images
+SHARED = 0.05  # share of the test images: small pictures repeat by chance
 Again = Callable[[Sequence[str] | None], str]
-"""The command that makes a report again; for names of audits, the one that adds these."""
+"""Gives the command that makes a report again, or, for names of audits, the one that adds them."""
 
 
 def audit(
@@ -61,24 +61,24 @@ def audit(
         train: The images that it was trained on: an ImageSet, (images, labels), a map-style Dataset, a DataLoader, a
             Hugging Face dataset, ``"folder:PATH"`` or ``"npz:PATH"``; see :func:`clearance.data.open_images`.
         test: Held-out images with the same classes.
-        unknown: Images of things that the model never saw, of the size of `test`, without labels or with: a folder of
-            pictures, a tensor, the name of a dataset or whatever `test` may be; see
-            :func:`clearance.data.open_unlabelled`. The audits `out_of_distribution` and `likelihood` look at them.
-        audits: Names of audits, or audits with settings of your own, as in ``[Robustness(inf=(0.03,))]``; by default
-            those that the first screen of one network needs, as on the command line. ``["all"]`` is every one.
+        unknown: Out-of-distribution images of the same size as `test`, with or without labels: a folder of pictures, a
+            tensor, the name of a dataset or anything that `test` may be; see
+            :func:`clearance.data.open_unlabelled`. The audits `out_of_distribution` and `likelihood` use them.
+        audits: Names of audits, or audits with your own settings, as in ``[Robustness(inf=(0.03,))]``; by default
+            those that the first screen of one network needs, as on the command line. ``["all"]`` runs every audit.
         audit_settings: Settings of audits by audit and name, as in
             ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.
-        images: Held-out images that attacks and the like look at, at most, equally many of each class; by default
-            each audit's own number.
-        budget: A time, ``"90s"``, ``"5m"``, ``"2h"`` or seconds, after which no audit starts; one that has begun is
-            finished, and the card says which were left out.
-        include_images: Whether the card may show the images themselves.
-        seed: Decides partial sets and first weights of fresh heads.
-        name: What the card calls the model.
+        images: Attacks and similar audits use at most this many held-out images, the same number of each class; by
+            default each audit's own number.
+        budget: A time, ``"90s"``, ``"5m"``, ``"2h"`` or seconds, after which no audit starts; the audit in
+            progress is finished, and the card lists those left out.
+        include_images: Whether the card may show images.
+        seed: Seed of partial sets and first weights of retrained heads.
+        name: The model's name on the card.
 
     Raises:
         TypeError: If `model` is not a Classifier.
-        ValueError: If an audit is unknown, the data are not as they should be, `test` is `train`, the model has fewer
+        ValueError: If an audit is unknown, the data are invalid, `test` is `train`, the model has fewer
             outputs than the data have classes, or a limit is out of range.
 
     >>> import torch
@@ -90,7 +90,7 @@ def audit(
     ['test', 'train']
     """
     check_classifier(model)
-    if audits is not None and not isinstance(audits, str):  # one word is refused by what reads names
+    if audits is not None and not isinstance(audits, str):  # AuditPlan raises for a string
         audits = list(audits)
     deadline = None if budget is None else Budget(seconds_of(budget))
     data = RunData(open_images(train), open_images(test))
@@ -119,19 +119,19 @@ def audit_run(
 
     Args:
         run_dir: Its directory.
-        audits: Names; None is those of its recipe, and `out_of_distribution` where such images are given.
-        again: Gives, for the name of the directory and names of audits, the command that makes the report again.
-        seed: Decides whatever the audits draw; None is the run's.
-        unknown: Images of things that the model never saw.
+        audits: Names; None means those of its recipe, and `out_of_distribution` if `unknown` is given.
+        again: Gives the command that makes the report again, from the directory's name and names of audits.
+        seed: Seed of everything that audits draw; None means the run's.
+        unknown: Out-of-distribution images.
         root: The folder of datasets' files, if it has moved.
         cache: Folder for decoded pictures.
-        settings: Of audits, on top of the recipe's.
-        images: Test images that attacks and the like look at, at most.
-        how_to_run: Budget and the like, as :func:`audited` takes them.
+        settings: Settings of audits, which override the recipe's.
+        images: Attacks and similar audits use at most this many test images.
+        how_to_run: Budget, progress and other arguments of :func:`audited`.
 
     Raises:
-        FileNotFoundError: If there is no such run, or files are not there.
-        ValueError: If the run is not finished, or anything that is asked for cannot be.
+        FileNotFoundError: If the run or a file is missing.
+        ValueError: If the run is not finished, or an argument is invalid.
     """
     folder = Path(run_dir)
     run = load_run(folder)
@@ -157,9 +157,9 @@ def audit_run(
 
 
 def check_held_out(data: RunData) -> None:
-    """Refuse test images that the training images hold, all of them; warn of more than a few.
+    """Raise if all test images are training images; warn if more than a few are.
 
-    Of sets that stay on disk only whether they are the same one: nobody reads their pixels for this.
+    Sets that stay on disk are only compared as a whole, without reading their pixels.
 
     Raises:
         ValueError: If every test image is a training image, pixel for pixel.
@@ -175,12 +175,12 @@ def check_held_out(data: RunData) -> None:
     if shared == len(data.test):
         raise ValueError(
             f"`test` must be images that the model was not trained on; got the {shared} images of `train`, or some "
-            "of them. Give others: what is measured on these says nothing of new ones."
+            "of them. Give other images: results on these say nothing about new images."
         )
     if shared > SHARED * len(data.test):
         warnings.warn(
-            f"{shared} of {len(data.test)} test images are among the training images, pixel for pixel: what is "
-            "measured on them says nothing of new ones. Take them out of one of the two.",
+            f"{shared} of {len(data.test)} test images are among the training images, pixel for pixel: "
+            "results on them say nothing about new images. Remove them from one of the two.",
             UserWarning,
             stacklevel=3,
         )
@@ -206,7 +206,7 @@ def audited(
     again: Again,
     *,
     sources: Mapping[str, str] | None = None,
-    told: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
     cache: FeatureCache | None = None,
     budget: Budget | None = None,
     keep: bool = False,
@@ -218,17 +218,17 @@ def audited(
     Args:
         model: The classifier.
         data: The images that it was trained on, and held-out ones.
-        audits: What is asked.
-        seed: Decides whatever the audits draw.
-        name: What the card calls the model.
-        again: Gives what makes the report again, or for names of audits what adds these.
-        sources: By audit, which method's network images were made on.
-        told: Further settings for the report to keep.
-        cache: Where features are kept.
-        budget: Until when audits may start.
-        keep: Whether an interruption keeps what is done.
-        include_images: Whether the card may show the images themselves.
-        on_audit: Told the name of each audit before it starts.
+        audits: The audits to run.
+        seed: Seed of everything that audits draw.
+        name: The model's name on the card.
+        again: Gives the command that makes the report again, or, for names of audits, the one that adds them.
+        sources: By audit, the method on whose network images were made.
+        extra: More settings for the report to store.
+        cache: Cache of features.
+        budget: The time in which audits may start.
+        keep: Whether an interruption keeps finished audits.
+        include_images: Whether the card may show images.
+        on_audit: Called with the name of each audit before it starts.
     """
     done = bounded_audits(subject_of(model, data, seed, cache), audits, budget, on_audit, keep=keep)
     where = (data.test.name, name, seed)
@@ -241,7 +241,7 @@ def audited(
     )
     named = {name: {SOURCE: source} for name, source in (sources or {}).items()}
     settings = {
-        **(told or {}),
+        **(extra or {}),
         "dataset": data.test.name,
         "seed": seed,
         "audits": [{**described(audit), **named.get(audit.name, {})} for audit in done.audits],
@@ -251,21 +251,21 @@ def audited(
 
 
 def _left(done: Done, budget: Budget | None, again: Again, test: ImageSet, pictures: int) -> dict[str, Any]:
-    """What the report says about what was left out; nothing where nothing was."""
-    told: dict[str, Any] = {}
+    """The settings that say what was left out; empty if nothing was."""
+    found: dict[str, Any] = {}
     if budget is not None:
-        told["budget"] = {"seconds": budget.seconds, "spent": round(budget.spent, 1)}
-    told |= looked_at(done.audits, test)
+        found["budget"] = {"seconds": budget.seconds, "spent": round(budget.spent, 1)}
+    found |= looked_at(done.audits, test)
     if done.left_out:
-        told["audits_left_out"] = [dataclasses.asdict(each) for each in done.left_out]
-        told["audits_left_out_command"] = again([each.audit for each in done.left_out])
+        found["audits_left_out"] = [dataclasses.asdict(each) for each in done.left_out]
+        found["audits_left_out_command"] = again([each.audit for each in done.left_out])
     empty = [
         audit.name
-        for audit, found in zip(done.audits, done.findings, strict=True)
-        if not (found.measurements or found.exhibits)
+        for audit, result in zip(done.audits, done.findings, strict=True)
+        if not (result.measurements or result.exhibits)
     ]
     if empty:
-        told["audits_without_numbers"] = empty
+        found["audits_without_numbers"] = empty
     if pictures:
-        told["pictures_left_out"] = pictures
-    return told
+        found["pictures_left_out"] = pictures
+    return found

@@ -1,4 +1,4 @@
-"""Which audits, with which settings: names, objects and settings in, audits that can run out."""
+"""Which audits, with which settings: names, objects and settings in, resolved audits out."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,13 @@ MODEL_AUDITS = (
     "calibration",
     "class_scatter",
 )
-"""What is asked of one model by itself, the most useful first: what its page says first, and what that rests on."""
+"""The audits of one model by default, the most useful first: those that the first screen needs."""
 
 ALL = "all"
 NEEDS_UNKNOWN = "out_of_distribution"
 SOURCE, OTHER, VALIDATION, IMAGES = "source", "other", "validation", "images"  # settings that a plan fills in
 FEWER = ("searched", "adaptive_images")  # numbers of test images that are below `images` by default
-OF_OTHERS = ("out_of_distribution",)  # whose `images` are not test images
+OF_OTHERS = ("out_of_distribution",)  # audits whose `images` are not test images
 
 Settings = Mapping[str, Mapping[str, Any]]
 """Settings by audit and name, where they differ from the defaults."""
@@ -45,11 +45,11 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """The audits that were asked for, each once and in that order.
+    """The chosen audits, each once and in the given order.
 
     Args:
-        audits: With their settings; what depends on a run is not yet in them: `resolved` puts it there.
-        sources: By audit, the method whose network it makes images on.
+        audits: The audits with their settings; `resolved` adds what depends on a run.
+        sources: By audit, the method on whose network it makes images.
 
     >>> plan = AuditPlan.of(["accuracy", "minimal_perturbation"], {"minimal_perturbation": {"steps": 5}})
     >>> plan.names, plan.audits[1].steps
@@ -69,16 +69,16 @@ class AuditPlan:
         defaults: Settings | None = None,
         unknown: bool = True,
     ) -> "AuditPlan":
-        """The plan of what was asked for.
+        """The plan for the given audits.
 
         Args:
-            asked: Names of the catalogue, and audits with settings of their own; ``"all"`` among them is every name;
-                None is `usual`.
-            settings: Further settings; each must be of an audit that is asked for.
-            usual: Names where nothing was asked for.
-            defaults: Settings below `settings`, of whichever audits.
-            unknown: Whether there are images of unknown things. Where there are none the audit that needs them is
-                left out, unless it has images of its own.
+            asked: Names of the catalogue, and audits with their own settings; ``"all"`` stands for every name; None
+                means `usual`.
+            settings: More settings; each must belong to one of the given audits.
+            usual: The default names.
+            defaults: Settings that `settings` override, for any audits.
+            unknown: Whether there are out-of-distribution images. Without them the audit that needs them is left
+                out, unless it has its own images.
 
         Raises:
             TypeError: If `asked` is one word.
@@ -86,30 +86,32 @@ class AuditPlan:
                 audit that needs images of unknown things is asked for by name and there are none.
         """
         if isinstance(asked, str):
-            raise TypeError(f"`audits` must be a list of names; got one word, {asked!r}. Write [{asked!r}].")
+            raise TypeError(f"`audits` must be a list of names; got the string {asked!r}. Write [{asked!r}].")
         given = tuple(usual if asked is None else asked)
         own = {audit.name: audit for audit in given if isinstance(audit, Audit)}
         names = _names(given, own)
-        told = {name: {**(defaults or {}).get(name, {}), **(settings or {}).get(name, {})} for name in names}
+        chosen = {
+            name: {**(defaults or {}).get(name, {}), **(settings or {}).get(name, {})} for name in names
+        }
         _check_settings(settings or {}, names)
         lacking = not unknown and not any(
-            (told.get(NEEDS_UNKNOWN, {}).get(OTHER), getattr(own.get(NEEDS_UNKNOWN), OTHER, None))
+            (chosen.get(NEEDS_UNKNOWN, {}).get(OTHER), getattr(own.get(NEEDS_UNKNOWN), OTHER, None))
         )
         if lacking and asked is not None and NEEDS_UNKNOWN in [getattr(one, "name", one) for one in given]:
             raise ValueError(
-                f"audit {NEEDS_UNKNOWN!r} needs images of things that the model never saw; give them with --unknown "
+                f"audit {NEEDS_UNKNOWN!r} needs out-of-distribution images; give them with --unknown "
                 "(in Python: unknown=...), or leave the audit out."
             )
         wanted = [name for name in names if not (lacking and name == NEEDS_UNKNOWN)]
-        audits = tuple(_with_settings(name, own.get(name), told[name]) for name in wanted)
-        return cls(audits, {n: told[n][SOURCE] for n in wanted if isinstance(told[n].get(SOURCE), str)})
+        audits = tuple(_with_settings(name, own.get(name), chosen[name]) for name in wanted)
+        return cls(audits, {n: chosen[n][SOURCE] for n in wanted if isinstance(chosen[n].get(SOURCE), str)})
 
     @classmethod
     def of_recipe(cls, recipe: Recipe) -> "AuditPlan":
         """The plan of a recipe.
 
         Raises:
-            ValueError: If a name or setting is unknown, or a source is no method of the recipe.
+            ValueError: If a name or setting is unknown, or a source is not a method of the recipe.
 
         >>> AuditPlan.of_recipe(Recipe(audits=("accuracy",))).names
         ('accuracy',)
@@ -135,21 +137,21 @@ class AuditPlan:
         root: str | None = None,
         size: int | None = None,
     ) -> tuple[Audit, ...]:
-        """The audits with all that they need: other datasets, images kept back, networks to make images on.
+        """The audits with everything they need: other datasets, validation images, networks to make images on.
 
         Args:
             test: The test images.
-            validation: Images that the model was not trained on, to choose by; of trustworthy labels.
-            unknown: Images of things that the model never saw.
-            images: How many test images attacks and the like look at, at most, equally many of each class.
-            networks: By audit, the directory of the run whose network it makes images on; None where no runs are kept.
+            validation: Images with correct labels that the model was not trained on, for choices.
+            unknown: Out-of-distribution images.
+            images: Attacks and similar audits use at most this many test images, the same number of each class.
+            networks: By audit, the directory of the run whose network it makes images on; None if no runs are kept.
             root: The folder of datasets' files.
             size: Side in pixels to which image folders are resized.
 
         Raises:
-            FileNotFoundError: If a dataset's files are not there.
-            ValueError: If there is no such dataset, a network is not there or did not finish well, there are unknown
-                images and no audit looks at them, or `images` are fewer than the classes.
+            FileNotFoundError: If a dataset's files are missing.
+            ValueError: If a dataset is unknown, a network is missing or its training failed, no audit uses the
+                out-of-distribution images, or `images` are fewer than the classes.
 
         >>> from clearance.audits import Accuracy, MinimalPerturbation, Likelihood
         >>> from clearance.data import gaussian_images
@@ -160,7 +162,7 @@ class AuditPlan:
         """
         if unknown is not None and not any(hasattr(audit, OTHER) for audit in self.audits):
             raise ValueError(
-                f"images of unknown things were given, and none of the audits {list(self.names)} looks at them; add "
+                f"out-of-distribution images were given, but none of the audits {list(self.names)} uses them; add "
                 "out_of_distribution or likelihood, or leave these images out."
             )
         if images is not None:
@@ -187,7 +189,7 @@ class AuditPlan:
 
 
 def by_usefulness(audits: Sequence[Audit]) -> list[Audit]:
-    """In the order of `MODEL_AUDITS`; what is not among them comes last, as it stands.
+    """The audits in the order of `MODEL_AUDITS`; others come last, in their given order.
 
     >>> from clearance.audits import Accuracy, Calibration, LinearProbe
     >>> [audit.name for audit in by_usefulness([Calibration(), LinearProbe(), Accuracy()])]
@@ -198,7 +200,7 @@ def by_usefulness(audits: Sequence[Audit]) -> list[Audit]:
 
 
 def looked_at(audits: Sequence[Audit], test: ImageSet) -> dict[str, Any]:
-    """What a report says about audits that do not look at all test images; nothing where all do.
+    """The settings that name audits which use only some test images; empty if all use all of them.
 
     >>> from clearance.audits import Accuracy, MinimalPerturbation
     >>> from clearance.data import gaussian_images
@@ -218,20 +220,20 @@ def unknown_images(
     cache: str | PathLike[str] | None = None,
     root: str | Path | None = None,
 ) -> ImageSet:
-    """Images of things that a model never saw, as it gets its test images.
+    """Out-of-distribution images, prepared like the test images.
 
     Args:
-        given: ``"folder:PATH"``, ``"npz:PATH"``, the name of a dataset, whose test images are taken, or anything else
+        given: ``"folder:PATH"``, ``"npz:PATH"``, the name of a dataset, whose test images are used, or anything else
             that :func:`clearance.data.open_unlabelled` takes.
         test: The test images.
-        preprocessing: Theirs.
+        preprocessing: The preprocessing of the test images.
         cache: Folder for decoded pictures.
         root: The folder that holds the files of a named dataset.
 
     Raises:
-        ValueError: If the images are not of the size of the test images, there is no such dataset, or the test images
-            are too few to choose a threshold on.
-        FileNotFoundError: If files are not there.
+        ValueError: If the images have another size than the test images, the dataset is unknown, or there are too few
+            test images to choose a threshold.
+        FileNotFoundError: If a file is missing.
 
     >>> from clearance.data import gaussian_images
     >>> unknown_images("digits", gaussian_images())
@@ -245,7 +247,7 @@ def unknown_images(
 
 
 def _names(given: Sequence[str | Audit], own: Mapping[str, Audit]) -> tuple[str, ...]:
-    """The names, each once; ``"all"`` is every one of the catalogue, before those that it does not hold."""
+    """The names, each once; ``"all"`` stands for all of the catalogue, followed by other given audits."""
     names = [audit.name if isinstance(audit, Audit) else audit for audit in given]
     if twice := [name for name in own if names.count(name) > 1]:
         raise ValueError(
@@ -261,13 +263,13 @@ def _check_settings(settings: Settings, names: Sequence[str]) -> None:
         if audit not in names:
             check_choice("audit", audit, AUDITS)
             raise ValueError(
-                f"settings are for audits that are asked for; got some of {audit!r}, and these are asked for: "
+                f"settings must belong to the chosen audits; got settings of {audit!r}, and the chosen audits are "
                 f"{', '.join(names)}. Add it: --audits {','.join((*names, audit))}"
             )
 
 
 def _with_settings(name: str, own: Audit | None, settings: Mapping[str, Any]) -> Audit:
-    """An audit of this name with these settings; a source that is named is left for `resolved`."""
+    """An audit of this name with these settings; the name of a source is left to `resolved`."""
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
     kind: Any = resolve("audit", name, AUDITS) if own is None else type(own)
     for key in given:
@@ -286,7 +288,7 @@ def _check_images(images: int, test: ImageSet) -> None:
     check_count(IMAGES, images)
     if images < test.class_count:
         raise ValueError(
-            f"`images` must be at least the number of classes, {test.class_count}: one image of each; got {images}."
+            f"`images` must be at least the number of classes, {test.class_count}, one image of each; got {images}."
         )
 
 
@@ -296,7 +298,7 @@ def _network(audit: str, folder: Path | None) -> Classifier:
         where = "no directory of runs" if folder is None else f"none in {folder}"
         raise ValueError(
             f"`{SOURCE}` of audit {audit!r} must be a trained network of the same directory of runs; got {where}. "
-            "Train it with `clearance compare`, which does so by itself, or leave the setting out."
+            "Run `clearance compare`, which trains it automatically, or leave the setting out."
         )
     _, result = read_result(folder)
     ended = Status(Outcome(result["outcome"]), result["step"], result["reason"])

@@ -1,4 +1,4 @@
-"""Audits on one classifier, one after the other, until a deadline; what is done is kept, nothing is half done."""
+"""Audits on one classifier, one after the other, until a deadline; finished audits are kept."""
 
 import re
 import time
@@ -18,11 +18,11 @@ _UNITS = {"h": 3600, "m": 60, "s": 1}
 
 @dataclass
 class Budget:
-    """So many seconds from now on.
+    """A time limit that starts now.
 
     Args:
         seconds: Above 0.
-        clock: What tells the time, in seconds.
+        clock: Returns the time in seconds.
 
     >>> times = iter([0.0, 20.0, 60.0])
     >>> budget = Budget(60.0, clock=lambda: next(times))
@@ -40,20 +40,20 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the start."""
         return self.clock() - self.began
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing may start any more."""
+        """Whether no more audits may start."""
         return self.spent >= self.seconds
 
 
 def seconds_of(text: str | float) -> float:
-    """A time as people write it: ``"90s"``, ``"5m"``, ``"2h"``, ``"1h30m"``; a number is seconds.
+    """Seconds from a text such as ``"90s"``, ``"5m"``, ``"2h"``, ``"1h30m"``; a number is in seconds.
 
     Raises:
-        ValueError: If it is none, or not above 0.
+        ValueError: If it is not a time, or not above 0.
 
     >>> seconds_of("90s"), seconds_of("1h30m"), seconds_of(2.5)
     (90.0, 5400.0, 2.5)
@@ -69,7 +69,7 @@ def seconds_of(text: str | float) -> float:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """An audit that was asked for and not done.
+    """A chosen audit that was not run.
 
     Args:
         audit: Its name.
@@ -82,7 +82,7 @@ class LeftOut:
 
 @dataclass
 class Done:
-    """What was done, and what was not."""
+    """The audits that were run, and those left out."""
 
     findings: list[Findings] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Done:
 
 
 def subject_of(model: Classifier, data: RunData, seed: int, cache: FeatureCache | None = None) -> Subject:
-    """The classifier with its images; its features are taken from `cache` where there is one."""
+    """The classifier with its images; its features come from `cache` if there is one."""
     images = (data.train, data.test, seed, data.new_classes)
     return Subject(model, *images) if cache is None else KeptSubject(model, *images, cache=cache)
 
@@ -103,7 +103,7 @@ def audit_model(
     on_audit: Callable[[str], object] | None = None,
     cache: FeatureCache | None = None,
 ) -> list[Findings]:
-    """Every audit on one classifier; features are extracted once, or taken from `cache`."""
+    """Run every audit on one classifier; features are extracted once, or taken from `cache`."""
     subject = subject_of(model, data, seed, cache)
     found = []
     for audit in audits:
@@ -121,18 +121,18 @@ def bounded_audits(
     *,
     keep: bool = False,
 ) -> Done:
-    """The audits, one after the other; none starts once the budget is spent, and one that has begun is finished.
+    """Run audits one after the other; none starts once the budget is spent, and the one in progress is finished.
 
     Args:
         subject: The classifier and its images.
         audits: In any order.
-        budget: Until when audits may start; None is no end.
+        budget: The time in which audits may start; None means no limit.
         on_audit: Called with the name of each audit before it starts.
-        keep: Whether an interruption keeps what is done.
+        keep: Whether an interruption keeps finished audits.
 
     Raises:
         ValueError: If the budget is spent before the first audit.
-        KeyboardInterrupt: If somebody interrupts before the first audit is done, or nothing is to be kept.
+        KeyboardInterrupt: On an interruption before the first audit is finished, or if `keep` is False.
     """
     queue = by_usefulness(audits)
     done = Done()
@@ -163,5 +163,5 @@ def _left(audits: Sequence[Audit], why: str) -> list[LeftOut]:
 def _nothing_done(budget: Budget) -> str:
     return (
         f"`budget` must leave time for one audit; got {budget.seconds:g} s, and reading model and images took "
-        f"{budget.spent:.1f} s. Give more."
+        f"{budget.spent:.1f} s. Give a larger budget."
     )

@@ -1,4 +1,4 @@
-"""From a recipe's numbers to objects: the images of a run, its loss, way of training and optimiser."""
+"""Objects from a recipe's numbers: the images of a run, its loss, way of training and optimiser."""
 
 import copy
 import dataclasses
@@ -42,25 +42,25 @@ DATA_SEED = 0  # a fraction of the training set is part of the data, the same fo
 
 @dataclass(frozen=True)
 class RunData:
-    """The images of a comparison: what is trained on, and what everything is measured on.
+    """The images of a comparison: training images and test images.
 
     Raises:
-        ValueError: If the two have different classes or image shapes: said before anything is trained.
+        ValueError: If the two have different classes or image shapes.
     """
 
     train: ImageSet
     test: ImageSet
-    new_classes: tuple[ImageSet, ImageSet] | None = None  # of classes kept from training: likewise
-    validation: ImageSet | None = None  # kept from training, to look at after every epoch
+    new_classes: tuple[ImageSet, ImageSet] | None = None  # training and test images of the left-out classes
+    validation: ImageSet | None = None  # held out of training, evaluated after every epoch
 
     def __post_init__(self) -> None:
         check_comparable(self.train, self.test)
 
 
 def build_data(recipe: Recipe) -> RunData:
-    """Load, split, thin and augment as the recipe says; what differs from seed to seed is in `drawn_data`.
+    """Load, split, reduce and augment images by the recipe; `drawn_data` does what depends on the seed.
 
-    With ``held_out`` above 0 the test set is never read: a part of the training set stands in for it.
+    With ``held_out`` above 0 the test set is never read: a part of the training set replaces it.
     """
     train = load_dataset(recipe.dataset, "train", recipe.root, recipe.size)
     if recipe.held_out > 0:
@@ -80,10 +80,10 @@ def build_data(recipe: Recipe) -> RunData:
 
 
 def build_loss(method: Method, model: Classifier | None = None) -> Loss:
-    """The loss that a method names, with its settings; one with a centre a class takes its sizes from the model.
+    """The loss that a method names, with its settings; losses with class centres get their sizes from the model.
 
     Raises:
-        ValueError: If there is no such loss, it has no such setting, or a value is out of range.
+        ValueError: If the loss or a setting is unknown, or a value is out of range.
 
     >>> build_loss(Method(loss="hinge", loss_settings={"margin": 2.0}))
     HingeLoss(margin=2.0, form='max')
@@ -134,7 +134,7 @@ def _sizes(model: Classifier) -> dict[str, int]:
 
 
 def build_way(method: Method, loss: Loss | None = None, model: Classifier | None = None) -> WayOfTraining:
-    """The way of training of a method; `loss` takes the place of the one it names (a copy of it is used)."""
+    """The way of training of a method; a copy of `loss`, if given, replaces the loss that it names."""
     terms = copy.deepcopy(loss) if loss is not None else build_loss(method, model)
     if method.way == "end_to_end":
         attack = FGSM(method.adversarial) if method.adversarial > 0 else None
@@ -155,7 +155,7 @@ def build_way(method: Method, loss: Loss | None = None, model: Classifier | None
 
 
 def build_weak_heads(method: Method, loss: Loss) -> WeakHeads:
-    """How FOCA draws its heads; those trained by gradient get the loss that moves the extractor (Eq. 2, 4)."""
+    """How FOCA draws its heads; heads trained by gradient descent get the extractor's loss (Eq. 2, 4)."""
     training = HeadTraining(method.head_steps, method.head_lr, 0.9, weight_decay=method.head_decay)
     if method.weak_heads == "ridge":
         return RidgeHeads(method.penalty)
@@ -168,20 +168,20 @@ def build_weak_heads(method: Method, loss: Loss) -> WeakHeads:
 
 
 def drawn_data(recipe: Recipe, data: RunData, seed: int) -> RunData:
-    """The images of one seed: a validation set kept back, few samples, noisy labels, as the recipe says.
+    """The images of one seed: the recipe's validation set, small sample and noisy labels.
 
-    The validation set is the same for every seed. What is drawn depends on data and seed alone: at a higher rate of
-    noise the same labels are wrong and more; a larger sample contains a smaller one. Where training labels are
-    noisy, so are those that choices are made by: of the validation set, and of the part of the training set that
-    stands in for the test set (``held_out``). A true test set is never touched.
+    The validation set is the same for every seed. Samples and noise depend only on data and seed: a higher rate of
+    noise keeps the wrong labels of a lower one and adds more; a larger sample contains a smaller one. If training
+    labels are noisy, so are the labels that choices are based on: those of the validation set, and of the part of
+    the training set that replaces the test set (``held_out``). The real test set is never changed.
 
     Args:
-        recipe: Read for ``validation``, ``samples``, ``balanced``, ``label_noise`` and ``held_out``.
-        data: What the recipe's dataset holds, for all seeds.
-        seed: Of the run.
+        recipe: Its fields ``validation``, ``samples``, ``balanced``, ``label_noise`` and ``held_out`` are used.
+        data: The recipe's dataset, the same for all seeds.
+        seed: The run's seed.
 
     Raises:
-        ValueError: If there are not so many images, or a class would be left out of the validation split.
+        ValueError: If there are too few images, or the validation split would miss a class.
 
     >>> from clearance.data import gaussian_images
     >>> data = RunData(gaussian_images(), gaussian_images(seed=1))
@@ -205,11 +205,11 @@ def drawn_data(recipe: Recipe, data: RunData, seed: int) -> RunData:
 
 
 def check_draws(recipe: Recipe, data: RunData) -> None:
-    """Raise ValueError unless every seed can have what the recipe draws: before anything is trained.
+    """Raise ValueError before any training if a seed cannot have the images that the recipe draws.
 
     Args:
-        recipe: As `drawn_data` reads it; where its few images are class-balanced, each class keeps a label.
-        data: What the recipe's dataset holds, for all seeds.
+        recipe: As in `drawn_data`; in a class-balanced sample, every class must keep a label.
+        data: The recipe's dataset, the same for all seeds.
 
     >>> from clearance.data import gaussian_images
     >>> check_draws(Recipe(samples=2), RunData(gaussian_images(class_count=3), gaussian_images(class_count=3)))
@@ -239,7 +239,7 @@ def check_draws(recipe: Recipe, data: RunData) -> None:
 
 
 def build_optimizer(method: Method, model: Classifier | None = None) -> Callable[..., Optimizer]:
-    """SGD with momentum; means, variances and priors of a mixture have step sizes and decay of their own."""
+    """SGD with momentum; means, variances and priors of a mixture have their own learning rates and decay."""
     head = None if model is None else model.head
     if not isinstance(head, GaussianMixture) or _needs_no_groups(head, method):
         return partial(
@@ -252,7 +252,7 @@ def build_optimizer(method: Method, model: Classifier | None = None) -> Callable
 
 
 def _needs_no_groups(head: GaussianMixture, method: Method) -> bool:
-    """Whether the means alone are learned, as every other weight is."""
+    """Whether only the means are learned, with the same settings as other weights."""
     only_means = head.covariance == "identity" and not head.log_priors.requires_grad
     return only_means and method.means_lr == method.variances_lr == method.means_decay == 1
 
@@ -268,7 +268,7 @@ def mixture_sgd(
     variances: float,
     means_decay: float,
 ) -> torch.optim.SGD:
-    """SGD over the groups of :func:`clearance.heads.mixture_groups`, which says what the numbers are.
+    """SGD over the groups of :func:`clearance.heads.mixture_groups`, which explains the numbers.
 
     >>> head = GaussianMixture(4, 3, "diagonal")
     >>> factors = {"means": 1.0, "variances": 0.1, "means_decay": 1.0}
@@ -291,7 +291,7 @@ def mixture_sgd(
 def build_schedule(recipe: Recipe) -> Callable[[Optimizer], LRScheduler] | None:
     """Cosine decay to 0 over the run, a tenth after half and again after three quarters of it, or none.
 
-    In epochs, or in updates where the recipe counts those: the course is then the same whatever the number of images.
+    Counted in epochs, or in updates if the recipe does; then the schedule does not depend on the number of images.
     """
     length = recipe.epochs if recipe.steps is None else recipe.steps
     if recipe.schedule == "constant":
@@ -300,6 +300,6 @@ def build_schedule(recipe: Recipe) -> Callable[[Optimizer], LRScheduler] | None:
         milestones = [
             max(1, length // 2),
             max(1, 3 * length // 4),
-        ]  # at 0 it would turn before the first update
+        ]  # at 0 it would decay before the first update
         return partial(MultiStepLR, milestones=milestones, gamma=0.1)
     return partial(CosineAnnealingLR, T_max=length)

@@ -1,6 +1,6 @@
-"""The only place for names: what a dataset, model, loss, method or audit is called, and where it lives.
+"""The names of datasets, models, losses, methods and audits, and where each is defined.
 
-Nothing is imported until it is used, so that ``clearance list`` and ``--help`` answer at once.
+Objects are imported on first use, so that ``clearance list`` and ``--help`` are fast.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from clearance._checks import check_choice
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a thing lives, ``"module:Object"``, and one line on what it is."""
+    """The place of an object, ``"module:Object"``, and one line that describes it."""
 
     place: str
     summary: str
@@ -27,7 +27,7 @@ DATASETS = {
     ),
     "photographs": Entry(
         "clearance.data.photographs:read_photographs",
-        "patches of scikit-learn's two photographs: 8x8, 260 + 260, embedded; things that a digits network never saw",
+        "patches of scikit-learn's two photographs: 8x8, 260 + 260, embedded; out of distribution for digits",
     ),
     "mnist": Entry(
         "clearance.data.idx:read_idx", "handwritten digits: 28x28, 60,000 + 10,000, IDX files under --root"
@@ -44,7 +44,7 @@ DATASETS = {
     ),
     "folder:PATH": Entry(
         "clearance.data.folder:open_folder",
-        "an image folder, one subfolder a class (PATH/train and PATH/test, or split 80/20)",
+        "an image folder, one subfolder per class (PATH/train and PATH/test, or split 80/20)",
     ),
     "npz:PATH": Entry("clearance.data.npz:read_npz", "a .npz file with images and labels (split 80/20)"),
 }
@@ -222,10 +222,10 @@ AUDITS = {
 
 
 def resolve(kind: str, name: str, entries: Mapping[str, Entry]) -> Any:
-    """The object that a name stands for.
+    """The object with this name.
 
     Raises:
-        ValueError: If there is no such name; the message offers the nearest.
+        ValueError: If the name is unknown; the message suggests the nearest.
 
     >>> resolve("model", "small-cnn", MODELS).__name__
     'small_cnn'
@@ -236,7 +236,7 @@ def resolve(kind: str, name: str, entries: Mapping[str, Entry]) -> Any:
 
 
 def loss_defaults(kind: Callable[..., Any]) -> dict[str, Any]:
-    """Every setting that a recipe may give a loss, and its default; what the loss groups, a recipe names one by one.
+    """Every setting that a recipe may give a loss, and its default; settings in a group are listed one by one.
 
     >>> from clearance.losses import LargeMarginLoss
     >>> loss_defaults(LargeMarginLoss)["unit"]

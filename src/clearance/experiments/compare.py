@@ -1,4 +1,4 @@
-"""Compare methods: run every method under every seed, and tell the result as one report."""
+"""Compare methods: run every method under every seed, and make one report."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -40,13 +40,13 @@ class Comparison:
     """Methods side by side: what ``clearance.compare`` and ``clearance compare`` run.
 
     Args:
-        recipe: Everything that can be said in words and numbers.
+        recipe: All settings that are plain values.
         sweep: One numeric setting at several values.
-        data: Images in place of those that the recipe names.
-        ways of training: By method, a way of training in place of the method's.
-        model: Builds a fresh classifier in place of the recipe's.
-        audits: In place of the recipe's.
-        command: What made it, for the report.
+        data: Images that replace the recipe's.
+        ways: By method, a way of training that replaces the method's.
+        model: Builds a fresh classifier that replaces the recipe's.
+        audits: Replace the recipe's.
+        command: The command or call, for the report.
 
     >>> from clearance.data import gaussian_images
     >>> data = RunData(gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1))
@@ -65,18 +65,18 @@ class Comparison:
     command: str = "clearance.compare(...)"
 
     def __post_init__(self) -> None:
-        """Raise for what cannot be, before anything is trained."""
+        """Raise for invalid settings, before any training."""
         self.recipes()
         if self.audits is None:
             AuditPlan.of_recipe(self.recipe)
         if self.sweep is not None and self.sweep.of_data and self.data is not None:
             raise ValueError(
-                f"`sweep` of {self.sweep.field!r} changes the images, which are given here; compare with each of them, "
-                "or use the command."
+                f"`sweep` of {self.sweep.field!r} changes the images, but the images are given here; make one "
+                "comparison for each value, or use the command."
             )
 
     def recipes(self) -> "dict[float | None, Recipe]":
-        """The recipe, or that at each value of the sweep."""
+        """The recipe, or the recipe at each value of the sweep."""
         return (
             {None: self.recipe}
             if self.sweep is None
@@ -92,21 +92,21 @@ class Comparison:
 
     @property
     def count(self) -> int:
-        """How many runs there are, networks that audits make images on among them."""
+        """The number of runs, including those of networks that audits make images on."""
         plans = [plan for recipe in self.recipes().values() for plan in self.plans(recipe)]
         return len(plans) + len(sources_of(plans))
 
     def run(self, engine: Engine = None, listener: Listener = silent, directory: Path | None = None) -> Card:
-        """Train and audit everything.
+        """Train and audit every method under every seed.
 
         Args:
-            engine: So many processes of this machine, or an Executor. None is one process per core where the recipe
-                names the images; images and objects of the caller's own are then used in this process.
+            engine: A number of local processes, or an Executor. None means one process per core if the recipe
+                names the images, and this process if the caller gave them.
             listener: Called with the events of :func:`clearance.experiments.grid.run_grid`.
-            directory: Where runs are kept, so that an interrupted comparison goes on; None keeps nothing.
+            directory: The folder for runs, so that an interrupted comparison resumes; None stores no runs.
 
         Raises:
-            ValueError: If the images are not there, or not as the recipe needs them.
+            ValueError: If the images are missing, or do not fit the recipe.
         """
         if engine is None and self.data is None:
             engine = default_jobs()
@@ -162,33 +162,33 @@ def compare(
     Args:
         methods: Names of the catalogue, or a mapping from any name to one of: a name of the catalogue, a
             :class:`Method` (settings), a Loss (your own loss, trained end to end with plain's
-            settings), or a Way of training. The first is the one that the others are compared with.
+            settings), or a way of training. The others are compared with the first.
         train: An ImageSet, a map-style Dataset, or (images, labels).
-        test: Likewise; everything is measured on it, so choose nothing by it.
-        seeds: How many seeds; a verdict needs two, and three can often not tell.
-        epochs: Passes over the training images; the default is that of the dataset's tuned recipe.
-        batch_size: Images a step; default likewise.
-        steps: Updates in all, in place of `epochs`; one of the two.
-        noisy_labels: Share of training labels switched to another class, in [0, 1): drawn once for each seed, alike
-            for all methods. Errors on `test`, whose labels stay, are then recorded after every epoch (not under FOCA,
-            whose head is trained at the end).
-        small_data: Training images drawn for each seed, class-balanced and alike for all methods; all by default.
-            Give `steps`, too, so that few images do not mean little training.
+        test: The same; all results are measured on it, so do not use it for choices.
+        seeds: Number of seeds; a verdict needs two, and three are often inconclusive.
+        epochs: Passes over the training images; default: the dataset's tuned recipe.
+        batch_size: Images per step; default: the dataset's tuned recipe.
+        steps: Total updates, instead of `epochs`.
+        noisy_labels: Share of training labels switched to another class, in [0, 1): drawn once for each seed, the
+            same for all methods. Errors on `test`, whose labels are unchanged, are then recorded after every epoch
+            (not under FOCA, whose head is trained at the end).
+        small_data: Training images drawn for each seed, class-balanced and the same for all methods; all by
+            default. Also give `steps`, so that few images do not mean little training.
         sweep: One numeric setting at several values, ``"weight_decay=1e-5:1e-1:9"`` (equal ratios) or
-            ``"lr=0.01,0.1"``: everything is compared at each of them, and the page draws it over them.
+            ``"lr=0.01,0.1"``: methods are compared at each of them, and the page plots results against them.
         model: Name of an extractor in the catalogue, or a function that builds a fresh Classifier (the
             methods' settings of head and norm then do not apply).
-        audits: Names of audits, or audits with settings of your own; those of the recipe by default, with a sweep
-            ``boundary_distance`` and ``weight_scale``, too, because its curves are of them.
+        audits: Names of audits, or audits with your own settings; default: the recipe's, with a sweep also
+            ``boundary_distance`` and ``weight_scale``, which its curves show.
         audit_settings: Settings of audits by audit and name, as in
             ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.
-        directory: Where runs are kept, so that an interrupted comparison goes on; None keeps nothing.
-        engine: Where runs happen: so many processes of this machine, or any ``concurrent.futures.Executor``, for which
-            everything that is given must be importable and picklable. None is this process.
+        directory: The folder for runs, so that an interrupted comparison resumes; None stores no runs.
+        engine: Where runs execute: a number of local processes, or any ``concurrent.futures.Executor``, for which
+            all arguments must be importable and picklable. None is this process.
         on_run: Called with the method and seed of each run before it starts.
 
     Raises:
-        ValueError: If a name is unknown or the data are not as they should be.
+        ValueError: If a name is unknown or the data are invalid.
 
     >>> from clearance.data import gaussian_images
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
@@ -271,15 +271,15 @@ def _resolved(
     if isinstance(method, WayOfTraining):
         return known["foca" if not method.trains_head else "plain"], method
     raise TypeError(
-        f"a method must be a name, a Method, a Loss or a Way of training; got {type(method).__name__}. Wrap a "
-        "loss function of your own in a subclass of clearance.losses.Loss."
+        f"a method must be a name, a Method, a Loss or a way of training; got {type(method).__name__}. Wrap your "
+        "own loss function in a subclass of clearance.losses.Loss."
     )
 
 
 def _with_callers_ways(
     settings: Mapping[str, Any], recipe: Recipe, ways: Mapping[str, WayOfTraining]
 ) -> dict[str, Any]:
-    """The settings with what the caller's own ways of training and losses say in place of numbers they do not use."""
+    """The settings; for the caller's own losses and ways of training, their description and the settings they use."""
     used = ("lr", "weight_decay", "clip_norm", "max_norm", "hidden", "dropout", "norm")
     own = {
         name: {"way": describe(way), **{key: to_tree(recipe.methods[name])[key] for key in used}}

@@ -8,7 +8,7 @@ from clearance._checks import check_choice, check_count
 from clearance.data import ImageSet, Preprocessing, open_images
 from clearance.experiments.catalogue import DATASETS, resolve
 
-EMBEDDED = ("digits", "photographs")  # which need no files
+EMBEDDED = ("digits", "photographs")  # need no files
 SPLIT_SEED = 0
 TEST_SHARE = 0.2
 
@@ -16,7 +16,7 @@ TEST_SHARE = 0.2
 def load_dataset(
     name: str, split: str = "train", root: str | Path | None = None, size: int | None = None
 ) -> ImageSet:
-    """A dataset by name; nothing is ever downloaded.
+    """A dataset by name; datasets are never downloaded.
 
     Args:
         name: ``"digits"`` or ``"photographs"`` (embedded), ``"mnist"``, ``"fashion-mnist"``, ``"cifar10"``,
@@ -28,7 +28,7 @@ def load_dataset(
 
     Raises:
         ValueError: If the name or split is unknown, `root` is missing, or the files are damaged.
-        FileNotFoundError: If the files are not there.
+        FileNotFoundError: If a file is missing.
 
     >>> load_dataset("digits", split="test")
     ImageSet('digits', 497 images of shape (1, 8, 8), 10 classes)
@@ -63,19 +63,19 @@ def open_split(
     cache: str | PathLike[str] | None = None,
     root: str | Path | None = None,
 ) -> ImageSet:
-    """The images of a folder or file, all of them, or those of one split of a dataset that is known by name.
+    """All images of a folder or file, or one split of a dataset given by name.
 
     Args:
-        option: What messages call `given`.
+        option: Name of `given` in messages.
         given: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset.
-        split: Of a named dataset: ``"train"`` or ``"test"``.
-        preprocessing: What is done to pictures of a folder; arrays must have its size.
+        split: ``"train"`` or ``"test"``, for a named dataset.
+        preprocessing: Applied to a folder's pictures; arrays must already have its size.
         cache: Folder for the decoded pictures of a folder.
         root: The folder that holds the files of a named dataset.
 
     Raises:
-        ValueError: If there is no such dataset, `root` is missing, or the images are not of `preprocessing`'s size.
-        FileNotFoundError: If files are not there.
+        ValueError: If the dataset is unknown, `root` is missing, or the images do not have `preprocessing`'s size.
+        FileNotFoundError: If a file is missing.
 
     >>> open_split("test", "digits", "test")
     ImageSet('digits', 497 images of shape (1, 8, 8), 10 classes)
@@ -87,22 +87,22 @@ def open_split(
     side = None if preprocessing is None else preprocessing.image_size
     if side is not None and found.shape[1:] != (side, side):
         raise ValueError(
-            f"the images of a named dataset are taken as they are; {given} has {found.shape[2]}x{found.shape[1]}, not "
-            f"`image_size` {side}. Say {found.shape[1]} (--image-size) where the model takes them so, or give the "
+            f"the images of a named dataset are not resized; {given} has {found.shape[2]}x{found.shape[1]}, not "
+            f"`image_size` {side}. Give --image-size {found.shape[1]} if the model accepts that size, or give the "
             "pictures as folder:PATH."
         )
     return found
 
 
 def check_not_a_path(option: str, given: str) -> None:
-    """Raise ValueError for a path that does not say of what kind it is, where the name of a dataset is expected.
+    """Raise ValueError for a path without its kind (``folder:`` or ``npz:``) instead of a dataset's name.
 
     >>> check_not_a_path("unknown", "digits")
     """
     if Path(given).exists():
         raise ValueError(
-            f"`{option}` must be folder:PATH, npz:PATH or the name of a dataset; got {given!r}, a path alone. Write "
-            f"{'folder' if Path(given).is_dir() else 'npz'}:{given}."
+            f"`{option}` must be folder:PATH, npz:PATH or the name of a dataset; got {given!r}, a path without its "
+            f"kind. Write {'folder' if Path(given).is_dir() else 'npz'}:{given}."
         )
 
 

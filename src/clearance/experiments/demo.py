@@ -15,7 +15,7 @@ from clearance.report import Card
 
 NAME = "demo"
 COMMAND = "clearance audit demo"
-SETTINGS: dict[str, dict[str, Any]] = {  # what keeps it within seconds, and what the network has never seen
+SETTINGS: dict[str, dict[str, Any]] = {  # small settings, for speed; and the out-of-distribution images
     "co_adaptation": {"per_class": [1, 10, 50], "repetitions": [30, 10, 5], "pixel_limit": 100},
     "minimal_perturbation": {"images": 100, "steps": 40, "queries": 100},
     "out_of_distribution": {"other": "photographs"},
@@ -41,7 +41,7 @@ def demo_recipe() -> Recipe:
 
 
 def demo(on_audit: Callable[[str], object] | None = None) -> Card:
-    """Train and audit; nothing is kept but the card.
+    """Train and audit; only the card is kept.
 
     Args:
         on_audit: Called with the name of each audit before it starts.

@@ -1,6 +1,6 @@
-"""Where work runs: processes of this machine, a task at a time and a thread in each.
+"""Where runs execute: local processes, each with one task at a time and one thread.
 
-Any ``concurrent.futures.Executor`` may take their place, because all that is asked of an engine is ``submit``.
+Any ``concurrent.futures.Executor`` can replace them: an engine only needs ``submit``.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from typing import IO, Any
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch with one thread, so that numbers depend neither on the machine's cores nor on what else runs there.
+    """Run torch with one thread, so that numbers depend neither on the machine's cores nor on its load.
 
-    Small networks gain little from a second one, and on a machine whose cores are taken two that wait for each other
-    are many times slower than one.
+    Small networks gain little from a second thread, and on a busy machine two threads that wait for each other are
+    many times slower than one.
 
     >>> import torch
     >>> with one_thread():
@@ -45,11 +45,11 @@ _channel: IO[bytes] | None = None  # to the parent, in a process that `Processes
 
 
 class TaskError(RuntimeError):
-    """A task broke down in its process.
+    """A task failed in its process.
 
     Args:
         reason: One line.
-        complaint: All that the process said.
+        complaint: The process's whole error output.
     """
 
     def __init__(self, reason: str, complaint: str = "") -> None:
@@ -58,7 +58,7 @@ class TaskError(RuntimeError):
 
 
 class Task(Future[Any]):
-    """A task at work: a future that also passes on what the task reports."""
+    """A running task: a future that also passes on the task's events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,15 +67,15 @@ class Task(Future[Any]):
         self._listener: Callable[[Event], object] | None = None
 
     def listen(self, listener: Callable[[Event], object]) -> None:
-        """Call `listener` with every event, those that came before too."""
+        """Call `listener` with every event, including earlier ones."""
         with self._lock:
             self._listener = listener
             early, self._events = self._events, []
         for event in early:
             listener(event)
 
-    def tell(self, event: Event) -> None:
-        """Pass an event on, or keep it until somebody listens."""
+    def send(self, event: Event) -> None:
+        """Pass an event on, or keep it until there is a listener."""
         with self._lock:
             listener = self._listener
             if listener is None:
@@ -85,14 +85,14 @@ class Task(Future[Any]):
 
 
 class Processes(Executor):
-    """Processes of this machine, each with one thread, so that numbers do not depend on how many there are.
+    """Local processes, each with one thread, so that numbers do not depend on their number.
 
-    Functions and arguments are pickled; a function must be importable by name. A process that dies takes only its own
-    task with it. Leaving ``with`` by an exception ends all of them.
+    Functions and arguments are pickled; a function must be importable by name. If a process dies, only its
+    own task fails. Leaving ``with`` by an exception ends all of them.
 
     Args:
-        jobs: At a time, at least 1; None is one per core that this process may use.
-        fresh: Whether each task gets a process of its own, which its memory is then measured in; else a process takes
+        jobs: Tasks at a time, at least 1; None means one per core that this process may use.
+        fresh: Whether each task gets a new process, so that its memory can be measured; otherwise a process runs
             one task after the other.
 
     >>> import math
@@ -122,7 +122,7 @@ class Processes(Executor):
             process.close()
 
     def terminate(self) -> None:
-        """End the processes now; their tasks fail, and none of those that wait is begun."""
+        """End the processes now; their tasks fail, and waiting tasks are not started."""
         with self._lock:
             self._ended = True
             for process in self._alive:
@@ -144,8 +144,8 @@ class Processes(Executor):
             task.set_exception(error)
             return
         try:
-            task.set_result(process.result(call, task.tell))
-        except Exception as error:  # noqa: BLE001 - whatever it was, the future has it
+            task.set_result(process.result(call, task.send))
+        except Exception as error:  # noqa: BLE001 - the future holds it
             task.set_exception(error)
         with self._lock:
             if process.works and not self._fresh:
@@ -172,9 +172,9 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # PYTHONSAFEPATH: a file in the user's folder must not take the place of a library
+            # PYTHONSAFEPATH: a file in the user's folder must not shadow a library
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},
-            start_new_session=True,  # Ctrl-C reaches the parent alone, which ends its processes itself
+            start_new_session=True,  # Ctrl-C reaches only the parent, which ends its processes
         )
         self._complaints: list[bytes] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -182,8 +182,8 @@ class _Process:
         self.works = True
         self._send(sys.path)
 
-    def result(self, call: Any, tell: Callable[[Event], object]) -> Any:
-        """What a call returns.
+    def result(self, call: Any, listener: Callable[[Event], object]) -> Any:
+        """The value that a call returns.
 
         Raises:
             TaskError: If it raises, or the process dies.
@@ -192,12 +192,12 @@ class _Process:
         self._send(call)
         try:
             while True:
-                kind, value = pickle.load(self._popen.stdout)  # noqa: S301 - from a process of our own
+                kind, value = pickle.load(self._popen.stdout)  # noqa: S301 - from our own process
                 if kind == "result":
                     return value
                 if kind == "failed":
                     raise TaskError(_last_line(value), value)
-                tell(value)
+                listener(value)
         except (EOFError, pickle.UnpicklingError):
             self.works = False
             code = self._popen.wait()
@@ -209,7 +209,7 @@ class _Process:
         self._popen.terminate()
 
     def close(self) -> None:
-        """Let it end by itself: it reads on until there is nothing more."""
+        """Close its input; it ends after reading the rest."""
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # it is dead
@@ -220,8 +220,8 @@ class _Process:
 
     def _send(self, thing: Any) -> None:
         assert self._popen.stdin is not None
-        data = pickle.dumps(thing)  # whole, so that what cannot be pickled sends nothing
-        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code and complaint say why
+        data = pickle.dumps(thing)  # complete, so that a pickling error sends nothing
+        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code and error output say why
             self._popen.stdin.write(data)
             self._popen.stdin.flush()
 
@@ -233,15 +233,15 @@ class _Process:
 
 
 def report(**event: Any) -> None:
-    """Tell the parent something, from within a task; elsewhere nothing happens."""
-    _tell("event", event)
+    """Send an event to the parent, from within a task; elsewhere it does nothing."""
+    _send_parent("event", event)
 
 
 def work() -> None:
-    """Take one task after the other from standard input; what a process of `Processes` does."""
+    """Run one task after the other from standard input: the main function of a process of `Processes`."""
     global _channel
     _channel = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what tasks print is no answer
+    os.dup2(2, 1)  # keep what tasks print out of the channel
     tasks = sys.stdin.buffer
     sys.path.extend(place for place in pickle.load(tasks) if place not in sys.path)  # noqa: S301 - our parent's
     import torch
@@ -253,22 +253,22 @@ def work() -> None:
         except EOFError:
             return
         except Exception:  # noqa: BLE001 - a function that is not importable, say
-            _tell("failed", traceback.format_exc())
+            _send_parent("failed", traceback.format_exc())
             continue
         try:
-            _tell("result", function(*arguments, **options))
+            _send_parent("result", function(*arguments, **options))
         except Exception:  # noqa: BLE001 - the parent raises it
-            _tell("failed", traceback.format_exc())
+            _send_parent("failed", traceback.format_exc())
 
 
 def default_jobs() -> int:
-    """One per core that this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _tell(kind: str, value: Any) -> None:
+def _send_parent(kind: str, value: Any) -> None:
     if _channel is not None:
         _channel.write(pickle.dumps((kind, value)))
         _channel.flush()

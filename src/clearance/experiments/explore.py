@@ -23,7 +23,7 @@ PER_CLASS = 3000  # Tanay and Griffin (2018): the first 3000 training images of 
 USUAL = {
     "digits": ("3", "8"),
     "mnist": ("2", "3"),
-}  # a pair that is hard to tell apart; elsewhere the first two
+}  # a pair that is hard to separate; for other datasets the first two
 FEATURE_UNIT = (
     "Distances are in units of the spread of the network's features: 1 is how far, in the root mean square, those of a "
     "training image are from their mean. Features were rounded to 256 levels before the machines were fitted."
@@ -42,11 +42,11 @@ def explored_dataset(
 
     Args:
         name: As for :func:`clearance.load_dataset`.
-        classes: Two names, or ``("all",)`` for every pair; by default a pair that is hard to tell apart.
+        classes: Two names, or ``("all",)`` for every pair; by default a pair that is hard to separate.
         root: The folder that holds the dataset's files.
         size: For image folders.
-        per_class: The first so many training images, and so many test images, of each class; of all the training
-            images no more than the smallest class has.
+        per_class: At most this many training images, and this many test images, of each class, the first ones; all
+            classes have as many training images as the smallest.
 
     Raises:
         ValueError: If a class is unknown, or one or more than two are named.
@@ -75,13 +75,13 @@ def explored_run(
     root: str | Path | None = None,
     per_class: int = PER_CLASS,
 ) -> Scene:
-    """The scene of what a trained network's last layer sees instead of pixels: of an MLP head its hidden features.
+    """The scene of a trained network's features, the input of its last layer (of an MLP head the last hidden layer).
 
     Args:
         run_dir: The directory of a finished run.
         classes: As in :func:`explored_dataset`.
         root: The folder that holds the dataset's files, if it has moved.
-        per_class: The first so many training images, and so many test images, of each class.
+        per_class: At most this many training images, and this many test images, of each class, the first ones.
 
     Features are divided by their spread over the training images, so that no number depends on their scale.
 
@@ -98,7 +98,7 @@ def explored_run(
     spread = float((features[0] - features[0].mean(dim=0)).square().sum(dim=1).mean().sqrt())
     if spread == 0:
         raise ValueError(
-            "the features of all training images are equal: the network collapsed; nothing leans."
+            "the features of all training images are equal, because the network collapsed. Use another run."
         )
     most = balanced_count(data.train, chosen, per_class)
     parts = [
@@ -110,7 +110,7 @@ def explored_run(
 
 
 def _before_last_layer(model: Classifier, data: ImageSet) -> Tensor:
-    """What enters the last layer of the head, (N, D)."""
+    """The input of the head's last layer, (N, D)."""
     found = extract_features(model, data)
     if not isinstance(model.head, nn.Sequential) or len(model.head) < 2:
         return found
@@ -120,12 +120,12 @@ def _before_last_layer(model: Classifier, data: ImageSet) -> Tensor:
 
 
 def explored_report(scene: Scene, machines: Machines, command: str) -> Report:
-    """The page's numbers of one pair as a report: for people who read on paper, and for machines.
+    """The page's numbers of one pair as a report, for print and for other programs.
 
     Args:
         scene: The samples.
-        machines: Of one of its pairs.
-        command: What made it.
+        machines: The classifiers of one of its pairs.
+        command: The command that made it.
     """
     records, exhibits = pair_records(scene, machines), pair_exhibits(scene, machines)
     size = len(scene.classes[machines.first].train)
@@ -154,10 +154,10 @@ def chosen_classes(known: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 
 def balanced_count(train: ImageSet, chosen: Sequence[int], per_class: int) -> int:
-    """How many training images each chosen class gives: as many as the smallest has, at most `per_class`.
+    """The number of training images of each chosen class: that of the smallest class, at most `per_class`.
 
-    Classes of unequal size would move the boundary out of both at strong regularisation, where only the bias is left
-    to lower the loss.
+    With classes of unequal size, strong regularisation would move the boundary outside both, because then only the
+    bias lowers the loss.
 
     Raises:
         ValueError: If a chosen class has no training image.

@@ -1,4 +1,4 @@
-"""Features that were extracted before, by the same extractor from the same images: kept on disk and proved on a few."""
+"""A cache on disk of features by extractor and images, checked on a few images before use."""
 
 import hashlib
 import json
@@ -18,19 +18,19 @@ from clearance.models._running import device_of, evaluating
 from clearance.training.describe import describe
 
 _NAME = "features"
-_PROBED = 4  # images whose features are made again before kept ones are believed
-_CLOSE = 1e-3  # of the largest feature: batches of other sizes round otherwise
+_PROBED = 4  # images whose features are computed again to check the cache
+_CLOSE = 1e-3  # of the largest feature: batches of other sizes round differently
 
 
 class FeatureCache:
-    """Features by extractor and images, each in a file of its own.
+    """Features by extractor and images, one file each.
 
-    A file's name is the hash of the extractor's weights, buffers, form and normalisation (the head has no part in it)
-    and of the images. What no hash sees, the code of a forward pass, is proved: the features of a few images are made
-    again, and if they differ, all of them are.
+    A file's name is the hash of the extractor's weights, buffers, form and normalisation (not of the head) and of the
+    images. A hash does not cover the code of a forward pass. So the features of a few images are computed again, and
+    if they differ, all are.
 
     Args:
-        folder: Where; it is made when something is kept.
+        folder: The folder; created when the first file is written.
 
     >>> import tempfile
     >>> from clearance.data import gaussian_images
@@ -45,7 +45,7 @@ class FeatureCache:
         self.folder = folder
 
     def features(self, model: Classifier, data: ImageSet) -> Tensor:
-        """Features of every image, shape (N, D): read, or extracted and kept."""
+        """Features of every image, shape (N, D): read from the cache, or extracted and stored."""
         path = self._path(model, data)
         kept = _read(path)
         if kept is not None and _proved(model, data, kept):
@@ -60,7 +60,7 @@ class FeatureCache:
 
     @staticmethod
     def key(model: Classifier, data: ImageSet) -> str:
-        """What features depend on, as a hash."""
+        """The hash of everything that features depend on."""
         found = hashlib.sha256(json.dumps(describe(model.extractor)).encode())
         for name, value in (*model.extractor.state_dict().items(), ("mean", model.mean), ("std", model.std)):
             if isinstance(value, Tensor):
@@ -73,7 +73,7 @@ class FeatureCache:
 def _read(path: Path) -> Tensor | None:
     try:
         return safetensors.torch.load_file(path)[_NAME]
-    except (OSError, KeyError, safetensors.SafetensorError):  # not there, or damaged: made again
+    except (OSError, KeyError, safetensors.SafetensorError):  # missing or damaged: computed again
         return None
 
 
@@ -90,7 +90,7 @@ def _proved(model: Classifier, data: ImageSet, kept: Tensor) -> bool:
 
 
 class KeptSubject(Subject):
-    """A subject of audits whose features are looked for in a cache first."""
+    """A subject of audits whose features come from a cache."""
 
     def __init__(self, *arguments: Any, cache: FeatureCache, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Many runs, one after the other or side by side; a run that fails is recorded, the others go on."""
+"""Many runs, one after the other or in parallel; a failed run is recorded, and the others continue."""
 
 import logging
 import os
@@ -18,24 +18,24 @@ SECONDS_BETWEEN_REPORTS = 0.3
 
 
 class Piece(Protocol):
-    """What a listener hears of: a run of a grid, or another piece of a study."""
+    """The subject of an event: a run of a grid, or another part of a study."""
 
     @property
     def folder(self) -> str:
-        """What it is known by; no other has the same."""
+        """Its unique name."""
 
     @property
     def title(self) -> str:
-        """What it is called on a screen."""
+        """Its name in progress output."""
 
 
 Listener = Callable[[Piece, Mapping[str, Any]], object]
 Engine = Executor | int | None
-"""An Executor, so many processes of this machine, or None: this process."""
+"""An Executor, a number of local processes, or None for this process."""
 
 
 def silent(piece: Piece, event: Mapping[str, Any]) -> None:
-    """A listener that hears nothing."""
+    """A listener that ignores all events."""
 
 
 def plans_of(recipe: Recipe) -> list[RunPlan]:
@@ -52,24 +52,23 @@ def run_grid(
     *,
     send_data: bool = False,
 ) -> list[RunFindings]:
-    """Run every plan; what is finished in `directory` is read back.
+    """Run every plan; runs that are finished in `directory` are read back.
 
-    Networks that audits make images on (``source`` in the recipe) are trained before, without audits of their own.
+    Networks that audits make images on (``source`` in the recipe) are trained first, without audits.
 
     Args:
-        plans: What to run.
-        data: Their images, or those of each plan.
-        directory: Where runs are kept; None keeps nothing.
+        plans: The runs.
+        data: The images of all plans, or of each plan.
+        directory: The folder for runs; None stores no runs.
         engine: Where they run. In this process an exception ends the grid, elsewhere it is recorded as a failure.
         listener: Called with events, ``{"event": KIND, ...}`` with KIND one of start, step, audit, note, done,
             failed, kept.
-        send_data: Whether an engine gets the images with each plan; else each process reads its own, as the recipe
-            says.
+        send_data: Whether an engine gets the images with each plan; otherwise each process loads them from the recipe.
 
     Returns:
-        What each plan left behind, in their order; nothing of the sources.
+        The findings of each plan, in order, without those of the sources.
 
-    On KeyboardInterrupt every local process is ended; called again, the grid goes on where they stood.
+    On KeyboardInterrupt every local process is ended; called again, the grid resumes.
     """
     images = [data] * len(plans) if isinstance(data, RunData) else data
     needed = {
@@ -129,7 +128,7 @@ def _elsewhere(
 def _result(
     task: Future[Any], plan: RunPlan, data: RunData, directory: Path | None, listener: Listener
 ) -> RunFindings:
-    """What a task returned, as its directory keeps it; a failure where it raised."""
+    """A task's findings, as stored in its directory; a failure if it raised."""
     error = task.exception()
     if error is None:
         found: RunFindings = task.result()
@@ -141,7 +140,7 @@ def _result(
     if directory is not None:
         reason = reason.replace(
             f"{directory}{os.sep}", ""
-        )  # reports are passed on: no folder of this machine
+        )  # reports are passed on, without folders of this machine
         if isinstance(error, TaskError) and error.complaint:
             log = directory / f"{plan.folder}.log"
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -154,9 +153,9 @@ def run_task(plan: RunPlan, data: RunData | None, directory: Path | None) -> Run
     """Run a plan in a process that does nothing else.
 
     Args:
-        plan: What to run.
-        data: Its images; None reads them as the recipe says.
-        directory: Where runs are kept.
+        plan: The run.
+        data: Its images; None loads them from the recipe.
+        directory: The folder for runs.
     """
     report(event="start")
     notes = _Notes()
@@ -175,16 +174,16 @@ def run_task(plan: RunPlan, data: RunData | None, directory: Path | None) -> Run
 
 
 class _Steps:
-    """Tells where training stands, no more often than three times a second."""
+    """Reports the progress of training, at most about three times a second."""
 
-    def __init__(self, tell: Callable[..., object]) -> None:
-        self._tell, self._last = tell, 0.0
+    def __init__(self, send: Callable[..., object]) -> None:
+        self._send, self._last = send, 0.0
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
         if now - self._last >= SECONDS_BETWEEN_REPORTS or progress.step == progress.steps:
             self._last = now
-            self._tell(event="step", step=progress.step, steps=progress.steps)
+            self._send(event="step", step=progress.step, steps=progress.steps)
 
 
 class _Notes(logging.Handler):
@@ -194,5 +193,5 @@ class _Notes(logging.Handler):
         super().__init__(logging.WARNING)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One event a warning."""
+        """One event for each warning."""
         report(event="note", text=record.getMessage())

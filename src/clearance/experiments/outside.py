@@ -1,4 +1,4 @@
-"""The audit of a model that was trained elsewhere: place, weights, preprocessing and images, to a card."""
+"""The audit of a model that was trained elsewhere: from place, weights, preprocessing and images to a card."""
 
 import dataclasses
 import warnings
@@ -36,28 +36,28 @@ from clearance.training.fit import device_named
 
 @dataclass(frozen=True)
 class OutsideModel:
-    """What there is to say about a model that was trained elsewhere.
+    """A model that was trained elsewhere, and its images.
 
     Args:
         place: ``package.module:name`` or ``path/to/file.py:name``; see :func:`clearance.models.build_module`.
         train: Images that it was trained on: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset, whose training
-            images are taken.
-        test: Held-out images of the same classes, likewise; of a named dataset its test images.
-        weights: A checkpoint; None leaves what the place gives.
+            images are used.
+        test: Held-out images of the same classes, in the same form; of a named dataset its test images.
+        weights: A checkpoint; None keeps the module's weights.
         entry: The entry of the checkpoint; see :func:`clearance.models.load_weights`.
         head: Name of the submodule that is the head; None takes the last linear layer.
-        mean: What the module does not do itself: subtracted from images in [0, 1], one value or one a channel.
+        mean: Subtracted from images in [0, 1], if the module does not do it; one value, or one per channel.
         std: Divides them after that.
         image_size: Side of the square that the model takes, in pixels.
         crop: The share of the short side that is kept, in (0, 1].
-        expect_accuracy: What its owner says, in (0, 1]: less than that stops everything.
-        unknown: Images of things that the model never saw: ``"folder:PATH"``, flat or not, ``"npz:PATH"``, or the name
+        expect_accuracy: The known accuracy, in (0, 1]; a lower measured one stops the audit.
+        unknown: Out-of-distribution images: ``"folder:PATH"`` (with or without subfolders), ``"npz:PATH"``, or the name
             of a dataset.
         root: The folder that holds the files of a named dataset.
         device: ``"auto"``, ``"cpu"``, ``"cuda"`` ...
         cache: Folder for decoded pictures and features.
 
-    What is not given of mean, std, sizes and crop is taken from the model's `pretrained_cfg`, where it has one.
+    Missing values of mean, std, sizes and crop are taken from the model's `pretrained_cfg`, if it has one.
     """
 
     place: str
@@ -83,60 +83,60 @@ class OutsideModel:
         return f"{Path(where).name if where.endswith('.py') else where}:{name}"
 
     def settings(self, how: Preprocessing) -> dict[str, Any]:
-        """What the report keeps of all this: no folder of this machine.
+        """The settings for the report, without folders of this machine.
 
         Args:
-            how: The preprocessing that came of it.
+            how: The resulting preprocessing.
         """
-        told: dict[str, Any] = {
+        found: dict[str, Any] = {
             "model": self.name,
             "weights": None if self.weights is None else self.weights.name,
             "head": self.head,
             "preprocessing": dataclasses.asdict(how),
         }
         if self.expect_accuracy is not None:
-            told["expected_accuracy"] = self.expect_accuracy
-        return told
+            found["expected_accuracy"] = self.expect_accuracy
+        return found
 
 
 TRIED_ON = 400  # images
-_CLEAR = 0.05  # what a way must gain before it is blamed
+_CLEAR = 0.05  # gain in accuracy that a change must have to be named
 
 
 class AccuracyMissedError(ValueError):
-    """The measured accuracy is not the one that was expected; the message says what may be wrong."""
+    """The measured accuracy is below the expected one; the message names likely reasons."""
 
 
 def check_accuracy(model: Classifier, test: ImageSet, expected: float, slack: float = 0.005) -> str:
-    """One line about the measured accuracy; refused where it misses what its owner says.
+    """One line about the measured accuracy; an error if it is below the expected one.
 
-    It misses where it is lower by more than `slack` and its 95 % Wilson interval ends below. Then ways in which a
-    model's input may differ are tried on a few images (`audits/_input_ways.py`), and whether the classes stand in
-    another order.
+    It is too low if it is lower by more than `slack` and its 95 % Wilson interval ends below the expected accuracy.
+    Common differences in preprocessing (`audits/preprocessing.py`) and another order of the classes are then tried on a
+    few images.
 
     Args:
-        model: The model, with the normalisation that was asked for.
+        model: The model, with the given normalisation.
         test: Held-out images.
-        expected: The accuracy that its owner says, in (0, 1].
-        slack: What other versions of image libraries may cost.
+        expected: The expected accuracy, in (0, 1].
+        slack: Difference that other versions of image libraries may cause.
 
     Raises:
         ValueError: If `expected` is not in (0, 1].
-        AccuracyMissedError: If the measured accuracy misses it.
+        AccuracyMissedError: If the measured accuracy is too low.
     """
     check_expected(expected)
     named = predictions(model, test)
     right = int((named == test.labels.to(named.device)).sum())
     accuracy = right / len(test)
     low, high = wilson_interval(right, len(test))
-    told = f"accuracy {accuracy:.1%} ({low:.1%} to {high:.1%}, {len(test)} images), expected {expected:.1%}"
+    line = f"accuracy {accuracy:.1%} ({low:.1%} to {high:.1%}, {len(test)} images), expected {expected:.1%}"
     if high >= expected or accuracy >= expected - slack:
-        return told
-    raise AccuracyMissedError(f"{told}. Nothing else is measured. {_blame(model, test, named, accuracy)}")
+        return line
+    raise AccuracyMissedError(f"{line}. No other audit was run. {_blame(model, test, named, accuracy)}")
 
 
 def check_expected(expected: float) -> None:
-    """Raise ValueError unless it is a share of images, above 0."""
+    """Raise ValueError unless it is in (0, 1]."""
     if not 0 < expected <= 1:
         raise ValueError(f"`expect_accuracy` must lie in (0, 1]; got {expected}. Write 0.915 for 91.5 %.")
 
@@ -146,26 +146,26 @@ def _blame(model: Classifier, test: ImageSet, named: Tensor, accuracy: float) ->
     images, _ = few.batch(torch.arange(len(few)))
     before = _accuracy(model, few)
     tried = [(_accuracy(model, few, way), way.name, way.remedy) for way in input_ways(model, images)]
-    best, said, remedy = max(tried, key=lambda each: each[0])  # of equal ones, the first
+    best, change, remedy = max(tried, key=lambda each: each[0])  # of equal ones, the first
     order = _other_order(named, test)
     if order > max(accuracy, best) + _CLEAR:
         return (
-            f"With the classes in another order {order:.1%} would be right: the model's classes are not numbered as "
-            "the folders are sorted. Rename the folders so that their order is that of the outputs."
+            f"With the classes in another order the accuracy would be {order:.1%}: the model's outputs are not in "
+            "the order of the folders. Rename the folders so that their order is that of the outputs."
         )
     if best > before + _CLEAR:
-        gain = f"{said} gives {best:.1%} in place of {before:.1%}"
-        return f"Preprocessing is to blame: on {len(few)} images {gain}. {remedy}"
+        gain = f"{change} gives {best:.1%} instead of {before:.1%}"
+        return f"The preprocessing is probably wrong: on {len(few)} images {gain}. {remedy}"
     return (
-        "Preprocessing is the first suspect: mean and std (or a model that normalises by itself), the order of "
-        "channels, values up to 255, the size and the share that is cropped, the interpolation. None of "
-        f"{', '.join(name for _, name, _ in tried)} does better. Look at --image-size and --crop, at --weights, and "
-        "whether these are the images that the accuracy was measured on."
+        "The preprocessing is the most likely reason: mean and std (or a model that normalises its input), the order "
+        "of channels, values up to 255, the size and the cropped share, the interpolation. None of "
+        f"{', '.join(name for _, name, _ in tried)} is better. Check --image-size, --crop and --weights, and "
+        "whether the expected accuracy was measured on these images."
     )
 
 
 def _other_order(named: Tensor, test: ImageSet) -> float:
-    """The accuracy if every output were given to the class that makes the most of all images right."""
+    """The accuracy with the best assignment of outputs to classes."""
     known = named >= 0
     count = max(test.class_count, int(named.max()) + 1)
     pairs = test.labels.to(named.device)[known] * count + named[known]
@@ -179,13 +179,13 @@ def _accuracy(model: Classifier, data: ImageSet, way: InputWay | None = None) ->
 
 
 def plan_line(model: Classifier, data: RunData, unknown: ImageSet | None, audits: Sequence[str]) -> str:
-    """Device, memory and what will be computed.
+    """One line on device, memory and the audits to run.
 
     Args:
         model: The classifier.
         data: Its images.
-        unknown: Images of things that it never saw.
-        audits: Names of what will be asked.
+        unknown: Out-of-distribution images.
+        audits: Names of the audits.
     """
     device = device_of(model)
     count = len(data.train) + len(data.test)
@@ -193,9 +193,9 @@ def plan_line(model: Classifier, data: RunData, unknown: ImageSet | None, audits
         width = model.features(data.test.batch(torch.tensor([0]))[0].to(device)).shape[1]
     held = sum(some.images.nbytes for some in (data.train, data.test) if not isinstance(some, StoredImageSet))
     where = f"images {_size(held)} in memory" if held else "images stay on disk"
-    further = "" if unknown is None else f"and {len(unknown)} unknown "
+    others = "" if unknown is None else f"and {len(unknown)} out-of-distribution "
     return (
-        f"device {device}; {len(data.train)} training and {len(data.test)} held-out {further}images of "
+        f"device {device}; {len(data.train)} training and {len(data.test)} held-out {others}images of "
         f"{'x'.join(map(str, data.test.shape))}; {where}, features {_size(4 * count * width)}, batches of "
         f"{batch_size_for(data.test)}; computing {', '.join(audits)}"
     )
@@ -221,34 +221,36 @@ def audit_outside(
     images: int | None = None,
     **how_to_run: Any,
 ) -> Card:
-    """Build, load, read, prove and audit; `say` is told each step in a line.
+    """Build the model, load weights and images, check the cut, and audit; `say` gets one line for each step.
 
     Args:
         outside: The model and its images.
-        audits: Names of audits; None is what the first screen needs.
-        seed: Decides whatever the audits draw.
+        audits: Names of audits; None means those that the first screen needs.
+        seed: Seed of everything that audits draw.
         again: Gives the command that makes the report again, or adds audits to it.
-        say: Told each step.
-        settings: Of audits, by audit and setting, where they differ from the defaults.
-        images: Test images that attacks and the like look at, at most.
-        how_to_run: Budget and the like, as :func:`audited` takes them.
+        say: Called with one line for each step.
+        settings: Settings of audits, by audit and name, where they differ from the defaults.
+        images: Attacks and similar audits use at most this many test images.
+        how_to_run: Budget, progress and other arguments of :func:`audited`.
 
     Raises:
-        FileNotFoundError: If a file or folder is not there.
-        ValueError: If anything does not fit; the message says what and what to do.
-        AccuracyMissedError: A ValueError, if the accuracy misses `expect_accuracy`: before any other number.
+        FileNotFoundError: If a file or folder is missing.
+        ValueError: If an argument is invalid; the message says what to do.
+        AccuracyMissedError: A ValueError, if the accuracy is below `expect_accuracy`; raised before any audit.
     """
     if outside.expect_accuracy is not None:
         check_expected(outside.expect_accuracy)
     has_unknown = outside.unknown is not None
-    names = AuditPlan.of(audits, settings, unknown=has_unknown).names  # a wrong name, before anything is read
+    names = AuditPlan.of(
+        audits, settings, unknown=has_unknown
+    ).names  # raises for a wrong name before images are read
     _check_settings(settings or {})
     _check_unknown(outside)
     module = _module(outside, say)
     how = _preprocessing(outside, module)
     say(f"preprocessing: {how}")
     cache = default_cache() if outside.cache is None else outside.cache
-    with _warnings_said(say):
+    with _warnings_to(say):
         train, test = (
             open_split(split, getattr(outside, split), split, how, cache=cache, root=outside.root)
             for split in ("train", "test")
@@ -262,7 +264,7 @@ def audit_outside(
     say(plan_line(model, data, unknown, names))
     if outside.expect_accuracy is not None:
         say(check_accuracy(model, data.test, outside.expect_accuracy))
-    told = {**outside.settings(how), **outputs, **_of_unknown(unknown)}
+    extra = {**outside.settings(how), **outputs, **_of_unknown(unknown)}
     kept = FeatureCache(cache)
     return audited(
         model,
@@ -271,7 +273,7 @@ def audit_outside(
         seed,
         outside.name,
         again,
-        told=told,
+        extra=extra,
         cache=kept,
         **how_to_run,
     )
@@ -281,22 +283,19 @@ def _check_settings(settings: Settings) -> None:
     for audit, given in settings.items():
         if SOURCE in given:
             raise ValueError(
-                f"setting {SOURCE!r} of audit {audit!r} names a method of a comparison; a model that was trained "
-                "elsewhere has none. Leave it out; in Python an audit takes a network: "
+                f"setting {SOURCE!r} of audit {audit!r} names a method of a comparison, and a model that was trained "
+                "elsewhere is not part of one. Leave it out, or in Python give the audit a network: "
                 "clearance.audit(..., audits=[Robustness(source=other)])."
             )
         if OTHER in given:
-            raise ValueError(
-                f"setting {OTHER!r} of audit {audit!r} is given as --unknown here: {given[OTHER]}."
-            )
+            raise ValueError(f"for setting {OTHER!r} of audit {audit!r} use --unknown {given[OTHER]}.")
 
 
 def _check_unknown(outside: OutsideModel) -> None:
     for name in ("train", "test"):
         if outside.unknown is not None and outside.unknown == getattr(outside, name):
             raise ValueError(
-                f"`unknown` must be images of things that the model never saw; got those of `{name}`, "
-                f"{outside.unknown!r}."
+                f"`unknown` must be out-of-distribution images; got those of `{name}`, {outside.unknown!r}."
             )
 
 
@@ -307,7 +306,7 @@ def _unknown(outside: OutsideModel, data: RunData, how: Preprocessing, cache: Pa
 
 
 def _named(images: ImageSet) -> ImageSet:
-    """With a name that the report may show: a set is called like its folder, which may be a person's."""
+    """The images with a name that the report may show: a folder may be named after a person."""
     return open_images(images, name=without_owner(images.name))
 
 
@@ -318,14 +317,14 @@ def _of_unknown(unknown: ImageSet | None) -> dict[str, Any]:
 def _module(outside: OutsideModel, say: Say) -> nn.Module:
     module = build_module(outside.place)
     if outside.weights is None:
-        say("weights: those that the module comes with (no --weights)")
+        say("weights: the module's own (no --weights)")
     else:
         say(str(load_weights(module, outside.weights, outside.entry)))
     return module.eval().to(device_named(outside.device))
 
 
 def _preprocessing(outside: OutsideModel, module: nn.Module) -> Preprocessing:
-    """What was given, on top of what the model keeps."""
+    """The given preprocessing; missing values come from the model."""
     try:
         found = preprocessing_of(module)
     except ValueError:
@@ -336,9 +335,7 @@ def _preprocessing(outside: OutsideModel, module: nn.Module) -> Preprocessing:
     if outside.image_size is not None:
         check_count("image_size", outside.image_size)
     if outside.crop is not None and outside.image_size is None and found.image_size is None:
-        raise ValueError(
-            f"`crop` needs `image_size`, the side of what is kept; got crop {outside.crop} alone."
-        )
+        raise ValueError(f"`crop` needs `image_size`, the side after cropping; got only crop {outside.crop}.")
     if outside.image_size is not None or outside.crop is not None:
         size = outside.image_size or found.image_size
         assert size is not None
@@ -350,10 +347,10 @@ def _preprocessing(outside: OutsideModel, module: nn.Module) -> Preprocessing:
 def _classifier(
     outside: OutsideModel, module: nn.Module, how: Preprocessing, test: ImageSet, say: Say
 ) -> tuple[Classifier, dict[str, Any]]:
-    """The model, and what the report must say of outputs that no class belongs to."""
+    """The model, and the settings that describe outputs without a class."""
     device = device_of(module)
     example = test.batch(torch.linspace(0, len(test) - 1, min(_EXAMPLES, len(test))).long())[0].to(device)
-    with _warnings_said(say):
+    with _warnings_to(say):
         model, line = wrapped(module, outside.head, example=example, mean=how.mean or 0.0, std=how.std or 1.0)
     say(line)
     with evaluating(model):
@@ -362,22 +359,24 @@ def _classifier(
     count, classes = logits.shape[1], test.class_count
     if count == classes:
         return model.eval(), {}
-    say(f"note: the model has {count} outputs and the images {classes} classes, taken as the first of them")
+    say(
+        f"note: the model has {count} outputs and the images {classes} classes; the first outputs are used for them"
+    )
     return model.eval(), {"outputs": {"of the model": count, "classes": classes}}
 
 
 def _limits(data: RunData, audits: Sequence[str], say: Say) -> dict[str, dict[str, Any]]:
-    """Settings that a set on disk needs: no audit may ask for all pixels at once."""
+    """Settings for a set on disk: no audit may load all pixels at once."""
     on_disk = any(isinstance(some, StoredImageSet) for some in (data.train, data.test))
     if not on_disk or _PIXEL_HEADS not in audits:
         return {}
-    say(f"{_PIXEL_HEADS}: without heads on raw pixels, which would need all of them in memory")
+    say(f"{_PIXEL_HEADS}: without heads on raw pixels, which need all images in memory")
     return {_PIXEL_HEADS: {"pixel_limit": 0}}
 
 
 @contextmanager
-def _warnings_said(say: Say) -> Iterator[None]:
-    """Warnings of users' data and models as lines, too."""
+def _warnings_to(say: Say) -> Iterator[None]:
+    """Print warnings about users' data and models as lines."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield

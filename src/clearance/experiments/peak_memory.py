@@ -1,4 +1,4 @@
-"""How much memory a piece of work adds to what its process held before."""
+"""The memory that a piece of work adds to its process."""
 
 import resource
 import sys
@@ -8,15 +8,15 @@ import torch
 
 MIB = 2**20
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-RESET_PEAK = "5"  # what Linux takes, written to clear_refs, to forget the highest resident size so far
+RESET_PEAK = "5"  # written to clear_refs, makes Linux reset the highest resident size
 
 
 class PeakMemory:
-    """The most that a process held since this was made, beyond what it held then, in MiB.
+    """The peak memory of a process since this object was made, minus its memory at that time, in MiB.
 
-    Of the GPU where there is one, else of the process's resident set. Memory that the process had freed before and
-    that its allocator kept is used again unseen, so make this early in a process of its own. Where the system
-    cannot forget an earlier peak (all but Linux), work that stays below that peak is not seen at all.
+    GPU memory if there is a GPU, otherwise the process's resident set. Memory that the process had freed and its
+    allocator kept is reused without being counted, so make this object early, in a new process. Only Linux can reset
+    an earlier peak; on other systems work that stays below that peak is not counted.
 
     >>> memory = PeakMemory()
     >>> block = torch.ones(64 * 2**20)  # 256 MiB; the system may take other pages back meanwhile
@@ -34,7 +34,7 @@ class PeakMemory:
             self._before = _resident()
 
     def added(self) -> float:
-        """What was added at the highest so far, at least 0."""
+        """The highest addition so far, at least 0."""
         peak = torch.cuda.max_memory_allocated() / MIB if self._on_gpu else _peak()
         return max(0.0, peak - self._before)
 

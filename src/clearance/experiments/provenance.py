@@ -1,4 +1,4 @@
-"""What a report says of where its numbers come from: settings, versions, date; no folder, user or machine."""
+"""The origin of a report's numbers: settings, versions, date; without folder, user or machine names."""
 
 import dataclasses
 import getpass
@@ -27,11 +27,11 @@ LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
 
 
 def full_settings(recipe: Recipe, audits: AuditPlan | None = None) -> dict[str, Any]:
-    """The recipe as plain values, with every setting of its audits, or of those in their place, the defaults too."""
+    """The recipe as plain values, with all settings of its audits, or of `audits`, including defaults."""
     plan = AuditPlan.of_recipe(recipe) if audits is None else audits
     named = {name: {SOURCE: source} for name, source in plan.sources.items()}
-    told = {audit.name: {**plain_settings(audit), **named.get(audit.name, {})} for audit in plan.audits}
-    return {**to_tree(recipe), "audit_settings": json.loads(json.dumps(told))}
+    settings = {audit.name: {**plain_settings(audit), **named.get(audit.name, {})} for audit in plan.audits}
+    return {**to_tree(recipe), "audit_settings": json.loads(json.dumps(settings))}
 
 
 def plain_settings(audit: Audit) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _plain_setting(value: Any) -> Any:
 def report_of(
     recipe: Recipe, findings: Iterable[RunFindings], command: str, audits: AuditPlan | None = None
 ) -> Report:
-    """All findings of a comparison as one report; names no folder of this machine."""
+    """All findings of a comparison as one report, without folders of this machine."""
     settings = full_settings(recipe, audits)
     settings["root"] = None if recipe.root is None else "given"
     for name in ("dataset", "model"):
@@ -57,7 +57,7 @@ def report_of(
 
 
 def report_with(settings: Mapping[str, Any], findings: Iterable[RunFindings], command: str) -> Report:
-    """Findings, with the settings that made them, as one report of today."""
+    """Findings and the settings that made them as one report, dated now."""
     kept = list(findings)
     return Report(
         recipe=settings,
@@ -81,15 +81,15 @@ def described(audit: Audit) -> dict[str, Any]:
     if not isinstance(other, ImageSet):
         return dict(describe(audit))
     bare: Any = {OTHER: None}
-    told = describe(dataclasses.replace(audit, **bare))  # type: ignore[type-var]  # every audit is a dataclass
-    return {**told, OTHER: {"name": other.name, "images": len(other), "digest": other.digest()[:16]}}
+    settings = describe(dataclasses.replace(audit, **bare))  # type: ignore[type-var]  # every audit is a dataclass
+    return {**settings, OTHER: {"name": other.name, "images": len(other), "digest": other.digest()[:16]}}
 
 
 INSTEAD = "images"
 
 
 def without_owner(name: str) -> str:
-    """The name of a folder or set, or another word where it is that of the user, the home folder or the machine.
+    """The name of a folder or set, or `INSTEAD` if it is the name of the user, the home folder or the machine.
 
     >>> without_owner("val"), without_owner(getpass.getuser())
     ('val', 'images')

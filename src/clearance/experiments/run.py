@@ -1,4 +1,4 @@
-"""One run, a method under a seed: its plan, training, audits, and records of what was found."""
+"""One run, a method under a seed: its plan, training, audits, and the records of its findings."""
 
 import copy
 import dataclasses
@@ -35,20 +35,20 @@ from clearance.training.fit import Progress
 from clearance.vocabulary import Exhibit, Measurement, Outcome
 
 FIRST_SOURCE = 1000
-"""The seed of the network for seed 0 that audits make images on: above every seed that a comparison reaches."""
+"""For seed 0, the seed of the network that audits make images on; above all seeds of a comparison."""
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What one run is: a method of a recipe under one seed.
+    """The plan of one run: a method of a recipe under one seed.
 
     Args:
-        recipe: The whole comparison; only what concerns this run identifies it.
+        recipe: The whole comparison; only the settings of this run identify it.
         method: Name of the method.
-        seed: Decides first weights, batch order, partial sets.
-        way: Takes the place of the method's way of training (for losses and ways of training written by users).
-        model: Builds a fresh classifier in place of the recipe's; called under the run's seed.
-        audits: In place of the recipe's.
+        seed: Seed of first weights, batch order and partial sets.
+        way: Replaces the method's way of training (for users' own losses and ways of training).
+        model: Builds a fresh classifier that replaces the recipe's; called under the run's seed.
+        audits: Replace the recipe's.
     """
 
     recipe: Recipe
@@ -63,41 +63,41 @@ class RunPlan:
 
     @property
     def settings(self) -> Method:
-        """The method's numbers."""
+        """The method's settings."""
         return self.recipe.methods[self.method]
 
     @property
     def title(self) -> str:
-        """What people who wait for it are told."""
+        """The run's name in progress output."""
         return f"{self.method}, seed {self.seed}"
 
     @property
     def folder(self) -> str:
-        """Name of the run's directory: it changes when anything changes that can move the run's numbers."""
+        """Name of the run's directory; it changes with every setting that can change the run's numbers."""
         shared = to_tree(self.recipe)
         for name in ("methods", "seeds", "audits", "audit_settings", "root"):
             del shared[name]
-        told = {"recipe": shared, "name": self.method, "method": to_tree(self.settings)}
-        told["way"] = describe(self.way)
+        settings = {"recipe": shared, "name": self.method, "method": to_tree(self.settings)}
+        settings["way"] = describe(self.way)
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.method)
-        return f"{safe}-seed{self.seed}-{identifier(told)}"
+        return f"{safe}-seed{self.seed}-{identifier(settings)}"
 
     @property
     def audit_plan(self) -> AuditPlan:
-        """What is asked of the trained network.
+        """The audits of the trained network.
 
         Raises:
-            ValueError: If the recipe has a name, setting or source that nothing has.
+            ValueError: If the recipe has an unknown name, setting or source.
         """
         return AuditPlan.of_recipe(self.recipe) if self.audits is None else self.audits
 
     def resolved_audits(self, data: RunData, directory: Path | None, **given: Any) -> tuple[Audit, ...]:
-        """The audits with all that they need.
+        """The audits with everything they need.
 
         Args:
-            data: What was drawn for the run's seed. Images kept back whose labels are noisy are not chosen by.
-            directory: Where runs are kept: those of `sources` must be among them.
-            given: What else :meth:`AuditPlan.resolved` takes.
+            data: The images drawn for the run's seed. A validation set with noisy labels is not used for choices.
+            directory: The folder for runs; it must contain those of `sources`.
+            given: More arguments of :meth:`AuditPlan.resolved`.
 
         Raises:
             ValueError, FileNotFoundError: As :meth:`AuditPlan.resolved`.
@@ -119,12 +119,12 @@ class RunPlan:
     def sources(self) -> Mapping[str, "RunPlan"]:
         """The run of the network that an audit makes its images on, by audit.
 
-        ``audit_settings: {robustness: {source: plain}}`` in a recipe asks for it. It is one more run of
-        the method that is named, under a seed that nothing else has: alike for all methods of a seed, and never the
-        network itself that is attacked.
+        ``audit_settings: {robustness: {source: plain}}`` in a recipe asks for it. It is an additional run of
+        the named method, under a seed that no other run has: the same for all methods of a seed, and never the
+        attacked network itself.
 
         Raises:
-            ValueError: If the recipe names a method that it does not have.
+            ValueError: If the recipe does not have the named method.
 
         >>> recipe = Recipe(audits=("robustness",), audit_settings={"robustness": {"source": "plain"}},
         ...                 methods={"plain": Method(), "mine": Method(lr=0.1)})
@@ -137,7 +137,7 @@ class RunPlan:
 
 
 def sources_of(plans: Iterable[RunPlan]) -> list[RunPlan]:
-    """The runs whose networks the audits of `plans` need, each once, in the order in which they are needed.
+    """The runs whose networks the audits of `plans` need, each once, in the order of their first use.
 
     >>> sources_of([RunPlan(Recipe(methods={"plain": Method()}), "plain", 0)])
     []
@@ -152,9 +152,8 @@ def training_findings(result: FitResult, memory: float | None = None) -> Finding
     """Time, steps, memory and weak heads of a run, and its curves.
 
     Args:
-        result: What ``fit`` gave.
-        memory: What training added, at its highest, to what its process held before it, MiB; None where others
-            shared the process.
+        result: The result of ``fit``.
+        memory: Peak memory of training minus the process's memory before it, in MiB; None if the process is shared.
 
     >>> import torch
     >>> from clearance.heads import MLP
@@ -245,12 +244,12 @@ def epoch_findings(result: FitResult, test_images: int) -> Findings:
 
 
 def decay_findings(model: Classifier, way: WayOfTraining, build: Callable[..., Optimizer]) -> Findings:
-    """A row for each parameter of the network: what the optimiser of the run does to it.
+    """One row for each parameter of the network: what weight decay the run's optimiser applies to it.
 
     Args:
         model: The network.
-        way: Says which parameters are moved.
-        build: Makes the optimiser from them, as it was made for training.
+        way: The way of training, which selects the trained parameters.
+        build: Builds the optimiser from them, as for training.
 
     >>> import torch
     >>> from clearance.heads import MLP
@@ -277,12 +276,12 @@ def decay_findings(model: Classifier, way: WayOfTraining, build: Callable[..., O
 FINDINGS = "findings.json"
 
 
-_GIVEN: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # layers to train that callers' functions have built
+_GIVEN: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # trainable layers that callers' functions have built
 
 
 @dataclass(frozen=True)
 class RunFindings:
-    """What one run left behind; `note` is None for a model that was not trained here."""
+    """The results of one run; `note` is None for a model that was not trained here."""
 
     note: RunNote | None
     records: tuple[Record, ...]
@@ -297,26 +296,26 @@ def run_method(
     on_audit: Callable[[str], object] | None = None,
     own_process: bool = False,
 ) -> RunFindings:
-    """Train and audit; what is finished in `directory` already is read back, not done again.
+    """Train and audit; a run that is finished in `directory` is read back instead.
 
     Args:
-        plan: What to run.
-        data: Its images, before what is drawn for the seed.
-        directory: Where runs are kept, each in a folder of its own; None keeps nothing.
-        on_step: Told of the progress of training.
-        on_audit: Told the name of each audit before it starts.
-        own_process: Whether this process does nothing else, so that its memory is that of the run.
+        plan: The run.
+        data: Its images, before the seed's sample and noise are drawn.
+        directory: The folder for runs, one subfolder each; None stores no runs.
+        on_step: Called with the progress of training.
+        on_audit: Called with the name of each audit before it starts.
+        own_process: Whether this process only does this run, so that its memory can be measured.
     """
     data = drawn_data(plan.recipe, data, plan.seed)
-    audits = plan.resolved_audits(data, directory)  # a wrong name, a source that is not there: found at once
-    named = plan.way is None and plan.model is None  # then the folder's name says everything
+    audits = plan.resolved_audits(data, directory)  # raises early for a wrong name or a missing source
+    named = plan.way is None and plan.model is None  # then the folder's name identifies the run
     if directory is not None and named and (kept := _kept(plan, data, directory)) is not None:
         return kept
     folder = None if directory is None else directory / plan.folder
-    # what was begun before was measured by nobody
+    # of a resumed run the earlier memory is unknown
     memory = PeakMemory() if own_process and (folder is None or not folder.exists()) else None
     model = _fresh_model(plan, data)
-    # a copy: no seed may start from what the caller's loss learnt under the one before
+    # a copy: no seed may start from the caller's loss as another seed trained it
     way = copy.deepcopy(plan.way) if plan.way is not None else build_way(plan.settings, model=model)
     stepper = build_optimizer(plan.settings, model)
     result = fit(
@@ -354,14 +353,14 @@ def run_method(
 
 
 def _memory_before(folder: Path | None) -> float | None:
-    """What training added when it ran, of a run that is audited anew; None where nobody measured it."""
+    """The memory of training, for a run that is audited again; None if it was not measured."""
     kept = () if folder is None or (tree := _tree_in(folder)) is None else _from_tree(tree).records
     own = (r.measurement for r in kept if (r.measurement.audit, r.measurement.name) == ("training", "memory"))
     return next((found.value for found in own), None)
 
 
 def _keep(found: RunFindings, plan: RunPlan, data: RunData, folder: Path) -> None:
-    """What `_kept` reads back, after what a model is built from again."""
+    """Write the facts for rebuilding the model, then the findings for `_kept`."""
     if plan.model is None:
         write_json(folder / FACTS, _model_facts(plan, data))
     write_json(folder / FINDINGS, {"identity": _identity(plan, data), **_to_tree(found)})
@@ -384,14 +383,14 @@ def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:
 
 
 def _check_fresh(model: Classifier) -> None:
-    """Refuse layers that were given before; what is frozen may be shared, and so may what has no weights."""
+    """Raise for trainable layers that were returned before; frozen layers may be shared."""
     trained = [
         layer for layer in model.modules() if any(p.requires_grad for p in layer.parameters(recurse=False))
     ]
     if any(layer in _GIVEN for layer in trained):
         raise ValueError(
-            "`model` must build a fresh classifier at every call; it returned layers that it had returned before, "
-            "which would train on from method to method. Build them inside the function."
+            "`model` must build a fresh classifier at every call; it returned layers of an earlier call, which "
+            "all methods would then train. Build them inside the function."
         )
     _GIVEN.update(trained)
 
@@ -406,7 +405,7 @@ def _as_records(plan: RunPlan, data: RunData, result: FitResult, findings: Seque
 
 
 def _model_facts(plan: RunPlan, data: RunData) -> dict[str, Any]:
-    """What it takes to build the trained model again without its data."""
+    """Everything needed to rebuild the trained model without its data."""
     return {
         "model": extractor_name(plan.recipe.model),
         "method": to_tree(plan.settings),
@@ -419,12 +418,12 @@ def _model_facts(plan: RunPlan, data: RunData) -> dict[str, Any]:
 
 
 def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
-    """What a finished run left in `directory`, if it was audited in the same way on the same images.
+    """The findings of a finished run in `directory`, if it was audited in the same way on the same images.
 
     Args:
         plan: The run.
-        data: Its images, before what is drawn for the seed.
-        directory: Where runs are kept.
+        data: Its images, before the seed's sample and noise are drawn.
+        directory: The folder for runs.
     """
     if not (directory / plan.folder / FINDINGS).exists():
         return None
@@ -437,7 +436,7 @@ def _kept(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
 
 
 def _tree_in(folder: Path) -> dict[str, Any] | None:
-    """The findings in a run's folder; None where there are none, or half a file, which is then measured again."""
+    """The findings in a run's folder; None if there are none or the file is incomplete."""
     try:
         tree: dict[str, Any] = json.loads((folder / FINDINGS).read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -446,15 +445,15 @@ def _tree_in(folder: Path) -> dict[str, Any] | None:
 
 
 def _identity(plan: RunPlan, data: RunData) -> Any:
-    """What findings depend on besides the run itself, as JSON gives it back (lists for tuples)."""
+    """Everything that findings depend on, except the run itself, as JSON values."""
     audits = describe(plan.audit_plan.audits)
     versions = {name: version(name) for name in ("torch-clearance", "torch")}
-    told = {"audits": audits, "test": data.test.digest(), "train": data.train.digest(), "versions": versions}
+    found = {"audits": audits, "test": data.test.digest(), "train": data.train.digest(), "versions": versions}
     if plan.sources:
-        told["sources"] = {audit: run.folder for audit, run in plan.sources.items()}
+        found["sources"] = {audit: run.folder for audit, run in plan.sources.items()}
     if data.train.augmentation is not None:
-        told["augmentation"] = describe(data.train.augmentation)
-    return json.loads(json.dumps(told))
+        found["augmentation"] = describe(data.train.augmentation)
+    return json.loads(json.dumps(found))
 
 
 def _to_tree(found: RunFindings) -> dict[str, Any]:
@@ -474,5 +473,5 @@ def _from_tree(tree: Mapping[str, Any]) -> RunFindings:
 
 
 def failed(plan: RunPlan, reason: str) -> RunFindings:
-    """What is recorded of a run that broke down before it could be measured."""
+    """The record of a run that failed before it could be measured."""
     return RunFindings(RunNote(plan.method, plan.seed, Outcome.STOPPED, f"failed: {reason}"), (), ())

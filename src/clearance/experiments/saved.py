@@ -34,16 +34,16 @@ class SavedRun:
     seed: int
 
     def data(self, root: str | None = None) -> RunData:
-        """The images that it was trained and measured on; `root` if they are no longer where they were."""
+        """The images that it was trained and measured on; `root` is their folder, if it has moved."""
         moved = self.recipe if root is None else dataclasses.replace(self.recipe, root=root)
         return drawn_data(moved, build_data(moved), self.seed)
 
 
 def load_run(run_dir: str | Path) -> SavedRun:
-    """A finished run that ``clearance compare`` or ``clearance train`` left.
+    """Load a finished run of ``clearance compare`` or ``clearance train``.
 
     Raises:
-        FileNotFoundError: If the directory holds no such run.
+        FileNotFoundError: If the directory is not a run.
         ValueError: If the run is not finished or its files are damaged.
     """
     folder = Path(run_dir)
@@ -52,18 +52,16 @@ def load_run(run_dir: str | Path) -> SavedRun:
         hint = f" It holds the runs {', '.join(near)}; name one of them." if near else ""
         if not folder.exists():
             alike = sorted(path.parent.name for path in folder.parent.glob(f"{folder.name}*/{FACTS}"))
-            hint = (
-                f" There is {', '.join(alike)}." if alike else " For a network of your own give MODULE:NAME."
-            )
+            hint = f" There is {', '.join(alike)}." if alike else " For your own network give MODULE:NAME."
         got = f"one without {FACTS}" if folder.is_dir() else "a file" if folder.is_file() else "no folder"
         if folder.is_file():
-            hint = f" If it holds weights, name what builds the network, too: MODULE:NAME --weights {folder.name}."
+            hint = f" If it contains weights, also name what builds the network: MODULE:NAME --weights {folder.name}."
         raise FileNotFoundError(f"{folder} must be the directory of a finished run; got {got}.{hint}")
     try:
         facts = json.loads((folder / FACTS).read_text("utf-8"))
     except ValueError as error:
         raise ValueError(
-            f"{folder / FACTS} must hold what the run was, as JSON; got a file that cannot be read: {error}. It was "
+            f"{folder / FACTS} must hold the run's settings as JSON; got an unreadable file: {error}. It was "
             f"damaged after it was written. Restore it, or delete {folder} and train again."
         ) from error
     settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts["method"].items()}
@@ -82,25 +80,25 @@ def load_model(run_dir: str | Path) -> Classifier:
     """The trained classifier of a finished run, in evaluation mode.
 
     Args:
-        run_dir: The directory that ``clearance train`` or ``clearance compare`` left, for example
+        run_dir: The directory that ``clearance train`` or ``clearance compare`` wrote, for example
             ``clearance-runs/plain-seed0-1a2b3c4d``, as ``clearance train`` prints it; weights are read from
-            safetensors, nothing is unpickled.
+            safetensors, without unpickling.
 
     Raises:
-        FileNotFoundError: If the directory holds no finished run; the message names runs below it.
+        FileNotFoundError: If the directory is not a run; the message names runs below it.
         ValueError: If the run is not finished or its files are damaged.
     """
     return load_run(run_dir).model
 
 
 def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Classifier:
-    """A fresh classifier whose first weights depend on `seed` alone; normalised by the training set.
+    """A fresh classifier whose first weights depend only on `seed`; normalised by the training set.
 
-    With ``run:PATH`` for a model it is the network of that run, as it was but for empirical priors: those are the
-    shares of the labels that are trained on now.
+    With ``run:PATH`` for a model it is the trained network of that run, except that empirical priors are the class
+    frequencies of the new training labels.
 
     Raises:
-        FileNotFoundError: If there is no such run.
+        FileNotFoundError: If the run does not exist.
         ValueError: If the images are not square, or images or method do not fit the run's network.
     """
     if (folder := started_from(model)) is not None:
@@ -121,13 +119,13 @@ def _with_priors(model: Classifier, method: Method, train: ImageSet) -> Classifi
 def empty_model(
     model: str, method: Method, shape: tuple[int, int, int], class_count: int, seed: int = 0
 ) -> Classifier:
-    """The same without data: the classifier's form, to load weights into."""
+    """A classifier of this form without data, to load weights into."""
     channels, height, width = shape
     if height != width:
         raise ValueError(
             f"model {model!r} takes square images; got {height} x {width}. Use a folder with --size."
         )
-    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay where they were
+    with torch.random.fork_rng(devices=[]):  # leaves the caller's random numbers unchanged
         torch.manual_seed(derived_seed(seed, "extractor"))
         extractor = _extractor(model, method, channels, height)
         with torch.no_grad():
@@ -148,16 +146,16 @@ def empty_model(
 
 
 def _extractor(name: str, method: Method, channels: int, size: int) -> nn.Module:
-    """A fresh extractor, of the width that the method asks for.
+    """A fresh extractor with the method's width.
 
     Raises:
-        ValueError: If its width is no setting.
+        ValueError: If its width cannot be set.
     """
     make = resolve("model", name, MODELS)
     width = {"width": method.features} if method.features else {}
     if width and "width" not in inspect.signature(make).parameters:
         raise ValueError(
-            f"`features` must be 0 for model {name!r}, whose width is its own; got {method.features}. Use lenet-plus, "
+            f"`features` must be 0 for model {name!r}, whose width is fixed; got {method.features}. Use lenet-plus, "
             "or `hidden` for layers before the last."
         )
     made: nn.Module = make(channels, size, method.norm, **width)
@@ -173,11 +171,11 @@ FORM = (
     "mixture",
     "priors",
     "features",
-)  # what of a method decides the network's form
+)  # settings of a method that decide the network's form
 
 
 def started_from(model: str) -> Path | None:
-    """The directory that a model's name points to; None where it is an ordinary name.
+    """The directory that a model's name points to; None for an ordinary name.
 
     >>> started_from("small-cnn") is None, started_from("run:runs/plain").name
     (True, 'plain')
@@ -189,7 +187,7 @@ def extractor_name(model: str) -> str:
     """The extractor's name in the catalogue, also of a network that starts from a trained one.
 
     Raises:
-        FileNotFoundError: If there is no such run.
+        FileNotFoundError: If the run does not exist.
 
     >>> extractor_name("small-cnn")
     'small-cnn'
@@ -199,15 +197,15 @@ def extractor_name(model: str) -> str:
 
 
 def trained_model(folder: Path, method: Method, train: ImageSet) -> Classifier:
-    """The network of a finished run, to be trained on; it keeps the normalisation that it was trained with.
+    """The network of a finished run, to continue training; it keeps its normalisation.
 
     Args:
         folder: The run's directory.
-        method: How it is trained on: of the same form.
-        train: The images that it is trained on: as many classes and channels.
+        method: The new method, with a network of the same form.
+        train: The new training images, with the same shape and number of classes.
 
     Raises:
-        FileNotFoundError: If `folder` holds no such run.
+        FileNotFoundError: If `folder` is not a run.
         ValueError: If the run is not finished, or method or images do not fit the network.
     """
     found = load_run(folder)

@@ -17,7 +17,7 @@ from clearance.records import Record
 from clearance.vocabulary import Measurement
 
 CRITERIA = ("one_image_error", "own_error")
-FAILED = "failed:"  # how the note on a run begins that broke down
+FAILED = "failed:"  # the start of a failed run's note
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Trial:
 
     Args:
         method: The method.
-        lr: Its step size.
-        per_class: Its images of every class for a weak head; only FOCA's candidates differ in it.
+        lr: Its learning rate.
+        per_class: Images per class of its weak heads; only FOCA's candidates differ in it.
         epochs: Passes over the training images.
-        one_image_error: Test error of heads retrained from one image of each class; None where the search did not ask.
-        one_image_standard_error: Of that mean, over the draws of images and the seeds.
+        one_image_error: Test error of heads retrained from one image of each class; None if not measured.
+        one_image_standard_error: Standard error of that mean, over draws of images and seeds.
         own_error: Error of the model's own head.
         statuses: How the runs ended.
     """
@@ -46,7 +46,7 @@ class Trial:
 
     @property
     def failed(self) -> bool:
-        """Whether a run broke down outside training, which says nothing of its settings."""
+        """Whether a run failed outside training, for a reason unrelated to its settings."""
         return any(status.startswith(FAILED) for status in self.statuses)
 
 
@@ -70,12 +70,12 @@ def best(trials: list[Trial], method: str, criterion: str = "one_image_error") -
 
 
 def measured_trials(trials: list[Trial], method: str) -> list[Trial]:
-    """A method's trials that came to a measurement."""
+    """A method's trials that were measured."""
     own = [trial for trial in trials if trial.method == method]
     if own and all(trial.failed for trial in own):
         reason = next(status for status in own[0].statuses if status.startswith(FAILED))
         raise ValueError(
-            f"no trial of method {method!r} could be measured, so there is nothing to choose: {reason}"
+            f"no trial of method {method!r} could be measured, so no settings can be chosen: {reason}"
         )
     return [trial for trial in own if not trial.failed]
 
@@ -85,12 +85,12 @@ def _effort(trial: Trial) -> tuple[int, int]:
 
 
 def one_image_order(trial: Trial) -> float:
-    """One-image error for an order; a search that did not ask for it has none."""
+    """The one-image error for sorting; 0 if it was not measured."""
     return 0.0 if trial.one_image_error is None else trial.one_image_error
 
 
 def at_edge(trials: list[Trial], chosen: Trial) -> bool:
-    """Whether a trial has the smallest or largest learning rate that its method was tried with."""
+    """Whether a trial has the smallest or largest learning rate tried for its method."""
     tried = [trial.lr for trial in trials if trial.method == chosen.method]
     return chosen.lr in (min(tried), max(tried))
 
@@ -117,35 +117,34 @@ def search(
 ) -> list[Trial]:
     """Try each method at five learning rates a factor 2 apart, FOCA also at each `per_class`.
 
-    A quarter of the training set is held out, or what the recipe leaves unused of it where that is more, so that
-    trials train on as many images as the recipe takes (for validation, too); the test set is never read. Where the
-    recipe's training labels are noisy, the held-out ones are so too. Where the best candidate by the criterion stands
-    at an edge of the learning rates tried, the next one beyond that edge is tried too, at most `widenings` times. Where
-    these trials are shorter than the recipe, or have fewer seeds than finalists, the best few of each method are tried
-    again, the choice is made among those, and where it stands at an edge there is more beyond it in the same way.
+    A quarter of the training set is held out, or the part that the recipe does not use if that is more, so that
+    trials train on the same number of images as the recipe; the test set is never read. If the recipe's training
+    labels are noisy, so are the held-out labels. If the best candidate by the criterion is at an edge of the learning
+    rates tried, the next one outside is tried too, at most `widenings` times. If these trials are shorter than the
+    recipe, or have fewer seeds than finalists, the best few of each method are repeated in full, the choice is made
+    among those, and they are widened at an edge in the same way.
 
     Args:
-        recipe: Methods with the learning rates in the middle of the search, epochs, seeds.
-        directory: Where runs are kept; called again, finished ones are read back.
+        recipe: Epochs, seeds, and methods with the learning rates in the middle of the search.
+        directory: The folder for runs; called again, finished runs are read back.
         jobs: Runs at a time.
-        listener: Told of events, as in :func:`clearance.experiments.grid.run_grid`.
+        listener: Called with events, as in :func:`clearance.experiments.grid.run_grid`.
         per_class: Candidates for FOCA's weak heads.
-        factors: Of the recipe's learning rate.
-        trial_epochs: Epochs of the first trials, below the recipe's; None is as many as the recipe.
-        finalists: Trials of each method that are repeated in full length, and with all seeds.
-        criterion: What is best: ``"one_image_error"``, or ``"own_error"``, for which no other head is trained.
-        widenings: How often the learning rates of a method are widened, at most.
-        finalist_seeds: Seeds of the finalists, where one does not tell a rate that works from one that happens to;
-            None is the recipe's.
+        factors: Factors of the recipe's learning rate.
+        trial_epochs: Epochs of the first trials, fewer than the recipe's; None means the recipe's.
+        finalists: Trials of each method that are repeated with all epochs and seeds.
+        criterion: ``"one_image_error"``, or ``"own_error"``, for which no other heads are trained.
+        widenings: How often the learning rates of a method are widened at most.
+        finalist_seeds: Seeds of the finalists, to exclude a rate that is best by chance; None means the recipe's.
 
     Raises:
-        ValueError: If there is no such criterion, `trial_epochs` are given for a recipe that counts steps, or every
-            trial of a method failed: settings of which a run failed are not chosen, those that diverged have error 1.
+        ValueError: If the criterion is unknown, `trial_epochs` is given for a recipe that counts steps, or every
+            trial of a method failed. Settings with a failed run are not chosen; diverged runs have error 1.
     """
     check_choice("criterion", criterion, CRITERIA)
     if trial_epochs is not None and recipe.steps is not None:
         raise ValueError(
-            f"`trial_epochs` must be None where the recipe counts steps; got {trial_epochs} and {recipe.steps} steps."
+            f"`trial_epochs` must be None if the recipe counts steps; got {trial_epochs} and {recipe.steps} steps."
         )
     trials: list[Trial] = []
     short = dataclasses.replace(recipe, epochs=trial_epochs or recipe.epochs)
@@ -159,7 +158,7 @@ def search(
     }
 
     def widened(run: Recipe, wanted: Mapping[str, list[Method]]) -> None:
-        """Try these, and then one rate further of every method whose best stands at an edge."""
+        """Try these, then one more rate of every method whose best is at an edge."""
         for _ in range(1 + widenings):
             trials.extend(_run(run, wanted, directory, jobs, listener, criterion))
             wanted = {
@@ -233,7 +232,7 @@ def _run(
 
 
 def _error(findings: RunFindings, audit: str, key: str, wanted: str) -> Measurement:
-    """One error of a run; 1 where training diverged before it could be measured."""
+    """One error of a run; 1 if training diverged."""
 
     def fits(record: Record) -> bool:
         found = record.measurement
@@ -244,14 +243,14 @@ def _error(findings: RunFindings, audit: str, key: str, wanted: str) -> Measurem
 
 
 def _standard_error(found: list[Measurement]) -> float:
-    """Of a mean over seeds, each a mean over draws: what the draws leave open, and what differs by seed."""
+    """The standard error of a mean over seeds, each a mean over draws: the larger of the two sources."""
     draws = sum((one.spread or 0.0) ** 2 / one.n for one in found) / len(found) ** 2
     seeds = variance(one.value for one in found) / len(found) if len(found) > 1 else 0.0
     return math.sqrt(max(draws, seeds))
 
 
 def _beyond_edge(method: Method, trials: list[Trial], name: str, criterion: str) -> list[Method]:
-    """The candidate one factor beyond the edge at which the best one stands, if it stands at one."""
+    """The candidate one factor outside, if the best one is at an edge."""
     chosen = best(trials, name, criterion)
     tried = sorted({trial.lr for trial in trials if trial.method == name})
     if chosen.lr == tried[-1]:

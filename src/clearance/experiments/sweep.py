@@ -1,4 +1,4 @@
-"""A sweep: the same comparison at several values of one setting, which then is an axis of everything measured."""
+"""A sweep: the same comparison at several values of one setting, the axis of its curves."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ DATA = (
     "augment_pad",
     "augment_cutout",
     "size",
-)  # of a recipe: each value has images of its own
+)  # of a recipe: each value has its own images
 SHARED = (
     "epochs",
     "steps",
@@ -37,7 +37,7 @@ CALLED = {
     "steps": "updates",
     "per_class": "weak_head_images",
 }
-"""Other names, because audits tell their own numbers apart by these: images that a fresh head learnt from, say."""
+"""Other names in the context of numbers, because audits use these for something else."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Sweep:
     """One numeric setting and the values that it takes.
 
     Args:
-        field: Of every method (``weight_decay``, ``lr``, ``momentum`` ...); of every method's loss
-            (``loss_settings.gamma`` ...); or of the recipe they share: ``epochs``, ``steps``, ``batch_size``,
+        field: A field of every method (``weight_decay``, ``lr``, ``momentum`` ...), of every method's loss
+            (``loss_settings.gamma`` ...), or of the shared recipe: ``epochs``, ``steps``, ``batch_size``,
             ``label_noise``, ``samples``, ``validation``, ``train_fraction``, ``augment_pad``, ``augment_cutout`` or
             ``size``.
         values: At least two, each once.
@@ -57,14 +57,14 @@ class Sweep:
 
     @property
     def setting(self) -> str:
-        """What the context of a number calls it."""
+        """Its name in the context of a number."""
         if self.field.startswith(OF_LOSS):
             return f"loss_{self.field.removeprefix(OF_LOSS)}"
         return CALLED.get(self.field, self.field)
 
     @property
     def of_data(self) -> bool:
-        """Whether the images themselves differ from value to value."""
+        """Whether the images differ between values."""
         return self.field in DATA
 
 
@@ -75,20 +75,20 @@ def parse_sweep(text: str) -> Sweep:
         text: With colons, COUNT values from LOW to HIGH with equal ratios; with commas, the values themselves.
 
     Raises:
-        ValueError: If it reads otherwise, there is no such field, it is no number, or a value is there twice. Whether a
-            value is possible says the method or recipe that gets it.
+        ValueError: If the text has another form, the field is unknown or not a number, or a value occurs twice. Ranges
+            of values are checked by the method or recipe.
 
     >>> parse_sweep("weight_decay=1e-5:1e-1:5").values
     (1e-05, 0.0001, 0.001, 0.01, 0.1)
     >>> parse_sweep("epochs=2,4").values
     (2, 4)
     """
-    field, equals, told = text.partition("=")
-    if not equals or not told.strip():
+    field, equals, listed = text.partition("=")
+    if not equals or not listed.strip():
         raise ValueError(f"`sweep` must be FIELD=LOW:HIGH:COUNT or FIELD=A,B,C; got {text!r}.")
     field = field.strip().replace("-", "_")
     kind = _kind(field)
-    numbers = _range(told) if ":" in told else _numbers(told.split(","), text)
+    numbers = _range(listed) if ":" in listed else _numbers(listed.split(","), text)
     values = tuple(as_kind(number, kind, field) for number in numbers)
     if len(set(values)) != len(values) or len(values) < 2:
         raise ValueError(
@@ -98,10 +98,10 @@ def parse_sweep(text: str) -> Sweep:
 
 
 def _kind(field: str) -> type:
-    """Whether a field takes whole numbers or any; what a setting of a loss takes says the loss.
+    """The type of a field, int or float; the loss checks its own settings.
 
     Raises:
-        ValueError: If there is no such field, or its values are no numbers.
+        ValueError: If the field is unknown, or not a number.
     """
     if field.startswith(OF_LOSS):
         return float
@@ -109,15 +109,15 @@ def _kind(field: str) -> type:
     for owner, called in ((Method, "method"), (Recipe, "comparison")):
         if field in {one.name for one in dataclasses.fields(owner)} - set(kinds):
             raise ValueError(
-                f"`sweep` must be over a number that can be an axis of one comparison; got {field!r}. Give each of its "
-                f"values as a {called} of its own."
+                f"`sweep` must be over a number that can be an axis of one comparison; got {field!r}. Make a separate "
+                f"{called} for each of its values."
             )
     check_choice("sweep", field, [*kinds, "loss_settings.NAME"])
     return kinds[field]
 
 
 def _numeric_fields() -> dict[str, type]:
-    """Every setting that is a number, and of which kind."""
+    """Every numeric setting and its type."""
     found: dict[str, type] = {}
     for owner, names in ((Method, None), (Recipe, SHARED)):
         for name, hint in typing.get_type_hints(owner).items():
@@ -128,14 +128,14 @@ def _numeric_fields() -> dict[str, type]:
     return found
 
 
-def _range(told: str) -> list[float]:
-    parts = told.split(":")
+def _range(text: str) -> list[float]:
+    parts = text.split(":")
     if len(parts) != 3 or not parts[2].strip().isdecimal() or int(parts[2]) < 2:
-        raise ValueError(f"a range of `sweep` must be LOW:HIGH:COUNT with COUNT at least 2; got {told!r}.")
-    low, high = _numbers(parts[:2], told)
+        raise ValueError(f"a range of `sweep` must be LOW:HIGH:COUNT with COUNT at least 2; got {text!r}.")
+    low, high = _numbers(parts[:2], text)
     if not 0 < low < high < math.inf:
         raise ValueError(
-            f"a range of `sweep` must have 0 < LOW < HIGH, as its values have equal ratios; got {told!r}. "
+            f"a range of `sweep` must have 0 < LOW < HIGH, because its values have equal ratios; got {text!r}. "
             "Give the values themselves, separated by commas."
         )
     count = int(parts[2])
@@ -147,14 +147,14 @@ def _numbers(parts: Iterable[str], text: str) -> list[float]:
     try:
         return [float(part) for part in parts]
     except ValueError:
-        raise ValueError(f"`sweep` must have numbers for values; got {text!r}.") from None
+        raise ValueError(f"the values of `sweep` must be numbers; got {text!r}.") from None
 
 
 def as_kind(number: float, kind: type, field: str) -> float:
-    """A number as a field takes it: a whole one, or any.
+    """A number with the type of its field.
 
     Raises:
-        ValueError: If it is not whole and has to be.
+        ValueError: If it must be a whole number and is not.
     """
     if kind is float:
         return number
@@ -166,17 +166,17 @@ def as_kind(number: float, kind: type, field: str) -> float:
 
 
 if typing.TYPE_CHECKING:
-    from clearance.experiments.run import RunFindings  # needs torch, and a plan must answer without
+    from clearance.experiments.run import RunFindings  # imports torch, which --dry-run does not need
 
-SETTING = "sweep"  # what a report's recipe calls it
-SWEPT_AUDITS = ("boundary_distance", "weight_scale")  # what the curves over a sweep are of beside errors
+SETTING = "sweep"  # its name in a report's recipe
+SWEPT_AUDITS = ("boundary_distance", "weight_scale")  # the curves over a sweep show these and errors
 
 
 def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:
     """The recipe at each value of the sweep; nothing else differs.
 
     Raises:
-        ValueError: If a method or the recipe cannot have a value.
+        ValueError: If a value is invalid for a method or the recipe.
 
     >>> start = Recipe(methods={"plain": Method()})
     >>> [r.methods["plain"].lr for r in swept_recipes(start, Sweep("lr", (0.1, 0.2))).values()]
@@ -184,7 +184,7 @@ def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:
     """
     if sweep.field == "epochs" and recipe.steps is not None:
         raise ValueError(
-            f"`sweep` of 'epochs' changes nothing where the length is {recipe.steps} steps; sweep those."
+            f"`sweep` of 'epochs' has no effect, because the length is set to {recipe.steps} steps; sweep steps."
         )
     found = {}
     for value in sweep.values:
@@ -196,7 +196,7 @@ def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:
 
 
 def _changed(name: str, method: Method, field: str, value: float) -> Method:
-    """The method at one value of a field of its own, or of its loss."""
+    """The method at one value of one of its fields, or of a setting of its loss."""
     if not field.startswith(OF_LOSS):
         change: dict[str, Any] = {field: value}
         return dataclasses.replace(method, **change)
@@ -216,7 +216,7 @@ def _changed(name: str, method: Method, field: str, value: float) -> Method:
 
 
 def loss_settings(method: Method) -> dict[str, Any]:
-    """The settings of a method's loss, each with the value that the method gives it.
+    """The settings of a method's loss, with the method's values.
 
     >>> loss_settings(Method(loss="hinge", loss_settings={"margin": 2.0}))["margin"]
     2.0
@@ -237,7 +237,7 @@ def under(found: "RunFindings", settings: Mapping[str, Scalar]) -> "RunFindings"
 
 
 def with_swept_audits(recipe: Recipe) -> Recipe:
-    """The recipe with what the curves over a sweep are of, where it names no audits of its own.
+    """The recipe with the audits that the curves over a sweep show, unless it names its own audits.
 
     >>> with_swept_audits(Recipe()).audits[-2:], with_swept_audits(Recipe(audits=("accuracy",))).audits
     (('boundary_distance', 'weight_scale'), ('accuracy',))
@@ -248,7 +248,7 @@ def with_swept_audits(recipe: Recipe) -> Recipe:
 
 
 def at_values(findings: Iterable[tuple[float, "RunFindings"]], sweep: Sweep) -> list["RunFindings"]:
-    """Findings that say at which value they were made; so does the note on how a run ended.
+    """Findings with their value in the context, and in the note on how a run ended.
 
     Args:
         findings: Each with its value.
@@ -264,9 +264,9 @@ def at_values(findings: Iterable[tuple[float, "RunFindings"]], sweep: Sweep) -> 
 
 
 def swept_report(report: Report, sweep: Sweep, recipe: Recipe) -> Report:
-    """A report whose settings name the sweep, and which of its values the page shows beside the curves.
+    """A report whose settings name the sweep, and the one of its values that the page shows in detail.
 
-    That is the first method's own value where the sweep has it, and otherwise the one in the middle.
+    That is the first method's own value if the sweep has it, otherwise the one in the middle.
     """
     first = next(iter(recipe.methods.values()))
     if sweep.field.startswith(OF_LOSS):
@@ -274,9 +274,9 @@ def swept_report(report: Report, sweep: Sweep, recipe: Recipe) -> Report:
     else:
         own = getattr(recipe if sweep.field in SHARED else first, sweep.field)
     shown = own if own in sweep.values else sorted(sweep.values)[len(sweep.values) // 2]
-    told = {"field": sweep.setting, "values": list(sweep.values), "shown": shown}
-    return dataclasses.replace(report, recipe={**report.recipe, SETTING: told})
+    settings = {"field": sweep.setting, "values": list(sweep.values), "shown": shown}
+    return dataclasses.replace(report, recipe={**report.recipe, SETTING: settings})
 
 
-def _with_context(thing: Any, settings: Mapping[str, Scalar]) -> Any:
-    return dataclasses.replace(thing, context={**thing.context, **settings})
+def _with_context(found: Any, settings: Mapping[str, Scalar]) -> Any:
+    return dataclasses.replace(found, context={**found.context, **settings})

@@ -25,7 +25,7 @@ steps are logged only once::
 ...                 run.save(step, {"weight": weight})
 ...         return step, weight, run.metrics()
 >>> with tempfile.TemporaryDirectory() as folder:
-...     _ = train(folder, until=3)  # step 3 is lost: the newest checkpoint is that of step 2
+...     _ = train(folder, until=3)  # step 3 is lost: the newest checkpoint is from step 2
 ...     step, weight, metrics = train(folder, until=5)
 >>> step, weight
 (5, tensor([2.5000, 2.5000]))

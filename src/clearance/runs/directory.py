@@ -33,7 +33,7 @@ def check_claim(path: Path, fingerprint: Mapping[str, Any]) -> None:
 
     Raises:
         NotADirectoryError: `path` is a file.
-        ValueError: It belongs to another fingerprint, or to somebody who is no run.
+        ValueError: It belongs to another fingerprint, or is not a run's directory.
     """
     if path.exists() and not path.is_dir():
         raise NotADirectoryError(
@@ -87,7 +87,7 @@ def read_fingerprint(path: str | os.PathLike[str]) -> dict[str, Any]:
         path: A run's directory.
 
     Raises:
-        ValueError: There is no fingerprint, or none that can be read.
+        ValueError: The fingerprint is missing or cannot be read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +150,7 @@ _SCHEMA = 1
 _TENSORS = "tensors.safetensors"
 _STATE = "state.json"
 _TEMPORARY = ".tmp-"
-# what reading can meet in files that something else has changed
+# errors from reading files that were changed from outside
 _DAMAGE = (OSError, SafetensorError, ValueError, LookupError, TypeError, RuntimeError)
 
 
@@ -285,7 +285,7 @@ class Metrics:
         """Write one line, keys sorted, floats with all their digits."""
         line = json.dumps(plain(values, "values"), sort_keys=True)
         self._file.write(line.encode() + b"\n")
-        self._file.flush()  # so that somebody can watch
+        self._file.flush()  # so that the file can be watched
 
     def sync(self) -> int:
         """Wait until the disk has every line; returns the length in bytes."""
@@ -294,7 +294,7 @@ class Metrics:
         return os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
-        """Close the file; nothing more can be appended."""
+        """Close the file."""
         self._file.close()
 
 
@@ -318,12 +318,12 @@ def write_result(path: Path, weights: Mapping[str, Tensor], result: Mapping[str,
     """Write the weights, then the result; nothing if one of the two cannot be stored.
 
     Raises:
-        ValueError: A weight is no dense tensor of a real dtype, or JSON cannot hold a value of `result`.
+        ValueError: A weight is not a dense tensor of a real dtype, or JSON cannot hold a value of `result`.
     """
     stored = {name: snapshot(tensor, f"weights[{name!r}]").contiguous() for name, tensor in weights.items()}
-    told = plain(result, "result")
+    values = plain(result, "result")
     write_bytes(path / MODEL, save(stored))
-    write_json(path / RESULT, told)
+    write_json(path / RESULT, values)
 
 
 def read_result(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:

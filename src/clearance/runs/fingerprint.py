@@ -56,7 +56,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
 
     Args:
         there: The stored one.
-        here: The one asked for.
+        here: The expected one.
 
     Lists are compared as a whole, and 1 differs from 1.0.
 

@@ -12,7 +12,7 @@ def plain(value: Any, name: str) -> Any:
     """`value` in dicts and lists: tuples become lists, mappings become dicts.
 
     Raises:
-        ValueError: Something else stands in `value`, or a key that is no str.
+        ValueError: `value` contains another type, or a key that is not a str.
 
     >>> plain({"widths": (64, 32)}, "fingerprint")
     {'widths': [64, 32]}

@@ -51,7 +51,7 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
     """The inverse of `flatten`, with new tensors on the CPU.
 
     Args:
-        tree: The first thing that `flatten` returned, possibly read back from JSON.
+        tree: The first value that `flatten` returned, possibly read back from JSON.
         tensors: The second, possibly read back from safetensors.
 
     Raises:
