@@ -13,7 +13,7 @@ import clearance
 PUBLIC = {
     "Card", "Classifier", "Exhibit", "ImageSet", "LossTerms", "Measurement", "Method", "Outputs",
     "attacks", "audit", "audits", "compare", "data", "fit", "geometry", "heads", "linear", "load_dataset",
-    "load_model", "models", "losses", "ways", "wrap",
+    "load_model", "losses", "models", "training", "wrap",
 }  # fmt: skip
 """Everything at the top. A name that goes is a break: say so in CHANGELOG.md."""
 
@@ -74,8 +74,8 @@ ROOMS = {
     "records": """
         ExhibitRecord Record Report RunNote SummaryRow load_report
     """,
-    "ways": """
-        EndToEnd FOCA FitResult Progress Way of training Training fit recalibrate_batch_norm
+    "training": """
+        EndToEnd FOCA FitResult Progress Training WayOfTraining fit recalibrate_batch_norm
     """,
     "report": """
         Card Table comparison_table render_page write_page

@@ -20,7 +20,7 @@ from clearance.data import Augmentation, ImageSet, split_classes
 from clearance.data.subsets import draw_samples
 from clearance.experiments.catalogue import LOSSES, loss_defaults, resolve
 from clearance.experiments.datasets import SPLIT_SEED, load_dataset
-from clearance.experiments.method import Method
+from clearance.experiments.method import Method, MixtureSettings
 from clearance.experiments.recipe import Recipe
 from clearance.heads import (
     EarlyStoppedHeads,
@@ -251,7 +251,7 @@ def build_optimizer(method: Method, model: Classifier | None = None) -> Callable
     )  # fmt: skip
 
 
-def _needs_no_groups(head: GaussianMixture, method: Method) -> bool:
+def _needs_no_groups(head: GaussianMixture, method: MixtureSettings) -> bool:
     """Whether the means alone are learned, as every other weight is."""
     only_means = head.covariance == "identity" and not head.log_priors.requires_grad
     return only_means and method.means_lr == method.variances_lr == method.means_decay == 1
