@@ -75,7 +75,7 @@ ROOMS = {
         ExhibitRecord Record Report RunNote SummaryRow load_report
     """,
     "training": """
-        EndToEnd FOCA FitResult Progress Training WayOfTraining fit recalibrate_batch_norm
+        EndToEnd Execution FOCA FitResult Limits Progress Training WayOfTraining fit recalibrate_batch_norm
     """,
     "report": """
         Card Table comparison_table render_page write_page
