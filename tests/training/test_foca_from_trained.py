@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.data import GaussianClasses
+from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, HeadStack
 from clearance.heads.train import HeadTraining, train_heads
 from clearance.models import Classifier

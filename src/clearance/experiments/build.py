@@ -15,9 +15,9 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 from clearance._checks import check_choice
 from clearance._rng import derived_seed
 from clearance.attacks.gradient import FGSM
-from clearance.audits import check_comparable
-from clearance.data import Augmentation, ImageSet, split_classes
-from clearance.data.subsets import draw_samples
+from clearance.audits._audit import check_comparable
+from clearance.data import Augmentation, ImageSet
+from clearance.data.subsets import draw_samples, split_classes
 from clearance.experiments.catalogue import LOSSES, loss_defaults, resolve
 from clearance.experiments.datasets import SPLIT_SEED, load_dataset
 from clearance.experiments.method import Method, MixtureSettings

@@ -16,7 +16,8 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from clearance._checks import check_count, check_fraction, check_positive
 from clearance._rng import derived_seed, generator
-from clearance.data import ImageSet, as_image_set
+from clearance.data import ImageSet
+from clearance.data.intake import as_image_set
 from clearance.losses._loss import Loss
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions
