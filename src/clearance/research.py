@@ -35,7 +35,7 @@ the `MARKERS`; `printed` and `THIN` (a number with its unit, as the report print
 `write_bytes`.
 
 *A command of its own*: `listening` (progress on a terminal, as a listener), `default_jobs` and `Processes` (an executor
-of fresh processes).
+of processes with one thread each).
 
 Importing this room imports torch. Its names may change between versions; those of :mod:`clearance` do not without a
 word in the changelog.
