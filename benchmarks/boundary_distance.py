@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance.audits.boundary_distance import CHUNK
-from clearance.data import read_idx
+from clearance.data.idx import read_idx
 from clearance.losses.margins import margin_distances
 from clearance.models import Classifier, small_cnn
 from clearance.models._running import filters_channels_last

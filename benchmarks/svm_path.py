@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from clearance.data import read_idx
+from clearance.data.idx import read_idx
 from clearance.linear import svm_path
 
 LAMBDAS = 10 ** (2 - 0.1 * np.arange(81))

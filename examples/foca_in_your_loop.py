@@ -6,9 +6,10 @@ The extractor never meets the same head twice: before every step a fresh weak he
 each class, the step moves the extractor against it, and ``finish`` trains the head that your module keeps. The
 data come from an ordinary ``DataLoader``; the module is any ``nn.Module`` that ends in a head.
 
-With one image of each class (``per_class=1``) classes contract further, but the same loop then needs smaller steps and
-clipped gradients (``optimizer.register_step_pre_hook``, or ``cl.fit(..., clip_norm=1.0)``): without them all features
-end in one point, and the loss stays at log 10 = 2.303.
+With one image of each class (``per_class=1``) classes contract further, but the same loop then needs smaller
+steps and clipped gradients (``optimizer.register_step_pre_hook``, or ``cl.fit(...,
+limits=cl.training.Limits(clip_norm=1.0))``): without them all features end in one point, and the loss stays
+at log 10 = 2.303.
 """
 
 import torch

@@ -115,8 +115,9 @@ def _try(given: argparse.Namespace) -> None:
     from rich.console import Console
 
     from clearance.research import check_count, check_folder, default_jobs, listening, to_tree
-    from papers.engine.catalogue import DEFAULT_DATASET, paper_claims, paper_study, whole_recipe
+    from papers.engine.catalogue import paper_claims, paper_study, whole_recipe
     from papers.engine.reproduce import reproduce
+    from papers.engine.study import DEFAULT_DATASET
 
     console = Console()
     if given.seeds is not None:

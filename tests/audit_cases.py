@@ -28,11 +28,12 @@ from clearance.audits import (
     NeuralCollapse,
     NewClasses,
     OutOfDistribution,
-    Preprocessing,
+    PreprocessingMismatch,
     Robustness,
     WeightScale,
 )
-from clearance.data import GaussianClasses, ImageSet
+from clearance.data import ImageSet
+from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP
 from clearance.models import Classifier
 
@@ -100,7 +101,7 @@ AUDITS = {
     "churn": AuditCase(
         Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
     ),
-    "preprocessing": AuditCase(Preprocessing(images=30), {"gain": 0.0}),
+    "preprocessing": AuditCase(PreprocessingMismatch(images=30), {"gain": 0.0}),
     "linear_probe": AuditCase(LinearProbe(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
     "confusions": AuditCase(
         Confusions(), {"worst_share": 0.0, "worst_closeness": float("inf"), "largest_closeness": float("inf")}

@@ -13,79 +13,56 @@ import clearance
 PUBLIC = {
     "Card", "Classifier", "Exhibit", "ImageSet", "LossTerms", "Measurement", "Method", "Outputs",
     "attacks", "audit", "audits", "compare", "data", "fit", "geometry", "heads", "linear", "load_dataset",
-    "load_model", "models", "losses", "training", "wrap",
+    "load_model", "losses", "models", "training", "wrap",
 }  # fmt: skip
 """Everything at the top. A name that goes is a break: say so in CHANGELOG.md."""
 
 ROOMS = {
     "attacks": """
-        AnyAttack Attack Attacked DeepFool FGSM IFGSM LOSSES MinimumNorm NoGradientWarning PGD
-        SCALE_FREE SquareSearch TargetedAscent as_attack straight_through
-        transfer_matrix transferred
+        Attack Attacked DeepFool FGSM IFGSM MinimumNorm PGD SCALE_FREE SquareSearch TargetedAscent as_attack
+        straight_through transfer_matrix transferred
     """,
     "audits": """
-        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation Confusions Decay DeeperCut Findings
-        Geodesic GoodnessOfFit HighConfidenceAdversarials Likelihood LinearProbe LowDimension MinimalPerturbation
-        NeuralCollapse NewClasses OutOfDistribution Preprocessing Robustness Subject WeightScale check_comparable
-        decayed_parameters rejection_threshold wilson_interval
+        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation Confusions DeeperCut
+        Findings Geodesic GoodnessOfFit HighConfidenceAdversarials Likelihood LinearProbe LowDimension
+        MinimalPerturbation NeuralCollapse NewClasses OutOfDistribution PreprocessingMismatch Robustness
+        Subject WeightScale decayed_parameters rejection_threshold
     """,
     "data": """
-        Augmentation GaussianClasses ImageSet Preprocessing StoredImageSet as_image_set draw_classes
-        draw_samples gaussian_images open_folder open_images open_unlabelled
-        preprocessing_of read_cifar10 read_cifar100 read_digits read_idx read_npz
-        read_photographs split_classes
-    """,
-    "gate": """
-        Outcome QUANTITIES Tolerance junit markdown rule
+        Augmentation ImageSet Preprocessing StoredImageSet gaussian_images open_images open_unlabelled
+        preprocessing_of
     """,
     "explore": """
-        LOG_LAMBDAS ClassSamples Machines Scene all_machines check_fits example_distances loss_exhibits
-        machines_of pair_exhibits pair_records render_explorer scene_of write_explorer
+        scene_of write_explorer
     """,
     "geometry": """
-        ClassScatter best_threshold
-        class_distance_normalised_variances class_means class_scatter covariance_spectrum dual_exponent
-        dual_norm effective_rank first_axis_share first_order_distance nc1 nc2_equiangle
-        nc2_equinorm nc2_simplex nc3 nc4 nearest_class_mean nearest_neighbour
-        pooled_scatter principal_axes scatter_ratio versus_rest within_between_ratio
+        ClassStatistics class_distance_normalised_variances class_scatter effective_rank first_axis_share
+        first_order_distance nc1 nc2_equiangle nc2_equinorm nc2_simplex nc3 nc4 within_between_ratio
     """,
     "heads": """
-        MLP EarlyStoppedHeads GaussianMixture GaussianMixtureHeads GradientHeads HeadStack HeadTraining
-        PairHeads RidgeHeads TrainedHeads linear_from_mixture mixture_from_linear mixture_groups pair_head
-        solve_ridge train_heads
-    """,
-    "heads.weak": """
-        EarlyStoppedHeads GaussianMixtureHeads GradientHeads PairHeads RidgeHeads WeakHeads
+        EarlyStoppedHeads GaussianMixture GaussianMixtureHeads GradientHeads HeadStack HeadTraining MLP
+        PairHeads RidgeHeads linear_from_mixture mixture_from_linear mixture_groups train_heads
     """,
     "linear": """
-        Hyperplane LinearFit TiltingPlane adversarial_distance calibrated_temperature centroids class_plane
-        error_distance error_rate large_scale_limit mirrored nearest_centroid projected rival_distances
-        scaled_loss scores signed_distances small_scale_limit svm_path tilting_angle tilting_plane
-    """,
-    "models": """
-        Classifier convnet13 convnet32 cut_deeper extract_features large_margin_cnn lenet lenet_plus
-        load_weights predictions resnet20 small_cnn tiny_cnn tiny_lenet_plus vgg16 wrap
+        Hyperplane LinearFit adversarial_distance calibrated_temperature error_distance error_rate
+        nearest_centroid svm_path tilting_angle tilting_plane
     """,
     "losses": """
         CenterLoss ContrastiveLoss CrossEntropyLoss DistanceSettings GammaQuantile GaussianMixtureLoss
-        HingeLoss InverseDecay LargeMarginLoss LargeMarginSoftmaxLoss Loss SquaredErrorLoss StepUp
-        SumLoss TripletLoss margin_distances
+        HingeLoss InverseDecay LargeMarginLoss LargeMarginSoftmaxLoss Loss SquaredErrorLoss StepUp SumLoss
+        TripletLoss margin_distances
     """,
-    "records": """
-        ExhibitRecord Record Report RunNote SummaryRow load_report
+    "models": """
+        Classifier convnet13 convnet32 extract_features large_margin_cnn lenet lenet_plus load_weights
+        predictions resnet20 small_cnn vgg16 wrap
     """,
     "training": """
-        EndToEnd FOCA FitResult Progress Training WayOfTraining fit recalibrate_batch_norm
-    """,
-    "report": """
-        Card Table comparison_table render_page write_page
-    """,
-    "runs": """
-        Checkpoint RunDirectory differences digest flatten read_fingerprint read_result unflatten
-        write_bytes write_json
+        EndToEnd Execution FOCA FitResult Limits Training WayOfTraining fit
     """,
 }
-"""Everything that a package exports, by package: a new name is one more word here, and one that goes is a break."""
+"""Everything that a package exports, by package: a new name is one more word here, and one that goes is a break. What
+other packages hold is for the library's own files, and they have no ``__all__``; studies find it in clearance.research.
+"""
 
 
 def test_the_surface_is_this():
@@ -132,7 +109,23 @@ def test_every_package_exports_what_is_listed(package):
 
 @pytest.mark.parametrize("package", packages())
 def test_what_a_package_takes_from_its_files_it_exports(package):
-    assert set(taken_in(package)) <= set(exported(package))
+    if package in ROOMS:
+        assert set(taken_in(package)) <= set(exported(package))
+
+
+def test_a_name_means_one_thing():
+    places: dict[str, set[int]] = {}
+    for package, names in ROOMS.items():
+        for name in names.split():
+            places.setdefault(name, set()).add(
+                id(getattr(importlib.import_module(f"clearance.{package}"), name))
+            )
+    assert [name for name, things in places.items() if len(things) > 1] == []
+
+
+def test_there_are_few_enough_to_learn():
+    assert len(PUBLIC) <= 23
+    assert sum(len(names.split()) for names in ROOMS.values()) <= 125
 
 
 def test_the_lists_are_those_of_packages_that_are_there():

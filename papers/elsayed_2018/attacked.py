@@ -13,8 +13,16 @@ import torch
 
 from clearance import Classifier, ImageSet, Measurement, load_dataset, load_model
 from clearance.attacks import FGSM, IFGSM, Attack, transferred
-from clearance.audits import wilson_interval
-from clearance.research import FIRST_SOURCE, Recipe, RunData, RunPlan, Scalar, fixed_images, plans_of
+from clearance.research import (
+    FIRST_SOURCE,
+    Recipe,
+    RunData,
+    RunPlan,
+    Scalar,
+    fixed_images,
+    plans_of,
+    wilson_interval,
+)
 from papers.elsayed_2018.conditions import Table, write_tables
 from papers.elsayed_2018.protocol import BASELINE, PAPER, PROTOCOLS, adversarial_recipe, base_recipe
 from papers.engine.ledger import JudgedStudy

@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from clearance.research import Recipe, check_choice, from_tree
 from papers.engine.claims import PaperClaims, parse_claims
-
-if TYPE_CHECKING:
-    from papers.engine.study import StudyRequest
+from papers.engine.study import DEFAULT_DATASET, StudyRequest
 
 PAPERS = ("sato_2019", "elsayed_2018", "wan_2018", "tanay_2018")
-DEFAULT_DATASET = "digits"  # embedded, so that a study needs no files
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Study:
     rooted: bool = False
     datasets: tuple[str, ...] = ()
 
-    def run(self, request: "StudyRequest") -> Path:
+    def run(self, request: StudyRequest) -> Path:
         """Run the study; the path of its ledger."""
         path: Path = _found(self.place)(request)
         return path

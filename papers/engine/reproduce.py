@@ -14,11 +14,11 @@ from clearance.research import (
     silent,
     write_bytes,
 )
-from papers.engine.catalogue import DEFAULT_DATASET, paper_claims, paper_study, whole_recipe
+from papers.engine.catalogue import paper_claims, paper_study, whole_recipe
 from papers.engine.claims import PaperClaims
 from papers.engine.judging import Judgement, judge
 from papers.engine.ledger import Ledger, command_line, ledger_without_data
-from papers.engine.study import NO_DATA, NoDataError, StudyRequest, data_if_there
+from papers.engine.study import DEFAULT_DATASET, NO_DATA, NoDataError, StudyRequest, data_if_there
 
 
 @dataclass(frozen=True)

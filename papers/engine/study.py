@@ -24,9 +24,9 @@ from clearance.research import (
     to_tree,
     with_context,
 )
-from papers.engine.catalogue import DEFAULT_DATASET
 from papers.engine.tasks import each
 
+DEFAULT_DATASET = "digits"  # embedded, so that a study needs no files
 NO_DATA = "no data"
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from clearance import Classifier, Exhibit, ImageSet, Measurement, Method, fit
 from clearance.audits import Findings
 from clearance.geometry import class_scatter
-from clearance.heads import MLP, GradientHeads, HeadStack, HeadTraining, PairHeads, pair_head
+from clearance.heads import MLP, GradientHeads, HeadStack, HeadTraining, PairHeads
 from clearance.losses import SquaredErrorLoss
 from clearance.models import extract_features, predictions
 from clearance.research import (
@@ -34,6 +34,7 @@ from clearance.research import (
     Comparison,
     ExhibitRecord,
     Listener,
+    Progress,
     Recipe,
     Record,
     Report,
@@ -49,12 +50,13 @@ from clearance.research import (
     generator,
     identifier,
     markdown_table,
+    pair_head,
     printed,
     report_with,
     training_findings,
     write_bytes,
 )
-from clearance.training import FOCA, EndToEnd, FitResult, Progress, WayOfTraining
+from clearance.training import FOCA, EndToEnd, FitResult, WayOfTraining
 from papers.engine.figures import FRAME, INK, as_png, style_plane
 from papers.engine.ledger import by_seed, in_unit, versions_in_words, write_ledger_files
 from papers.engine.study import StudyRequest

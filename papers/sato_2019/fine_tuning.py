@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from clearance import Card, ImageSet, Method, load_model
-from clearance.data import Preprocessing, open_folder
+from clearance.data import Preprocessing
 from clearance.research import (
     AuditPlan,
     ExhibitRecord,
@@ -30,6 +30,7 @@ from clearance.research import (
     audit_model,
     build_data,
     one_thread,
+    open_folder,
     printed,
     report_with,
     to_tree,

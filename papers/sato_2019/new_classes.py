@@ -10,8 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from clearance import Card
-from clearance.data import draw_classes
-from clearance.research import Recipe, Report, RunPlan, build_data, printed, report_of, summarise
+from clearance.research import (
+    Recipe,
+    Report,
+    RunPlan,
+    build_data,
+    draw_classes,
+    printed,
+    report_of,
+    summarise,
+)
 from papers.engine.catalogue import paper_recipe
 from papers.engine.ledger import COST, Quantity, cost_in_words, provenance, save, table
 from papers.engine.study import StudyRequest

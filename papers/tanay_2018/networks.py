@@ -15,7 +15,7 @@ from clearance.heads import MLP
 from clearance.losses import CrossEntropyLoss
 from clearance.models import lenet
 from clearance.research import derived_seed, with_channels_last
-from clearance.training import EndToEnd, FitResult
+from clearance.training import EndToEnd, FitResult, Limits
 from papers.engine.study import NoDataError
 
 PAPER = "tanay_2018"
@@ -138,8 +138,8 @@ def trained(task: dict[str, Any], root: str | None, folder: str) -> tuple[FitRes
         batch_size=task["batch_size"],
         # coupled: the decay of every weight and bias is a part of its gradient
         optimizer=partial(torch.optim.SGD, lr=task["lr"], momentum=0.9, weight_decay=task["decay"]),
-        watched=watched,
-        clip_norm=task.get("clip_norm"),
+        validation=watched,
+        limits=Limits(clip_norm=task.get("clip_norm")),
         seed=seed,
         run_dir=Path(folder) / f"{name}-decay{task['decay']:g}-seed{seed}",
         device="cpu",

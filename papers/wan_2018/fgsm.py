@@ -16,7 +16,6 @@ from torch import Tensor
 
 from clearance import Classifier, ImageSet, Measurement, load_dataset
 from clearance.attacks import FGSM
-from clearance.audits import wilson_interval
 from clearance.losses import Loss
 from clearance.research import (
     Recipe,
@@ -27,6 +26,7 @@ from clearance.research import (
     load_run,
     plans_of,
     read_result,
+    wilson_interval,
 )
 from papers.engine.ledger import Quantity
 from papers.engine.study import StudyRequest, data_if_there, records_of, whose, with_added_records

@@ -12,8 +12,8 @@ The map; an import goes down only::
     explore/        the interactive page, from arrays
     audits/         one question per file          report/   the page, from records only
     gate/           did a number get worse since the last audit?
-    training/        EndToEnd, FOCA, fit: the only training loop
-    losses/     one published loss per file    attacks/  a model is a callable with bounds
+    training/       EndToEnd, FOCA, fit: the only training loop
+    losses/         one published loss per file    attacks/  a model is a callable with bounds
     models/         Classifier, wrap, extractors   heads/    MLP, GaussianMixture, HeadStack, weak heads
     data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
     linear/         linear classifiers in closed form: the exact reference for audits

@@ -15,7 +15,9 @@ The studies in ``papers/`` of a checkout use nothing of the library but its publ
 *Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `CRITERIA`, `FACTORS`.
 
 *Parts of a run*: `build_loss`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`,
-`draw_at_most`, `change_sheet`, `feature_unit`, `evaluating`, `with_channels_last`, `one_thread`, `Processes` (an engine of processes on this machine).
+`draw_at_most`, `draw_classes`, `open_folder` (a folder of pictures), `change_sheet`, `feature_unit`, `pair_head` (the
+head of two classes in closed form), `evaluating`, `with_channels_last`, `one_thread`, `Processes` (an engine on this
+machine), `Progress` (of a training run).
 
 *Random numbers*: `derived_seed` and `generator`: one seed, many independent streams, each known by its name.
 
@@ -24,7 +26,7 @@ report), `SummaryRow`, `encode` and `decode` (plain values that JSON can hold, a
 identifies no number), `markdown_table` (rows as a table), `Outcome`, `Better`, `Scalar`.
 
 *Verdicts*: `summarise` (a mean over seeds), `compare_seeds` (two methods paired over seeds), `Comparison`,
-`SeedSummary`, `holm`, `LEVEL`.
+`SeedSummary`, `holm`, `wilson_interval` (of a share), `LEVEL`.
 
 *Pictures in the report's style*: `page_figure`, `style_axes`, `series`, `marker`, `draw_legend`, `label_logarithmic`,
 `plain_number`, `contact_sheet`, `as_svg`, `standalone_svg`, the colours `INK`, `MUTED`, `GRID`, `PAPER`, `SERIES` and
@@ -33,7 +35,8 @@ the `MARKERS`; `printed` and `THIN` (a number with its unit, as the report print
 *Checks and files*: `check_choice`, `check_count`, `check_positive`, `check_non_negative`, `check_folder`,
 `write_bytes`.
 
-*A command of its own*: `listening` (progress on a terminal, as a listener) and `default_jobs`.
+*A command of its own*: `listening` (progress on a terminal, as a listener), `default_jobs` and `Processes` (an executor
+of processes with one thread each).
 
 Importing this room imports torch. Its names may change between versions; those of :mod:`clearance` do not without a
 word in the changelog.
@@ -47,8 +50,10 @@ from clearance._files import check_folder, write_bytes
 from clearance._rng import derived_seed, generator
 from clearance.audits._change_sheet import change_sheet
 from clearance.audits._samples import fixed_images
+from clearance.audits.accuracy import wilson_interval
 from clearance.cli._progress import listening
-from clearance.data.subsets import draw_at_most
+from clearance.data.folder import open_folder
+from clearance.data.subsets import draw_at_most, draw_classes
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_data, build_loss
@@ -62,6 +67,7 @@ from clearance.experiments.search import CRITERIA, FACTORS, Trial, at_edge
 from clearance.experiments.search import best as best_trial
 from clearance.experiments.search import search as search_settings
 from clearance.experiments.sweep import under as with_context
+from clearance.heads.ridge import pair_head
 from clearance.heads.scale import feature_unit
 from clearance.models._running import evaluating, with_channels_last
 from clearance.records import ExhibitRecord, Record, Report, RunNote, SummaryRow, load_report
@@ -91,6 +97,7 @@ from clearance.report.svg import (
 )
 from clearance.runs import read_result
 from clearance.training.describe import describe
+from clearance.training.fit import Progress
 from clearance.vocabulary import Better, Outcome, Scalar
 
 __all__ = [
@@ -113,6 +120,7 @@ __all__ = [
     "Listener",
     "Outcome",
     "Processes",
+    "Progress",
     "Recipe",
     "Record",
     "Report",
@@ -143,6 +151,7 @@ __all__ = [
     "derived_seed",
     "describe",
     "draw_at_most",
+    "draw_classes",
     "draw_legend",
     "encode",
     "evaluating",
@@ -159,7 +168,9 @@ __all__ = [
     "markdown_table",
     "marker",
     "one_thread",
+    "open_folder",
     "page_figure",
+    "pair_head",
     "plain_number",
     "plans_of",
     "printed",
@@ -175,6 +186,7 @@ __all__ = [
     "summarise",
     "to_tree",
     "training_findings",
+    "wilson_interval",
     "with_channels_last",
     "with_context",
     "write_bytes",

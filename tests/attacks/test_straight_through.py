@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from clearance.attacks import FGSM, NoGradientWarning, straight_through, transferred
-from clearance.attacks.queries import gradients_of
+from clearance.attacks import FGSM, straight_through, transferred
+from clearance.attacks.queries import NoGradientWarning, gradients_of
 from clearance.attacks.straight_through import has_steps
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from clearance.audits import Geodesic
-from clearance.data import GaussianClasses
+from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 
 WORLD = GaussianClasses(class_count=3, shape=(1, 4, 4), separation=2.0, noise=0.05)

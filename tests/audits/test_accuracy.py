@@ -5,8 +5,10 @@ import torch
 from scipy.stats import binomtest
 from torch import nn
 
-from clearance.audits import Accuracy, wilson_interval
-from clearance.data import GaussianClasses, ImageSet
+from clearance.audits import Accuracy
+from clearance.audits.accuracy import wilson_interval
+from clearance.data import ImageSet
+from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 
 

@@ -22,7 +22,9 @@ from clearance.audits.boundary_distance import (
     unreliable,
 )
 from clearance.data import ImageSet
-from clearance.geometry import dual_norm
+from clearance.geometry.first_order import dual_norm
+from clearance.linear.class_planes import class_plane, rival_distances
+from clearance.linear.hyperplane import mirrored
 from clearance.models import Classifier
 
 NORMS = {"inf": math.inf, "2": 2.0, "1": 1.0}
@@ -66,7 +68,7 @@ def test_p02_two_classes_have_the_linear_theory_s_numbers(norm):
     found = found_of(
         BoundaryDistance(norms=(norm,), layers=("input",), searched=40, steps=2), model, train, test
     )
-    plane = linear.class_plane(model.head.weight, model.head.bias, 0, 1)
+    plane = class_plane(model.head.weight, model.head.bias, 0, 1)
     x, y = test.images.flatten(1).double(), 2.0 * test.labels.double() - 1
     p = NORMS[norm]
     expected = {
@@ -95,7 +97,7 @@ def test_three_classes_have_the_distance_to_the_nearest_rival(norm):
         BoundaryDistance(norms=(norm,), layers=("input",), searched=40, steps=2), model, train, test
     )
     x = test.images.flatten(1).double()
-    nearest = linear.rival_distances(model.head.weight, model.head.bias, x, test.labels, NORMS[norm]).amin(1)
+    nearest = rival_distances(model.head.weight, model.head.bias, x, test.labels, NORMS[norm]).amin(1)
     assert first_order(model, train, test, norm) == pytest.approx(float(nearest.median()), abs=1e-10)
     by_class = [nearest[test.labels == k] for k in range(3)]
     assert found["adversarial_distance", norm] == pytest.approx(
@@ -111,8 +113,8 @@ def test_mirror_images_are_those_of_the_linear_theory(norm):
     model, _, test = world()
     rivals = nearest_rivals(model, test.images, test.labels, NORMS[norm])
     mirrors, stretch = mirror_images(model, rivals, NORMS[norm])
-    plane = linear.class_plane(model.head.weight, model.head.bias, 0, 1)
-    expected = linear.mirrored(plane, test.images.flatten(1).double(), NORMS[norm])
+    plane = class_plane(model.head.weight, model.head.bias, 0, 1)
+    expected = mirrored(plane, test.images.flatten(1).double(), NORMS[norm])
     torch.testing.assert_close(mirrors.flatten(1), expected, rtol=0, atol=1e-10)
     torch.testing.assert_close(stretch, torch.ones_like(stretch), rtol=0, atol=1e-10)
 

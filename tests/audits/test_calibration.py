@@ -11,7 +11,7 @@ from torch import nn
 from clearance.audits import Calibration, Subject
 from clearance.audits._samples import first_half
 from clearance.audits.calibration import binned, proper_scores, sureness, surplus
-from clearance.data import GaussianClasses
+from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 
 WORLD = GaussianClasses(class_count=3, shape=(1, 4, 4), separation=2.0, noise=0.05)

@@ -12,7 +12,7 @@ from clearance.audits import Churn
 from clearance.audits._samples import partial_sets
 from clearance.audits.churn import disagreements
 from clearance.audits.co_adaptation import head_training
-from clearance.data import GaussianClasses
+from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, HeadStack
 from clearance.models import Classifier
 

@@ -8,7 +8,8 @@ from torch import nn
 
 from clearance.audits import ClassScatter
 from clearance.audits.class_scatter import PICTURED_IMAGES
-from clearance.data import GaussianClasses, ImageSet, gaussian_images
+from clearance.data import ImageSet, gaussian_images
+from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 
 WORLD = GaussianClasses(class_count=4, shape=(1, 3, 3), separation=3.0, noise=0.05)

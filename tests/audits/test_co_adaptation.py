@@ -17,7 +17,7 @@ from clearance._rng import generator
 from clearance.audits import CoAdaptation
 from clearance.audits._samples import partial_sets
 from clearance.audits.co_adaptation import head_training
-from clearance.data import GaussianClasses
+from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, HeadStack
 from clearance.models import Classifier
 from clearance.models.features import extract_features, predictions

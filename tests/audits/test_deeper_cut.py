@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clearance.audits import CoAdaptation, DeeperCut
-from clearance.data import GaussianClasses
+from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP
 from clearance.models import Classifier
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from clearance import linear
 from clearance.audits import HighConfidenceAdversarials
 from clearance.data import ImageSet
+from clearance.linear.class_planes import class_plane
+from clearance.linear.hyperplane import signed_distances
 from clearance.models import Classifier
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -41,8 +42,8 @@ def found(model, data, **settings):
 
 
 def median_distance(data):
-    plane = linear.class_plane(network().head.weight, network().head.bias, 0, 1)
-    return float(linear.signed_distances(plane, data.images.flatten(1)).abs().median())
+    plane = class_plane(network().head.weight, network().head.bias, 0, 1)
+    return float(signed_distances(plane, data.images.flatten(1)).abs().median())
 
 
 @pytest.mark.parametrize("confidence", [0.95, 0.7])

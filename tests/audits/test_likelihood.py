@@ -13,7 +13,8 @@ from clearance.audits import Likelihood, Subject, rejection_threshold
 from clearance.audits._samples import first_half, fixed_images
 from clearance.audits.likelihood import Evasion, _histogram, attacked, contact_sheets, pixel_steps, sign_noise
 from clearance.audits.rejection import detection
-from clearance.data import GaussianClasses, ImageSet, gaussian_images
+from clearance.data import ImageSet, gaussian_images
+from clearance.data.synthetic import GaussianClasses
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 

@@ -13,7 +13,8 @@ from torch.distributions import MultivariateNormal
 from clearance.audits import Subject
 from clearance.audits._samples import fixed_images
 from clearance.audits.likelihood import NETWORK_SCORES, Scorer, attacked, pixel_scores, sign_noise
-from clearance.data import GaussianClasses, ImageSet
+from clearance.data import ImageSet
+from clearance.data.synthetic import GaussianClasses
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
 

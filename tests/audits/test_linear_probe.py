@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from clearance.audits import Accuracy, LinearProbe
-from clearance.data import GaussianClasses, ImageSet
+from clearance.data import ImageSet
+from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -10,7 +10,8 @@ from sklearn.decomposition import PCA
 from torch import nn
 
 from clearance.audits import LowDimension
-from clearance.data import GaussianClasses, ImageSet
+from clearance.data import ImageSet
+from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 
 WORLD = GaussianClasses(class_count=3, shape=(1, 3, 3), separation=2.5, noise=0.05)

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from clearance.audits import NeuralCollapse
-from clearance.data import GaussianClasses, ImageSet
+from clearance.data import ImageSet
+from clearance.data.synthetic import GaussianClasses
 from clearance.geometry import class_scatter, nc1, nc2_equiangle, nc2_equinorm, nc2_simplex, nc3
 from clearance.heads import MLP
 from clearance.models import Classifier

@@ -4,7 +4,8 @@ import pytest
 from torch import nn
 
 from clearance.audits import CoAdaptation, NewClasses
-from clearance.data import GaussianClasses, split_classes
+from clearance.data.subsets import split_classes
+from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 
 WORLD = GaussianClasses(class_count=6, shape=(1, 4, 4), separation=3.0, noise=0.05)

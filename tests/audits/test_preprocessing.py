@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.audits import Preprocessing
+from clearance.audits import PreprocessingMismatch
 from clearance.audits.preprocessing import input_ways, right_when
 from clearance.data import ImageSet
 from clearance.models import Classifier
@@ -46,7 +46,7 @@ WAYS = {
 
 def found(prepared, mean=0.0, std=1.0, images=200):
     model = Classifier(nn.Flatten(), Nearest(prepared), mean=mean, std=std)
-    findings = Preprocessing(images=images)(model, TRAIN, TEST)
+    findings = PreprocessingMismatch(images=images)(model, TRAIN, TEST)
     return findings.measurements[0], findings.exhibits[0].columns
 
 
@@ -98,7 +98,9 @@ def test_what_chooses_is_not_what_measures():
             return torch.frac(mixed * 43758.5453).abs()
 
     gains = [
-        Preprocessing(images=80)(Classifier(nn.Flatten(), Luck(seed)), TRAIN, TEST, seed=seed).measurements[0]
+        PreprocessingMismatch(images=80)(
+            Classifier(nn.Flatten(), Luck(seed)), TRAIN, TEST, seed=seed
+        ).measurements[0]
         for seed in range(40)
     ]
     mean = sum(gain.value for gain in gains) / len(gains)
@@ -133,4 +135,4 @@ def test_logits_that_are_not_finite_are_wrong():
 
 def test_images_is_a_count():
     with pytest.raises(ValueError, match="`images`"):
-        Preprocessing(images=0)
+        PreprocessingMismatch(images=0)

@@ -12,7 +12,8 @@ from clearance.audits import Robustness, robustness
 from clearance.audits._attacked import survivors
 from clearance.audits._samples import fixed_images
 from clearance.audits.robustness import Signs, sentence
-from clearance.data import GaussianClasses, ImageSet
+from clearance.data import ImageSet
+from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,

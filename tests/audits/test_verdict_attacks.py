@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.attacks import FGSM, PGD, NoGradientWarning, SquareSearch
+from clearance.attacks import FGSM, PGD, SquareSearch
+from clearance.attacks.queries import NoGradientWarning
 from clearance.attacks.straight_through import straight_through
 from clearance.audits import Robustness
 from clearance.audits._attacked import survivors

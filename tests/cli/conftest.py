@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clearance.data import GaussianClasses
+from clearance.data.synthetic import GaussianClasses
 from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 RECIPE = """

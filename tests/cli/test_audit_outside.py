@@ -9,7 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from clearance.data import Preprocessing, open_folder
+from clearance.data import Preprocessing
+from clearance.data.folder import open_folder
 from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 CODE = """

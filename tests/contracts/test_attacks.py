@@ -10,7 +10,8 @@ from torch import nn
 
 import clearance.attacks
 from attack_cases import ATTACKS, COUNT, batch  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from clearance.attacks import FGSM, PGD, NoGradientWarning, SquareSearch
+from clearance.attacks import FGSM, PGD, SquareSearch
+from clearance.attacks.queries import NoGradientWarning
 from digits_nets import RoundingFront, Times, network  # type: ignore[import-not-found]
 
 

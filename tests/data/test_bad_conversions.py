@@ -4,9 +4,7 @@ import pytest
 import torch
 from PIL import Image
 
-from clearance.data import (
-    as_image_set,
-)
+from clearance.data.intake import as_image_set
 from data.small_images import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     GOOD,
     LABELS,

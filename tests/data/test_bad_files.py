@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from clearance.data import (
-    Preprocessing,
-    open_folder,
-    read_cifar10,
-    read_cifar100,
-    read_digits,
-    read_idx,
-    read_npz,
-)
+from clearance.data import Preprocessing
+from clearance.data.cifar import read_cifar10, read_cifar100
+from clearance.data.digits import read_digits
+from clearance.data.folder import open_folder
+from clearance.data.idx import read_idx
+from clearance.data.npz import read_npz
 from data.small_images import U8  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 

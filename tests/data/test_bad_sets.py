@@ -3,12 +3,8 @@
 import pytest
 import torch
 
-from clearance.data import (
-    Augmentation,
-    GaussianClasses,
-    ImageSet,
-    gaussian_images,
-)
+from clearance.data import Augmentation, ImageSet, gaussian_images
+from clearance.data.synthetic import GaussianClasses
 from data.small_images import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     GOOD,
     LABELS,

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from clearance.data import draw_classes, gaussian_images, split_classes
+from clearance.data import gaussian_images
+from clearance.data.subsets import draw_classes, split_classes
 
 
 def test_the_two_sides_hold_every_image_once_under_its_own_name():

@@ -6,7 +6,8 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from clearance.data import as_image_set, gaussian_images
+from clearance.data import gaussian_images
+from clearance.data.intake import as_image_set
 
 COLOUR = np.random.default_rng(0).integers(0, 256, (4, 5, 6, 3), dtype=np.uint8)
 EXPECTED = torch.from_numpy(COLOUR).permute(0, 3, 1, 2).float() / 255

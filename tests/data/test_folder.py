@@ -12,8 +12,8 @@ import torch
 from PIL import EpsImagePlugin, Image
 
 from clearance import load_dataset
-from clearance.data import Preprocessing, StoredImageSet, open_folder, open_images
-from clearance.data.folder import default_cache
+from clearance.data import Preprocessing, StoredImageSet, open_images
+from clearance.data.folder import default_cache, open_folder
 from clearance.data.preprocessing import transformed
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 40 40\n%%EndComments\nshowpage\n%%EOF\n"

@@ -8,14 +8,11 @@ import pytest
 import torch
 from sklearn.datasets import load_digits, load_sample_image
 
-from clearance.data import (
-    read_cifar10,
-    read_cifar100,
-    read_digits,
-    read_idx,
-    read_npz,
-    read_photographs,
-)
+from clearance.data.cifar import read_cifar10, read_cifar100
+from clearance.data.digits import read_digits
+from clearance.data.idx import read_idx
+from clearance.data.npz import read_npz
+from clearance.data.photographs import read_photographs
 
 BYTES = np.arange(24, dtype=np.uint8).reshape(3, 4, 2) * 10  # three images, 4 high and 2 wide
 LABELS = np.array([1, 0, 1], dtype=np.uint8)

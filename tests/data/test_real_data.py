@@ -6,7 +6,8 @@ Expected there: mnist/, fashion-mnist/, cifar10/, cifar100/, each a root that th
 import pytest
 import torch
 
-from clearance.data import read_cifar10, read_cifar100, read_idx
+from clearance.data.cifar import read_cifar10, read_cifar100
+from clearance.data.idx import read_idx
 
 SETS = {
     "mnist": (read_idx, 10000, (1, 28, 28), 0.1325, [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]),

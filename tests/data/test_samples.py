@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from clearance.data import draw_samples, gaussian_images
+from clearance.data import gaussian_images
 from clearance.data.label_noise import symmetric_label_noise
+from clearance.data.subsets import draw_samples
 
 DATA = gaussian_images(class_count=3, per_class=30)
 

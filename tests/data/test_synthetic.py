@@ -5,7 +5,8 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal, norm
 
-from clearance.data import GaussianClasses, gaussian_images
+from clearance.data import gaussian_images
+from clearance.data.synthetic import GaussianClasses
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])

@@ -5,16 +5,9 @@ import pytest
 import torch
 from PIL import Image
 
-from clearance.data import (
-    ImageSet,
-    Preprocessing,
-    StoredImageSet,
-    gaussian_images,
-    open_folder,
-    open_unlabelled,
-    stored,
-)
-from clearance.data.folder import open_pictures
+from clearance.data import ImageSet, Preprocessing, StoredImageSet, gaussian_images, stored
+from clearance.data.folder import open_folder, open_pictures
+from clearance.data.intake import open_unlabelled
 
 COLOURED = ImageSet(torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]), ("a", "b"))
 

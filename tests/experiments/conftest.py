@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-from clearance.data import GaussianClasses
+from clearance.data.synthetic import GaussianClasses
 from clearance.experiments.build import RunData
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe

@@ -98,8 +98,8 @@ def test_methods_share_what_is_drawn_and_seeds_do_not(recipe, given):
     assert torch.equal(labels[0], labels[1])
     assert torch.equal(labels[2], labels[3])
     assert not torch.equal(labels[0], labels[2])
-    assert all(torch.equal(how["watched"]["test"].labels, DATA.test.labels) for _, how in given.values())
-    assert all(len(how["validation"]) == 24 for _, how in given.values())
+    assert all(torch.equal(how["validation"]["test"].labels, DATA.test.labels) for _, how in given.values())
+    assert all(len(how["validation"]["validation"]) == 24 for _, how in given.values())
 
 
 def test_every_epoch_is_recorded_for_the_picture_and_the_last_is_the_verdict(recipe, data):

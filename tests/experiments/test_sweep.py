@@ -127,7 +127,7 @@ class TestRecipes:
 
 @pytest.fixture(scope="module")
 def report():
-    from clearance.data import GaussianClasses
+    from clearance.data.synthetic import GaussianClasses
     from clearance.experiments.build import RunData
 
     world = GaussianClasses(class_count=3, separation=5.0, noise=0.05)
@@ -144,7 +144,7 @@ def report():
 
 
 def test_from_python_it_is_the_same_words():
-    from clearance.data import GaussianClasses
+    from clearance.data.synthetic import GaussianClasses
     from clearance.experiments.compare import compare
 
     world = GaussianClasses(class_count=3, separation=5.0, noise=0.05)

@@ -8,7 +8,9 @@ import pytest
 
 from chromium import Chromium, found  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from clearance.experiments.explore import explored_dataset
-from clearance.explore import Machines, Scene, all_machines, render_explorer
+from clearance.explore.machines import Machines, all_machines
+from clearance.explore.page import render_explorer
+from clearance.explore.scene import Scene
 
 
 @dataclass(frozen=True)

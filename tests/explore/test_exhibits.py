@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from clearance.experiments.explore import explored_dataset, explored_report
-from clearance.explore import (
-    example_distances,
-    loss_exhibits,
-    machines_of,
-    pair_exhibits,
-    pair_records,
-)
+from clearance.explore.exhibits import example_distances, loss_exhibits, pair_exhibits, pair_records
+from clearance.explore.machines import machines_of
 from clearance.linear import adversarial_distance, error_rate, tilting_angle
 from clearance.report import render_page
 

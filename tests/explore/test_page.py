@@ -11,7 +11,7 @@ import pytest
 
 from clearance.experiments.explore import explored_dataset
 from clearance.explore import page as pages
-from clearance.explore import render_explorer, scene_of, write_explorer
+from clearance.explore import scene_of, write_explorer
 from clearance.explore.page import (
     ALL_LIMIT,
     OWN,
@@ -20,6 +20,7 @@ from clearance.explore.page import (
     check_size,
     packed,
     packed_classes,
+    render_explorer,
     size_limit,
 )
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from clearance.explore.exhibits import CHOSEN_AMONG, PAIR_BINS, POINTS, _typical, figures_at
-from clearance.linear import signed_distances, tilting_plane
+from clearance.linear import tilting_plane
+from clearance.linear.hyperplane import signed_distances
 
 STEPS = (0, 40, 80)
 

@@ -7,17 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clearance.data import read_digits, read_idx
-from clearance.explore import LOG_LAMBDAS
-from clearance.linear import (
-    adversarial_distance,
-    error_distance,
-    mirrored,
-    signed_distances,
-    svm_path,
-    tilting_plane,
-)
-from clearance.linear.hyperplane import wrong
+from clearance.data.digits import read_digits
+from clearance.data.idx import read_idx
+from clearance.explore.machines import LOG_LAMBDAS
+from clearance.linear import adversarial_distance, error_distance, svm_path, tilting_plane
+from clearance.linear.hyperplane import mirrored, signed_distances, wrong
 
 STEPS = (20, 40, 68)
 

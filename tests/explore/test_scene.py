@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from clearance.experiments.explore import explored_dataset
-from clearance.explore import LOG_LAMBDAS, machines_of, render_explorer, scene_of
+from clearance.explore import scene_of
+from clearance.explore.machines import LOG_LAMBDAS, machines_of
+from clearance.explore.page import render_explorer
 from clearance.linear import svm_path
 
 LABELS = np.array([0, 1, 0, 1])

@@ -5,18 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from clearance.explore import example_distances
-from clearance.linear import (
-    Hyperplane,
-    adversarial_distance,
-    error_distance,
-    error_rate,
-    large_scale_limit,
-    scaled_loss,
-    small_scale_limit,
-    svm_path,
-)
-from clearance.linear.loss_scaling import LOSSES
+from clearance.explore.exhibits import example_distances
+from clearance.linear import Hyperplane, adversarial_distance, error_distance, error_rate, svm_path
+from clearance.linear.loss_scaling import LOSSES, large_scale_limit, scaled_loss, small_scale_limit
 
 
 def number(text):

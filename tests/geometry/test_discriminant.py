@@ -8,8 +8,8 @@ import torch
 from scipy.linalg import eigh
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from clearance.data import GaussianClasses
-from clearance.geometry import pooled_scatter, scatter_ratio, versus_rest
+from clearance.data.synthetic import GaussianClasses
+from clearance.geometry.discriminant import pooled_scatter, scatter_ratio, versus_rest
 
 CLASSES = 4
 

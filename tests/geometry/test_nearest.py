@@ -4,8 +4,7 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from clearance.geometry import class_means, nearest_class_mean, nearest_neighbour
-from clearance.geometry.nearest import squared_distances
+from clearance.geometry.nearest import class_means, nearest_class_mean, nearest_neighbour, squared_distances
 
 
 @pytest.fixture

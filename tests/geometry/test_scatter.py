@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from clearance.data import GaussianClasses
+from clearance.data.synthetic import GaussianClasses
 from clearance.geometry import (
     class_distance_normalised_variances,
     class_scatter,

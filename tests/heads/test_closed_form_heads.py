@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearance.heads import MLP, PairHeads, RidgeHeads, pair_head, solve_ridge
+from clearance.heads import MLP, PairHeads, RidgeHeads
+from clearance.heads.ridge import pair_head, solve_ridge
 from clearance.heads.scale import feature_unit
 from clearance.heads.weak.ridge import ridge_is_too_strong
 from clearance.losses.squared_error import squared_error

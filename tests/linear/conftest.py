@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clearance.data import read_idx
+from clearance.data.idx import read_idx
 
 PER_CLASS = 3000
 

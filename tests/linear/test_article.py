@@ -6,8 +6,8 @@ The numbers stand in a folder that CLEARANCE_TRUTH names, MNIST in one that CLEA
 import numpy as np
 import pytest
 
-from clearance.linear import adversarial_distance, error_distance, mirrored, svm_path, tilting_plane
-from clearance.linear.hyperplane import wrong
+from clearance.linear import adversarial_distance, error_distance, svm_path, tilting_plane
+from clearance.linear.hyperplane import mirrored, wrong
 from linear.plateau import plateau  # type: ignore[import-not-found]  # on pytest's path
 
 PAIRS = [(0, 1), (2, 3), (7, 9), (1, 8), (4, 9), (3, 5)]

@@ -11,17 +11,14 @@ from torch.testing import assert_close
 from clearance.linear import (
     Hyperplane,
     adversarial_distance,
-    centroids,
-    class_plane,
     nearest_centroid,
-    rival_distances,
-    scores,
-    signed_distances,
     svm_path,
     tilting_angle,
     tilting_plane,
 )
-from clearance.linear.hyperplane import margins, steepest
+from clearance.linear.class_planes import class_plane, rival_distances
+from clearance.linear.hyperplane import margins, scores, signed_distances, steepest
+from clearance.linear.tilting import centroids
 from linear.plateau import plateau  # type: ignore[import-not-found]  # on pytest's path
 
 NAN = float("nan")

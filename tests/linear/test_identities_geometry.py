@@ -6,21 +6,18 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from clearance.geometry import dual_norm
+from clearance.geometry.first_order import dual_norm
 from clearance.linear import (
     Hyperplane,
     adversarial_distance,
-    centroids,
     error_distance,
     error_rate,
-    mirrored,
     nearest_centroid,
-    projected,
-    scores,
-    signed_distances,
     tilting_angle,
     tilting_plane,
 )
+from clearance.linear.hyperplane import mirrored, projected, scores, signed_distances
+from clearance.linear.tilting import centroids
 from linear.worlds import as_tensor, clouds, some_plane, turned  # type: ignore[import-not-found]  # on pytest's path
 
 NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)

@@ -8,7 +8,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from clearance.attacks import TargetedAscent
-from clearance.linear import Hyperplane, projected, scores, signed_distances
+from clearance.linear import Hyperplane
+from clearance.linear.hyperplane import projected, scores, signed_distances
 
 GREY = 1 / 255
 

@@ -7,7 +7,6 @@ from scipy.optimize import minimize
 
 from clearance.linear import (
     adversarial_distance,
-    centroids,
     error_distance,
     error_rate,
     svm_path,
@@ -15,6 +14,7 @@ from clearance.linear import (
     tilting_plane,
 )
 from clearance.linear.hyperplane import margins
+from clearance.linear.tilting import centroids
 from linear.plateau import plateau  # type: ignore[import-not-found]  # on pytest's path
 from linear.worlds import clouds, separable  # type: ignore[import-not-found]  # on pytest's path
 

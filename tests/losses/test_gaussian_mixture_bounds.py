@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.data import gaussian_images, read_digits
+from clearance.data import gaussian_images
+from clearance.data.digits import read_digits
 from clearance.heads import GaussianMixture
 from clearance.losses import GaussianMixtureLoss
 from clearance.losses.gaussian_mixture import EVERY

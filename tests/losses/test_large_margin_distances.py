@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.geometry import dual_exponent
+from clearance.geometry.first_order import dual_exponent
 from clearance.losses import margin_distances
 from clearance.models import Classifier
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml

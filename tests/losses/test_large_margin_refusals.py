@@ -11,7 +11,7 @@ from clearance.losses import DistanceSettings, GammaQuantile, LargeMarginLoss, m
 from clearance.losses.large_margin import LayerMargins
 from clearance.models import Classifier
 from clearance.tensors import Outputs
-from clearance.training import EndToEnd, fit
+from clearance.training import EndToEnd, Execution, fit
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     CLASSES,
     HIDDEN,
@@ -201,7 +201,12 @@ def test_a_compiled_extractor_is_refused_by_fit_with_the_reason():
     data = (images(8).float(), labels(8))
     with pytest.raises(ValueError, match=r"`compile_extractor` must be False with LargeMarginLoss, because"):
         fit(
-            model, EndToEnd(LargeMarginLoss(("input",))), data, epochs=1, batch_size=4, compile_extractor=True
+            model,
+            EndToEnd(LargeMarginLoss(("input",))),
+            data,
+            epochs=1,
+            batch_size=4,
+            execution=Execution(compile_extractor=True),
         )
 
 

@@ -9,7 +9,8 @@ from torch import nn
 from clearance.experiments.method import Method
 from clearance.experiments.saved import empty_model
 from clearance.heads import GaussianMixture
-from clearance.models import Classifier, convnet13, lenet_plus, tiny_lenet_plus
+from clearance.models import Classifier, convnet13, lenet_plus
+from clearance.models.extractors.lenet_plus import tiny_lenet_plus
 
 
 def parameters(module):

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from clearance.heads import MLP
-from clearance.models import Classifier, cut_deeper, small_cnn, wrap
-from clearance.models.recut import HeadCutError
+from clearance.models import Classifier, small_cnn, wrap
+from clearance.models.recut import HeadCutError, cut_deeper
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from clearance.data import draw_classes
+from clearance.data.subsets import draw_classes
 from clearance.experiments.run import RunPlan
 from clearance.records import Record, Report
 from clearance.vocabulary import Measurement

@@ -7,7 +7,7 @@ import pytest
 from clearance.experiments.build import build_data, build_optimizer, build_way
 from clearance.experiments.saved import build_model
 from clearance.heads.scale import feature_unit
-from clearance.training import fit
+from clearance.training import Limits, fit
 from papers.wan_2018 import combinations
 
 
@@ -25,7 +25,7 @@ def test_features_keep_their_scale_and_the_network_learns(name):
         steps=60,
         batch_size=recipe.batch_size,
         optimizer=build_optimizer(method, model),
-        clip_norm=method.clip_norm,
+        limits=Limits(clip_norm=method.clip_norm),
         seed=0,
     )
     after = feature_unit(model.features(data.test.images))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearance.heads import pair_head
+from clearance.heads.ridge import pair_head
 
 N = 16
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearance.heads import pair_head
+from clearance.heads.ridge import pair_head
 from theory.clouds import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     N,
     clouds,

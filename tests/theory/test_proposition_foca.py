@@ -7,7 +7,8 @@ from torch import nn
 
 from clearance.data import ImageSet
 from clearance.geometry import class_distance_normalised_variances, class_scatter
-from clearance.heads import PairHeads, RidgeHeads, pair_head
+from clearance.heads import PairHeads, RidgeHeads
+from clearance.heads.ridge import pair_head
 from clearance.heads.weak.ridge import ridge_is_too_strong
 from clearance.losses import SquaredErrorLoss
 from clearance.models import Classifier

@@ -15,7 +15,7 @@ from clearance.heads.weak import GradientHeads
 from clearance.losses import Loss, SquaredErrorLoss
 from clearance.models import Classifier
 from clearance.tensors import LossTerms
-from clearance.training import FOCA, EndToEnd, fit
+from clearance.training import FOCA, EndToEnd, Limits, fit
 from clearance.training.fit import Session
 
 
@@ -105,8 +105,8 @@ CHANGES = {
     "epochs": ("settings.epochs: 2 there, 3 here", {"epochs": 3}),
     "batch_size": ("settings.batch_size: 6 there, 5 here", {"batch_size": 5}),
     "seed": ("settings.seed: 0 there, 1 here", {"seed": 1}),
-    "clip_norm": ("settings.clip_norm: null there, 1.0 here", {"clip_norm": 1.0}),
-    "max_norm": ("settings.max_norm: null there, 3.0 here", {"max_norm": 3.0}),
+    "clip_norm": ("settings.limits.clip_norm: null there, 1.0 here", {"limits": Limits(clip_norm=1.0)}),
+    "max_norm": ("settings.limits.max_norm: null there, 3.0 here", {"limits": Limits(max_norm=3.0)}),
     "schedule": ("schedule", {"schedule": partial(torch.optim.lr_scheduler.StepLR, step_size=1)}),
     "pixel": ("train", {"train": changed_data(pixel=1e-6)}),
     "label": ("train", {"train": changed_data(label=1)}),

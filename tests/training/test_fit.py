@@ -2,6 +2,7 @@
 
 import copy
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from clearance.heads.weak import GradientHeads
 from clearance.losses import CrossEntropyLoss, Loss
 from clearance.models import Classifier
 from clearance.tensors import LossTerms
-from clearance.training import FOCA, EndToEnd, fit
+from clearance.training import FOCA, EndToEnd, Limits, fit
 
 PLAIN = partial(torch.optim.SGD, lr=0.1)
 
@@ -86,7 +87,7 @@ def test_the_order_depends_on_the_seed_alone():
     for settings in (
         {"optimizer": partial(torch.optim.Adam, lr=0.3)},
         {"model": tiny(5)},
-        {"clip_norm": 0.1},
+        {"limits": Limits(clip_norm=0.1)},
         {"way": lambda loss: EndToEnd(loss, head_noise=0.3)},
         {"way": lambda loss: FOCA(loss, per_class=2)},
         {"model": tiny(dropout=0.5)},
@@ -101,7 +102,22 @@ def test_a_set_with_too_few_images_for_a_step_is_refused():
         fit(tiny(), EndToEnd(), numbered(12).subset(torch.tensor([3])), epochs=1)
 
 
-@pytest.mark.parametrize("name", ["epochs", "batch_size", "checkpoint_every", "clip_norm", "max_norm"])
+@pytest.mark.parametrize("name", ["clip_norm", "max_norm"])
+def test_bounds_out_of_range_are_refused(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be"):
+        Limits(**{name: 0})
+
+
+@pytest.mark.parametrize("name", ["limits", "execution"])
+def test_settings_of_another_class_are_refused(name):
+    wrong: dict[str, Any] = {name: 1.0}
+    with pytest.raises(
+        TypeError, match=rf"`{name}` must be a clearance\.training\.{name.capitalize()}.*got 1\.0"
+    ):
+        fit(tiny(), EndToEnd(), numbered(4), epochs=1, **wrong)
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch_size", "checkpoint_every"])
 def test_settings_out_of_range_are_refused(name):
     with pytest.raises(ValueError, match=f"`{name}` must be"):
         fit(tiny(), EndToEnd(), numbered(4), **({"epochs": 1} | {name: 0}))
@@ -240,7 +256,7 @@ def test_fit_takes_tensors_and_datasets_too(data, make_model, weights, same):
         (nn.DataParallel, r"got DataParallel\. Give its `\.module`; under torchrun"),
         (
             lambda m: torch.compile(m, backend="eager"),
-            r"got OptimizedModule\. Give its `\._orig_mod`, and compile_",
+            r"got OptimizedModule\. Give its `\._orig_mod`, and .*compile_",
         ),
         (lambda m: m.extractor, r"got Sequential\. Make one with clearance\.wrap\(module"),
     ],

@@ -11,7 +11,7 @@ from torch import nn
 from clearance.data import ImageSet
 from clearance.heads import MLP
 from clearance.models import Classifier, small_cnn
-from clearance.training import FOCA, EndToEnd, fit
+from clearance.training import FOCA, EndToEnd, Limits, fit
 from clearance.training.fit import bound_rows
 
 PLAIN = partial(torch.optim.SGD, lr=0.1)
@@ -21,7 +21,7 @@ def test_clip_norm_bounds_the_whole_gradient_and_keeps_its_direction(data, make_
     def moved(bound):
         model = make_model()
         before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
-        fit(model, EndToEnd(), data, epochs=1, batch_size=24, optimizer=PLAIN, clip_norm=bound)
+        fit(model, EndToEnd(), data, epochs=1, batch_size=24, optimizer=PLAIN, limits=Limits(clip_norm=bound))
         return (before - nn.utils.parameters_to_vector(model.parameters()).detach()) / 0.1
 
     free = moved(None)
@@ -42,7 +42,7 @@ def test_clip_norm_comes_before_momentum(data, make_model):
         sizes.append(float((now - last).norm()))
         last = now
 
-    fit(model, EndToEnd(), data, epochs=2, batch_size=24, clip_norm=1e-3, on_step=note,
+    fit(model, EndToEnd(), data, epochs=2, batch_size=24, limits=Limits(clip_norm=1e-3), on_step=note,
         optimizer=partial(torch.optim.SGD, lr=1.0, momentum=0.9))  # fmt: skip
     assert sizes == pytest.approx([1e-3, 1.9e-3], rel=0.01)
 
@@ -61,7 +61,16 @@ def test_max_norm_bounds_every_unit_after_every_step():
     def note(progress):
         norms.extend(float(p.detach().flatten(1).norm(dim=1).max()) for p in model.parameters() if p.ndim > 1)
 
-    fit(model, EndToEnd(), data, epochs=1, batch_size=6, optimizer=PLAIN, max_norm=0.9, on_step=note)
+    fit(
+        model,
+        EndToEnd(),
+        data,
+        epochs=1,
+        batch_size=6,
+        optimizer=PLAIN,
+        limits=Limits(max_norm=0.9),
+        on_step=note,
+    )
     assert len(norms) == 5
     assert max(norms) <= 0.9 * (1 + 1e-6)
     for (name, bounded), loose in zip(model.named_parameters(), free.parameters(), strict=True):
@@ -81,6 +90,6 @@ def test_max_norm_bounds_filters_in_any_layout_of_memory():
 
 def test_max_norm_under_foca_leaves_heads_alone(data, make_model):
     model = make_model()
-    fit(model, FOCA(per_class=2), data, epochs=1, batch_size=8, max_norm=0.3)
+    fit(model, FOCA(per_class=2), data, epochs=1, batch_size=8, limits=Limits(max_norm=0.3))
     assert float(model.extractor[1].weight.detach().norm(dim=1).max()) <= 0.3 * (1 + 1e-6)
     assert float(model.head[0].weight.detach().norm(dim=1).max()) > 0.3

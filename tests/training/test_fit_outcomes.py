@@ -12,8 +12,8 @@ from clearance.data import ImageSet
 from clearance.losses import Loss
 from clearance.models import Classifier
 from clearance.tensors import LossTerms
-from clearance.training import FOCA, EndToEnd, Progress, fit
-from clearance.training.fit import untrained_reason
+from clearance.training import FOCA, EndToEnd, fit
+from clearance.training.fit import Progress, untrained_reason
 from clearance.vocabulary import Outcome
 
 FIT = importlib.import_module("clearance.training.fit")  # the name in the package is the function

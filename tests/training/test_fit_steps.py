@@ -69,7 +69,7 @@ def test_a_killed_run_of_steps_ends_the_same(data, make_model, weights, same, tm
                 raise Killed
 
         model = make_model(nn.Dropout(0.5))
-        kept = {"run_dir": folder, "checkpoint_every": 2, "watched": {"test": data}}
+        kept = {"run_dir": folder, "checkpoint_every": 2, "validation": {"test": data}}
         result = fit(model, EndToEnd(), data, steps=8, batch_size=10, on_step=on_step, **kept)
         return weights(model), result.history
 
@@ -85,7 +85,9 @@ def test_watched_sets_are_measured_and_change_nothing(data, make_model, weights,
     models = [make_model(nn.BatchNorm1d(6), nn.Dropout(0.5)) for _ in range(2)]
     fit(models[0], EndToEnd(), data, epochs=2, batch_size=10)
     few = data.subset(torch.tensor([0, 5, 11, 17, 23]))
-    found = fit(models[1], EndToEnd(), data, epochs=2, batch_size=10, watched={"test": few}, validation=data)
+    found = fit(
+        models[1], EndToEnd(), data, epochs=2, batch_size=10, validation={"validation": data, "test": few}
+    )
     assert same(weights(models[0]), weights(models[1]))
     assert list(found.history[0])[-2:] == ["validation_error", "test_error"]
     wrong = models[1](few.images).argmax(dim=1) != few.labels
@@ -93,5 +95,5 @@ def test_watched_sets_are_measured_and_change_nothing(data, make_model, weights,
 
 
 def test_a_head_that_is_not_in_use_yet_is_not_measured(data, make_model):
-    found = fit(make_model(), FOCA(per_class=2), data, steps=3, batch_size=10, watched={"test": data})
+    found = fit(make_model(), FOCA(per_class=2), data, steps=3, batch_size=10, validation={"test": data})
     assert all("test_error" not in row for row in found.history)

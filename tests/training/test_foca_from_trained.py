@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.data import GaussianClasses
+from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, HeadStack
 from clearance.heads.train import HeadTraining, train_heads
 from clearance.models import Classifier
 from clearance.models.features import extract_features
-from clearance.training import FOCA, EndToEnd, fit
+from clearance.training import FOCA, EndToEnd, Limits, fit
 
 WORLD = GaussianClasses(class_count=4, shape=(1, 6, 6), separation=4.0, noise=0.05)
 
@@ -102,7 +102,7 @@ def test_3_5_1_max_norm_bounds_the_extractor_and_no_head(data, make_model, watch
 
     final = HeadTraining(steps=100, lr=0.1)
     way = FOCA(weak_heads=spy, per_class=2, final_head=final)
-    fit(model, way, data, epochs=2, batch_size=8, max_norm=0.01, on_step=look)
+    fit(model, way, data, epochs=2, batch_size=8, limits=Limits(max_norm=0.01), on_step=look)
     assert all(heads)
     assert len(heads) == 6
     drawn = [trained.stack.parameters["0.weight"].norm(dim=-1).max() for _, _, trained in spy.calls]

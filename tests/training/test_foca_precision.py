@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clearance.losses import CrossEntropyLoss
-from clearance.training import FOCA, EndToEnd, fit
+from clearance.training import FOCA, EndToEnd, Execution, fit
 from clearance.training.fit import ExtractorForward
 
 
@@ -37,7 +37,7 @@ def test_heads_are_trained_in_float32_while_the_extractor_runs_in_bfloat16(data,
     way = FOCA(loss, spy, per_class=2, heads=2, pool=12)
     steps = []
     result = fit(
-        model, way, data, epochs=2, batch_size=12, autocast=torch.bfloat16,
+        model, way, data, epochs=2, batch_size=12, execution=Execution(autocast=torch.bfloat16),
         on_step=lambda progress: steps.append(list(dtypes)),
     )  # fmt: skip
     assert set(steps[0]) == {torch.bfloat16}
@@ -71,7 +71,7 @@ def test_mixed_precision_is_close_to_full_precision_and_not_the_same(data, make_
     moved = []
     for autocast in (None, torch.bfloat16):
         model = make_model()
-        fit(model, way(), data, epochs=1, batch_size=12, autocast=autocast)
+        fit(model, way(), data, epochs=1, batch_size=12, execution=Execution(autocast=autocast))
         moved.append(weights(model)["extractor.1.weight"])
     start = weights(make_model())["extractor.1.weight"]
     difference, distance = (moved[0] - moved[1]).norm(), (moved[0] - start).norm()
@@ -81,14 +81,14 @@ def test_mixed_precision_is_close_to_full_precision_and_not_the_same(data, make_
 @pytest.mark.parametrize("wrong", [torch.float16, torch.float32, torch.float64])
 def test_other_precisions_are_refused(data, make_model, wrong):
     with pytest.raises(ValueError, match=f"`autocast` must be torch.bfloat16 or None; got {wrong}"):
-        fit(make_model(), EndToEnd(), data, epochs=1, autocast=wrong)
+        fit(make_model(), EndToEnd(), data, epochs=1, execution=Execution(autocast=wrong))
 
 
 def test_precision_is_part_of_a_runs_fingerprint(data, make_model, tmp_path):
     train = partial(fit, way=EndToEnd(), train=data, epochs=1, run_dir=tmp_path / "run")
     train(make_model())
     with pytest.raises(ValueError, match="autocast"):
-        train(make_model(), autocast=torch.bfloat16)
+        train(make_model(), execution=Execution(autocast=torch.bfloat16))
 
 
 def test_a_compiled_extractor_gives_the_same_training(data, make_model, weights, monkeypatch):
@@ -104,7 +104,7 @@ def test_a_compiled_extractor_gives_the_same_training(data, make_model, weights,
     for compiled in (False, True):
         model = make_model(nn.BatchNorm1d(6), nn.ReLU())
         way = FOCA(per_class=2, heads=2, reuse=2)
-        fit(model, way, data, epochs=2, batch_size=12, compile_extractor=compiled)
+        fit(model, way, data, epochs=2, batch_size=12, execution=Execution(compile_extractor=compiled))
         assert "forward" not in vars(model.extractor)
         trained.append(weights(model))
         assert bool(graphs) == compiled
@@ -120,7 +120,14 @@ def test_torchs_own_compiler_gives_the_same_training(data, make_model, weights):
     trained = []
     for compiled in (False, True):
         model = make_model(nn.ReLU())
-        fit(model, FOCA(per_class=2), data, epochs=1, batch_size=12, compile_extractor=compiled)
+        fit(
+            model,
+            FOCA(per_class=2),
+            data,
+            epochs=1,
+            batch_size=12,
+            execution=Execution(compile_extractor=compiled),
+        )
         trained.append(weights(model))
     for name, value in trained[0].items():
         torch.testing.assert_close(trained[1][name], value, rtol=1e-3, atol=1e-4)
@@ -131,7 +138,7 @@ def test_a_compiled_extractor_shows_no_activations(data, make_model):
         layers = ("extractor.1",)
 
     with pytest.raises(ValueError, match=r"`compile_extractor` must be False with Reader.*extractor\.1"):
-        fit(make_model(), EndToEnd(Reader()), data, epochs=1, compile_extractor=True)
+        fit(make_model(), EndToEnd(Reader()), data, epochs=1, execution=Execution(compile_extractor=True))
 
 
 def test_the_extractor_is_as_before_even_where_a_step_fails(make_model):
@@ -143,7 +150,7 @@ def test_the_extractor_is_as_before_even_where_a_step_fails(make_model):
     for had in (False, True):
         if had:
             extractor.forward = own
-        way = ExtractorForward(extractor, torch.bfloat16, compiled=False, loss=CrossEntropyLoss())
+        way = ExtractorForward(extractor, Execution(torch.bfloat16), CrossEntropyLoss())
 
         def fail(way=way):
             with way.in_use():

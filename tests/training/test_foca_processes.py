@@ -18,7 +18,7 @@ from clearance.losses import Loss
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.models import Classifier
 from clearance.tensors import LossTerms
-from clearance.training import FOCA, EndToEnd, fit
+from clearance.training import FOCA, EndToEnd, Limits, fit
 from two_processes import close, play, told_by_both  # type: ignore[import-not-found]  # see pytest's path
 
 SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
@@ -55,7 +55,7 @@ def joint(rank):
     """Plain training; each process begins with weights of its own."""
     loss = Tempered()
     result = fit(model_of(rank), EndToEnd(loss), DATA, epochs=3, batch_size=10, optimizer=SGD,
-                 clip_norm=0.5, max_norm=1.5)  # fmt: skip
+                 limits=Limits(clip_norm=0.5, max_norm=1.5))  # fmt: skip
     weights = numbers(result.model) | {"temperature": float(loss.temperature.detach())}
     return {"weights": weights, "history": result.history}
 

@@ -9,7 +9,8 @@ from torch import nn
 
 from clearance.data import gaussian_images
 from clearance.models import Classifier
-from clearance.training import FOCA, recalibrate_batch_norm
+from clearance.training import FOCA
+from clearance.training.batch_norm import recalibrate_batch_norm
 
 
 @pytest.fixture

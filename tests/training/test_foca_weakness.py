@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from clearance.training import FOCA, EndToEnd, fit
+from clearance.training import FOCA, EndToEnd, Limits, fit
 from clearance.training.foca import Weakness
 
 
@@ -52,7 +52,7 @@ def test_an_epoch_tells_the_mean_over_its_steps(data, watched, make_model, mode)
             return training
 
     way = Remembering(weak_heads=spy, per_class=1, heads=2, reuse=2, mode=mode)
-    result = fit(model, way, data, epochs=2, batch_size=8, max_norm=3.0)
+    result = fit(model, way, data, epochs=2, batch_size=8, limits=Limits(max_norm=3.0))
     assert [(row["epoch"], row["step"]) for row in result.diagnostics] == [(1, 3), (2, 6)]
     for row, steps in zip(result.diagnostics, (expected[:3], expected[3:]), strict=True):
         hits = [hit for step in steps for hit in step]

@@ -26,7 +26,7 @@ from clearance.losses import Loss
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.models import Classifier
 from clearance.tensors import LossTerms
-from clearance.training import FOCA, EndToEnd, fit
+from clearance.training import FOCA, EndToEnd, Limits, fit
 
 FILES = ("model.safetensors", "metrics.jsonl")
 KILLS = 5
@@ -72,7 +72,7 @@ def joint(folder, **how):
     model = Classifier(extractor(nn.Dropout(0.2)), MLP((8, 6, 3), dropout=0.3))
     way = EndToEnd(WithCentre(), head_noise=0.05)
     schedule = partial(torch.optim.lr_scheduler.MultiStepLR, milestones=[1, 2], gamma=0.5)
-    return fit(model, way, images(0.2), epochs=4, batch_size=4, schedule=schedule, seed=1, max_norm=2.0,
+    return fit(model, way, images(0.2), epochs=4, batch_size=4, schedule=schedule, seed=1, limits=Limits(max_norm=2.0),
                validation=images(0.0), run_dir=folder, checkpoint_every=EVERY["joint"], **how)  # fmt: skip
 
 
@@ -83,8 +83,8 @@ def anonymous(folder, **how):
     final = HeadTraining(steps=30, lr=0.03, momentum=0.9, batch_size=8)
     way = FOCA(weak_heads=heads, per_class=2, heads=2, reuse=3, final_head=final)
     optimizer = partial(torch.optim.Adam, lr=3e-3)
-    return fit(model, way, images(0.0), epochs=4, batch_size=4, optimizer=optimizer, seed=1, clip_norm=1.0,
-               run_dir=folder, checkpoint_every=EVERY["anonymous"], **how)  # fmt: skip
+    return fit(model, way, images(0.0), epochs=4, batch_size=4, optimizer=optimizer, seed=1,
+               limits=Limits(clip_norm=1.0), run_dir=folder, checkpoint_every=EVERY["anonymous"], **how)  # fmt: skip
 
 
 TRAININGS = {"joint": joint, "anonymous": anonymous}

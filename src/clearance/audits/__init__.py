@@ -13,7 +13,7 @@
 | NewClasses | Do the features help with classes that the network has never seen? |
 | Robustness | How many images stay right under attack? |
 | BoundaryDistance | How far are images from the decision boundary? |
-| Preprocessing | Would it be right more often if its images were prepared in another way? |
+| PreprocessingMismatch | Would it be right more often if its images were prepared in another way? |
 | LinearProbe | What would a new last layer, trained on all training images, gain? |
 | Confusions | Which two classes are confused most, and how near are their features? |
 | MinimalPerturbation | How small a change of the image changes the answer? |
@@ -41,9 +41,7 @@ True
 from clearance.audits._audit import Audit as Audit
 from clearance.audits._audit import Findings as Findings
 from clearance.audits._audit import Subject as Subject
-from clearance.audits._audit import check_comparable as check_comparable
 from clearance.audits.accuracy import Accuracy as Accuracy
-from clearance.audits.accuracy import wilson_interval as wilson_interval
 from clearance.audits.boundary_distance import BoundaryDistance as BoundaryDistance
 from clearance.audits.calibration import Calibration as Calibration
 from clearance.audits.churn import Churn as Churn
@@ -63,10 +61,9 @@ from clearance.audits.minimal_perturbation import MinimalPerturbation as Minimal
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
 from clearance.audits.out_of_distribution import OutOfDistribution as OutOfDistribution
-from clearance.audits.preprocessing import Preprocessing as Preprocessing
+from clearance.audits.preprocessing import PreprocessingMismatch as PreprocessingMismatch
 from clearance.audits.rejection import rejection_threshold as rejection_threshold
 from clearance.audits.robustness import Robustness as Robustness
-from clearance.audits.weight_scale import Decay as Decay
 from clearance.audits.weight_scale import WeightScale as WeightScale
 from clearance.audits.weight_scale import decayed_parameters as decayed_parameters
 
@@ -79,7 +76,6 @@ __all__ = [
     "ClassScatter",
     "CoAdaptation",
     "Confusions",
-    "Decay",
     "DeeperCut",
     "Findings",
     "Geodesic",
@@ -92,12 +88,10 @@ __all__ = [
     "NeuralCollapse",
     "NewClasses",
     "OutOfDistribution",
-    "Preprocessing",
+    "PreprocessingMismatch",
     "Robustness",
     "Subject",
     "WeightScale",
-    "check_comparable",
     "decayed_parameters",
     "rejection_threshold",
-    "wilson_interval",
 ]

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from clearance.data import ImageSet, as_image_set
+from clearance.data import ImageSet
+from clearance.data.intake import as_image_set
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions_from

@@ -14,7 +14,7 @@ from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._heads import scaled_features
 from clearance.audits._samples import PartialSets, partial_sets
-from clearance.geometry import class_means, nearest_class_mean, nearest_neighbour
+from clearance.geometry.nearest import class_means, nearest_class_mean, nearest_neighbour
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
 from clearance.vocabulary import Measurement, Scalar
 

@@ -23,7 +23,8 @@ from clearance.audits.accuracy import wilson_interval
 from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
 from clearance.audits.out_of_distribution import neighbour_score, unit_length
 from clearance.audits.rejection import check_enough, detection, lowest_for_nan, p_values, rejection_threshold
-from clearance.data import ImageSet, as_image_set
+from clearance.data import ImageSet
+from clearance.data.intake import as_image_set
 from clearance.geometry.scatter import class_scatter
 from clearance.heads.gaussian_mixture import GaussianMixture, half_distances
 from clearance.models._running import evaluating

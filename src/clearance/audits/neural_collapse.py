@@ -13,7 +13,7 @@ from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._heads import are_a_cloud, scaled_features
 from clearance.audits.co_adaptation import head_training
 from clearance.geometry.neural_collapse import nc2_equiangle, nc2_equinorm, nc2_simplex, nc3, nc4
-from clearance.geometry.scatter import ClassScatter, class_scatter, nc1
+from clearance.geometry.scatter import ClassStatistics, class_scatter, nc1
 from clearance.geometry.spectrum import covariance_spectrum, effective_rank
 from clearance.heads import HeadStack, train_heads
 from clearance.vocabulary import Measurement, Scalar
@@ -93,7 +93,7 @@ class NeuralCollapse(Audit):
             spread=float(values.std()) if whole and len(values) > 1 else None,
         )
 
-    def _fresh(self, subject: Subject, cloud: ClassScatter) -> list[float]:
+    def _fresh(self, subject: Subject, cloud: ClassStatistics) -> list[float]:
         """NC3 of fresh linear heads."""
         features, _ = scaled_features(subject)
         with torch.random.fork_rng(devices=[]):  # its own first weights are drawn, and never used

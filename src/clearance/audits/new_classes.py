@@ -34,7 +34,8 @@ class NewClasses(Audit):
     the nearest pixel.
 
     >>> from torch import nn
-    >>> from clearance.data import gaussian_images, split_classes
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.data.subsets import split_classes
     >>> from clearance.models import Classifier
     >>> train, new = split_classes(gaussian_images(class_count=6, per_class=9), (0, 1, 2))
     >>> found = NewClasses(per_class=(1,), repetitions=(4,))(

@@ -33,7 +33,7 @@ class InputWay:
 
 
 @dataclass(frozen=True)
-class Preprocessing(Audit):
+class PreprocessingMismatch(Audit):
     """What the best of the usual ways to prepare images would gain, in place of the one that was asked for.
 
     A model that was trained elsewhere is only as good as what it is fed. Each of the usual ways (no normalisation,
@@ -58,7 +58,7 @@ class Preprocessing(Audit):
     >>> from clearance.data import gaussian_images
     >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
-    >>> found = Preprocessing()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> found = PreprocessingMismatch()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [(m.name, m.n) for m in found.measurements]
     [('gain', 60)]
     """

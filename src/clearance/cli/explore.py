@@ -10,7 +10,7 @@ import tyro
 from clearance.cli._options import OptionalCount, OptionalPath, OptionalText
 
 if TYPE_CHECKING:
-    from clearance.explore import Scene
+    from clearance.explore.scene import Scene
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,9 @@ class ExploreCommand:
 
         from clearance._files import check_folder
         from clearance.cli._options import check_file
-        from clearance.explore import all_machines, check_fits, write_explorer
+        from clearance.explore import write_explorer
+        from clearance.explore.machines import all_machines
+        from clearance.explore.page import check_fits
 
         check_file("--out", self.out)
         if self.report is not None:

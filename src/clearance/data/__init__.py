@@ -4,8 +4,9 @@ Images are one float32 tensor (N, C, H, W) within [0, 1]; normalisation belongs 
 changes: subsets, label noise and augmentation give new sets, and a seed says which.
 
 >>> import torch
->>> from clearance.data import Augmentation, read_digits
->>> train, test = read_digits("train"), read_digits("test")
+>>> from clearance import load_dataset
+>>> from clearance.data import Augmentation
+>>> train, test = load_dataset("digits", split="train"), load_dataset("digits", split="test")
 >>> train
 ImageSet('digits', 1300 images of shape (1, 8, 8), 10 classes)
 >>> small = train.per_class(20, seed=0).with_label_noise(0.1, seed=0)
@@ -16,45 +17,25 @@ ImageSet('digits', 1300 images of shape (1, 8, 8), 10 classes)
 >>> images.shape, labels.shape
 (torch.Size([32, 1, 8, 8]), torch.Size([32]))
 
-Readers: `read_digits` (inside scikit-learn), `read_idx` (MNIST, Fashion-MNIST), `read_cifar10`,
-`read_cifar100`, `read_npz`; `as_image_set` takes tensors, arrays and other people's
-Datasets. `open_images` takes any of these of any size (`open_folder`, loaders, Hugging Face's datasets): what is
-larger than memory stays on disk, and is read in batches. `GaussianClasses` makes images whose Bayes error is known.
+:func:`clearance.load_dataset` reads digits, MNIST, Fashion-MNIST and CIFAR by name. `open_images` takes tensors,
+arrays, folders of pictures, loaders and other people's Datasets of any size: what is larger than memory stays on
+disk, and is read in batches. `gaussian_images` makes images whose Bayes error is known.
 """
 
 from clearance.data.augmentation import Augmentation
-from clearance.data.cifar import read_cifar10, read_cifar100
-from clearance.data.digits import read_digits
-from clearance.data.folder import open_folder
-from clearance.data.idx import read_idx
 from clearance.data.image_set import ImageSet
-from clearance.data.intake import as_image_set, open_images, open_unlabelled
-from clearance.data.npz import read_npz
-from clearance.data.photographs import read_photographs
+from clearance.data.intake import open_images, open_unlabelled
 from clearance.data.preprocessing import Preprocessing, preprocessing_of
 from clearance.data.stored import StoredImageSet
-from clearance.data.subsets import draw_classes, draw_samples, split_classes
-from clearance.data.synthetic import GaussianClasses, gaussian_images
+from clearance.data.synthetic import gaussian_images
 
 __all__ = [
     "Augmentation",
-    "GaussianClasses",
     "ImageSet",
     "Preprocessing",
     "StoredImageSet",
-    "as_image_set",
-    "draw_classes",
-    "draw_samples",
     "gaussian_images",
-    "open_folder",
     "open_images",
     "open_unlabelled",
     "preprocessing_of",
-    "read_cifar10",
-    "read_cifar100",
-    "read_digits",
-    "read_idx",
-    "read_npz",
-    "read_photographs",
-    "split_classes",
 ]

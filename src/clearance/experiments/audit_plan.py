@@ -11,7 +11,8 @@ from clearance._checks import check_choice, check_count
 from clearance.audits import Audit
 from clearance.audits._samples import first_half
 from clearance.audits.out_of_distribution import check_enough
-from clearance.data import ImageSet, Preprocessing, open_unlabelled
+from clearance.data import ImageSet, Preprocessing
+from clearance.data.intake import open_unlabelled
 from clearance.experiments.catalogue import AUDITS, resolve
 from clearance.experiments.datasets import check_not_a_path, load_dataset
 from clearance.experiments.recipe import Recipe

@@ -15,12 +15,12 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 from clearance._checks import check_choice
 from clearance._rng import derived_seed
 from clearance.attacks.gradient import FGSM
-from clearance.audits import check_comparable
-from clearance.data import Augmentation, ImageSet, split_classes
-from clearance.data.subsets import draw_samples
+from clearance.audits._audit import check_comparable
+from clearance.data import Augmentation, ImageSet
+from clearance.data.subsets import draw_samples, split_classes
 from clearance.experiments.catalogue import LOSSES, loss_defaults, resolve
 from clearance.experiments.datasets import SPLIT_SEED, load_dataset
-from clearance.experiments.method import Method
+from clearance.experiments.method import Method, MixtureSettings
 from clearance.experiments.recipe import Recipe
 from clearance.heads import (
     EarlyStoppedHeads,
@@ -251,7 +251,7 @@ def build_optimizer(method: Method, model: Classifier | None = None) -> Callable
     )  # fmt: skip
 
 
-def _needs_no_groups(head: GaussianMixture, method: Method) -> bool:
+def _needs_no_groups(head: GaussianMixture, method: MixtureSettings) -> bool:
     """Whether only the means are learned, with the same settings as other weights."""
     only_means = head.covariance == "identity" and not head.log_priors.requires_grad
     return only_means and method.means_lr == method.variances_lr == method.means_decay == 1

@@ -172,7 +172,7 @@ AUDITS = {
         "How much do independently trained heads disagree on the same features?",
     ),
     "preprocessing": Entry(
-        "clearance.audits.preprocessing:Preprocessing",
+        "clearance.audits.preprocessing:PreprocessingMismatch",
         "Would it be right more often if its images were prepared in another way?",
     ),
     "linear_probe": Entry(

@@ -10,7 +10,7 @@ import torch
 
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.audits import Audit
-from clearance.data import as_image_set
+from clearance.data.intake import as_image_set
 from clearance.experiments.audit_plan import AuditPlan, Settings
 from clearance.experiments.build import RunData, build_data, check_draws
 from clearance.experiments.engines import default_jobs

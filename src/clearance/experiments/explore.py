@@ -12,7 +12,10 @@ from clearance.experiments.datasets import load_dataset
 from clearance.experiments.provenance import report_with
 from clearance.experiments.run import RunFindings
 from clearance.experiments.saved import load_run
-from clearance.explore import Machines, Scene, pair_exhibits, pair_records, scene_of
+from clearance.explore import scene_of
+from clearance.explore.exhibits import pair_exhibits, pair_records
+from clearance.explore.machines import Machines
+from clearance.explore.scene import Scene
 from clearance.models import Classifier, extract_features
 from clearance.models._running import evaluating
 from clearance.records import Report

@@ -12,7 +12,7 @@ from clearance.experiments.build import RunData, build_data
 from clearance.experiments.engines import Processes, Task, TaskError, report
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, RunPlan, failed, kept_findings, run_method, sources_of
-from clearance.training import Progress
+from clearance.training.fit import Progress
 
 SECONDS_BETWEEN_REPORTS = 0.3
 

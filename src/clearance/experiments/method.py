@@ -34,9 +34,117 @@ def _floating(kind: type) -> tuple[str, ...]:
     return tuple(name for name, hint in hints.items() if hint is float or float in get_args(hint))
 
 
-@dataclass(frozen=True)
-class Method:
+@dataclass(frozen=True, kw_only=True)
+class OptimizerSettings:
+    """The steps of SGD, and the bounds on its gradients and weights."""
+
+    lr: float = 0.05
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    clip_norm: float | None = None
+    max_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("lr", self.lr)
+        check_fraction("momentum", self.momentum, open_above=True)
+        check_non_negative("weight_decay", self.weight_decay)
+        for name in ("clip_norm", "max_norm"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """The form of the head, and what extractor and head share."""
+
+    hidden: tuple[int, ...] = (128, 128)
+    dropout: float = 0.0
+    norm: Literal["none", "batch"] = "none"
+    features: int = 0
+
+    def __post_init__(self) -> None:
+        check_fraction("dropout", self.dropout, open_above=True)
+        check_choice("norm", self.norm, ("none", "batch"))
+        check_count("features", self.features, minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureSettings:
+    """The Gaussian mixture that the model ends in, and the steps of its parameters."""
+
+    mixture: Literal["none", "identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"] = (
+        "none"
+    )
+    priors: Literal["uniform", "empirical", "learned"] = "uniform"
+    means_lr: float = 1.0
+    variances_lr: float = 1.0
+    means_decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("mixture", self.mixture, get_args(get_type_hints(MixtureSettings)["mixture"]))
+        check_choice("priors", self.priors, get_args(get_type_hints(MixtureSettings)["priors"]))
+        check_positive("means_lr", self.means_lr)
+        check_positive("variances_lr", self.variances_lr)
+        check_non_negative("means_decay", self.means_decay)
+        for name, unset in (("priors", "uniform"), ("means_lr", 1), ("variances_lr", 1), ("means_decay", 1)):
+            if self.mixture == "none" and getattr(self, name) != unset:
+                raise ValueError(
+                    f"`{name}` must be {unset} without a mixture, which has priors, means and variances; got "
+                    f"{getattr(self, name)}. Drop it, or set `mixture`."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndToEndSettings:
+    """Training end to end: noise on the head, and adversarial images in every batch."""
+
+    head_noise: float = 0.0
+    adversarial: float = 0.0
+    adversarial_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_non_negative("head_noise", self.head_noise)
+        check_fraction("adversarial", self.adversarial)
+        check_fraction("adversarial_share", self.adversarial_share, open_below=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FOCASettings:
+    """Training by FOCA: weak heads, how many and how long each is used, and the head that the model keeps."""
+
+    weak_heads: Literal["gradient", "early_stopped", "ridge", "mixture", "pair"] = "gradient"
+    head_steps: int = 32
+    head_lr: float = 0.1
+    head_decay: float = 1e-2
+    penalty: float = 1e-2
+    per_class: int = 10
+    heads: int = 1
+    reuse: int = 1
+    mode: Literal["average", "cycle"] = "average"
+    pool: int = 0
+    heads_batch_norm: Literal["batch", "running", "update"] = "batch"
+    recalibrate: bool = False
+    final_head_steps: int = 2000
+    final_head_lr: float = 0.03
+
+    def __post_init__(self) -> None:
+        check_choice("weak_heads", self.weak_heads, get_args(get_type_hints(FOCASettings)["weak_heads"]))
+        for name in ("per_class", "heads", "reuse", "head_steps", "final_head_steps"):
+            check_count(name, getattr(self, name))
+        for name in ("head_lr", "penalty", "final_head_lr"):
+            check_positive(name, getattr(self, name))
+        check_non_negative("head_decay", self.head_decay)
+        check_choice("mode", self.mode, ("average", "cycle"))
+        check_count("pool", self.pool, minimum=0)
+        check_choice("heads_batch_norm", self.heads_batch_norm, ("batch", "running", "update"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettings, FOCASettings):
     """A named change to plain training, in numbers; the defaults are plain training.
+
+    Its settings are written side by side, in Python as in a recipe's file and on the command line. The classes
+    that it is made of hold those that belong together, for functions that need one group of them.
 
     Args:
         way: ``"end_to_end"`` or ``"foca"``.
@@ -45,9 +153,13 @@ class Method:
         lr: Step size of the extractor's SGD, above 0.
         momentum: Of the same, in [0, 1).
         weight_decay: Of the same, at least 0.
+        clip_norm: Bound on the norm of the gradient, or None.
+        max_norm: Bound on the norm of every unit's incoming weights, or None.
         hidden: Hidden widths of the head that the model is trained with.
         dropout: In that head, in [0, 1).
         norm: ``"batch"`` puts batch normalisation into extractor and head.
+        features: Width of the features, for extractors that end in a linear layer of any width (``lenet-plus``);
+            0 is the extractor's own.
         mixture: Covariance of the Gaussian mixture that the model ends in, as ``heads.GaussianMixture`` names it;
             ``"none"`` for ordinary linear layers. Layers of `hidden` widths then belong to the extractor, the last of
             them without ReLU.
@@ -56,16 +168,16 @@ class Method:
         means_lr: Times `lr` is the step size of the mixture's means, above 0.
         variances_lr: Times `lr` is that of its variances and learned priors, above 0. They are never decayed.
         means_decay: Times `weight_decay` is that of the means, at least 0.
-        features: Width of the features, for extractors that end in a linear layer of any width (``lenet-plus``);
-            0 is the extractor's own.
         head_noise: Standard deviation of noise on the head's parameters (end_to_end).
         adversarial: Largest change of a pixel, of [0, 1], in the FGSM images that are trained on; 0 trains on none
             (end_to_end).
         adversarial_share: Part of every batch that they take the place of, in (0, 1] (end_to_end).
-        clip_norm: Bound on the norm of the gradient, or None.
-        max_norm: Bound on the norm of every unit's incoming weights, or None.
         weak_heads: How weak heads are drawn (foca): ``"gradient"`` (Algorithm 1), ``"early_stopped"``, or in
             closed form ``"ridge"``, ``"mixture"`` and, for two classes, ``"pair"`` (these need ``hidden: []``).
+        head_steps: Steps of a weak head (foca).
+        head_lr: Step size of a weak head (foca).
+        head_decay: Weight decay of a weak head (foca).
+        penalty: Of weak heads in closed form, above 0 (foca).
         per_class: Images of every class that a weak head is trained on (foca).
         heads: Weak heads drawn at once (foca).
         reuse: Steps that use the same weak heads (foca).
@@ -73,10 +185,6 @@ class Method:
         pool: Recent images on whose features weak heads are trained in place of fresh ones, 0 for none (foca).
         heads_batch_norm: What batch normalisation does with the weak heads' batches (foca).
         recalibrate: Whether running statistics are recomputed before the final head (foca).
-        head_steps: Steps of a weak head (foca).
-        head_lr: Step size of a weak head (foca).
-        head_decay: Weight decay of a weak head (foca).
-        penalty: Of weak heads in closed form, above 0 (foca).
         final_head_steps: Steps, in batches of 128, of the head that the model keeps (foca).
         final_head_lr: Step size of the same (foca).
 
@@ -91,75 +199,12 @@ class Method:
     loss: str = "cross-entropy"
     # Methods are keys of dictionaries, and a mapping has no hash; it still tells two methods apart.
     loss_settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    lr: float = 0.05
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    hidden: tuple[int, ...] = (128, 128)
-    dropout: float = 0.0
-    norm: Literal["none", "batch"] = "none"
-    mixture: Literal["none", "identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"] = (
-        "none"
-    )
-    priors: Literal["uniform", "empirical", "learned"] = "uniform"
-    means_lr: float = 1.0
-    variances_lr: float = 1.0
-    means_decay: float = 1.0
-    features: int = 0
-    head_noise: float = 0.0
-    adversarial: float = 0.0
-    adversarial_share: float = 0.5
-    clip_norm: float | None = None
-    max_norm: float | None = None
-    weak_heads: Literal["gradient", "early_stopped", "ridge", "mixture", "pair"] = "gradient"
-    per_class: int = 10
-    heads: int = 1
-    reuse: int = 1
-    mode: Literal["average", "cycle"] = "average"
-    pool: int = 0
-    heads_batch_norm: Literal["batch", "running", "update"] = "batch"
-    recalibrate: bool = False
-    head_steps: int = 32
-    head_lr: float = 0.1
-    head_decay: float = 1e-2
-    penalty: float = 1e-2
-    final_head_steps: int = 2000
-    final_head_lr: float = 0.03
 
     def __post_init__(self) -> None:
         check_choice("way", self.way, ("end_to_end", "foca"))
-        check_choice("norm", self.norm, ("none", "batch"))
-        check_choice("weak_heads", self.weak_heads, get_args(get_type_hints(Method)["weak_heads"]))
-        check_choice("mode", self.mode, ("average", "cycle"))
-        check_choice("heads_batch_norm", self.heads_batch_norm, ("batch", "running", "update"))
-        check_count("pool", self.pool, minimum=0)
-        check_positive("penalty", self.penalty)
-        check_positive("lr", self.lr)
-        check_positive("head_lr", self.head_lr)
-        check_positive("final_head_lr", self.final_head_lr)
-        self._check_mixture()
-        for name in ("weight_decay", "head_noise", "head_decay"):
-            check_non_negative(name, getattr(self, name))
-        for name in ("clip_norm", "max_norm"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
-        for name in ("per_class", "heads", "reuse", "head_steps", "final_head_steps"):
-            check_count(name, getattr(self, name))
-        check_fraction("adversarial", self.adversarial)
-        check_fraction("adversarial_share", self.adversarial_share, open_below=True)
-        check_fraction("dropout", self.dropout, open_above=True)
-        check_fraction("momentum", self.momentum, open_above=True)
+        OptimizerSettings.__post_init__(self)
+        NetworkSettings.__post_init__(self)
+        MixtureSettings.__post_init__(self)
+        EndToEndSettings.__post_init__(self)
+        FOCASettings.__post_init__(self)
         whole_as_floats(self)
-
-    def _check_mixture(self) -> None:
-        check_choice("mixture", self.mixture, get_args(get_type_hints(Method)["mixture"]))
-        check_choice("priors", self.priors, get_args(get_type_hints(Method)["priors"]))
-        check_count("features", self.features, minimum=0)
-        check_positive("means_lr", self.means_lr)
-        check_positive("variances_lr", self.variances_lr)
-        check_non_negative("means_decay", self.means_decay)
-        for name, unset in (("priors", "uniform"), ("means_lr", 1), ("variances_lr", 1), ("means_decay", 1)):
-            if self.mixture == "none" and getattr(self, name) != unset:
-                raise ValueError(
-                    f"`{name}` must be {unset} without a mixture, which has priors, means and variances; got "
-                    f"{getattr(self, name)}. Drop it, or set `mixture`."
-                )

@@ -18,6 +18,7 @@ from clearance._checks import check_count
 from clearance._rng import derived_seed
 from clearance.audits import Audit, Findings, WeightScale
 from clearance.audits.weight_scale import decayed_parameters
+from clearance.data import ImageSet
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_optimizer, build_schedule, build_way, drawn_data
@@ -29,7 +30,7 @@ from clearance.models import Classifier
 from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.runs import write_json
-from clearance.training import FitResult, WayOfTraining, fit
+from clearance.training import Execution, FitResult, Limits, WayOfTraining, fit
 from clearance.training.describe import describe
 from clearance.training.fit import Progress
 from clearance.vocabulary import Exhibit, Measurement, Outcome
@@ -198,6 +199,12 @@ def _curves(result: FitResult) -> tuple[Exhibit, ...]:
 LABELS = {"validation_error": "validation error", "test_error": "test error"}
 
 
+def _looked_at(recipe: Recipe, data: RunData) -> dict[str, ImageSet]:
+    """What is measured after every epoch: images kept back, and beside them, or with noisy labels, the test set."""
+    kept = {} if data.validation is None else {"validation": data.validation}
+    return {**kept, "test": data.test} if kept or recipe.label_noise > 0 else {}
+
+
 def epoch_findings(result: FitResult, test_images: int) -> Findings:
     """The errors after every epoch as a picture, and the test error at the epoch that validation would choose.
 
@@ -205,7 +212,7 @@ def epoch_findings(result: FitResult, test_images: int) -> Findings:
     the lowest error on the validation images, whose labels are as noisy as those of the training images are.
 
     Args:
-        result: What ``fit`` gave with ``watched={"test": ...}``; without, there is nothing to say.
+        result: What ``fit`` gave with ``validation={"test": ...}``; without, there is nothing to say.
         test_images: What the test error was taken over.
 
     >>> from clearance.heads import MLP
@@ -327,13 +334,10 @@ def run_method(
         batch_size=plan.recipe.batch_size,
         optimizer=stepper,
         schedule=build_schedule(plan.recipe),
-        validation=data.validation,
-        watched={"test": data.test} if plan.recipe.label_noise > 0 or data.validation is not None else None,
-        clip_norm=plan.settings.clip_norm,
-        max_norm=plan.settings.max_norm,
+        validation=_looked_at(plan.recipe, data),
+        limits=Limits(plan.settings.clip_norm, plan.settings.max_norm),
+        execution=Execution(torch.bfloat16 if plan.recipe.autocast else None, plan.recipe.compile_extractor),
         seed=plan.seed,
-        autocast=torch.bfloat16 if plan.recipe.autocast else None,
-        compile_extractor=plan.recipe.compile_extractor,
         label_noise=plan.recipe.label_noise,
         run_dir=folder,
         on_step=on_step,

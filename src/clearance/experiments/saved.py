@@ -13,7 +13,7 @@ from clearance._rng import derived_seed
 from clearance.data import ImageSet
 from clearance.experiments.build import RunData, build_data, drawn_data
 from clearance.experiments.catalogue import MODELS, resolve
-from clearance.experiments.method import Method
+from clearance.experiments.method import Method, NetworkSettings
 from clearance.experiments.recipe import Recipe, from_tree
 from clearance.heads import (
     MLP,
@@ -145,7 +145,7 @@ def empty_model(
     return Classifier(extractor.train(), head, [0.0] * channels, [1.0] * channels)
 
 
-def _extractor(name: str, method: Method, channels: int, size: int) -> nn.Module:
+def _extractor(name: str, method: NetworkSettings, channels: int, size: int) -> nn.Module:
     """A fresh extractor with the method's width.
 
     Raises:

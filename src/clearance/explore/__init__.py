@@ -5,30 +5,17 @@ pixels and for any two classes of samples: `linear` fits 81 exact machines when 
 computes everything else from the samples themselves, so that no number on the page can contradict another.
 
 >>> import numpy as np
+>>> from clearance.explore.page import render_explorer
 >>> images, labels = np.eye(4), np.array([0, 0, 1, 1])
 >>> scene = scene_of((images, labels), (images, labels), ("ape", "bee"), shape=(1, 2, 2))
 >>> "ape against bee" in render_explorer(scene)
 True
 """
 
-from clearance.explore.exhibits import example_distances, loss_exhibits, pair_exhibits, pair_records
-from clearance.explore.machines import LOG_LAMBDAS, Machines, all_machines, machines_of
-from clearance.explore.page import check_fits, render_explorer, write_explorer
-from clearance.explore.scene import ClassSamples, Scene, scene_of
+from clearance.explore.page import write_explorer
+from clearance.explore.scene import scene_of
 
 __all__ = [
-    "LOG_LAMBDAS",
-    "ClassSamples",
-    "Machines",
-    "Scene",
-    "all_machines",
-    "check_fits",
-    "example_distances",
-    "loss_exhibits",
-    "machines_of",
-    "pair_exhibits",
-    "pair_records",
-    "render_explorer",
     "scene_of",
     "write_explorer",
 ]

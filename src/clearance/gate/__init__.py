@@ -7,8 +7,9 @@ A tolerance is a sentence, such as ``"accuracy drops 1pt"`` or ``"flip_distance 
 Tolerance(quantity=Quantity(audit='accuracy', name='error', ...), direction='drops', amount=0.01, relative=False...)
 """
 
-from clearance.gate.formats import junit, markdown
-from clearance.gate.ruling import Outcome, rule
-from clearance.gate.tolerance import QUANTITIES, Tolerance
-
-__all__ = ["QUANTITIES", "Outcome", "Tolerance", "junit", "markdown", "rule"]
+from clearance.gate.formats import junit as junit
+from clearance.gate.formats import markdown as markdown
+from clearance.gate.ruling import Outcome as Outcome
+from clearance.gate.ruling import rule as rule
+from clearance.gate.tolerance import QUANTITIES as QUANTITIES
+from clearance.gate.tolerance import Tolerance as Tolerance

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from clearance.geometry.nearest import nearest_class_mean
-from clearance.geometry.scatter import ClassScatter
+from clearance.geometry.scatter import ClassStatistics
 
 
-def nc2_equinorm(cloud: ClassScatter) -> float:
+def nc2_equinorm(cloud: ClassStatistics) -> float:
     r"""Std / mean over classes of ||mu_c - mu_G||: 0 where all class means are equally far from their centre.
 
     Infinite where all class means coincide.
@@ -27,7 +27,7 @@ def nc2_equinorm(cloud: ClassScatter) -> float:
     return float(lengths.std(correction=0)) / mean if mean > 0 else float("inf")
 
 
-def mean_cosines(cloud: ClassScatter) -> Tensor:
+def mean_cosines(cloud: ClassStatistics) -> Tensor:
     """Cosine of the angle at the centre between each pair of class means, shape (C (C - 1) / 2,), float64.
 
     Infinite where a class mean is at the centre and has no direction.
@@ -43,7 +43,7 @@ def mean_cosines(cloud: ClassScatter) -> Tensor:
     return torch.where(cosines.isfinite(), cosines.clamp(-1, 1), torch.inf)
 
 
-def nc2_equiangle(cloud: ClassScatter) -> float:
+def nc2_equiangle(cloud: ClassStatistics) -> float:
     """Standard deviation over pairs of classes of the cosine between their means: 0 where all angles agree.
 
     Infinite where a class mean is at the centre. Always 0 for two classes, which have one pair.
@@ -56,7 +56,7 @@ def nc2_equiangle(cloud: ClassScatter) -> float:
     return float(cosines.std(correction=0)) if bool(cosines.isfinite().all()) else float("inf")
 
 
-def nc2_simplex(cloud: ClassScatter) -> float:
+def nc2_simplex(cloud: ClassStatistics) -> float:
     """Mean over pairs of classes of abs(cosine + 1 / (C - 1)): 0 where class means form a simplex.
 
     -1 / (C - 1) is the smallest value that all cosines can share. Infinite where a class mean is at the
@@ -69,7 +69,7 @@ def nc2_simplex(cloud: ClassScatter) -> float:
     return float((mean_cosines(cloud) + 1 / (len(cloud.means) - 1)).abs().mean())
 
 
-def nc3(weight: Tensor, cloud: ClassScatter) -> float:
+def nc3(weight: Tensor, cloud: ClassStatistics) -> float:
     r"""Distance between a linear head and the class means, || W / ||W||_F - M / ||M||_F ||_F, in [0, 2].
 
     M holds the centred class means as rows. Infinite where one of both is 0 or not finite.

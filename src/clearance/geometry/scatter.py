@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class ClassScatter:
+class ClassStatistics:
     """Class means and spreads of a labelled cloud, float64.
 
     Args:
@@ -26,7 +26,7 @@ class ClassScatter:
         return self.means - self.means.mean(dim=0)
 
 
-def class_scatter(features: Tensor, labels: Tensor, classes: int) -> ClassScatter:
+def class_scatter(features: Tensor, labels: Tensor, classes: int) -> ClassStatistics:
     """Means and variances class by class.
 
     Args:
@@ -50,10 +50,10 @@ def class_scatter(features: Tensor, labels: Tensor, classes: int) -> ClassScatte
     means = kept.new_zeros(classes, kept.shape[1]).index_add_(0, labels, kept) / counts[:, None]
     squared = (kept - means[labels]).square().sum(dim=1)
     variances = kept.new_zeros(classes).index_add_(0, labels, squared) / counts
-    return ClassScatter(means, variances, counts)
+    return ClassStatistics(means, variances, counts)
 
 
-def within_between_ratio(cloud: ClassScatter) -> float:
+def within_between_ratio(cloud: ClassStatistics) -> float:
     r"""Spread within classes over spread between them, tr S_W / tr S_B: 0 where every class is one point.
 
     Unchanged by rotation, shift and scale. Infinite where all class means coincide.
@@ -66,7 +66,7 @@ def within_between_ratio(cloud: ClassScatter) -> float:
     return _ratio(float(cloud.variances.mean()), float(between))
 
 
-def class_distance_normalised_variances(cloud: ClassScatter) -> Tensor:
+def class_distance_normalised_variances(cloud: ClassStatistics) -> Tensor:
     r"""CDNV of every pair of classes: (Var_c + Var_c') / (2 ||mu_c - mu_c'||^2), shape (C (C - 1) / 2,).
 
     Source: Galanti, György, Hutter, "On the role of neural collapse in transfer learning", ICLR 2022, Eq. 2.

@@ -18,11 +18,8 @@ from clearance.heads.gaussian_mixture import linear_from_mixture as linear_from_
 from clearance.heads.gaussian_mixture import mixture_from_linear as mixture_from_linear
 from clearance.heads.gaussian_mixture import mixture_groups as mixture_groups
 from clearance.heads.mlp import MLP as MLP
-from clearance.heads.ridge import pair_head as pair_head
-from clearance.heads.ridge import solve_ridge as solve_ridge
 from clearance.heads.stack import HeadStack as HeadStack
 from clearance.heads.train import HeadTraining as HeadTraining
-from clearance.heads.train import TrainedHeads as TrainedHeads
 from clearance.heads.train import train_heads as train_heads
 from clearance.heads.weak import EarlyStoppedHeads as EarlyStoppedHeads
 from clearance.heads.weak import GaussianMixtureHeads as GaussianMixtureHeads
@@ -40,11 +37,8 @@ __all__ = [
     "HeadTraining",
     "PairHeads",
     "RidgeHeads",
-    "TrainedHeads",
     "linear_from_mixture",
     "mixture_from_linear",
     "mixture_groups",
-    "pair_head",
-    "solve_ridge",
     "train_heads",
 ]

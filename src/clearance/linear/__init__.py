@@ -15,24 +15,13 @@ on L2 Regularization", 2018).
 0.71 0.81
 """
 
-from clearance.linear.class_planes import class_plane as class_plane
-from clearance.linear.class_planes import rival_distances as rival_distances
 from clearance.linear.hyperplane import Hyperplane as Hyperplane
 from clearance.linear.hyperplane import adversarial_distance as adversarial_distance
 from clearance.linear.hyperplane import error_distance as error_distance
 from clearance.linear.hyperplane import error_rate as error_rate
-from clearance.linear.hyperplane import mirrored as mirrored
-from clearance.linear.hyperplane import projected as projected
-from clearance.linear.hyperplane import scores as scores
-from clearance.linear.hyperplane import signed_distances as signed_distances
-from clearance.linear.loss_scaling import large_scale_limit as large_scale_limit
-from clearance.linear.loss_scaling import scaled_loss as scaled_loss
-from clearance.linear.loss_scaling import small_scale_limit as small_scale_limit
 from clearance.linear.svm_path import LinearFit as LinearFit
 from clearance.linear.svm_path import svm_path as svm_path
 from clearance.linear.temperature import calibrated_temperature as calibrated_temperature
-from clearance.linear.tilting import TiltingPlane as TiltingPlane
-from clearance.linear.tilting import centroids as centroids
 from clearance.linear.tilting import nearest_centroid as nearest_centroid
 from clearance.linear.tilting import tilting_angle as tilting_angle
 from clearance.linear.tilting import tilting_plane as tilting_plane
@@ -40,22 +29,11 @@ from clearance.linear.tilting import tilting_plane as tilting_plane
 __all__ = [
     "Hyperplane",
     "LinearFit",
-    "TiltingPlane",
     "adversarial_distance",
     "calibrated_temperature",
-    "centroids",
-    "class_plane",
     "error_distance",
     "error_rate",
-    "large_scale_limit",
-    "mirrored",
     "nearest_centroid",
-    "projected",
-    "rival_distances",
-    "scaled_loss",
-    "scores",
-    "signed_distances",
-    "small_scale_limit",
     "svm_path",
     "tilting_angle",
     "tilting_plane",

@@ -15,21 +15,17 @@ from clearance.models.extractors.convnet32 import convnet32 as convnet32
 from clearance.models.extractors.large_margin_cnn import large_margin_cnn as large_margin_cnn
 from clearance.models.extractors.lenet import lenet as lenet
 from clearance.models.extractors.lenet_plus import lenet_plus as lenet_plus
-from clearance.models.extractors.lenet_plus import tiny_lenet_plus as tiny_lenet_plus
 from clearance.models.extractors.resnet20 import resnet20 as resnet20
 from clearance.models.extractors.small_cnn import small_cnn as small_cnn
-from clearance.models.extractors.small_cnn import tiny_cnn as tiny_cnn
 from clearance.models.extractors.vgg16 import vgg16 as vgg16
 from clearance.models.features import extract_features as extract_features
 from clearance.models.features import predictions as predictions
-from clearance.models.recut import cut_deeper as cut_deeper
 from clearance.models.wrap import wrap as wrap
 
 __all__ = [
     "Classifier",
     "convnet13",
     "convnet32",
-    "cut_deeper",
     "extract_features",
     "large_margin_cnn",
     "lenet",
@@ -38,8 +34,6 @@ __all__ = [
     "predictions",
     "resnet20",
     "small_cnn",
-    "tiny_cnn",
-    "tiny_lenet_plus",
     "vgg16",
     "wrap",
 ]

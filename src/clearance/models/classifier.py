@@ -208,7 +208,7 @@ def check_classifier(model: object) -> None:
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         remedy = "Give its `.module`; under torchrun every process trains on its share, and gradients are averaged."
     elif hasattr(model, "_orig_mod"):
-        remedy = "Give its `._orig_mod`, and compile_extractor=True."
+        remedy = "Give its `._orig_mod`, and fit's execution=Execution(compile_extractor=True)."
     else:
         remedy = "Make one with clearance.wrap(module, example=images)."
     kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__

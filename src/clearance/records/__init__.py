@@ -10,15 +10,9 @@ comparison with the recipe and the versions that made them; it is one folder tha
 0.02
 """
 
-from clearance.records.derived import SummaryRow
-from clearance.records.record import ExhibitRecord, Record, RunNote
-from clearance.records.store import Report, load_report
-
-__all__ = [
-    "ExhibitRecord",
-    "Record",
-    "Report",
-    "RunNote",
-    "SummaryRow",
-    "load_report",
-]
+from clearance.records.derived import SummaryRow as SummaryRow
+from clearance.records.record import ExhibitRecord as ExhibitRecord
+from clearance.records.record import Record as Record
+from clearance.records.record import RunNote as RunNote
+from clearance.records.store import Report as Report
+from clearance.records.store import load_report as load_report

@@ -36,21 +36,13 @@ Files are JSON and safetensors, without pickle. For non-finite floats JSON files
 ``Infinity`` and ``-Infinity``, as Python's ``json`` reads and writes them.
 """
 
-from clearance._files import write_bytes
-from clearance.runs.directory import Checkpoint, RunDirectory, read_fingerprint, read_result
-from clearance.runs.fingerprint import differences, digest
-from clearance.runs.json_file import write_json
-from clearance.runs.tree import flatten, unflatten
-
-__all__ = [
-    "Checkpoint",
-    "RunDirectory",
-    "differences",
-    "digest",
-    "flatten",
-    "read_fingerprint",
-    "read_result",
-    "unflatten",
-    "write_bytes",
-    "write_json",
-]
+from clearance._files import write_bytes as write_bytes
+from clearance.runs.directory import Checkpoint as Checkpoint
+from clearance.runs.directory import RunDirectory as RunDirectory
+from clearance.runs.directory import read_fingerprint as read_fingerprint
+from clearance.runs.directory import read_result as read_result
+from clearance.runs.fingerprint import differences as differences
+from clearance.runs.fingerprint import digest as digest
+from clearance.runs.json_file import write_json as write_json
+from clearance.runs.tree import flatten as flatten
+from clearance.runs.tree import unflatten as unflatten

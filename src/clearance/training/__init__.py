@@ -25,20 +25,20 @@ torch.Size([30, 3])
 
 from clearance.training._way import Training as Training
 from clearance.training._way import WayOfTraining as WayOfTraining
-from clearance.training.batch_norm import recalibrate_batch_norm as recalibrate_batch_norm
 from clearance.training.end_to_end import EndToEnd as EndToEnd
+from clearance.training.fit import Execution as Execution
 from clearance.training.fit import FitResult as FitResult
-from clearance.training.fit import Progress as Progress
+from clearance.training.fit import Limits as Limits
 from clearance.training.fit import fit as fit
 from clearance.training.foca import FOCA as FOCA
 
 __all__ = [
     "FOCA",
     "EndToEnd",
+    "Execution",
     "FitResult",
-    "Progress",
+    "Limits",
     "Training",
     "WayOfTraining",
     "fit",
-    "recalibrate_batch_norm",
 ]

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from clearance._checks import check_count, check_fraction, check_positive
 from clearance._rng import derived_seed, generator
-from clearance.data import ImageSet, as_image_set
+from clearance.data import ImageSet
+from clearance.data.intake import as_image_set
 from clearance.losses._loss import Loss
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions
@@ -49,8 +50,8 @@ def check_processes(batch_size: int, run_dir: str | Path | None) -> None:
         )
 
 
-def check_kinds(way: object, optimizer: object) -> None:
-    """Raise TypeError unless these are a way of training and something that makes an optimiser."""
+def check_kinds(way: object, optimizer: object, limits: object, execution: object) -> None:
+    """Raise TypeError unless these are a way of training, something that makes an optimiser, and settings."""
     if not isinstance(way, WayOfTraining):
         raise TypeError(
             f"`way` must be a way of training, such as clearance.training.EndToEnd() or FOCA(); got {way!r}."
@@ -60,6 +61,11 @@ def check_kinds(way: object, optimizer: object) -> None:
             "`optimizer` must be called with parameters, such as partial(torch.optim.SGD, lr=0.05), because the "
             f"way of training says which ones; got {type(optimizer).__name__}."
         )
+    for name, given, kind in (("limits", limits, Limits), ("execution", execution, Execution)):
+        if not isinstance(given, kind):
+            raise TypeError(
+                f"`{name}` must be a clearance.training.{kind.__name__}, such as {kind()}; got {given!r}."
+            )
 
 
 def check_lengths(epochs: int | None, steps: int | None, batch_size: int, checkpoint_every: int) -> None:
@@ -92,24 +98,73 @@ def device_named(name: str) -> torch.device:
     return place
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Bounds that keep training stable, in each step of the optimiser.
+
+    Args:
+        clip_norm: Bound on the norm of the whole gradient, above 0; None sets none.
+        max_norm: Bound, above 0, on the norm of every unit's incoming weights, after each step, in the part of
+            the model that is trained (under FOCA only the extractor; Srivastava et al. 2014, FOCA's
+            stabiliser in Sato et al. 2019); None sets none.
+
+    Raises:
+        ValueError: If a bound is not above 0.
+
+    >>> Limits(clip_norm=1.0)
+    Limits(clip_norm=1.0, max_norm=None)
+    """
+
+    clip_norm: float | None = None
+    max_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("clip_norm", "max_norm"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How the extractor is computed during training steps; heads, their training and the loss stay in float32.
+
+    Args:
+        autocast: ``torch.bfloat16`` is mixed precision; None is full precision.
+        compile_extractor: Whether to use torch.compile. The first steps are then slow, and the last bits differ.
+
+    Raises:
+        ValueError: If `autocast` is another dtype.
+
+    >>> Execution(autocast=torch.bfloat16)
+    Execution(autocast=torch.bfloat16, compile_extractor=False)
+    """
+
+    autocast: torch.dtype | None = None
+    compile_extractor: bool = False
+
+    def __post_init__(self) -> None:
+        if self.autocast not in (None, torch.bfloat16):
+            raise ValueError(
+                f"`autocast` must be torch.bfloat16 or None; got {self.autocast}. In float16 small gradients become 0 "
+                "without a loss scaler, and this loop has none."
+            )
+
+
 class ExtractorForward:
     """Stands in for an extractor's forward pass during training steps; outside them nothing changes.
 
     Args:
         extractor: Features are converted back to float32 after mixed precision, so that heads, their
             training and the loss are computed in full precision.
-        autocast: torch.bfloat16, or None for full precision.
-        compiled: Whether torch.compile translates the extractor, once for every batch shape.
+        execution: Mixed precision and compilation, once for every batch shape.
         loss: Read for `layers`, which a compiled extractor cannot give.
 
     Raises:
-        ValueError: If `autocast` is another dtype, or the loss reads activations of a compiled extractor.
+        ValueError: If the loss reads activations of a compiled extractor.
     """
 
-    def __init__(
-        self, extractor: nn.Module, autocast: torch.dtype | None, *, compiled: bool, loss: Loss
-    ) -> None:
-        _check_precision(autocast)
+    def __init__(self, extractor: nn.Module, execution: Execution, loss: Loss) -> None:
+        autocast, compiled = execution.autocast, execution.compile_extractor
         if compiled and loss.layers:
             raise ValueError(
                 f"`compile_extractor` must be False with {type(loss).__name__}, because it reads the "
@@ -149,14 +204,6 @@ def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(run)
 
 
-def _check_precision(autocast: torch.dtype | None) -> None:
-    if autocast not in (None, torch.bfloat16):
-        raise ValueError(
-            f"`autocast` must be torch.bfloat16 or None; got {autocast}. In float16 small gradients become 0 "
-            "without a loss scaler, and this loop has none."
-        )
-
-
 @dataclass
 class Session:
     """Everything that changes while a classifier is trained; `step` counts the updates so far."""
@@ -167,14 +214,13 @@ class Session:
     schedule: LRScheduler | None
     generators: dict[str, torch.Generator]
     data: ImageSet
-    validation: ImageSet | None
+    validation: Mapping[str, ImageSet]
     way: WayOfTraining
     forward: ExtractorForward
     seed: int
     epochs: int
     batch_size: int
     steps: int | None = None  # instead of `epochs`: the last pass may then be incomplete
-    watched: Mapping[str, ImageSet] = field(default_factory=dict)
     label_noise: float = 0.0
     step: int = 0
     seconds: float = 0.0
@@ -255,10 +301,9 @@ class Session:
         """Errors of the head in use, if any, on the sets that are evaluated after every epoch."""
         if not self.way.trains_head:
             return {}
-        sets = {} if self.validation is None else {"validation": self.validation}
         return {
             f"{name}_error": float((predictions(self.model, data) != data.labels).double().mean())
-            for name, data in {**sets, **self.watched}.items()
+            for name, data in self.validation.items()
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -544,6 +589,8 @@ def _read_back(session: Session, run: RunDirectory) -> FitResult:
 
 
 SGD = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
+NO_LIMITS = Limits()
+IN_FLOAT32 = Execution()
 
 
 def fit(
@@ -557,11 +604,8 @@ def fit(
     optimizer: Callable[..., Optimizer] = SGD,
     schedule: Callable[[Optimizer], LRScheduler] | None = None,
     validation: Any = None,
-    watched: Mapping[str, Any] | None = None,
-    clip_norm: float | None = None,
-    max_norm: float | None = None,
-    autocast: torch.dtype | None = None,
-    compile_extractor: bool = False,
+    limits: Limits = NO_LIMITS,
+    execution: Execution = IN_FLOAT32,
     label_noise: float = 0.0,
     device: str = "auto",
     seed: int = 0,
@@ -582,16 +626,10 @@ def fit(
             momentum 0.9.
         schedule: Called with the optimiser; stepped once per epoch, as in torch's own examples, or after every
             update if `steps` is given.
-        validation: Like `train`; its error is logged after every epoch in which the head can be used.
-        watched: More such sets by name, each logged as ``NAME_error``: for information, not for choices.
-        clip_norm: Bound on the norm of the whole gradient, above 0.
-        max_norm: Bound, above 0, on the norm of every unit's incoming weights, after each step, in the part of
-            the model that is trained (under FOCA only the extractor; Srivastava et al. 2014, FOCA's
-            stabiliser in Sato et al. 2019).
-        autocast: ``torch.bfloat16`` runs the extractor in mixed precision during steps; heads, their training
-            and the loss stay in float32. None is full precision.
-        compile_extractor: Whether to use torch.compile for the extractor during steps, not for heads and loss.
-            The first steps are then slow, and the last bits differ.
+        validation: Like `train`; its error is logged as ``validation_error`` after every epoch in which the head can
+            be used. Or a mapping of names to such sets, each logged as ``NAME_error``. Nothing is chosen by them.
+        limits: Bounds on the norms of gradient and weights. Default: none.
+        execution: Mixed precision and compilation of the extractor. Default: neither.
         label_noise: Share of the training labels that are known to be wrong, in [0, 1). It does not affect
             training: with few correct labels, a network that has learned only those does not count as collapsed.
         device: ``"auto"`` is CUDA if available, else the CPU.
@@ -606,7 +644,8 @@ def fit(
     statistics of a process's own share (pass a model with torch.nn.SyncBatchNorm otherwise).
 
     Raises:
-        TypeError: If `model` is not a Classifier, `way` not a way of training, or `optimizer` not callable.
+        TypeError: If `model` is not a Classifier, `way` not a way of training, `optimizer` not callable, or `limits`
+            or `execution` of another class.
         ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
             belongs to another run, the loss reads activations of a compiled extractor, or several processes
             get a `run_dir` or too small a batch.
@@ -621,17 +660,16 @@ def fit(
     'finished at step 150'
     """
     check_classifier(model)
-    check_kinds(way, optimizer)
+    check_kinds(way, optimizer, limits, execution)
     check_lengths(epochs, steps, batch_size, checkpoint_every)
     check_fraction("label_noise", label_noise, open_above=True)
     place = device_named(device)
     check_processes(batch_size, run_dir)
     data = as_image_set(train).to(place)
-    held_out = None if validation is None else as_image_set(validation).to(place)
-    looked_at = {name: as_image_set(images).to(place) for name, images in (watched or {}).items()}
+    sets = _validation_sets(validation, place)
     model.to(place)
     way.loss.to(place)
-    stepper = _stepper(model, way, optimizer, clip_norm, max_norm)
+    stepper = _stepper(model, way, optimizer, limits)
     session = Session(
         model=model,
         loss=way.loss,
@@ -639,14 +677,13 @@ def fit(
         schedule=None if schedule is None else _schedule(schedule, stepper),
         generators=way.generators(seed) | {"augmentation": generator(seed, *own_stream("augmentation"))},
         data=data,
-        validation=held_out,
+        validation=sets,
         way=way,
-        forward=ExtractorForward(model.extractor, autocast, compiled=compile_extractor, loss=way.loss),
+        forward=ExtractorForward(model.extractor, execution, way.loss),
         seed=seed,
         epochs=epochs or 0,
         batch_size=batch_size,
         steps=steps,
-        watched=looked_at,
         label_noise=label_noise,
     )
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
@@ -654,9 +691,9 @@ def fit(
         if run_dir is None:
             return run_session(session, None, checkpoint_every, on_step)
         settings = {
-            "epochs": epochs, "batch_size": batch_size, "clip_norm": clip_norm, "max_norm": max_norm,
-            "seed": seed, "device": place.type,
-            **_unusual(autocast, steps, looked_at, compile_extractor=compile_extractor),
+            "epochs": epochs, "steps": steps, "batch_size": batch_size, "limits": asdict(limits),
+            "autocast": None if execution.autocast is None else str(execution.autocast),
+            "compile_extractor": execution.compile_extractor, "seed": seed, "device": place.type,
         }  # fmt: skip
         fingerprint = _fingerprint(session, optimizer, schedule, settings)
         check_resumable(Path(run_dir), fingerprint)
@@ -664,12 +701,19 @@ def fit(
             return run_session(session, run, checkpoint_every, on_step)
 
 
+def _validation_sets(validation: Any, place: torch.device) -> dict[str, ImageSet]:
+    """The sets by name; a single one is called validation."""
+    if validation is None:
+        return {}
+    named = validation if isinstance(validation, Mapping) else {"validation": validation}
+    return {name: as_image_set(images).to(place) for name, images in named.items()}
+
+
 def _stepper(
     model: Classifier,
     way: WayOfTraining,
     optimizer: Callable[..., Optimizer],
-    clip_norm: float | None,
-    max_norm: float | None,
+    limits: Limits,
 ) -> Optimizer:
     """The optimiser of the trained parameters, with both bounds."""
     moved = list(way.trainable(model))
@@ -677,8 +721,8 @@ def _stepper(
         raise ValueError("there is nothing to train: this way of training has no parameters to move.")
     stepper = optimizer(moved)
     own = {id(parameter) for parameter in model.parameters()}
-    limit_gradients(stepper, moved, _positive("clip_norm", clip_norm))
-    limit_weights(stepper, [p for p in moved if id(p) in own], _positive("max_norm", max_norm))
+    limit_gradients(stepper, moved, limits.clip_norm)
+    limit_weights(stepper, [p for p in moved if id(p) in own], limits.max_norm)
     return stepper
 
 
@@ -686,7 +730,6 @@ def _fingerprint(
     session: Session, optimizer: object, schedule: object, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Everything that affects a run's numbers; a run directory belongs to one fingerprint."""
-    validation = session.validation
     return {
         "model": describe(session.model),
         "first_weights": digest(session.model.state_dict().items()),
@@ -694,28 +737,11 @@ def _fingerprint(
         "first_loss": digest(session.loss.state_dict().items()),
         "train": session.data.digest(),
         "augmentation": describe(session.data.augmentation),
-        "validation": None if validation is None else validation.digest(),
+        "validation": {name: images.digest() for name, images in session.validation.items()},
         "optimizer": describe(optimizer),
         "schedule": describe(schedule),
         "settings": settings,
     }
-
-
-def _unusual(
-    autocast: torch.dtype | None,
-    steps: int | None,
-    watched: Mapping[str, ImageSet],
-    *,
-    compile_extractor: bool,
-) -> dict[str, Any]:
-    """Settings that are named only where they are used, so that older runs stay known by theirs."""
-    used = {
-        "autocast": None if autocast is None else str(autocast),
-        "compile_extractor": compile_extractor,
-        "steps": steps,
-        "watched": {name: images.digest() for name, images in watched.items()},
-    }
-    return {name: value for name, value in used.items() if value}
 
 
 def _schedule(build: Callable[[Optimizer], LRScheduler], optimizer: Optimizer) -> LRScheduler:
@@ -726,9 +752,3 @@ def _schedule(build: Callable[[Optimizer], LRScheduler], optimizer: Optimizer) -
             "another schedule of torch.optim.lr_scheduler."
         )
     return schedule
-
-
-def _positive(name: str, value: float | None) -> float | None:
-    if value is not None:
-        check_positive(name, value)
-    return value

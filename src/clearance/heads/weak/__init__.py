@@ -26,13 +26,3 @@ class WeakHeads(Protocol):
     ) -> TrainedHeads:
         """K heads for features (K, n, D) and labels (K, n); what returns reads raw features."""
         ...
-
-
-__all__ = [
-    "EarlyStoppedHeads",
-    "GaussianMixtureHeads",
-    "GradientHeads",
-    "PairHeads",
-    "RidgeHeads",
-    "WeakHeads",
-]
