@@ -21,6 +21,7 @@ from clearance.losses._loss import Loss
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions
 from clearance.runs import RunDirectory, digest
+from clearance.runs.describe import check_resumable, describe
 from clearance.training._distributed import (
     copy_from_first,
     in_any_process,
@@ -30,7 +31,6 @@ from clearance.training._distributed import (
     process_rank,
 )
 from clearance.training._way import Training, WayOfTraining
-from clearance.training.describe import check_resumable, describe
 from clearance.vocabulary import Outcome, Status
 
 
