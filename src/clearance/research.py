@@ -96,7 +96,7 @@ from clearance.report.svg import (
     standalone_svg,
 )
 from clearance.runs import read_result
-from clearance.training.describe import describe
+from clearance.runs.describe import describe
 from clearance.training.fit import Progress
 from clearance.vocabulary import Better, Outcome, Scalar
 

@@ -210,14 +210,14 @@ WRONG = {
     "no side": (("audit", "bobs_net:Net", *SETS, "--image-size", "0"), "`image_size` must be a whole number"),
     "mean of bytes": (
         (*SIZED, "--mean", "127.5"),
-        "`mean` must be that of images in [0, 1], at most 1; got 127.5. Divide",
+        "`mean` must be for images in [0, 1], at most 1; got 127.5.",
     ),
     "out is a file": (
         (*SIZED, "--out", "best.pt/page"),
         "`out` must be a folder that can be written; best.pt is a file",
     ),
     "per cent": ((*SIZED, "--expect-accuracy", "91.5"), "Write 0.915 for 91.5 %"),
-    "channels": ((*SIZED, "--mean", "0.1,0.2"), "`mean` must be one value or one a channel"),
+    "channels": ((*SIZED, "--mean", "0.1,0.2"), "`mean` must be one value or one per channel"),
     "head": ((*SIZED, "--head", "fcc"), "got 'fcc'. Did you mean 'fc'?"),
 }
 

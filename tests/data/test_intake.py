@@ -126,7 +126,7 @@ def test_named_sources(tmp_path):
         (tmp_path / "toy" / f"c{label}").mkdir(parents=True)
         Image.fromarray(BYTES[label]).save(tmp_path / "toy" / f"c{label}" / "a.png")
     assert torch.equal(open_images(f"folder:{tmp_path}/toy", cache=tmp_path).images, PIXELS[:3])
-    with pytest.raises(ValueError, match="holds images of 4x5, not of `image_size` 8"):
+    with pytest.raises(ValueError, match="not resized and must have `image_size` 8; got 4x5"):
         open_images(f"npz:{tmp_path}/toy.npz", Preprocessing(image_size=8, short_side=8))
 
 
@@ -187,7 +187,7 @@ def test_single_images_where_batches_are_expected_are_refused_with_the_remedy(la
     single = [(image, label) for image, label in zip(PIXELS, labels, strict=True)]
     for data in (Stream(), (pair for pair in single)):
         with pytest.raises(
-            ValueError, match=r"with one label\. Of single images make batches: .*DataLoader\(data, 256\)"
+            ValueError, match=r"with one label\. For single images use .*DataLoader\(data, 256\)"
         ):
             open_images(data)
     assert len(open_images(DataLoader(Stream(), 4))) == 6

@@ -117,5 +117,5 @@ def test_in_words():
     assert str(Preprocessing(MEAN, STD, 224, 256)) == (
         "images 256 -> 224 px, mean 0.485, 0.456, 0.406, std 0.229, 0.224, 0.225"
     )
-    assert str(Preprocessing()) == "images as they are"
-    assert str(Preprocessing(mean=(0.5,))) == "images as they are, mean 0.5"
+    assert str(Preprocessing()) == "images unchanged"
+    assert str(Preprocessing(mean=(0.5,))) == "images unchanged, mean 0.5"

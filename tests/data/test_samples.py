@@ -44,10 +44,10 @@ def test_a_class_may_be_lost_at_random_and_keeps_its_name():
 
 
 def test_what_there_is_not_cannot_be_drawn():
-    with pytest.raises(ValueError, match=r"`count` must not exceed the 90 images there are; got 91"):
+    with pytest.raises(ValueError, match=r"`count` must not exceed the number of images, 90; got 91"):
         draw_samples(DATA, 91, 0)
     uneven = DATA.subset(torch.arange(40)[torch.randperm(40, generator=torch.Generator().manual_seed(0))])
-    with pytest.raises(ValueError, match=r"balanced draw possible; got 39, 13 of class .*Ask for fewer"):
+    with pytest.raises(ValueError, match=r"balanced draw; got 39, which needs 13 of class .*Ask for fewer"):
         draw_samples(uneven, 39, 0)
     with pytest.raises(ValueError, match="`count` must be a whole number of at least 2"):
         draw_samples(DATA, 1, 0)

@@ -12,7 +12,7 @@ from clearance.data import gaussian_images
 from clearance.data.digits import read_digits
 from clearance.heads import GaussianMixture
 from clearance.losses import GaussianMixtureLoss
-from clearance.losses.gaussian_mixture import EVERY
+from clearance.losses.gaussian_mixture import CHECK_EVERY
 from clearance.models import Classifier
 from clearance.training import EndToEnd, fit
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -127,12 +127,12 @@ def test_a_variance_on_its_floor_is_told_once():
     head: Any = GaussianMixture(7, 4, "diagonal")
     features, labels = samples(dtype=torch.float32)
     loss = GaussianMixtureLoss()
-    for _ in range(EVERY):
+    for _ in range(CHECK_EVERY):
         loss.after_step(outputs_of(head, features), labels)
     torch.nn.init.constant_(head.raw_log_variance, -30.0)
     with pytest.warns(UserWarning, match="100 % of the mixture's variances lie on their floor") as told:
         loss.after_step(outputs_of(head, features), labels)
-    for _ in range(2 * EVERY):
+    for _ in range(2 * CHECK_EVERY):
         loss.after_step(
             outputs_of(head, features.mean() + 0 * features), labels
         )  # a warning would be an error
@@ -143,10 +143,10 @@ def test_features_too_far_away_for_float32_are_told_once():
     head: Any = GaussianMixture(7, 4)
     features, labels = samples(dtype=torch.float32)
     loss = GaussianMixtureLoss()
-    with pytest.warns(UserWarning, match="rounds about .* nats away from the score of every class") as told:
+    with pytest.warns(UserWarning, match="loses about .* nats of every class") as told:
         loss.after_step(outputs_of(head, 1e6 * features), labels)
     assert len(told) == 1
-    for _ in range(2 * EVERY):
+    for _ in range(2 * CHECK_EVERY):
         loss.after_step(outputs_of(head, 1e6 * features), labels)
     GaussianMixtureLoss().after_step(outputs_of(head.double(), 1e6 * features.double()), labels)
 

@@ -31,7 +31,10 @@ from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path
             {"gamma": {"inputs": 1.0}},
             "`gamma` must be one of 'input', 'logits'; got 'inputs'. Did you mean 'input'",
         ),
-        ({"gamma": {"input": 1.0}}, r"`gamma` must name every layer or be one number; it lacks \['logits'\]"),
+        (
+            {"gamma": {"input": 1.0}},
+            r"`gamma` must name every layer or be one number; got none for \['logits'\]",
+        ),
         ({"gamma": {"quantile": 1.0}}, r"`quantile` must lie in \(0, 1\)"),
         ({"gamma": {"quantile": 0.5, "batch": 3}}, "Did you mean 'batches'"),
         ({"norm": 0.5}, "`norm` must be at least 1"),
@@ -111,7 +114,9 @@ def test_a_batch_without_a_graph():
     model, loss = smooth_net(), LargeMarginLoss((HIDDEN,))
     with torch.no_grad():
         outputs = model.outputs(images(), loss.layers)
-        with pytest.raises(ValueError, match=r"layer 'extractor.2' carries no graph.*margin_distances"):
+        with pytest.raises(
+            ValueError, match=r"layer 'extractor.2' must have a graph to the logits.*margin_distances"
+        ):
             loss(outputs, labels())
         assert margin_distances(model, images(), labels(), (HIDDEN,)).distances[HIDDEN].isfinite().all()
 
@@ -133,9 +138,9 @@ def test_the_diagnostic_refuses_training_mode():
     norm = nn.BatchNorm1d(64)
     part = Classifier(nn.Sequential(nn.Flatten(), norm), nn.Linear(64, 4)).eval()
     norm.train()
-    with pytest.raises(ValueError, match="with all its parts"):
+    with pytest.raises(ValueError, match="all its parts must be"):
         margin_distances(part, torch.rand(6, 1, 8, 8), torch.zeros(6, dtype=torch.long))
-    with pytest.raises(ValueError, match=r"`model` must be in evaluation mode.*model.eval\(\)"):
+    with pytest.raises(ValueError, match=r"must be in evaluation mode.*model.eval\(\)"):
         margin_distances(smooth_net().train(), images(), labels())
 
 
@@ -145,7 +150,7 @@ def test_an_activation_that_has_no_part_in_the_logits():
     mine, other = (model.outputs(images(), ("input",)) for _ in range(2))
     mixed = Outputs(mine.features, mine.logits, mine.head, other.activations)
     for sweeps in ("sequential", "batched"):
-        with pytest.raises(ValueError, match=r"layer 'input' has no part in these logits.*DataParallel"):
+        with pytest.raises(ValueError, match=r"layer 'input' must affect the logits.*DataParallel"):
             LargeMarginLoss(("input",), top_k=2, distance=DistanceSettings(sweeps=sweeps))(mixed, labels())
 
 
@@ -159,7 +164,7 @@ def test_an_activation_that_is_cut_off_before_the_features(more):
     model = smooth_net()
     extractor = nn.Sequential(*model.extractor, Cut())
     cut = Classifier(extractor, model.head, 0.4, 0.5).double()
-    with pytest.raises(ValueError, match=r"layer 'input' has no part in these logits.*is not detached"):
+    with pytest.raises(ValueError, match=r"layer 'input' must affect the logits.*is not detached"):
         loss_of(cut, ("input",), **{"top_k": 2, **more})
 
 

@@ -47,7 +47,10 @@ def one_step(make):
 
 
 def test_logits_in_place_of_outputs_are_refused_in_words():
-    with pytest.raises(TypeError, match=r"LargeMarginLoss takes what model\.outputs\(images, loss\.layers\)"):
+    with pytest.raises(
+        TypeError,
+        match=r"the first argument of LargeMarginLoss must be model\.outputs\(images, loss\.layers\)",
+    ):
         LargeMarginLoss("input")(torch.randn(2, 3), torch.tensor([0, 1]))
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from clearance.losses import GaussianMixtureLoss, InverseDecay, LargeMarginSoftmaxLoss, StepUp
-from clearance.training.describe import describe
+from clearance.runs.describe import describe
 
 
 def test_alpha_rises_as_released_for_mnist():

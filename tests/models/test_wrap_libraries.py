@@ -88,7 +88,7 @@ def test_an_auxiliary_head_that_runs_last_is_not_taken_for_the_head(images):
 
 
 def test_two_heads_that_are_averaged_are_refused_with_the_reason(images):
-    with pytest.raises(ValueError, match=r"'head' has as many outputs\. Name that one; where two heads"):
+    with pytest.raises(ValueError, match=r"'head' has as many outputs\. Name that one. If two heads"):
         wrap(Distilled(), example=images)
 
 
@@ -105,12 +105,12 @@ def test_a_convolution_before_pooling_has_pooled_features(images, capsys):
 def test_squeezenet_needs_its_whole_classifier(images, capsys):
     module = SqueezeNet().eval()
     with pytest.raises(
-        ValueError, match=r"head 'classifier\.1' .* receives \(6, 6, 6, 6\), and something else follows"
+        ValueError, match=r"head 'classifier\.1' .* got \(6, 6, 6, 6\), and something else follows"
     ):
         wrap(module, example=images)
     model = wrap(module, "classifier", example=images)
     assert "216 features" in (told := capsys.readouterr().out)
-    assert "maps of 6 x 6 x 6 flattened: for this size alone" in told
+    assert "maps of 6 x 6 x 6 flattened: only for this size" in told
     assert torch.equal(model(images), module(images))
 
 

@@ -55,7 +55,7 @@ class Whitened(ResNet):
     ],
 )
 def test_normalising_twice_is_warned_of(make, words, images):
-    with pytest.warns(UserWarning, match=f"seems to normalise by itself .{words}") as caught:
+    with pytest.warns(UserWarning, match=f"seems to normalise its input .{words}") as caught:
         wrap(make(), example=images, mean=0.5, std=0.5, verbose=False)
     assert caught[0].filename == __file__
     wrap(make(), example=images, verbose=False)  # without mean and std: no warning, which would be an error
@@ -80,7 +80,7 @@ def test_no_false_alarm_about_normalising_twice(make, images):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"mean": [0.5, 0.5]}, r"`mean` must be one value or one a channel \(3 in the example\)"),
+        ({"mean": [0.5, 0.5]}, r"`mean` must be one value or one per channel \(3 in the example\)"),
         ({"std": [0.5, 0.5]}, "`std` must be one value"),
         ({"std": 0.0}, "`std` must be above 0"),
     ],

@@ -98,7 +98,7 @@ def foca(**settings: Any):
     return FOCA(Weighted(), **(usual | settings))
 
 
-CHANGES = {
+CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
     "lr": ("optimizer", {"optimizer": lambda p: torch.optim.SGD(p, lr=0.2, momentum=0.9)}),
     "optimiser": ("optimizer", {"optimizer": lambda p: torch.optim.Adam(p, lr=0.1)}),
     "partial": ("optimizer", {"optimizer": partial(torch.optim.SGD, lr=0.1, momentum=0.9)}),

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearance.training import FOCA
-from clearance.training.batch_norm import running_statistics_frozen
+from clearance.training.batch_norm import head_batch_statistics
 from clearance.training.foca import ClassBalancedDraws
 
 
@@ -57,7 +57,7 @@ def test_layers_track_again_even_where_the_forward_pass_fails(model):
     untracked = nn.BatchNorm1d(6, track_running_stats=False)
 
     def fail():
-        with running_statistics_frozen(nn.Sequential(model.extractor[2], untracked)):
+        with head_batch_statistics(nn.Sequential(model.extractor[2], untracked), "batch"):
             assert not model.extractor[2].track_running_stats
             raise RuntimeError("no features")
 

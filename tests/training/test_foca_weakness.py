@@ -1,4 +1,4 @@
-"""How strong the weak heads were: told once an epoch, from logits that were there anyway."""
+"""How strong the weak heads were: reported once per epoch, from logits that a step computes anyway."""
 
 import json
 from typing import Any
@@ -12,20 +12,22 @@ from clearance.training.foca import Weakness
 
 def test_3_5_3_accuracy_and_chance_by_hand():
     labels = torch.tensor([0, 1, 2, 0])
-    said = torch.tensor([[0, 1, 2, 0], [0, 0, 0, 1], [1, 2, 0, 1]])  # 4, 1 and 0 of 4 right; chance is 1 / 3
+    predicted = torch.tensor(
+        [[0, 1, 2, 0], [0, 0, 0, 1], [1, 2, 0, 1]]
+    )  # 4, 1 and 0 of 4 right; chance is 1 / 3
     weakness = Weakness()
-    weakness.note(torch.nn.functional.one_hot(said[:2], 3).float(), labels)
-    weakness.note(torch.nn.functional.one_hot(said[2:], 3).float(), labels)
-    assert weakness.tell() == pytest.approx(
+    weakness.note(torch.nn.functional.one_hot(predicted[:2], 3).float(), labels)
+    weakness.note(torch.nn.functional.one_hot(predicted[2:], 3).float(), labels)
+    assert weakness.take() == pytest.approx(
         {"weak_head_accuracy": (1 + 1 / 4 + 0) / 3, "weak_heads_at_chance": 2 / 3}
     )
-    assert weakness.tell() == {}
+    assert weakness.take() == {}
 
 
 def test_exactly_chance_is_no_better_than_chance():
     weakness = Weakness()
     weakness.note(torch.tensor([[[1.0, 0.0], [1.0, 0.0]]]), torch.tensor([0, 1]))
-    assert weakness.tell() == {"weak_head_accuracy": 0.5, "weak_heads_at_chance": 1.0}
+    assert weakness.take() == {"weak_head_accuracy": 0.5, "weak_heads_at_chance": 1.0}
 
 
 @pytest.mark.parametrize("mode", ["average", "cycle"])

@@ -1,7 +1,7 @@
-"""Images with labels: the form they take here, the readers that bring them, and the sets drawn from them.
+"""Images with labels: the ImageSet, one reader per format, and subsets.
 
 Images are one float32 tensor (N, C, H, W) within [0, 1]; normalisation belongs to the model. A set never
-changes: subsets, label noise and augmentation give new sets, and a seed says which.
+changes: subsets, label noise and augmentation give new sets, and each random choice takes a seed.
 
 >>> import torch
 >>> from clearance import load_dataset

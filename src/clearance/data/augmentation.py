@@ -1,4 +1,4 @@
-"""Random flips, shifts and holes, for a whole batch at once."""
+"""Random flips, shifts and cutout for a whole batch at once."""
 
 from dataclasses import dataclass
 
@@ -11,20 +11,20 @@ from clearance._checks import check_count
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What to do to every training batch: flip, then shift, then cut a hole.
+    """Random changes to every training batch: flip, then shift, then cutout.
 
-    Five numbers an image are drawn on the CPU, whatever is switched on: a seed means the same changes on
-    every device, and switching one of the three off leaves the other two as they were.
+    Five numbers per image are drawn on the CPU, with any of the three on or off: a seed gives the same changes on
+    every device, and switching one off does not change the other two.
 
     Args:
         flip: Mirror each image left to right with probability 1/2. Misleads where left and right mean
             something (digits, letters).
-        pad: Shift by up to `pad` pixels each way, all offsets equally often, zeros coming in; 0 is off, 4 is usual
+        pad: Shift by up to `pad` pixels in each direction, uniformly, filled with zeros; 0 is off, 4 is usual
             for 32x32 images.
         cutout: Side in pixels of a square set to zero; 0 is off. Its centre is any pixel: it covers rows
-            ``centre - side // 2`` to ``centre - side // 2 + side - 1``, columns likewise, and what lies outside the
-            image is lost. Source: DeVries and Taylor 2017, whose zero is the mean colour because they cut after
-            normalising; here it is black.
+            ``centre - side // 2`` to ``centre - side // 2 + side - 1``, columns likewise, clipped to the image.
+            Source: DeVries and Taylor 2017, who cut after normalising, so that their zero is the mean colour; here
+            it is black.
 
     Raises:
         ValueError: If `pad` or `cutout` is negative or not whole.
@@ -44,7 +44,7 @@ class Augmentation:
         check_count("cutout", self.cutout, minimum=0)
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Images (B, C, H, W) changed at random, each in its own way."""
+        """Images (B, C, H, W), each with its own random changes."""
         mirror, top, left, row, column = _chances(images, generator)
         if self.flip:
             images = _flipped(images, mirror < 0.5)
@@ -57,7 +57,7 @@ class Augmentation:
 
 
 def _chances(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Uniform numbers in [0, 1), five for each image, (5, B), drawn on the CPU and then brought to the images."""
+    """Uniform numbers in [0, 1), five for each image, (5, B), drawn on the CPU and moved to the images' device."""
     drawn = torch.rand(5, len(images), generator=generator, dtype=torch.float64)
     return drawn.to(images.device, non_blocking=True)
 
@@ -87,6 +87,6 @@ def _cut(images: Tensor, row: Tensor, column: Tensor, side: int) -> Tensor:
 
 
 def _covered(centre: Tensor, side: int, length: int) -> Tensor:
-    """Which of `length` places a stretch of `side` around each centre covers, shape (B, length)."""
+    """Whether each of `length` positions lies in the interval of `side` around each centre, (B, length)."""
     distance = torch.arange(length, device=centre.device) - (centre[:, None] - side // 2)
     return (distance >= 0) & (distance < side)

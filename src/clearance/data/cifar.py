@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from clearance._checks import check_choice
 from clearance.data.image_set import ImageSet, as_labels, as_pixels
 
-CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
-FINE = """
+_FINE_NAMES = """
 apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
 castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
 elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard
 lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear
-pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark
-shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone
-television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal
+shark shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank
+telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
 """
-CIFAR100_FINE = tuple(FINE.split())
+_CIFAR100_FINE = tuple(_FINE_NAMES.split())
 
-CIFAR100_COARSE = (
+_CIFAR100_COARSE = (
     "aquatic_mammals",
     "fish",
     "flowers",
@@ -46,21 +46,20 @@ CIFAR100_COARSE = (
     "vehicles_2",
 )
 
-
-SIDE = 32
-PIXELS = 3 * SIDE * SIDE
-CIFAR10_FILES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
-CIFAR100_FILES = {"train": ("train.bin",), "test": ("test.bin",)}
+_SIDE = 32
+_PIXELS = 3 * _SIDE * _SIDE
+_CIFAR10_FILES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
+_CIFAR100_FILES = {"train": ("train.bin",), "test": ("test.bin",)}
 
 
 def read_cifar10(root: str | PathLike[str], split: str) -> ImageSet:
     """CIFAR-10 from ``data_batch_1.bin`` to ``data_batch_5.bin``, or ``test_batch.bin``.
 
     Source: Krizhevsky 2009, *Learning multiple layers of features from tiny images*; the "binary version".
-    The pickled version is not read: unpickling runs whatever a file says.
+    The pickled version is not read: unpickling can run any code.
 
     Args:
-        root: Folder of the files, or the one that holds ``cifar-10-batches-bin``.
+        root: Folder of the files, or the folder that holds ``cifar-10-batches-bin``.
         split: ``"train"`` or ``"test"``.
 
     Shapes:
@@ -72,14 +71,14 @@ def read_cifar10(root: str | PathLike[str], split: str) -> ImageSet:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     records = b"".join(bytes([label]) + bytes(PIXELS) for label in range(10))
+    ...     records = b"".join(bytes([label]) + bytes(_PIXELS) for label in range(10))
     ...     _ = Path(folder, "test_batch.bin").write_bytes(records)
     ...     read_cifar10(folder, "test")
     ImageSet('cifar10', 10 images of shape (3, 32, 32), 10 classes)
     """
-    check_choice("split", split, CIFAR10_FILES)
-    images, labels = _read(Path(root), "cifar-10-batches-bin", CIFAR10_FILES[split], label_bytes=1)
-    return ImageSet(as_pixels(images), as_labels(labels[:, 0]), CIFAR10, name="cifar10")
+    check_choice("split", split, _CIFAR10_FILES)
+    images, labels = _read(Path(root), "cifar-10-batches-bin", _CIFAR10_FILES[split], label_bytes=1)
+    return ImageSet(as_pixels(images), as_labels(labels[:, 0]), _CIFAR10, name="cifar10")
 
 
 def read_cifar100(root: str | PathLike[str], split: str, labels: str = "fine") -> ImageSet:
@@ -88,9 +87,9 @@ def read_cifar100(root: str | PathLike[str], split: str, labels: str = "fine") -
     Source: as CIFAR-10. Each record holds the coarse label, the fine label, then the pixels.
 
     Args:
-        root: Folder of the files, or the one that holds ``cifar-100-binary``.
+        root: Folder of the files, or the folder that holds ``cifar-100-binary``.
         split: ``"train"`` or ``"test"``.
-        labels: ``"fine"`` (100 classes, what papers mean by CIFAR-100) or ``"coarse"`` (20).
+        labels: ``"fine"`` (100 classes, as usual in papers) or ``"coarse"`` (20).
 
     Shapes:
         images (50000 or 10000, 3, 32, 32), bytes divided by 255.
@@ -101,23 +100,23 @@ def read_cifar100(root: str | PathLike[str], split: str, labels: str = "fine") -
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     records = b"".join(bytes([fine // 5, fine]) + bytes(PIXELS) for fine in range(100))
+    ...     records = b"".join(bytes([fine // 5, fine]) + bytes(_PIXELS) for fine in range(100))
     ...     _ = Path(folder, "test.bin").write_bytes(records)
     ...     read_cifar100(folder, "test")
     ImageSet('cifar100', 100 images of shape (3, 32, 32), 100 classes)
     """
-    check_choice("split", split, CIFAR100_FILES)
+    check_choice("split", split, _CIFAR100_FILES)
     check_choice("labels", labels, ("fine", "coarse"))
-    images, both = _read(Path(root), "cifar-100-binary", CIFAR100_FILES[split], label_bytes=2)
+    images, both = _read(Path(root), "cifar-100-binary", _CIFAR100_FILES[split], label_bytes=2)
     if labels == "coarse":
-        return ImageSet(as_pixels(images), as_labels(both[:, 0]), CIFAR100_COARSE, name="cifar100-coarse")
-    return ImageSet(as_pixels(images), as_labels(both[:, 1]), CIFAR100_FINE, name="cifar100")
+        return ImageSet(as_pixels(images), as_labels(both[:, 0]), _CIFAR100_COARSE, name="cifar100-coarse")
+    return ImageSet(as_pixels(images), as_labels(both[:, 1]), _CIFAR100_FINE, name="cifar100")
 
 
 def _read(root: Path, inner: str, files: Sequence[str], label_bytes: int) -> tuple[NDArray, NDArray]:
     """Images (N, 32, 32, 3) and labels (N, label_bytes), uint8, file after file."""
     records = np.concatenate([_records(_found(root, inner, file), label_bytes) for file in files])
-    images = records[:, label_bytes:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+    images = records[:, label_bytes:].reshape(-1, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1)
     return images, records[:, :label_bytes]
 
 
@@ -132,7 +131,7 @@ def _found(root: Path, inner: str, name: str) -> Path:
 
 def _records(file: Path, label_bytes: int) -> NDArray:
     content = np.fromfile(file, dtype=np.uint8)
-    length = label_bytes + PIXELS
+    length = label_bytes + _PIXELS
     if len(content) == 0 or len(content) % length:
         raise ValueError(
             f"{file} must be a whole number of {length}-byte images long; got {len(content)} bytes; "

@@ -1,4 +1,4 @@
-"""The handwritten digits that scikit-learn carries: real images without a download."""
+"""The handwritten digits inside scikit-learn: real images without a download."""
 
 import torch
 
@@ -7,16 +7,16 @@ from clearance._rng import generator
 from clearance.data.image_set import ImageSet
 from clearance.data.stratified import draw_stratified
 
-TEST_COUNT = 497  # of 1,797, which leaves 1,300 for training
+_TEST_COUNT = 497  # of 1,797, which leaves 1,300 for training
 
 
 def read_digits(split: str) -> ImageSet:
     """8x8 grey handwritten digits: 1,300 to train on and 497 to test on.
 
     Source: the test part of the UCI set *Optical Recognition of Handwritten Digits* (Alpaydin and Kaynak
-    1998), as sklearn.datasets.load_digits has it; pixels 0..16 are divided by 16. scikit-learn has no split
-    of its own: this one is stratified, drawn once from a fixed seed and the same everywhere. Writers occur
-    on both sides, so the test error says nothing about new writers.
+    1998), from sklearn.datasets.load_digits; pixels 0..16 are divided by 16. scikit-learn gives no split: this
+    one is stratified, drawn from a fixed seed and the same everywhere. The same writers occur in both parts, so
+    the test error does not measure new writers.
 
     Args:
         split: ``"train"`` or ``"test"``.
@@ -36,6 +36,6 @@ def read_digits(split: str) -> ImageSet:
     found = load_digits()
     images = torch.from_numpy(found.images).float().div_(16).unsqueeze(1)
     labels = torch.from_numpy(found.target).long()
-    held_out = draw_stratified(labels, 10, TEST_COUNT, generator(0, "data", "digits"))
+    held_out = draw_stratified(labels, 10, _TEST_COUNT, generator(0, "data", "digits"))
     chosen = held_out if split == "test" else ~held_out
     return ImageSet(images[chosen], labels[chosen], tuple(str(digit) for digit in range(10)), name="digits")

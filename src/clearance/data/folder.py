@@ -1,4 +1,4 @@
-"""Folders of pictures of any size and number: decoded once, kept as bytes, read in batches."""
+"""Folders of pictures as image sets: decoded once, stored as bytes, read in batches."""
 
 import hashlib
 import json
@@ -27,22 +27,13 @@ from clearance.data.stored import (
     write_pixels,
 )
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
-# of a file's content, whatever its name: pictures of pixels, for which Pillow starts no program
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
-GREY_MODES = ("1", "L")
-DEEP_MODES = ("I", "F")  # and I;16 ...: more than 8 bits, which Pillow would cut off rather than scale
-
-_VERSION = 2  # of what is decoded: another number makes old files useless
-_NAMED = 3
-
-
-def default_cache() -> Path:
-    """Where decoded pictures and features are kept: ``$CLEARANCE_CACHE``, or ``clearance`` in the user's cache."""
-    given = os.environ.get("CLEARANCE_CACHE")
-    if given:
-        return Path(given).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearance"
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
+# formats by content, not by name; Pillow starts no other program for them
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
+_GREY_MODES = ("1", "L")
+_DEEP_MODES = ("I", "F")  # and I;16 ...: more than 8 bits, which Pillow would clip, not scale
+_VERSION = 2  # of the decoded file; files of another version are decoded again
+_SHOWN_FILES = 3  # of those that cannot be read, in a message
 
 
 def open_folder(
@@ -51,30 +42,30 @@ def open_folder(
     *,
     cache: str | PathLike[str] | None = None,
 ) -> ImageSet:
-    """Pictures from ``path/<class>/*.png`` (jpg, jpeg, bmp, gif, webp, ppm), in sorted order, of any number.
+    """Pictures from ``path/<class>/*.png`` (jpg, jpeg, bmp, gif, webp, ppm), in sorted order.
 
-    A file's content decides its format, one of `FORMATS`: PNG, JPEG, BMP, GIF, WebP or PPM. Nothing else is decoded
-    whatever its name says, so that no picture starts another program (as PostScript would start Ghostscript). Grey
-    and palette pictures become RGB, transparency is dropped, an animation gives its first frame, and a camera's
-    orientation mark is obeyed. Names that begin with a dot, other files and deeper folders are passed over. Files that
-    cannot be read are left out, counted and named in a warning.
+    A file's content decides its format: PNG, JPEG, BMP, GIF, WebP or PPM. Other formats are not decoded, whatever the
+    file's name, so that no picture starts another program (PostScript would start Ghostscript). Grey and palette
+    pictures become RGB, transparency is dropped, an animation gives its first frame, and EXIF orientation is applied.
+    Names that begin with a dot, other files and deeper folders are ignored. Files that cannot be read are left out,
+    counted and named in a warning.
 
-    Pictures are decoded once into a file of bytes in `cache`, whose name is a hash of the files' names, sizes and
-    times and of the transform. A set of at most `stored.IN_MEMORY` bytes is then an ordinary ImageSet; a larger one
-    stays on disk and is read in batches.
+    Pictures are decoded once into a file in `cache`, whose name is a hash of the files' names, sizes and times and
+    of the transform. A set of at most 1 GiB is then an ordinary ImageSet; a larger one stays on disk and is read in
+    batches.
 
     Args:
         path: Folder whose inner folders are the classes; its name becomes the name of the set.
-        preprocessing: Its `image_size`, `short_side` and `interpolation` are used, as torchvision's Resize and
-            CenterCrop do; by default pictures are taken as they are, and must be of one size.
-        cache: Folder for decoded pictures; by default `default_cache`. Where nothing can be written there, they are
-            kept in a temporary folder while they are used.
+        preprocessing: Its `image_size`, `short_side` and `interpolation` are used as by torchvision's Resize and
+            CenterCrop. By default pictures are unchanged, and must have one size.
+        cache: Folder for decoded pictures; by default `default_cache`. If it cannot be written, they are kept in a
+            temporary folder while they are used.
 
     Shapes:
         images (N, 3, H, W).
 
     Raises:
-        FileNotFoundError: If `path` is no folder, or has no inner folder.
+        FileNotFoundError: If `path` is not a folder, or has no inner folder.
         ValueError: If a class has no picture that can be read, or sizes differ without an `image_size`.
 
     Warns:
@@ -98,15 +89,15 @@ def open_pictures(
     *,
     cache: str | PathLike[str] | None = None,
 ) -> ImageSet:
-    """Every picture in a folder and in the folders inside it, without labels; else as `open_folder`.
+    """Every picture in a folder and in the folders inside it, without labels; otherwise like `open_folder`.
 
     Args:
-        path: Folder of pictures, flat or not; its name becomes the name of the set.
+        path: Folder of pictures; its name becomes the name of the set.
         preprocessing: As in `open_folder`.
         cache: As in `open_folder`.
 
     Raises:
-        FileNotFoundError: If `path` is no folder, or holds no picture.
+        FileNotFoundError: If `path` is not a folder, or holds no picture.
         ValueError: If no picture can be read, or sizes differ without an `image_size`.
 
     Warns:
@@ -122,6 +113,14 @@ def open_pictures(
     ImageSet('others', 2 images of shape (3, 8, 8), 1 classes)
     """
     return _opened(_Listing.flat(Path(path)), preprocessing or Preprocessing(), cache)
+
+
+def default_cache() -> Path:
+    """Folder for decoded pictures and features: ``$CLEARANCE_CACHE``, or ``clearance`` in the user's cache."""
+    given = os.environ.get("CLEARANCE_CACHE")
+    if given:
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clearance"
 
 
 def _opened(found: "_Listing", how: Preprocessing, cache: str | PathLike[str] | None) -> ImageSet:
@@ -140,16 +139,9 @@ def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def _kept(found: "_Listing", how: Preprocessing, folder: Path) -> StoredImageSet:
-    kept = folder / f"{found.slug}-{found.key(how)}.pixels"
-    store, facts = read_facts(kept) or _decoded(found, how, kept)
-    _warn_of_unreadable(found, facts["unreadable"])
-    return found.stored(store, facts["labels"], facts.get("digest"))
-
-
 @dataclass(frozen=True)
 class _Listing:
-    """The files of a folder, by class; without classes where nobody has labelled them."""
+    """The files of a folder, by class; without classes if they have no labels."""
 
     root: Path
     name: str
@@ -176,15 +168,22 @@ class _Listing:
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")[:30] or "images"
 
     def key(self, how: Preprocessing) -> str:
-        """What the decoded pictures depend on; normalisation is the model's."""
+        """A hash of everything on which the decoded pictures depend; normalisation belongs to the model."""
         stats = [(self.short(file), file.stat().st_size, file.stat().st_mtime_ns) for file, _ in self.files]
         settings = {name: asdict(how)[name] for name in ("image_size", "short_side", "interpolation")}
-        told: list[Any] = [_VERSION, str(self.root.resolve()), settings, stats]
-        told += [] if self.classes else ["unlabelled"]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+        parts: list[Any] = [_VERSION, str(self.root.resolve()), settings, stats]
+        parts += [] if self.classes else ["unlabelled"]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def short(self, file: Path) -> str:
         return file.relative_to(self.root).as_posix()
+
+
+def _kept(found: "_Listing", how: Preprocessing, folder: Path) -> StoredImageSet:
+    kept = folder / f"{found.slug}-{found.key(how)}.pixels"
+    store, facts = read_facts(kept) or _decoded(found, how, kept)
+    _warn_of_unreadable(found, facts["unreadable"])
+    return found.stored(store, facts["labels"], facts.get("digest"))
 
 
 def _decoded(found: _Listing, how: Preprocessing, kept: Path) -> tuple[PixelStore, dict[str, Any]]:
@@ -201,7 +200,7 @@ def _decoded(found: _Listing, how: Preprocessing, kept: Path) -> tuple[PixelStor
 def _pixels(
     found: _Listing, how: Preprocessing, labels: list[int], unreadable: list[list[str]]
 ) -> Iterator[NDArray]:
-    """One picture after the other; those that cannot be read are noted and passed over."""
+    """The pixels of one picture after another; unreadable files are added to `unreadable` and skipped."""
     first: tuple[str, NDArray] | None = None
     for file, label in found.files:
         try:
@@ -214,7 +213,7 @@ def _pixels(
         if pixels.shape != first[1].shape:
             raise ValueError(
                 f"all pictures must have one size; got {_measures(first[1])} in {first[0]} and {_measures(pixels)} in "
-                f"{found.short(file)}; give `image_size` (in load_dataset `size`), to which they are cut."
+                f"{found.short(file)}; give `image_size` (in load_dataset `size`) to crop them."
             )
         labels.append(label)
         yield pixels
@@ -249,8 +248,8 @@ def _warn_of_unreadable(found: _Listing, unreadable: Sequence[Sequence[str]]) ->
 
 
 def _named(unreadable: Sequence[Sequence[str]]) -> str:
-    more = f", and {len(unreadable) - _NAMED} more" if len(unreadable) > _NAMED else ""
-    return ", ".join(f"{name} ({why})" for name, why in unreadable[:_NAMED]) + more
+    more = f", and {len(unreadable) - _SHOWN_FILES} more" if len(unreadable) > _SHOWN_FILES else ""
+    return ", ".join(f"{name} ({why})" for name, why in unreadable[:_SHOWN_FILES]) + more
 
 
 def _class_folders(path: Path) -> list[Path]:
@@ -270,7 +269,7 @@ def _pictures_in(folder: Path) -> list[Path]:
     found = sorted(each for each in folder.iterdir() if _is_picture(each))
     if not found:
         raise ValueError(
-            f"every class must have at least one image; got none in {folder} ({', '.join(SUFFIXES)}); "
+            f"every class must have at least one image; got none in {folder} ({', '.join(_SUFFIXES)}); "
             "add pictures or remove the folder."
         )
     return found
@@ -286,26 +285,28 @@ def _pictures_below(path: Path) -> list[Path]:
         if _is_picture(each) and not any(part.startswith(".") for part in each.relative_to(path).parts)
     )
     if not found:
-        raise FileNotFoundError(f"{path} must hold pictures ({', '.join(SUFFIXES)}); got none.")
+        raise FileNotFoundError(f"{path} must hold pictures ({', '.join(_SUFFIXES)}); got none.")
     return found
 
 
 def _is_picture(file: Path) -> bool:
-    return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+    return file.suffix.lower() in _SUFFIXES and not file.name.startswith(".") and file.is_file()
 
 
 def _picture(file: Path) -> Image.Image:
     """A file as an upright RGB picture; grey and palettes become RGB, transparency is dropped.
 
     Raises:
-        ValueError: If it cannot be read, without its path.
+        ValueError: If it cannot be read; the message does not name the path.
     """
     try:
-        with Image.open(file, formats=FORMATS) as picture:
+        with Image.open(file, formats=_FORMATS) as picture:
             return Image.fromarray(picture_array(ImageOps.exif_transpose(picture), keep_grey=False))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        said = "no picture, or damaged" if isinstance(error, Image.UnidentifiedImageError) else str(error)
-        raise ValueError(said.partition(";")[0]) from error
+        reason = (
+            "not a picture, or damaged" if isinstance(error, Image.UnidentifiedImageError) else str(error)
+        )
+        raise ValueError(reason.partition(";")[0]) from error
 
 
 def picture_array(picture: Image.Image, *, keep_grey: bool) -> NDArray:
@@ -314,12 +315,12 @@ def picture_array(picture: Image.Image, *, keep_grey: bool) -> NDArray:
     >>> picture_array(Image.new("L", (5, 4)), keep_grey=False).shape
     (4, 5, 3)
     """
-    if picture.mode.startswith(DEEP_MODES):
+    if picture.mode.startswith(_DEEP_MODES):
         raise ValueError(
-            f"an image must have 8 bits a channel; got mode {picture.mode!r}; scale it to 8 bits first."
+            f"an image must have 8 bits per channel; got mode {picture.mode!r}; scale it to 8 bits first."
         )
-    if keep_grey and picture.mode in GREY_MODES:
+    if keep_grey and picture.mode in _GREY_MODES:
         return np.array(picture.convert("L"))
     if "transparency" in picture.info:
-        picture = picture.convert("RGBA")  # Pillow's own way from a palette with transparency
+        picture = picture.convert("RGBA")  # as Pillow recommends for palettes with transparency
     return np.array(picture.convert("RGB"))

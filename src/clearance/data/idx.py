@@ -1,4 +1,4 @@
-"""MNIST's file format, IDX: a magic number, the sizes, then one byte a pixel or label."""
+"""MNIST's file format, IDX: a magic number, the sizes, then one byte per pixel or label."""
 
 import gzip
 import math
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from clearance._checks import check_choice
 from clearance.data.image_set import ImageSet, as_labels, as_pixels, numbered_classes
 
-PREFIXES = {"train": "train", "test": "t10k"}
-IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # unsigned bytes in 3 axes and in 1
-FOLDERS = {"mnist": ("MNIST",), "fashion-mnist": ("FashionMNIST",)}
-FASHION = (
+_PREFIXES = {"train": "train", "test": "t10k"}
+_IMAGES_MAGIC, _LABELS_MAGIC = 2051, 2049  # unsigned bytes in 3 axes and in 1
+_FOLDERS = {"mnist": ("MNIST",), "fashion-mnist": ("FashionMNIST",)}
+_FASHION = (
     "T-shirt/top",
     "Trouser",
     "Pullover",
@@ -31,52 +31,52 @@ FASHION = (
 
 
 def read_idx(root: str | PathLike[str], split: str, name: str = "mnist") -> ImageSet:
-    """MNIST, Fashion-MNIST, or any set in files named and laid out like theirs.
+    """MNIST, Fashion-MNIST, or any set in files of the same names and format.
 
-    Source: the format as given with MNIST by LeCun, Cortes and Burges. Read are
+    Source: the format as given with MNIST by LeCun, Cortes and Burges. The files are
     ``train-images-idx3-ubyte.gz`` and ``train-labels-idx1-ubyte.gz`` (``t10k-...`` for the test part), or
-    the same unpacked without ``.gz``, from `root`, ``root/raw``, ``root/MNIST/raw`` or
-    ``root/FashionMNIST/raw``; for the names "mnist" and "fashion-mnist" the other set's folder is left out.
+    the same unpacked without ``.gz``, in `root`, ``root/raw``, ``root/MNIST/raw`` or
+    ``root/FashionMNIST/raw``; for the names "mnist" and "fashion-mnist" the other set's folder is not searched.
 
     Args:
         root: Folder to look in.
         split: ``"train"`` or ``"test"``.
-        name: Name of the set; ``"fashion-mnist"`` has its garments as class names, others are numbered.
+        name: Name of the set; ``"fashion-mnist"`` has class names, the classes of others are numbered.
 
     Shapes:
         images (N, 1, H, W), bytes divided by 255.
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If `split` is another word, or a file is no IDX file, too short or too long.
+        ValueError: If `split` is another word, or a file is not an IDX file, too short or too long.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     images = Path(folder, "t10k-images-idx3-ubyte")
-    ...     _ = images.write_bytes(struct.pack(">4I", IMAGES_MAGIC, 2, 3, 3) + bytes(18))
+    ...     _ = images.write_bytes(struct.pack(">4I", _IMAGES_MAGIC, 2, 3, 3) + bytes(18))
     ...     labels = Path(folder, "t10k-labels-idx1-ubyte")
-    ...     _ = labels.write_bytes(struct.pack(">2I", LABELS_MAGIC, 2) + bytes([0, 1]))
+    ...     _ = labels.write_bytes(struct.pack(">2I", _LABELS_MAGIC, 2) + bytes([0, 1]))
     ...     read_idx(folder, "test")
     ImageSet('mnist', 2 images of shape (1, 3, 3), 2 classes)
     """
-    check_choice("split", split, PREFIXES)
-    images = _array(_found(Path(root), f"{PREFIXES[split]}-images-idx3-ubyte", name), IMAGES_MAGIC, axes=3)
+    check_choice("split", split, _PREFIXES)
+    images = _array(_found(Path(root), f"{_PREFIXES[split]}-images-idx3-ubyte", name), _IMAGES_MAGIC, axes=3)
     labels = as_labels(
-        _array(_found(Path(root), f"{PREFIXES[split]}-labels-idx1-ubyte", name), LABELS_MAGIC, axes=1)
+        _array(_found(Path(root), f"{_PREFIXES[split]}-labels-idx1-ubyte", name), _LABELS_MAGIC, axes=1)
     )
-    classes = FASHION if name == "fashion-mnist" else numbered_classes(labels)
+    classes = _FASHION if name == "fashion-mnist" else numbered_classes(labels)
     return ImageSet(as_pixels(images), labels, classes, name=name)
 
 
 def _found(root: Path, stem: str, name: str) -> Path:
-    inner = FOLDERS.get(name, ("MNIST", "FashionMNIST"))
+    inner = _FOLDERS.get(name, ("MNIST", "FashionMNIST"))
     folders = [root, root / "raw", *(root / folder / "raw" for folder in inner)]
     for folder in folders:
         for file in (folder / f"{stem}.gz", folder / stem):
             if file.is_file():
                 return file
     if not root.is_dir():
-        raise FileNotFoundError(f"there is no folder {root} for {name}; correct `root`.")
+        raise FileNotFoundError(f"no folder {root} for {name}; correct `root`.")
     looked = ", ".join(str(folder) for folder in folders)
     raise FileNotFoundError(
         f"no file {stem}.gz or {stem} of {name}; looked in {looked}; download it, or correct `root`."
@@ -94,7 +94,7 @@ def _array(file: Path, magic: int, axes: int) -> NDArray:
     if found != magic:
         raise ValueError(
             f"{file} must begin with the magic number {magic} (unsigned bytes, {axes} axes); got {found}; "
-            "this is another kind of file."
+            "it is another kind of file. Download it again, or correct `root`."
         )
     expected, got = header + math.prod(sizes), len(content)
     if got != expected:
@@ -112,4 +112,4 @@ def _content(file: Path) -> bytes:
     try:
         return gzip.decompress(raw)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{file} is truncated or no gzip file ({error}); download it again.") from error
+        raise ValueError(f"{file} is truncated or not a gzip file ({error}); download it again.") from error

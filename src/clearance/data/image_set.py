@@ -1,4 +1,4 @@
-"""A labelled set of images in memory: the one form in which data reaches training, audits and reports."""
+"""A labelled set of images in memory, and the checks that every set passes."""
 
 import hashlib
 import json
@@ -20,30 +20,31 @@ from clearance.data.augmentation import Augmentation
 from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.stratified import draw_per_class, draw_stratified
 
-UNLABELLED = "unlabelled"  # the one class of images that nobody has labelled
+UNLABELLED = "unlabelled"  # the single class of images without labels
+CHUNK = 2**22  # bytes of pixels that are hashed at once: few, because freed memory of larger pieces is kept
+_KEPT: "WeakKeyDictionary[ImageSet, dict[str, list[bytes]]]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet(Dataset[tuple[Tensor, int]]):
     """Images in [0, 1] with their labels, and the sets that can be drawn from them.
 
-    The constructor checks all of it; as_image_set converts other data first. A set never changes: every
-    method returns a new one, which shares the images where it holds all of them and is not checked again.
-    Drawn sets keep `classes`, even of classes that they no longer hold.
+    The constructor checks everything; as_image_set converts other data first. A set never changes: every
+    method returns a new one, which shares the images if it holds all of them and is not checked again.
+    Subsets keep `classes`, including classes without images.
 
     Args:
-        images: The pixels, without normalisation (that is the model's).
+        images: The pixels, without normalisation, which belongs to the model.
         labels: Class of each image, within ``range(len(classes))``; every class occurs.
         classes: Names of the classes, at least two.
-        name: What tables call the set.
-        augmentation: Random changes for training; applied by `batch` alone, and only when it gets a
-            generator.
+        name: Name of the set in tables.
+        augmentation: Random changes for training; applied only by `batch`, and only if it gets a generator.
 
     Shapes:
         images (N, C, H, W) float32; labels (N,) int64, on the same device.
 
     Raises:
-        ValueError: If anything above does not hold; the message shows what was found.
+        ValueError: If images, labels or classes are not as described.
 
     >>> images, labels = torch.rand(6, 1, 4, 4), torch.tensor([0, 1, 2, 0, 1, 2])
     >>> data = ImageSet(images, labels, ("ape", "bee", "cat"))
@@ -81,7 +82,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
 
     @property
     def class_count(self) -> int:
-        """How many classes are named, present or not."""
+        """The number of class names, with or without images."""
         return len(self.classes)
 
     def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
@@ -102,7 +103,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         return images, labels
 
     def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """All images and labels in order, `size` at a time; of a set on disk, the way to read it.
+        """All images and labels in order, `size` at a time; also for sets on disk.
 
         >>> from clearance.data import gaussian_images
         >>> [len(images) for images, _ in gaussian_images(class_count=2, per_class=5).batches(4)]
@@ -119,7 +120,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
 
         Args:
             indices: Whole numbers from 0 to N - 1, at least one; repeats are kept.
-            name: Name of the new set; default the old one.
+            name: Name of the new set; by default the same name.
 
         Raises:
             ValueError: If `indices` is empty, not whole numbers in one axis, or outside the set.
@@ -135,7 +136,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         )
 
     def split(self, fraction: float, seed: int) -> tuple["ImageSet", "ImageSet"]:
-        """Cut the set in two, (rest, part), both with the classes in proportion.
+        """Split the set in two, (rest, part), both stratified by class.
 
         Args:
             fraction: Share of images in `part`, in (0, 1): exactly round(fraction * N) of them.
@@ -168,7 +169,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         return self._kept(draw_per_class(self.labels.cpu(), self.classes, count, stream))
 
     def fraction(self, fraction: float, seed: int) -> "ImageSet":
-        """A share of the images with the classes in proportion: the `part` that `split` gives.
+        """A stratified share of the images: the `part` of `split`.
 
         Args:
             fraction: In (0, 1]: exactly round(fraction * N) images.
@@ -204,7 +205,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         return self._derived(augmentation=augmentation)
 
     def unlabelled(self) -> "ImageSet":
-        """The same images without their labels: all of one class, `UNLABELLED`.
+        """The same images without their labels, all of one class, ``"unlabelled"``.
 
         >>> from clearance.data import gaussian_images
         >>> gaussian_images(class_count=3, per_class=2).unlabelled()
@@ -213,7 +214,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         return self._derived(labels=torch.zeros_like(self.labels), classes=(UNLABELLED,))
 
     def in_memory(self) -> "ImageSet":
-        """This set; of one on disk, all of its images in memory."""
+        """The set with all images in memory; for a set on disk, a copy."""
         return self
 
     def digest(self) -> str:
@@ -227,11 +228,8 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         return digest_of([self.images], self.labels, self.shape, self.classes)
 
     def _derived(self, **changes: Any) -> "ImageSet":
-        """A set made of parts of this one: past the constructor, because its pixels were checked already."""
-        made = object.__new__(ImageSet)
-        for each in fields(self):
-            object.__setattr__(made, each.name, changes.get(each.name, getattr(self, each.name)))
-        return made
+        """A set with some parts of this one replaced; its pixels were already checked."""
+        return unchecked(**{each.name: getattr(self, each.name) for each in fields(self)} | changes)
 
     def _kept(self, mask: Tensor) -> "ImageSet":
         check_no_class_lost(self.labels.cpu(), mask, self.classes)
@@ -242,11 +240,19 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         return draw_stratified(self.labels.cpu(), self.class_count, round(fraction * len(self)), stream)
 
 
+def unchecked(**parts: Any) -> ImageSet:
+    """An ImageSet without the constructor's checks, for pixels that were checked before or were read as bytes."""
+    made = object.__new__(ImageSet)
+    for name, value in parts.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
 def as_pixels(images: Tensor | NDArray) -> Tensor:
     """Images of any usual layout as (N, C, H, W) float32; uint8 is divided by 255, floats keep their values.
 
     Three axes are (N, H, W). Four axes are (N, C, H, W), except in uint8 NumPy arrays, which are (N, H, W, C)
-    with 1 or 3 channels: so do NumPy and Pillow hold pictures.
+    with 1 or 3 channels, as in Pillow.
 
     >>> as_pixels(np.full((2, 4, 5, 3), 255, dtype=np.uint8)).shape
     torch.Size([2, 3, 4, 5])
@@ -261,7 +267,7 @@ def as_pixels(images: Tensor | NDArray) -> Tensor:
     if pixels.shape[3] == 3 and pixels.shape[1] > 4:
         raise ValueError(
             f"`images` must have their channels on axis 1; got shape {tuple(pixels.shape)}, which seems "
-            "to have them last; use images.permute(0, 3, 1, 2), or construct ImageSet itself if meant so."
+            "to have them last; use images.permute(0, 3, 1, 2), or construct ImageSet if this is intended."
         )
     if pixels.dtype == torch.uint8:
         return pixels.float().div_(255)
@@ -279,14 +285,14 @@ def _channels_first(images: NDArray) -> NDArray:
         if images.shape[3] not in (1, 3):
             raise ValueError(
                 f"`images` of uint8 must be (N, H, W, C) with 1 or 3 channels; got shape {images.shape}; "
-                "use images.transpose(0, 2, 3, 1) if the channels stand first."
+                "use images.transpose(0, 2, 3, 1) if the channels are first."
             )
         images = images.transpose(0, 3, 1, 2)
     return _writeable(np.ascontiguousarray(images))
 
 
 def _writeable(array: NDArray) -> NDArray:
-    return array if array.flags.writeable else array.copy()  # torch warns of memory that it must not write
+    return array if array.flags.writeable else array.copy()  # torch warns about read-only memory
 
 
 def as_labels(labels: object) -> Tensor:
@@ -305,14 +311,14 @@ def _label_array(labels: object) -> NDArray:
     found = np.asarray(labels)
     if found.dtype.kind not in "iu":
         raise ValueError(
-            f"`labels` must be whole numbers; got {found.dtype}; number the classes from 0, and give their names apart "
-            "(`classes`)."
+            f"`labels` must be whole numbers; got {found.dtype}; number the classes from 0, and give their names as "
+            "`classes`."
         )
     return found.astype(np.int64)
 
 
 def numbered_classes(labels: Tensor) -> tuple[str, ...]:
-    """Class names where none are given: "0", "1", ... up to the largest label.
+    """Default class names: "0", "1", ... up to the largest label.
 
     >>> numbered_classes(torch.tensor([0, 2, 1]))
     ('0', '1', '2')
@@ -327,7 +333,7 @@ def numbered_classes(labels: Tensor) -> tuple[str, ...]:
 
 
 def check_labelled_images(images: Tensor, labels: Tensor, classes: tuple[str, ...]) -> None:
-    """Raise ValueError unless these are images, names of classes, and a class for each image that leaves none empty."""
+    """Raise ValueError unless images, class names and labels are valid, and every class has an image."""
     check_images(images)
     check_classes(classes)
     check_labels(labels, images, classes)
@@ -371,7 +377,7 @@ def check_classes(classes: Sequence[str]) -> None:
     if not isinstance(classes, tuple) or not all(isinstance(name, str) for name in classes):
         raise ValueError(f"`classes` must be a tuple of strings; got {classes!r}.")
     if len(classes) < 2:
-        raise ValueError(f"`classes` must name at least 2 classes; got {classes!r}: nothing to tell apart.")
+        raise ValueError(f"`classes` must name at least 2 classes; got {classes!r}.")
     if len(set(classes)) < len(classes):
         twice = sorted({name for name in classes if classes.count(name) > 1})
         raise ValueError(f"`classes` must all differ; got {', '.join(map(repr, twice))} more than once.")
@@ -405,7 +411,7 @@ def check_labels(labels: Tensor, images: Tensor, classes: Sequence[str]) -> None
 def check_every_class_present(labels: Tensor, classes: Sequence[str]) -> None:
     """Raise ValueError unless every class has an image.
 
-    Data from outside must pass; a subset need not, because experiments with new classes leave some out.
+    Input data must pass; a subset need not, because experiments with new classes leave some out.
     """
     sizes = torch.bincount(labels, minlength=len(classes)).tolist()
     empty = [name for name, size in zip(classes, sizes, strict=True) if size == 0]
@@ -424,7 +430,7 @@ def check_no_class_lost(labels: Tensor, kept: Tensor, classes: Sequence[str]) ->
     lost = ((before > 0) & (after == 0)).nonzero().flatten().tolist()
     if lost:
         raise ValueError(
-            "`fraction` must leave an image of every class on each side; got one that leaves none of "
+            "`fraction` must leave an image of every class in each part; got one that leaves none of "
             f"{classes[lost[0]]!r} (it has {int(before[lost[0]])}); choose another fraction, or add images of it."
         )
 
@@ -441,15 +447,11 @@ def check_indices(indices: Tensor, length: int) -> None:
         raise ValueError(f"`indices` must lie in 0..{length - 1}; got numbers from {low} to {high}.")
 
 
-_CHUNK = 2**22  # bytes of pixels that are hashed at once: a set on disk may be larger than memory
-_KEPT: "WeakKeyDictionary[ImageSet, dict[str, list[bytes]]]" = WeakKeyDictionary()
-
-
 def digest_of(images: Iterable[Tensor], labels: Tensor, shape: Sequence[int], classes: Sequence[str]) -> str:
     """SHA-256 of images, labels and class names, in hexadecimal.
 
     Args:
-        images: All of them in order, (n, C, H, W) each, in parts of any size.
+        images: All images in order, in parts (n, C, H, W) of any size.
         labels: (N,).
         shape: (C, H, W).
         classes: Their names.
@@ -468,11 +470,11 @@ def digest_of(images: Iterable[Tensor], labels: Tensor, shape: Sequence[int], cl
 
 
 def image_digests(data: "ImageSet", start: str = "") -> list[bytes]:
-    """`digests_of_each` of a set, which is read once however often they are asked for.
+    """`digests_of_each` of a set, kept so that the set is read only once.
 
     Args:
-        data: The set; it never changes.
-        start: As there.
+        data: The set.
+        start: As in `digests_of_each`.
 
     >>> from clearance.data import gaussian_images
     >>> data = gaussian_images(per_class=2)
@@ -482,17 +484,17 @@ def image_digests(data: "ImageSet", start: str = "") -> list[bytes]:
     kept = _KEPT.setdefault(data, {})
     if start not in kept:
         channels, height, width = data.shape
-        size = max(1, _CHUNK // (4 * channels * height * width))
+        size = max(1, CHUNK // (4 * channels * height * width))
         kept[start] = list(digests_of_each((images for images, _ in data.batches(size)), start))
     return kept[start]
 
 
 def digests_of_each(images: Iterable[Tensor], start: str = "") -> Iterator[bytes]:
-    """SHA-256 of every image's pixels, which nothing else decides: neither its place nor its company.
+    """SHA-256 of every image's pixels; it does not depend on the image's position or on other images.
 
     Args:
-        images: In parts of any size, (n, C, H, W) float32.
-        start: Goes before the pixels, so that several orders can be made of the same images.
+        images: In parts (n, C, H, W) of any size, float32.
+        start: Hashed before the pixels, so that one set can have several independent orders.
 
     >>> import torch
     >>> one, other, again = digests_of_each([torch.tensor([[0.0], [1.0], [-0.0]])])
@@ -501,7 +503,7 @@ def digests_of_each(images: Iterable[Tensor], start: str = "") -> Iterator[bytes
     """
     begin = hashlib.sha256(start.encode())
     for part in images:
-        for pixels in (part.cpu() + 0.0).numpy():  # + 0.0 makes one zero of two
+        for pixels in (part.cpu() + 0.0).numpy():  # + 0.0 turns -0.0 into 0.0
             found = begin.copy()
             found.update(pixels.tobytes())
             yield found.digest()

@@ -1,4 +1,4 @@
-"""Anybody's data as an ImageSet: tensors, Datasets, loaders, Hugging Face's tables, folders, archives."""
+"""Other data as an ImageSet: tensors, Datasets, loaders, Hugging Face datasets, folders, archives."""
 
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
@@ -22,27 +22,32 @@ from clearance.data.image_set import (
     check_images,
     check_pixels,
     numbered_classes,
+    unchecked,
 )
 from clearance.data.npz import read_npz, read_npz_images
 from clearance.data.preprocessing import Preprocessing, transformed
-from clearance.data.stored import StoredImageSet, unchecked, while_used, write_pixels
+from clearance.data.stored import StoredImageSet, while_used, write_pixels
+
+_IMAGES = ("image", "img", "images", "pixel_values", "x")
+_LABELS = ("label", "labels", "fine_label", "class", "target", "y")
+_GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's mode "L"
 
 
 def as_image_set(data: Any) -> ImageSet:
     """An ImageSet from an ImageSet, a pair (images, labels), or a map-style Dataset of such pairs.
 
-    - An ImageSet is returned as it is.
+    - An ImageSet is returned unchanged.
     - A tuple (images, labels) of tensors or NumPy arrays. uint8 is divided by 255; floats must lie in [0, 1].
       Images are (N, C, H, W) or grey (N, H, W), but uint8 NumPy arrays are (N, H, W, C) or (N, H, W).
-    - Anything with ``len(data)`` and ``data[i]`` giving (image, label), the image a tensor, an array (same
-      rule without N) or a Pillow picture (grey stays grey). It is read once, in order; random transforms of
-      the Dataset are therefore frozen, so leave them out and use ImageSet.augmented.
+    - A map-style Dataset: ``len(data)``, and ``data[i]`` that gives (image, label), the image a tensor, an array
+      (same rule without N) or a Pillow picture (grey stays grey). It is read once, in order, so random transforms of
+      the Dataset are applied only once: leave them out and use ImageSet.augmented.
 
-    Class names come from `data.classes` where there is one, else they are "0", "1", ...
+    Class names are `data.classes` if it exists, else "0", "1", ...
 
     Raises:
-        ValueError: If the data is none of these, images differ in size, or the pixels or labels are not what
-            an ImageSet takes.
+        ValueError: If the data is none of these, images differ in size, or pixels or labels are not valid for an
+            ImageSet.
 
     >>> as_image_set((np.zeros((4, 8, 8), dtype=np.uint8), [0, 1, 0, 1]))
     ImageSet('images', 4 images of shape (1, 8, 8), 2 classes)
@@ -56,8 +61,94 @@ def as_image_set(data: Any) -> ImageSet:
         return _from_items(data)
     raise ValueError(
         "`data` must be an ImageSet, a tuple (images, labels) or a map-style Dataset with a length; "
-        f"got {type(data).__name__}; gather a stream into tensors first."
+        f"got {type(data).__name__}; read a stream into tensors first."
     )
+
+
+def open_images(
+    data: Any,
+    preprocessing: Preprocessing | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+    name: str | None = None,
+) -> ImageSet:
+    """An ImageSet from any source of images with labels; if it is larger than 1 GiB, it stays on disk.
+
+    - ``"folder:PATH"`` (see `open_folder`) or ``"npz:PATH"`` (see `read_npz`).
+    - An ImageSet, or a tuple (images, labels): see `as_image_set`.
+    - A map-style Dataset whose items are (image, label) or a dictionary with an image and a label, such as a Hugging
+      Face dataset (its columns are found by its `features`, else by the usual names). Images are Pillow pictures,
+      arrays or tensors, as for `as_image_set`.
+    - A DataLoader, or another iterable of batches (images, labels): read once, in its order.
+
+    Items are read one at a time into a temporary file, which is deleted with the set, or at once if all fit into
+    memory.
+
+    Args:
+        data: One of these. Images must lie in [0, 1] or be bytes; normalisation belongs to the model.
+        preprocessing: Resizing and centre crop for pictures of a folder or a Dataset.
+        cache: Folder for the decoded pictures of a folder.
+        name: Name of the set in tables.
+
+    Raises:
+        FileNotFoundError: If a folder or file does not exist.
+        ValueError: If the data is none of these, or its images or labels are not valid for an ImageSet.
+
+    >>> pairs = [(np.zeros((4, 4), dtype=np.uint8), label) for label in (0, 1, 1)]
+    >>> open_images(torch.utils.data.DataLoader([(torch.zeros(1, 4, 4), 0), (torch.ones(1, 4, 4), 1)]))
+    ImageSet('images', 2 images of shape (1, 4, 4), 2 classes)
+    >>> open_images(pairs, name="mine")
+    ImageSet('mine', 3 images of shape (1, 4, 4), 2 classes)
+    """
+    how = preprocessing or Preprocessing()
+    if isinstance(data, str):
+        found = _named(data, how, cache)
+    elif isinstance(data, ImageSet) or (isinstance(data, tuple) and len(data) == 2):
+        found = as_image_set(data)
+    else:
+        items, classes = _items(data)
+        found = _read(items, how, classes)
+    return found if name is None else found._derived(name=name)
+
+
+def open_unlabelled(
+    data: Any,
+    like: ImageSet,
+    preprocessing: Preprocessing | None = None,
+    *,
+    cache: str | PathLike[str] | None = None,
+) -> ImageSet:
+    """Images without labels, of the same shape as those of `like`; labels in the data are ignored.
+
+    - ``"folder:PATH"``: every picture in the folder and in the folders inside it, resized and cropped as in
+      `preprocessing`. Without an `image_size` they are resized to the size of `like`, if that is square.
+    - ``"npz:PATH"``: its `images` (or `x`).
+    - A tensor or array of images, or anything that `open_images` takes.
+
+    Grey images become three equal channels, or colour images grey, if `like` has that form.
+
+    Args:
+        data: One of these.
+        like: The images of the classes that the model knows.
+        preprocessing: That of `like`.
+        cache: Folder for decoded pictures.
+
+    Raises:
+        FileNotFoundError: If a folder or file does not exist, or holds no picture.
+        ValueError: If the data is none of these, or its images differ in size from those of `like`.
+
+    >>> from clearance.data import gaussian_images
+    >>> open_unlabelled(torch.zeros(4, 3, 8, 8), like=gaussian_images())
+    ImageSet('images', 4 images of shape (1, 8, 8), 1 classes)
+    """
+    found = _read_unlabelled(data, _like(like, preprocessing), cache)
+    if found.shape[1:] != like.shape[1:]:
+        got, expected = ("x".join(map(str, some.shape[:0:-1])) for some in (found, like))
+        raise ValueError(
+            f"unlabelled images must have the size of the test images, {expected}; got {got} in {found.name!r}. Resize "
+            "them, or give them as a folder of pictures, which is resized like the test images."
+        )
+    return _with_channels(found, like.shape[0])
 
 
 def _from_pair(images: Any, labels: Any) -> ImageSet:
@@ -97,22 +188,56 @@ def _item(data: Any, i: int) -> tuple[Tensor, Tensor]:
     image, label = item
     if isinstance(image, Image.Image):
         image = picture_array(image, keep_grey=True)
+    _check_array(image, i)
+    return as_pixels(image[None])[0], _label(label, i)
+
+
+def _check_array(image: Any, place: int) -> None:
     if not isinstance(image, (Tensor, np.ndarray)) or image.ndim not in (2, 3):
         shape = f" of shape {tuple(image.shape)}" if hasattr(image, "shape") else ""
         raise ValueError(
             "every image must be a Pillow picture, or a tensor or array with 2 or 3 axes; "
-            f"got {type(image).__name__}{shape} at index {i}."
+            f"got {type(image).__name__}{shape} at index {place}."
         )
-    return as_pixels(image[None])[0], _label(label, i)
 
 
-_IMAGES = ("image", "img", "images", "pixel_values", "x")
-_LABELS = ("label", "labels", "fine_label", "class", "target", "y")
+def _named(data: str, how: Preprocessing, cache: str | PathLike[str] | None) -> ImageSet:
+    kind, _, path = data.partition(":")
+    if kind == "folder" and path:
+        return open_folder(Path(path).expanduser(), how, cache=cache)
+    if kind == "npz" and path:
+        found = read_npz(Path(path).expanduser())
+        if how.image_size is not None and found.shape[1:] != (how.image_size, how.image_size):
+            raise ValueError(
+                f"images of an .npz file are not resized and must have `image_size` {how.image_size}; got "
+                f"{found.shape[2]}x{found.shape[1]} in {path}. Leave `image_size` out, or write images of that size."
+            )
+        return found
+    raise ValueError(f"images must be given as folder:PATH or npz:PATH; got {data!r}.")
+
+
+def _items(data: Any) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...]]:
+    """Pairs (image, label), one at a time, and the class names, if any."""
+    indexed = isinstance(data, Sized) and hasattr(data, "__getitem__")
+    if indexed and not isinstance(data, (Tensor, np.ndarray, Mapping)):
+        columns = _columns_of(data)
+        classes = columns.classes or tuple(str(each) for each in getattr(data, "classes", ()))
+        return (_pair_of(data[i], columns, i) for i in range(len(data))), classes
+    if hasattr(data, "__iter__") and not isinstance(data, (Tensor, np.ndarray, Mapping)):
+        inner = getattr(data, "dataset", None)
+        columns = _columns_of(inner)
+        classes = columns.classes or tuple(str(each) for each in getattr(inner, "classes", ()))
+        pairs = (_pair_of(batch, columns, i) for i, batch in enumerate(data))
+        return chain.from_iterable(_unbatched(*pair) for pair in pairs), classes
+    raise ValueError(
+        "`data` must be folder:PATH, npz:PATH, an ImageSet, a tuple (images, labels), a map-style Dataset or a "
+        f"DataLoader; got {type(data).__name__}."
+    )
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """Names of the columns that hold images and labels, and of the classes; empty where items are pairs."""
+    """Names of the image column, the label column and the classes; empty if items are pairs."""
 
     image: str = ""
     label: str = ""
@@ -120,13 +245,13 @@ class _Columns:
 
 
 def _columns_of(data: Any) -> _Columns:
-    """The columns of a dataset that says what they are, as Hugging Face's do by `features`; else none.
+    """The columns of a dataset with `features`, as Hugging Face's have; empty for other data.
 
     A column whose feature is called Image holds images; one whose feature has `names` holds labels, and these are
-    the classes. The usual names (`_IMAGES`, `_LABELS`) come first where there are several.
+    the classes. If there are several, the usual names (`_IMAGES`, `_LABELS`) come first.
 
     Raises:
-        ValueError: If it has features, and none for images or none for labels.
+        ValueError: If there are features, but none for images or none for labels.
 
     >>> _columns_of([(0, 1)])
     _Columns(image='', label='', classes=())
@@ -164,7 +289,7 @@ def _pair_of(item: Any, columns: _Columns, place: int) -> tuple[Any, Any]:
 
 
 def _chosen(what: str, usual: tuple[str, ...], typed: list[str], known: list[str]) -> str:
-    """The usual name among those of the right type, else the first of these, else the usual name among all."""
+    """A usual name among the columns of the right type, else the first of these, else a usual name among all."""
     found = [name for name in usual if name in typed] + typed + [name for name in usual if name in known]
     if not found:
         raise ValueError(
@@ -174,85 +299,6 @@ def _chosen(what: str, usual: tuple[str, ...], typed: list[str], known: list[str
     return found[0]
 
 
-def open_images(
-    data: Any,
-    preprocessing: Preprocessing | None = None,
-    *,
-    cache: str | PathLike[str] | None = None,
-    name: str | None = None,
-) -> ImageSet:
-    """An ImageSet from whatever holds images with labels; where it is larger than memory, it stays on disk.
-
-    - ``"folder:PATH"`` (see `open_folder`) or ``"npz:PATH"`` (see `read_npz`).
-    - An ImageSet, or a tuple (images, labels): see `as_image_set`.
-    - Anything with a length and items: (image, label), or a dictionary with an image and a label, such as a Hugging
-      Face dataset's (found by its `features`, else by the usual names of columns). Images are Pillow pictures, arrays
-      or tensors as `as_image_set` takes them.
-    - A DataLoader, or anything else that gives batches (images, labels): read once, in the order that it gives.
-
-    Items are read one at a time and kept in a file, that goes with this process, unless all fit into memory.
-
-    Args:
-        data: One of these. Images must lie in [0, 1] or be bytes: leave normalisation to the model.
-        preprocessing: What is done to pictures of a folder or a Dataset: resizing and the centre crop.
-        cache: Folder for the decoded pictures of a folder.
-        name: What tables call the set.
-
-    Raises:
-        FileNotFoundError: If a folder or file is not there.
-        ValueError: If the data is none of these, or holds what an ImageSet does not take.
-
-    >>> pairs = [(np.zeros((4, 4), dtype=np.uint8), label) for label in (0, 1, 1)]
-    >>> open_images(torch.utils.data.DataLoader([(torch.zeros(1, 4, 4), 0), (torch.ones(1, 4, 4), 1)]))
-    ImageSet('images', 2 images of shape (1, 4, 4), 2 classes)
-    >>> open_images(pairs, name="mine")
-    ImageSet('mine', 3 images of shape (1, 4, 4), 2 classes)
-    """
-    how = preprocessing or Preprocessing()
-    if isinstance(data, str):
-        found = _named(data, how, cache)
-    elif isinstance(data, ImageSet) or (isinstance(data, tuple) and len(data) == 2):
-        found = as_image_set(data)
-    else:
-        items, classes = _items(data)
-        found = _read(items, how, classes)
-    return found if name is None else found._derived(name=name)
-
-
-def _named(data: str, how: Preprocessing, cache: str | PathLike[str] | None) -> ImageSet:
-    kind, _, path = data.partition(":")
-    if kind == "folder" and path:
-        return open_folder(Path(path).expanduser(), how, cache=cache)
-    if kind == "npz" and path:
-        found = read_npz(Path(path).expanduser())
-        if how.image_size is not None and found.shape[1:] != (how.image_size, how.image_size):
-            raise ValueError(
-                f"arrays are taken as they are; {path} holds images of {found.shape[2]}x{found.shape[1]}, not of "
-                f"`image_size` {how.image_size}. Leave that out, or write the archive at that size."
-            )
-        return found
-    raise ValueError(f"images must be given as folder:PATH or npz:PATH; got {data!r}.")
-
-
-def _items(data: Any) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...]]:
-    """Pairs (image, label), one at a time, and the names of the classes where there are some."""
-    indexed = isinstance(data, Sized) and hasattr(data, "__getitem__")
-    if indexed and not isinstance(data, (Tensor, np.ndarray, Mapping)):
-        columns = _columns_of(data)
-        classes = columns.classes or tuple(str(each) for each in getattr(data, "classes", ()))
-        return (_pair_of(data[i], columns, i) for i in range(len(data))), classes
-    if hasattr(data, "__iter__") and not isinstance(data, (Tensor, np.ndarray, Mapping)):
-        inner = getattr(data, "dataset", None)
-        columns = _columns_of(inner)
-        classes = columns.classes or tuple(str(each) for each in getattr(inner, "classes", ()))
-        pairs = (_pair_of(batch, columns, i) for i, batch in enumerate(data))
-        return chain.from_iterable(_unbatched(*pair) for pair in pairs), classes
-    raise ValueError(
-        "`data` must be folder:PATH, npz:PATH, an ImageSet, a tuple (images, labels), a map-style Dataset or a "
-        f"DataLoader; got {type(data).__name__}."
-    )
-
-
 def _unbatched(images: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
     count = len(labels) if isinstance(labels, Sized) and getattr(labels, "shape", None) != () else None
     if not hasattr(images, "shape") or len(images.shape) != 4 or len(images) != count:
@@ -260,7 +306,7 @@ def _unbatched(images: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
         with_labels = "one label" if count is None else f"{count} labels"
         raise ValueError(
             f"a loader must give batches (images, labels), images (B, C, H, W); got {type(images).__name__} of "
-            f"shape {shape} with {with_labels}. Of single images make batches: torch.utils.data.DataLoader(data, 256)."
+            f"shape {shape} with {with_labels}. For single images use torch.utils.data.DataLoader(data, 256)."
         )
     return zip(images, labels, strict=True)
 
@@ -282,15 +328,10 @@ def _pixels(items: Iterator[tuple[Any, Any]], how: Preprocessing, labels: list[T
 
 
 def _one(image: Any, how: Preprocessing, place: int) -> NDArray:
-    """One image as (C, H, W): bytes where it came as bytes or as a picture, floats in [0, 1] where as floats."""
+    """One image as (C, H, W): bytes if it was given as bytes or as a picture, else floats in [0, 1]."""
     if isinstance(image, Image.Image):
         return transformed(Image.fromarray(picture_array(image, keep_grey=True)), how)
-    if not isinstance(image, (Tensor, np.ndarray)) or image.ndim not in (2, 3):
-        shape = f" of shape {tuple(image.shape)}" if hasattr(image, "shape") else ""
-        raise ValueError(
-            "every image must be a Pillow picture, or a tensor or array with 2 or 3 axes; "
-            f"got {type(image).__name__}{shape} at index {place}."
-        )
+    _check_array(image, place)
     if isinstance(image, np.ndarray) and image.dtype == np.uint8:
         return transformed(Image.fromarray(image.squeeze(2) if image.shape[2:] == (1,) else image), how)
     pixels = as_pixels(image[None])
@@ -307,49 +348,6 @@ def _label(label: Any, place: int) -> Tensor:
             f"every label must be one whole number; got shape {tuple(found.shape)} at index {place}."
         )
     return found.reshape(()).cpu()
-
-
-_GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's mode "L"
-
-
-def open_unlabelled(
-    data: Any,
-    like: ImageSet,
-    preprocessing: Preprocessing | None = None,
-    *,
-    cache: str | PathLike[str] | None = None,
-) -> ImageSet:
-    """Images alone, as `like` has them: labels are passed over where there are some.
-
-    - ``"folder:PATH"``: every picture in the folder and in the folders inside it, resized and cropped as
-      `preprocessing` says. Without an `image_size` they are brought to the size of `like`, where that is square.
-    - ``"npz:PATH"``: its `images` (or `x`).
-    - A tensor or array of images, or whatever `open_images` takes.
-
-    Grey becomes three equal channels, and colour grey, where `like` is so.
-
-    Args:
-        data: One of these.
-        like: The images that the model knows.
-        preprocessing: That of `like`.
-        cache: Folder for decoded pictures.
-
-    Raises:
-        FileNotFoundError: If a folder or file is not there, or holds no picture.
-        ValueError: If the data is none of these, or its images have another size than those of `like`.
-
-    >>> from clearance.data import gaussian_images
-    >>> open_unlabelled(torch.zeros(4, 3, 8, 8), like=gaussian_images())
-    ImageSet('images', 4 images of shape (1, 8, 8), 1 classes)
-    """
-    found = _read_unlabelled(data, _like(like, preprocessing), cache)
-    if found.shape[1:] != like.shape[1:]:
-        got, expected = ("x".join(map(str, some.shape[:0:-1])) for some in (found, like))
-        raise ValueError(
-            f"unknown images must be of the size of the test images, {expected}; got {got} in {found.name!r}. Resize "
-            "them, or give them as a folder of pictures, which is resized as the test images are."
-        )
-    return _with_channels(found, like.shape[0])
 
 
 def _like(like: ImageSet, preprocessing: Preprocessing | None) -> Preprocessing:
@@ -382,7 +380,8 @@ def _with_channels(found: ImageSet, channels: int) -> ImageSet:
         return found
     if isinstance(found, StoredImageSet) or {have, channels} != {1, 3}:
         raise ValueError(
-            f"unknown images must have as many channels as the test images, {channels}; got {have} in {found.name!r}."
+            f"unlabelled images must have the channels of the test images, {channels}; got {have} in {found.name!r}. "
+            "Convert them first."
         )
     if channels == 3:
         return found._derived(images=found.images.expand(-1, 3, -1, -1))

@@ -1,4 +1,4 @@
-"""Symmetric label noise: some labels replaced by other ones, with nothing to learn from the replacement."""
+"""Symmetric label noise: some labels replaced by a uniformly random other class."""
 
 import torch
 from torch import Tensor
@@ -11,10 +11,10 @@ def symmetric_label_noise(
 ) -> Tensor:
     """A copy of `labels` in which exactly ``round(rate * N)`` are wrong, uniform over the other classes.
 
-    The images hit are drawn without replacement, and a replaced label is never the old one: `rate` is the
-    fraction of wrong labels itself. For one state of the generator, the labels replaced at a lower rate are
-    among those replaced at a higher one, and are replaced by the same class. Papers that draw the new label from
-    all K classes call the same noise ``rate * K / (K - 1)``.
+    The images are drawn without replacement, and a replaced label always differs from the old one, so `rate` is
+    the fraction of wrong labels. For one state of the generator, the labels replaced at a lower rate are also
+    replaced at a higher one, by the same class. In papers that draw the new label from all K classes, the same
+    noise has rate ``rate * K / (K - 1)``.
 
     Args:
         labels: True classes, on the CPU.
@@ -37,7 +37,7 @@ def symmetric_label_noise(
     check_count("class_count", class_count, minimum=2)
     count = round(rate * len(labels))
     hit = torch.randperm(len(labels), generator=generator)[:count]
-    # drawn for all and cut, so that the shifts are the same for any rate
+    # drawn for all labels, so that the shifts are the same for any rate
     shift = torch.randint(1, class_count, (len(labels),), generator=generator)[:count]
     noisy = labels.clone()
     noisy[hit] = (labels[hit] + shift) % class_count

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clearance.data.image_set import ImageSet, as_labels, as_pixels, numbered_classes
 
-NAMES = {"images": ("images", "x"), "labels": ("labels", "y")}
+_NAMES = {"images": ("images", "x"), "labels": ("labels", "y")}
 
 
 def read_npz(path: str | PathLike[str]) -> ImageSet:
@@ -20,14 +20,14 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
     The arrays are `images` (or `x`) and `labels` (or `y`), and optionally `classes`, the names as strings.
     The type of `images` decides their layout: uint8 is (N, H, W, C) with 1 or 3 channels and is divided by
     255; floats are (N, C, H, W) and must lie in [0, 1]; three axes are grey (N, H, W) in either type.
-    Nothing is unpickled.
+    Pickled arrays are refused.
 
     Args:
         path: The file; its name without ``.npz`` becomes the name of the set.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no archive, lacks an array, or holds what an ImageSet does not take.
+        ValueError: If it is not an archive, lacks an array, or its arrays are not valid for an ImageSet.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -38,18 +38,18 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
     """
     path = Path(path)
     arrays = _arrays(path)
-    images, labels = (_named(arrays, kind, path) for kind in NAMES)
+    images, labels = (_named(arrays, kind, path) for kind in _NAMES)
     found = as_labels(labels)
     classes = tuple(str(name) for name in arrays["classes"].ravel()) if "classes" in arrays else ()
     return ImageSet(as_pixels(images), found, classes or numbered_classes(found), name=path.stem)
 
 
 def read_npz_images(path: str | PathLike[str]) -> Tensor:
-    """The images of such a file alone, (N, C, H, W) in [0, 1]; it needs no labels.
+    """Only the images of such a file, (N, C, H, W) in [0, 1]; it needs no labels.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no archive, or lacks `images` (or `x`).
+        ValueError: If it is not an archive, or lacks `images` (or `x`).
     """
     return as_pixels(_named(_arrays(Path(path)), "images", Path(path)))
 
@@ -57,7 +57,7 @@ def read_npz_images(path: str | PathLike[str]) -> Tensor:
 def _arrays(path: Path) -> dict[str, NDArray]:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; correct the path of the .npz file.")
-    wanted = {name for names in NAMES.values() for name in names} | {"classes"}
+    wanted = {name for names in _NAMES.values() for name in names} | {"classes"}
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} must be an archive that numpy.savez wrote; got a file of another kind.")
     try:
@@ -70,10 +70,10 @@ def _arrays(path: Path) -> dict[str, NDArray]:
 
 
 def _named(arrays: dict[str, NDArray], kind: str, path: Path) -> NDArray:
-    for name in NAMES[kind]:
+    for name in _NAMES[kind]:
         if name in arrays:
             return arrays[name]
     raise ValueError(
-        f"{path} must hold an array {' or '.join(map(repr, NAMES[kind]))}; "
-        f"got {', '.join(map(repr, sorted(arrays))) or 'none of the known names'}; name it so in numpy.savez."
+        f"{path} must hold an array {' or '.join(map(repr, _NAMES[kind]))}; "
+        f"got {', '.join(map(repr, sorted(arrays))) or 'none of the known names'}; use these names in numpy.savez."
     )

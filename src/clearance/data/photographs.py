@@ -1,4 +1,4 @@
-"""Patches of the two photographs that scikit-learn carries: something that a network for drawings has never seen."""
+"""Patches of the two photographs inside scikit-learn: out-of-distribution images for the digits."""
 
 import numpy as np
 import torch
@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 from clearance._checks import check_choice
 from clearance.data.image_set import ImageSet
 
-SIDE, REDUCED = 8, 4  # pixels of a patch, each the mean of so many by so many
-FILES = {"temple": "china.jpg", "flower": "flower.jpg"}
+_SIDE, _REDUCED = 8, 4  # patches of 8x8 pixels, each the mean of 4x4 pixels of the photograph
+_FILES = {"temple": "china.jpg", "flower": "flower.jpg"}
 
 
 def read_photographs(split: str) -> ImageSet:
     """8x8 grey patches of a photograph of a temple and one of a flower: 260 of each in all, half of them to test on.
 
-    Source: sklearn.datasets.load_sample_images. Both are reduced by four and cut into patches that share no pixel;
-    every second one is for testing. As large as the digits, and of use beside them as images of unknown things.
+    Source: sklearn.datasets.load_sample_images. Both are reduced by four and cut into patches without overlap;
+    every second patch is for testing. They have the size of the digits, for which they are out of distribution.
 
     Args:
         split: ``"train"`` or ``"test"``.
@@ -33,17 +33,17 @@ def read_photographs(split: str) -> ImageSet:
 
     check_choice("split", split, ("train", "test"))
     start = 1 if split == "test" else 0
-    parts = [_patches(load_sample_image(file))[start::2] for file in FILES.values()]
+    parts = [_patches(load_sample_image(file))[start::2] for file in _FILES.values()]
     labels = torch.arange(len(parts)).repeat_interleave(torch.tensor([len(part) for part in parts]))
     images = torch.from_numpy(np.concatenate(parts)).float().unsqueeze(1)
-    return ImageSet(images, labels, tuple(FILES), name="photographs")
+    return ImageSet(images, labels, tuple(_FILES), name="photographs")
 
 
 def _patches(photograph: NDArray) -> NDArray:
-    """(N, 8, 8) in [0, 1], row by row; what does not fill a patch is cut off."""
+    """(N, 8, 8) in [0, 1], row by row; incomplete patches are cut off."""
     grey = photograph.astype(np.float64).mean(axis=2) / 255
-    step = SIDE * REDUCED
+    step = _SIDE * _REDUCED
     high, wide = (side // step for side in grey.shape)
     whole = grey[: high * step, : wide * step]
-    small = whole.reshape(high * SIDE, REDUCED, wide * SIDE, REDUCED).mean(axis=(1, 3))
-    return small.reshape(high, SIDE, wide, SIDE).transpose(0, 2, 1, 3).reshape(-1, SIDE, SIDE)
+    small = whole.reshape(high * _SIDE, _REDUCED, wide * _SIDE, _REDUCED).mean(axis=(1, 3))
+    return small.reshape(high, _SIDE, wide, _SIDE).transpose(0, 2, 1, 3).reshape(-1, _SIDE, _SIDE)

@@ -1,4 +1,4 @@
-"""How pictures become a model's input: what other libraries keep of it, and the same done to a picture."""
+"""How pictures become a model's input: read from other libraries, and applied to a picture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from PIL import Image
 
 from clearance._checks import check_count
 
-_SLACK = 1e-6  # a share like 224 / 232 must give 232 back
+_SLACK = 1e-6  # so that a share such as 224 / 232 gives 232 again
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
@@ -21,17 +21,17 @@ _FILTERS = {
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What an evaluation transform does with a picture: resize its short side, keep the middle, normalise.
+    """The steps of an evaluation transform: resize the short side, crop the centre, normalise.
 
     Args:
-        mean: Subtracted from images in [0, 1], one value a channel; None where nothing is known.
+        mean: Subtracted from images in [0, 1], one value per channel; None if unknown.
         std: Divides images after that.
-        image_size: Side of the square that is kept, in pixels.
-        short_side: What the short side is resized to before that, in pixels; None where nothing is resized.
+        image_size: Side of the centre crop, in pixels.
+        short_side: Length of the short side before the crop, in pixels; None without resizing.
         interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
 
     Raises:
-        ValueError: If `image_size` or `short_side` is no whole number above 0.
+        ValueError: If `image_size` or `short_side` is not a whole number above 0.
 
     >>> Preprocessing(image_size=224, short_side=256).crop
     0.875
@@ -56,36 +56,23 @@ class Preprocessing:
         return self.image_size / self.short_side
 
     def __str__(self) -> str:
-        size = "as they are" if self.image_size is None else f"{self.short_side} -> {self.image_size} px"
+        size = "unchanged" if self.image_size is None else f"{self.short_side} -> {self.image_size} px"
         given = {"mean": self.mean, "std": self.std}
         return f"images {size}" + "".join(
             f", {name} {_short(of)}" for name, of in given.items() if of is not None
         )
 
 
-def transformed(picture: Image.Image, how: Preprocessing) -> NDArray:
-    """The picture as (C, H, W) bytes; sizes and offsets are rounded as torchvision's Resize and CenterCrop do.
-
-    >>> transformed(Image.new("RGB", (30, 20)), Preprocessing(image_size=8, short_side=10)).shape
-    (3, 8, 8)
-    """
-    if how.image_size is not None:
-        short = how.image_size if how.short_side is None else how.short_side
-        picture = _middle(_resized(picture, short, how.interpolation), how.image_size)
-    pixels = np.asarray(picture)
-    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-
-
 def preprocessing_of(source: Any) -> Preprocessing:
-    """What a model's own library says about its input.
+    """The preprocessing that a model's own library gives for its input.
 
-    Read by duck typing, of any library: a timm model, its `pretrained_cfg` or `default_cfg` (mean, std, input_size,
+    Read by duck typing: a timm model, its `pretrained_cfg` or `default_cfg` (mean, std, input_size,
     crop_pct); torchvision's ``weights.transforms()`` or the weights themselves (mean, std, crop_size, resize_size);
     a composition of transforms (its Resize, CenterCrop and Normalize); a Hugging Face image processor (image_mean,
     image_std, size, crop_size, crop_pct).
 
     Raises:
-        ValueError: If nothing of the kind is there.
+        ValueError: If `source` is none of these.
 
     >>> found = preprocessing_of({"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "input_size": (3, 224, 224),
     ...                           "crop_pct": 0.9, "interpolation": "bicubic"})
@@ -100,15 +87,15 @@ def preprocessing_of(source: Any) -> Preprocessing:
     raise ValueError(
         "`preprocessing` must be a timm model or its pretrained_cfg, torchvision weights or their transforms(), a "
         f"composition of transforms, or a Hugging Face image processor; got {type(source).__name__}. Give `mean`, "
-        "`std` and sizes yourself."
+        "`std` and sizes directly."
     )
 
 
 def short_side_of(image_size: int, crop: float) -> int:
-    """The short side before a centre crop that keeps the share `crop` of it, rounded down as timm does.
+    """The short side before a centre crop that keeps the share `crop` of it, rounded down as in timm.
 
     Raises:
-        ValueError: If `image_size` is no whole number above 0 or `crop` is not in (0, 1].
+        ValueError: If `image_size` is not a whole number above 0 or `crop` is not in (0, 1].
 
     >>> short_side_of(224, 0.875), short_side_of(224, 0.9), short_side_of(224, 224 / 232)
     (256, 248, 232)
@@ -117,6 +104,19 @@ def short_side_of(image_size: int, crop: float) -> int:
     if not 0 < crop <= 1:
         raise ValueError(f"`crop` must lie in (0, 1], the share of the short side that is kept; got {crop}.")
     return int(image_size / crop + _SLACK)
+
+
+def transformed(picture: Image.Image, how: Preprocessing) -> NDArray:
+    """The picture as (C, H, W) bytes; sizes and offsets are rounded as torchvision's Resize and CenterCrop do.
+
+    >>> transformed(Image.new("RGB", (30, 20)), Preprocessing(image_size=8, short_side=10)).shape
+    (3, 8, 8)
+    """
+    if how.image_size is not None:
+        short = how.image_size if how.short_side is None else how.short_side
+        picture = _middle(_resized(picture, short, how.interpolation), how.image_size)
+    pixels = np.asarray(picture)
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
 def _resized(picture: Image.Image, short_side: int, interpolation: str) -> Image.Image:
@@ -134,10 +134,10 @@ def _middle(picture: Image.Image, side: int) -> Image.Image:
 
 
 def _inside(source: Any) -> list[Any]:
-    """Where a model or its weights keep their preprocessing."""
+    """The preprocessing settings that a model or its weights hold."""
     found = [getattr(source, name, None) for name in ("pretrained_cfg", "default_cfg")]
     transforms = getattr(source, "transforms", None)
-    # torchvision's weights have a method that makes them
+    # torchvision's weights have a method that returns them
     if callable(transforms) and not hasattr(source, "forward"):
         found.append(transforms())
     return [each for each in found if each is not None]
@@ -164,7 +164,7 @@ def _processor(source: Any) -> Preprocessing | None:
     resized = _side(_get(source, "size")) if _get(source, "do_resize") is not False else None
     cropped = _side(_get(source, "crop_size")) if _get(source, "do_center_crop") is not False else None
     crop = _get(source, "crop_pct")
-    if resized is not None and crop and cropped is None:  # ConvNeXt's: `size` is what is kept
+    if resized is not None and crop and cropped is None:  # ConvNeXt: `size` is the side after the crop
         return _made(mean, std, resized, short_side_of(resized, float(crop)), _get(source, "resample"))
     return _made(mean, std, cropped or resized, resized, _get(source, "resample"))
 
@@ -178,7 +178,7 @@ def _preset(source: Any) -> Preprocessing | None:
 
 
 def _composed(source: Any) -> Preprocessing | None:
-    """The parts of a composition by the names of their classes."""
+    """From the parts of a composition, by the names of their classes."""
     inner = _get(source, "transforms")
     if not isinstance(inner, list | tuple):
         return None
@@ -202,7 +202,7 @@ def _made(mean: Any, std: Any, kept: int | None, resized: int | None, interpolat
 
 
 def _side(size: Any) -> int | None:
-    """A side in pixels, of whatever form a size is kept in."""
+    """A side in pixels, from a number, a sequence or a mapping."""
     if isinstance(size, Mapping):
         size = next((size[name] for name in ("shortest_edge", "height") if name in size), None)
     if isinstance(size, Sequence) and not isinstance(size, str) and size:
@@ -214,12 +214,12 @@ def _interpolation(value: Any) -> str:
     known = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
     if isinstance(value, int):
         return known.get(int(value), "bilinear")
-    said = str(getattr(value, "value", value) or "").lower()
-    return next((name for name in known.values() if name in said), "bilinear")
+    text = str(getattr(value, "value", value) or "").lower()
+    return next((name for name in known.values() if name in text), "bilinear")
 
 
 def _numbers(values: Any) -> bool:
-    """Whether these are numbers in a row, in a tuple, a list, an array or a tensor."""
+    """Whether this is a tuple, list, array or tensor that is not empty."""
     if isinstance(values, str | Mapping) or not hasattr(values, "__len__") or isinstance(values, type):
         return False
     return len(values) > 0

@@ -1,4 +1,4 @@
-"""A labelled set whose images stay on disk: pixels in one file, and everything an ImageSet does, a batch at a time."""
+"""An ImageSet whose images stay on disk: pixels in one file, read in batches."""
 
 import json
 import os
@@ -17,29 +17,33 @@ from torch import Tensor
 
 from clearance._files import write_bytes
 from clearance.data.image_set import (
+    CHUNK,
     UNLABELLED,
     ImageSet,
     check_classes,
     check_every_class_present,
     check_indices,
     digest_of,
+    unchecked,
 )
 
-KINDS = ("uint8", "float32")
+_KINDS = ("uint8", "float32")
+# largest set kept in memory, in bytes of float32 pixels (1,783 images of 3x224x224)
+IN_MEMORY = 2**30
 
 
 @dataclass(frozen=True)
 class PixelStore:
     """Images of one shape in a plain file, one after the other; bytes are divided by 255 when they are read.
 
-    Every read maps the file anew and copies what it needs, so that pages do not stay with this process: memory is
-    that of the images asked for, whatever the file holds.
+    Every read maps the file again and copies the rows that it needs, so that no pages stay mapped: memory depends on
+    the images read, not on the size of the file.
 
     Args:
         path: The file.
-        count: How many images.
+        count: Number of images.
         shape: (C, H, W) of each.
-        kind: ``"uint8"``, or ``"float32"`` for pixels that bytes cannot hold.
+        kind: ``"uint8"``, or ``"float32"`` for pixels that bytes cannot represent.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -61,82 +65,21 @@ class PixelStore:
         return found.float().div_(255) if self.kind == "uint8" else found
 
 
-def write_pixels(path: Path, images: Iterable[NDArray]) -> PixelStore:
-    """Write images (C, H, W) of one shape and type, one at a time; the file is there entirely or not at all.
-
-    Raises:
-        ValueError: If there is none, or two differ in shape or type.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    first: NDArray | None = None
-    count = 0
-    try:
-        with temporary.open("wb") as file:
-            for image in images:
-                first = image if first is None else first
-                _check_alike(first, image, count)
-                file.write(np.ascontiguousarray(image).data)
-                count += 1
-        if first is None:
-            raise ValueError("`images` must hold at least one image; got none.")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    channels, height, width = first.shape
-    return PixelStore(path, count, (channels, height, width), str(first.dtype))
-
-
-def _check_alike(first: NDArray, image: NDArray, place: int) -> None:
-    if image.shape != first.shape or image.dtype != first.dtype:
-        raise ValueError(
-            f"all images must have one shape and type; got {first.shape} of {first.dtype} at index 0 and "
-            f"{image.shape} of {image.dtype} at index {place}; give `image_size`."
-        )
-
-
-def write_facts(store: PixelStore, facts: Mapping[str, Any]) -> None:
-    """What belongs to the pixels, beside them; written last, so that facts that are there speak of whole pixels."""
-    told = {**asdict(store), "path": store.path.name, "facts": dict(facts)}
-    write_bytes(_facts_of(store.path), (json.dumps(told, ensure_ascii=False) + "\n").encode())
-
-
-def read_facts(path: Path) -> tuple[PixelStore, dict[str, Any]] | None:
-    """The store at `path` with its facts; None where there is none, or a damaged one."""
-    try:
-        told = json.loads(_facts_of(path).read_text("utf-8"))
-        channels, height, width = told["shape"]
-        store = PixelStore(path, told["count"], (channels, height, width), told["kind"])
-        size = path.stat().st_size
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    whole = store.count * channels * height * width * np.dtype(store.kind).itemsize
-    return (store, told["facts"]) if store.kind in KINDS and size == whole else None
-
-
-def _facts_of(path: Path) -> Path:
-    return path.with_suffix(".json")
-
-
-# bytes of float32 pixels: the most that is taken into memory at once (1,783 images of 3x224x224)
-IN_MEMORY = 2**30
-_CHUNK = 2**22  # bytes of pixels that are hashed at once: few, because freed memory of larger pieces is kept
-
-
 class StoredImageSet(ImageSet):
-    """An ImageSet that reads its pixels when they are asked for.
+    """An ImageSet that reads its pixels on use.
 
-    Batches, predictions and features take the memory of a batch. A subset of at most `IN_MEMORY` bytes is an
-    ordinary ImageSet; the attribute `images` reads everything, and refuses where that would be more.
+    Batches, predictions and features take the memory of a batch. A subset of at most 1 GiB (`IN_MEMORY`) is an
+    ordinary ImageSet; the attribute `images` reads everything, and raises an error above that size.
 
     Args:
         store: The pixels.
         labels: Class of each image of this set.
         classes: Names of the classes.
-        name: What tables call the set.
-        digest: What `digest` gives, where it is known already.
+        name: Name of the set in tables.
+        digest: The value of `digest`, if it is already known.
 
     Raises:
-        ValueError: If labels and images are not as many, or a class has no image.
+        ValueError: If labels and images differ in number, or a class has no image.
 
     >>> import tempfile, numpy as np
     >>> from pathlib import Path
@@ -150,7 +93,7 @@ class StoredImageSet(ImageSet):
     """
 
     store: PixelStore
-    rows: Tensor | None  # which images of the store, in order; None is all
+    rows: Tensor | None  # rows of the store, in order; None is all
     known_digest: str | None
 
     def __init__(
@@ -165,15 +108,15 @@ class StoredImageSet(ImageSet):
         check_every_class_present(labels, classes)
         if len(labels) != store.count:
             raise ValueError(
-                f"`labels` must be as many as stored images; got {len(labels)} and {store.count}."
+                f"`labels` must hold one label per stored image; got {len(labels)} labels and {store.count} images."
             )
         self._set(store=store, labels=labels, classes=classes, name=name)
         self._set(rows=None, augmentation=None, known_digest=digest)
 
     @classmethod
     def of_store(cls, store: PixelStore, name: str = "images", digest: str | None = None) -> "StoredImageSet":
-        """Images that nobody has labelled: all of them are of one class, `UNLABELLED`."""
-        made = object.__new__(cls)  # past the constructor, which asks for two classes
+        """A set without labels: all images are of one class, ``"unlabelled"``."""
+        made = object.__new__(cls)  # not by the constructor, which needs two classes
         labels = torch.zeros(store.count, dtype=torch.int64)
         made._set(store=store, labels=labels, classes=(UNLABELLED,), name=name)
         made._set(rows=None, augmentation=None, known_digest=digest)
@@ -185,15 +128,15 @@ class StoredImageSet(ImageSet):
 
     @property
     def images(self) -> Tensor:
-        """All images in memory; on the device of the labels.
+        """All images in memory, on the device of the labels.
 
         Raises:
-            ValueError: If that would be more than `IN_MEMORY`.
+            ValueError: If they take more than `IN_MEMORY`.
         """
         if not self.is_small():
             raise ValueError(
                 f"the images of {self.name!r} stay on disk, because they take {self._bytes(len(self)) / 2**30:.1f} "
-                "GiB; read them with `batch` or `batches`, take a `subset`, or leave out what needs all at once."
+                "GiB; read them with `batch` or `batches`, use a `subset`, or leave out what needs all at once."
             )
         return self._read(slice(None))
 
@@ -235,7 +178,7 @@ class StoredImageSet(ImageSet):
         return self._derived(labels=self.labels.to(device), known_digest=self.known_digest)
 
     def subset(self, indices: Tensor, name: str | None = None) -> ImageSet:
-        """The images at `indices`: in memory where they are few, still on disk where they are not."""
+        """The images at `indices`: in memory up to `IN_MEMORY`, else on disk."""
         indices = torch.as_tensor(indices).cpu()
         check_indices(indices, len(self))
         labels, name = self.labels[indices.to(self.labels.device)], self.name if name is None else name
@@ -250,15 +193,15 @@ class StoredImageSet(ImageSet):
         return self._bytes(len(self)) <= IN_MEMORY
 
     def in_memory(self) -> ImageSet:
-        """An ordinary ImageSet of the same images, however many."""
+        """An ordinary ImageSet of the same images, of any size."""
         kept = {"classes": self.classes, "name": self.name, "augmentation": self.augmentation}
         return unchecked(images=self._read(slice(None)), labels=self.labels, **kept)
 
     def digest(self) -> str:
-        """SHA-256 of images, labels and class names: that of the same images in memory; computed once."""
+        """SHA-256 of images, labels and class names, the same as of the set in memory; computed once."""
         if self.known_digest is not None:
             return self.known_digest
-        parts = (images for images, _ in self.batches(max(1, _CHUNK // self._bytes(1))))
+        parts = (images for images, _ in self.batches(max(1, CHUNK // self._bytes(1))))
         found = digest_of(parts, self.labels, self.shape, self.classes)
         self._set(known_digest=found)
         return found
@@ -266,22 +209,14 @@ class StoredImageSet(ImageSet):
     def _derived(self, **changes: Any) -> ImageSet:
         made = object.__new__(StoredImageSet)
         names = ("store", "labels", "classes", "name", "rows", "augmentation")
-        same = not {"labels", "rows"} & changes.keys()  # then the digest is, too
+        same = not {"labels", "rows"} & changes.keys()  # then the digest is the same
         made._set(known_digest=self.known_digest if same else None)
         made._set(**{each: getattr(self, each) for each in names} | changes)
         return made
 
 
-def unchecked(**parts: Any) -> ImageSet:
-    """An ImageSet past its constructor: its pixels were checked before, or are bytes, which lie in [0, 1]."""
-    made = object.__new__(ImageSet)
-    for name, value in parts.items():
-        object.__setattr__(made, name, value)
-    return made
-
-
 def while_used(make: Callable[[Path], StoredImageSet]) -> ImageSet:
-    """What `make` writes into a fresh folder: in memory where it is small, else on disk while it is used."""
+    """The set that `make` writes into a temporary folder: in memory if it is small, else on disk while it is used."""
     folder = Path(tempfile.mkdtemp(prefix="clearance-"))
     try:
         data = make(folder)
@@ -294,3 +229,59 @@ def while_used(make: Callable[[Path], StoredImageSet]) -> ImageSet:
         raise
     shutil.rmtree(folder, ignore_errors=True)
     return kept
+
+
+def write_pixels(path: Path, images: Iterable[NDArray]) -> PixelStore:
+    """Write images (C, H, W) of one shape and type, one at a time; the file appears only when it is complete.
+
+    Raises:
+        ValueError: If there is no image, or two differ in shape or type.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    first: NDArray | None = None
+    count = 0
+    try:
+        with temporary.open("wb") as file:
+            for image in images:
+                first = image if first is None else first
+                _check_alike(first, image, count)
+                file.write(np.ascontiguousarray(image).data)
+                count += 1
+        if first is None:
+            raise ValueError("`images` must hold at least one image; got none.")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    channels, height, width = first.shape
+    return PixelStore(path, count, (channels, height, width), str(first.dtype))
+
+
+def _check_alike(first: NDArray, image: NDArray, place: int) -> None:
+    if image.shape != first.shape or image.dtype != first.dtype:
+        raise ValueError(
+            f"all images must have one shape and type; got {first.shape} of {first.dtype} at index 0 and "
+            f"{image.shape} of {image.dtype} at index {place}; give `image_size`."
+        )
+
+
+def write_facts(store: PixelStore, facts: Mapping[str, Any]) -> None:
+    """Write facts about complete pixels into a JSON file next to them."""
+    content = {**asdict(store), "path": store.path.name, "facts": dict(facts)}
+    write_bytes(_facts_of(store.path), (json.dumps(content, ensure_ascii=False) + "\n").encode())
+
+
+def read_facts(path: Path) -> tuple[PixelStore, dict[str, Any]] | None:
+    """The store at `path` with its facts; None if it is missing or damaged."""
+    try:
+        content = json.loads(_facts_of(path).read_text("utf-8"))
+        channels, height, width = content["shape"]
+        store = PixelStore(path, content["count"], (channels, height, width), content["kind"])
+        size = path.stat().st_size
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    expected = store.count * channels * height * width * np.dtype(store.kind).itemsize
+    return (store, content["facts"]) if store.kind in _KINDS and size == expected else None
+
+
+def _facts_of(path: Path) -> Path:
+    return path.with_suffix(".json")

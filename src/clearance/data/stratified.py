@@ -5,14 +5,14 @@ from torch import Tensor
 
 
 def stratified_quota(sizes: Tensor, total: int) -> Tensor:
-    """How many of each class to draw so that `total` are drawn in proportion to the sizes of the classes.
+    """The number of each class in a stratified draw of `total`.
 
-    Largest-remainder rule in whole numbers: each class gets its share rounded down, and what is left goes one
-    each to the largest remainders (to the earlier class where they are equal).
+    Largest-remainder rule in whole numbers: each class gets its share rounded down, and the rest goes one each to
+    the largest remainders (to the earlier class if they are equal).
 
     Args:
         sizes: Images of each class.
-        total: How many to draw in all, from 0 to the sum of `sizes`.
+        total: Number to draw in all, from 0 to the sum of `sizes`.
 
     Shapes:
         sizes (K,) int64; returns (K,) int64.
@@ -32,9 +32,9 @@ def draw_quota(labels: Tensor, quota: Tensor, generator: torch.Generator) -> Ten
 
     Args:
         labels: Class of each image, on the CPU.
-        quota: How many to draw of each class, none above the class's size.
-        generator: CPU generator; one permutation of all labels is drawn, whatever the quota, so that a larger
-            quota of the same seed contains a smaller one.
+        quota: Number to draw of each class, none above the class's size.
+        generator: CPU generator; one permutation of all labels is drawn for any quota, so that for one seed a
+            larger quota contains a smaller one.
 
     Shapes:
         labels (N,) int64; quota (K,) int64; returns (N,) bool.
@@ -55,12 +55,12 @@ def draw_quota(labels: Tensor, quota: Tensor, generator: torch.Generator) -> Ten
 
 
 def draw_stratified(labels: Tensor, classes: int, total: int, generator: torch.Generator) -> Tensor:
-    """A random mask that is true for `total` of the labels, with the classes in proportion.
+    """A random mask that is true for `total` of the labels, stratified by class.
 
     Args:
         labels: Class of each image, on the CPU.
-        classes: How many classes there are, present or not.
-        total: How many to draw in all, from 0 to N.
+        classes: Number of classes, with or without images.
+        total: Number to draw in all, from 0 to N.
         generator: As in draw_quota.
 
     Shapes:
@@ -83,7 +83,7 @@ def draw_per_class(
     Args:
         labels: Class of each image, on the CPU.
         classes: Names of the classes, for the message.
-        count: How many of each, at least 1.
+        count: Number of each class, at least 1.
         generator: As in draw_quota.
 
     Shapes:

@@ -1,4 +1,4 @@
-"""Parts of a set: a few of its images, or those of some of its classes."""
+"""Parts of a set: some of its images, or the images of some of its classes."""
 
 from collections.abc import Sequence
 
@@ -17,14 +17,15 @@ def draw_samples(data: ImageSet, count: int, seed: int, *, balanced: bool = True
     For one seed a smaller draw is part of a larger one.
 
     Args:
-        data: The images; the classes that it names stay, even where a plain draw loses one.
-        count: How many in all, from 2 to the number of images.
+        data: The images; class names are kept, even if a draw without `balanced` loses a class.
+        count: Number of images, from 2 to that of `data`.
         seed: Equal seeds give equal draws.
-        balanced: Equally many of every class; where `count` is no multiple of the classes, the first ones get one
-            more. Otherwise every image has the same chance, and few images leave classes uneven, or out.
+        balanced: The same number of every class; if `count` is not a multiple of the number of classes, the first
+            classes get one more. Otherwise every image has the same chance, and with few images classes may be
+            uneven or missing.
 
     Raises:
-        ValueError: If there are not so many images, or a class has too few for a balanced draw.
+        ValueError: If `data` has fewer images, or a class too few for a balanced draw.
 
     >>> from clearance.data import gaussian_images
     >>> torch.bincount(draw_samples(gaussian_images(class_count=3), 8, seed=0).labels)
@@ -32,7 +33,9 @@ def draw_samples(data: ImageSet, count: int, seed: int, *, balanced: bool = True
     """
     check_count("count", count, minimum=2)
     if count > len(data):
-        raise ValueError(f"`count` must not exceed the {len(data)} images there are; got {count}.")
+        raise ValueError(
+            f"`count` must not exceed the number of images, {len(data)}; got {count}. Ask for fewer."
+        )
     labels, stream = data.labels.cpu(), generator(seed, "data", "samples")
     if not balanced:
         return data.subset(torch.randperm(len(data), generator=stream)[:count].sort().values)
@@ -42,14 +45,14 @@ def draw_samples(data: ImageSet, count: int, seed: int, *, balanced: bool = True
     scarce = int((sizes - quota).argmin())
     if sizes[scarce] < quota[scarce]:
         raise ValueError(
-            f"`count` must leave a balanced draw possible; got {count}, {int(quota[scarce])} of class "
+            f"`count` must allow a balanced draw; got {count}, which needs {int(quota[scarce])} of class "
             f"{data.classes[scarce]!r}, which has {int(sizes[scarce])}. Ask for fewer, or set `balanced` to False."
         )
     return data.subset(draw_quota(labels, quota, stream).nonzero().flatten())
 
 
 def draw_at_most(data: ImageSet, count: int) -> ImageSet:
-    """`count` class-balanced images, always the same ones; all of them where there are not more.
+    """`count` class-balanced images, always the same ones; all images if there are not more.
 
     Args:
         data: The images.
@@ -63,12 +66,12 @@ def draw_at_most(data: ImageSet, count: int) -> ImageSet:
 
 
 def draw_classes(class_count: int, left_out: int, seed: int) -> tuple[int, ...]:
-    """Which classes to leave out, drawn without replacement, ascending; equal seeds give equal classes.
+    """Classes to leave out, drawn without replacement, in ascending order.
 
     Args:
         class_count: C, at least 3.
-        left_out: How many, at least 1 and at most C - 2: what is kept must be a classification.
-        seed: Decides the draw.
+        left_out: Number of classes, at least 1 and at most C - 2, so that at least two remain.
+        seed: Equal seeds give equal classes.
 
     >>> len(draw_classes(10, 3, seed=0))
     3
@@ -87,11 +90,11 @@ def split_classes(data: ImageSet, left_out: Sequence[int]) -> tuple[ImageSet, Im
 
     Args:
         data: Every class occurs in it.
-        left_out: Class numbers, each once; at least 1, and at least 2 must remain. A single class is nothing to
-            classify, but something to be told from the others.
+        left_out: Class numbers, each once; at least 1, and at least 2 must remain. The second set may have a single
+            class.
 
     Raises:
-        ValueError: If a number is no class, occurs twice, none is named, or fewer than 2 classes remain.
+        ValueError: If a number is not a class or occurs twice, none is named, or fewer than 2 classes remain.
 
     >>> from clearance.data import gaussian_images
     >>> known, new = split_classes(gaussian_images(class_count=5, per_class=4), (1, 3))
@@ -121,7 +124,7 @@ def _of_classes(data: ImageSet, chosen: list[int]) -> ImageSet:
     renumbered: Tensor = numbers[data.labels]
     rows = renumbered >= 0
     classes, labels = tuple(data.classes[k] for k in chosen), renumbered[rows]
-    if len(chosen) == 1:  # the constructor wants a classification
+    if len(chosen) == 1:  # the constructor needs two classes
         check_every_class_present(labels, classes)
         return data._derived(images=data.images[rows], labels=labels, classes=classes)
     return ImageSet(data.images[rows], labels, classes, data.name, data.augmentation)

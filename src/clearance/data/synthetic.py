@@ -1,4 +1,4 @@
-"""Gaussian classes with known means: images and features whose every statistic has an exact answer."""
+"""Gaussian classes with known means: images and features with exactly known statistics."""
 
 import math
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ class GaussianClasses:
     r"""K classes of isotropic Gaussian images, their means pairwise equally far apart.
 
     Images of class k are drawn from N(mean_k, noise^2 I), mean_k = 1/2 + separation * noise / sqrt(2) * u_k.
-    The u_k are orthonormal: u_k is constant on the pixels whose number is k modulo K and 0 elsewhere, so no
-    random numbers and no linear algebra stand between the settings and the truth.
+    The u_k are orthonormal: u_k is constant on the pixels whose number is k modulo K and 0 elsewhere, so the true
+    means follow from the settings without random numbers or linear algebra.
 
     Args:
         class_count: K, from 2 to the number of pixels.
@@ -26,7 +26,7 @@ class GaussianClasses:
         noise: Standard deviation of every pixel, in [0, 1] units; above 0.
 
     Raises:
-        ValueError: If a setting is out of range, or values 5 standard deviations out would leave [0, 1].
+        ValueError: If a setting is out of range, or values 5 standard deviations from a mean leave [0, 1].
 
     >>> world = GaussianClasses(class_count=2, separation=2.0)
     >>> round(world.bayes_error(), 4)
@@ -79,7 +79,7 @@ class GaussianClasses:
         return self.means().float().flatten(1)[labels] + self.noise * drawn, labels
 
     def images(self, per_class: int, seed: int) -> ImageSet:
-        """The same draws as an ImageSet, clipped to [0, 1] (which moves fewer than one in a million)."""
+        """The same draws as an ImageSet, clipped to [0, 1] (fewer than one value in a million changes)."""
         features, labels = self.features(per_class, seed)
         images = features.clamp_(0, 1).view(-1, *self.shape)
         return ImageSet(images, labels, tuple(str(k) for k in range(self.class_count)), name="gaussian")
@@ -114,7 +114,7 @@ class GaussianClasses:
 def gaussian_images(
     class_count: int = 3, per_class: int = 20, shape: tuple[int, int, int] = (1, 8, 8), seed: int = 0
 ) -> ImageSet:
-    """A small easy ImageSet for examples, smoke runs and tests: GaussianClasses, otherwise at its defaults.
+    """A small easy ImageSet for examples and tests: GaussianClasses, otherwise at its defaults.
 
     Args:
         class_count: At least 2.

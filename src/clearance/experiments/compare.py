@@ -31,8 +31,8 @@ from clearance.losses import Loss
 from clearance.models import Classifier
 from clearance.records import Report
 from clearance.report import Card
+from clearance.runs.describe import describe
 from clearance.training import EndToEnd, WayOfTraining
-from clearance.training.describe import describe
 
 
 @dataclass(frozen=True)

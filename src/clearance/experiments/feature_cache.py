@@ -15,7 +15,7 @@ from clearance.audits import Subject
 from clearance.data import ImageSet
 from clearance.models import Classifier, extract_features
 from clearance.models._running import device_of, evaluating
-from clearance.training.describe import describe
+from clearance.runs.describe import describe
 
 _NAME = "features"
 _PROBED = 4  # images whose features are computed again to check the cache

@@ -21,7 +21,7 @@ from clearance.experiments.audit_plan import (
 from clearance.experiments.recipe import Recipe, to_tree
 from clearance.experiments.run import RunFindings
 from clearance.records import Report
-from clearance.training.describe import describe
+from clearance.runs.describe import describe
 
 LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
 

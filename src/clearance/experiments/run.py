@@ -30,8 +30,8 @@ from clearance.models import Classifier
 from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.runs import write_json
+from clearance.runs.describe import describe
 from clearance.training import Execution, FitResult, Limits, WayOfTraining, fit
-from clearance.training.describe import describe
 from clearance.training.fit import Progress
 from clearance.vocabulary import Exhibit, Measurement, Outcome
 

@@ -1,17 +1,17 @@
 """Losses: one published loss per file, each a function of a batch's outputs and labels.
 
-| loss | reads | what it asks for |
+| loss | reads | it asks for |
 |---|---|---|
 | CrossEntropyLoss | logits | the true class's probability to be high |
 | SquaredErrorLoss | logits | logits equal to the label's one-hot vector |
 | HingeLoss | logits | the true logit to be a margin above the others |
 | GaussianMixtureLoss | features, head | features of each class as a Gaussian, with a margin and a likelihood |
-| CenterLoss | features, logits | features near their class centre, beside cross-entropy |
+| CenterLoss | features, logits | cross-entropy, and features near their class centre |
 | LargeMarginSoftmaxLoss | features, head | the angle to the true class's weight to be m times as small |
-| ContrastiveLoss | features, logits | pairs of one class near, pairs of two apart, beside cross-entropy |
-| TripletLoss | features, logits | each sample nearer to its own class than to others, beside cross-entropy |
-| SumLoss | what its parts read | all that its parts ask for |
+| ContrastiveLoss | features, logits | cross-entropy, pairs of one class near and pairs of two classes apart |
+| TripletLoss | features, logits | cross-entropy, and each sample nearer to its own class than to others |
 | LargeMarginLoss | any layers | every sample to be a margin away from its class boundaries, at those layers |
+| SumLoss | as its parts | the weighted sum of its parts |
 
 Every loss returns named terms and their sum:
 
@@ -23,7 +23,7 @@ Every loss returns named terms and their sum:
 ['cross_entropy']
 >>> loss.total.backward()
 
-A loss of your own is a subclass of :class:`Loss` with a ``forward``; nothing has to be registered.
+Your own loss is a subclass of :class:`Loss` with a ``forward``; it needs no registration.
 """
 
 from clearance.losses._loss import Loss as Loss

@@ -1,4 +1,4 @@
-"""The contract of a loss."""
+"""The contract of a loss: what it takes, returns and declares."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,25 +6,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from clearance.tensors import LossTerms, Outputs, check_class_numbers
-
-
-def check_labels(logits: Tensor, labels: Tensor) -> None:
-    """Refuses labels that are not one class for every sample of logits (B, C), or (K, B, C) of several heads.
-
-    Raises:
-        TypeError: If they are not whole numbers of 64 bits.
-        ValueError: If they are not as many as samples, there is none, or one is no class.
-
-    >>> import torch
-    >>> check_labels(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
-    Traceback (most recent call last):
-        ...
-    ValueError: a batch must hold at least 1 sample, because its loss is a mean; got none.
-    """
-    samples, classes = logits.shape[-2:]
-    check_class_numbers(labels, samples, classes)
-    if samples == 0:
-        raise ValueError("a batch must hold at least 1 sample, because its loss is a mean; got none.")
 
 
 class Loss(nn.Module):
@@ -35,10 +16,10 @@ class Loss(nn.Module):
 
     Attributes:
         layers: Names of the activations that ``forward`` reads from ``outputs.activations``.
-        reads_logits_only: Whether ``forward`` uses ``outputs.logits`` alone; then it must accept logits of
-            shape (K, B, C) and average over K. Others are called once per head.
-        sample_loss: The loss of logits (m, C) and labels (m,) sample by sample, by which heads are trained
-            alone (FOCA's weak heads and its last one); None is softmax cross-entropy.
+        reads_logits_only: Whether ``forward`` uses only ``outputs.logits``; it must then accept logits of
+            shape (K, B, C) and average over K. Other losses are called once per head.
+        sample_loss: The loss of each sample, from logits (m, C) and labels (m,). Heads that are trained on fixed
+            features (FOCA's weak heads and its final one) use it; None is softmax cross-entropy.
 
     >>> from torch.nn.functional import cross_entropy
     >>> class Smoothed(Loss):
@@ -53,22 +34,41 @@ class Loss(nn.Module):
     sample_loss: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        """As of any module; what a subclass takes and returns is checked."""
+        """Call ``forward``, and check its first argument and what it returns."""
         if given and isinstance(given[0], Tensor):
             raise TypeError(
-                f"{type(self).__name__} takes what model.outputs(images, loss.layers) returns, and labels; got a "
-                "tensor in place of the first. A loss of logits alone would be torch.nn.functional.cross_entropy."
+                f"the first argument of {type(self).__name__} must be model.outputs(images, loss.layers); got a "
+                "tensor. For a loss of logits only, use torch.nn.functional.cross_entropy."
             )
-        loss = super().__call__(*given, **named)
-        if not isinstance(loss, LossTerms):
+        terms = super().__call__(*given, **named)
+        if not isinstance(terms, LossTerms):
             raise TypeError(
-                f"forward of {type(self).__name__} must return LossTerms({{'name': loss}}); got {type(loss).__name__}."
+                f"forward of {type(self).__name__} must return LossTerms({{'name': loss}}); got {type(terms).__name__}."
             )
-        return loss
+        return terms
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """The loss of a batch: named 0-dim terms, already weighted, averaged over samples."""
         raise NotImplementedError
 
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
-        """Called without gradient after the optimiser moved; by default does nothing."""
+        """Called without gradient after each optimiser step; does nothing by default."""
+
+
+def check_labels(logits: Tensor, labels: Tensor) -> None:
+    """Check that labels hold one class for every sample of logits (B, C), or (K, B, C) of several heads.
+
+    Raises:
+        TypeError: If they are not int64.
+        ValueError: If labels and samples differ in number, there is none, or a label is not a class.
+
+    >>> import torch
+    >>> check_labels(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
+    Traceback (most recent call last):
+        ...
+    ValueError: a batch must hold at least 1 sample, because its loss is a mean; got none.
+    """
+    samples, classes = logits.shape[-2:]
+    check_class_numbers(labels, samples, classes)
+    if samples == 0:
+        raise ValueError("a batch must hold at least 1 sample, because its loss is a mean; got none.")

@@ -1,4 +1,4 @@
-"""Features near their class centre, beside softmax cross-entropy: Wen et al. (2016)."""
+"""Center loss: cross-entropy, and features pulled to their class centre, Wen et al. (2016)."""
 
 from typing import Literal
 
@@ -16,9 +16,9 @@ CentreUpdate = Literal["paper", "gradient"]
 
 
 def centre_shift(features: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
-    r"""What the paper takes from every centre: sum_i 1(y_i = j) (c_j - x_i) / (1 + n_j), 0 for absent classes.
+    r"""The step that is subtracted from every centre: sum_i 1(y_i = j) (c_j - x_i) / (1 + n_j), 0 for absent classes.
 
-    Wen et al. (2016), Eq. 4. Under torch.distributed sums and counts are of all processes together. Samples that are
+    Wen et al. (2016), Eq. 4. Under torch.distributed, sums and counts are taken over all processes. Samples that are
     not finite are left out.
 
     Args:
@@ -33,7 +33,7 @@ def centre_shift(features: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
     [-1.0, 0.0]
     """
     classes = len(centres)
-    # samples that are no numbers would stay in their centres for good: they go to a row that nobody reads
+    # a sample that is not finite would stay in its centre for ever: it goes to an extra row, which is cut off
     rows = torch.where(features.sum(dim=1).isfinite(), labels, classes)
     counts = torch.bincount(rows, minlength=classes + 1)[:classes].to(centres.dtype)
     offsets = centres[labels] - features.to(centres.dtype)
@@ -51,15 +51,15 @@ class CenterLoss(Loss):
     L = w_CE mean_i CE_i + w mean_i 1/2 ||x_i - c_{y_i}||^2
 
     Source: Wen, Zhang, Li, Qiao (2016), "A discriminative feature learning approach for deep face recognition"; a sum
-    over samples in the paper, a mean here as in its authors' code. Beside `GaussianMixtureLoss` the head's weights
-    are not the centres.
+    over samples in the paper, a mean here as in its authors' code. In contrast to `GaussianMixtureLoss`, the head's
+    weights are not the centres.
 
     Args:
         in_features: D, at least 1.
         classes: K, at least 1.
         weight: w, at least 0; 0.01 as the authors' MNIST example (0.008 for faces).
-        rate: How much of the paper's shift a centre makes after each step, in (0, 1]; 0.5 in the paper. One
-            sample moves its centre by half of that share of its offset. The loss's weight plays no part.
+        rate: Share of the paper's shift that a centre moves after each step, in (0, 1]; 0.5 in the paper. One
+            sample moves its centre by half of that share of its offset. It does not depend on `weight`.
         update: ``"paper"`` moves centres after each step by :func:`centre_shift`, outside the optimiser;
             ``"gradient"`` makes them parameters, which the optimiser moves (`rate` is then not used).
         cross_entropy_weight: w_CE, at least 0.
@@ -71,9 +71,9 @@ class CenterLoss(Loss):
         ValueError: If a number is out of range; in ``forward``, if features are not of width D, or a label has no
             centre.
 
-    Centres start at 0. A loop of your own must call ``after_step``, or they stay there.
+    Centres start at 0. Your own loop must call ``after_step``, or they stay there.
 
-    Misleads alone: without cross-entropy all features at one point is its optimum.
+    Misleads without cross-entropy: its optimum is then all features at one point.
 
     >>> loss = CenterLoss(2, 3)(Outputs(torch.ones(4, 2), torch.zeros(4, 3), nn.Identity()), torch.tensor([0, 1, 2, 0]))
     >>> round(float(loss.terms["center"]), 4)
@@ -122,7 +122,7 @@ class CenterLoss(Loss):
 
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
-        """Move the centres of the classes present, where the update is the paper's."""
+        """Move the centres of the classes in the batch if `update` is ``"paper"``."""
         if self.update == "paper":
             shift = centre_shift(outputs.features, labels, self.centres)
             self.centres.sub_(shift, alpha=self.rate)

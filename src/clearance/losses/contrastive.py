@@ -1,4 +1,4 @@
-"""Features of one class together, those of two classes apart: the contrastive loss."""
+"""Contrastive loss: pairs of one class pulled together, pairs of two classes pushed apart."""
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +29,7 @@ def contrastive(features: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor
     tensor([2.0000, 0.1250, 0.0000])
     """
     kept = features.float() if features.dtype.itemsize < 4 else features
-    # Distance by distance: the gradient at 0 is 0, and near pairs do not drown in rounding.
+    # Each distance on its own: the gradient at 0 is 0, and small distances are not lost to rounding.
     distances = F.pdist(kept)
     first, second = torch.triu_indices(len(labels), len(labels), 1, device=labels.device)
     same = labels[first] == labels[second]
@@ -41,12 +41,12 @@ class ContrastiveLoss(Loss):
 
     L = w_CE mean_i CE_i + w mean_{i<j} 1/2 {||x_i - x_j||^2 or max(0, margin - ||x_i - x_j||)^2}
 
-    Source: Hadsell, Chopra, LeCun (2006), Eq. 4; beside softmax Sun et al. (2014, DeepID2), Eq. 3, which Wan et
+    Source: Hadsell, Chopra, LeCun (2006), Eq. 4; with softmax Sun et al. (2014, DeepID2), Eq. 3, which Wan et
     al. (2018) cite.
 
     Args:
-        margin: Of two classes, in the features' unit, above 0; 1 is ours.
-        weight: w, at least 0; 0.05 in DeepID2, by ours 0.05 too.
+        margin: Between two classes, in the features' unit, above 0; the default is our choice.
+        weight: w, at least 0; 0.05 as in DeepID2.
         cross_entropy_weight: w_CE, at least 0.
 
     Shapes:
@@ -56,7 +56,7 @@ class ContrastiveLoss(Loss):
     Raises:
         ValueError: If a number is out of range.
 
-    Costs B^2 D / 2 operations. Under torch.distributed and gradient accumulation pairs are those within a batch.
+    Costs B^2 D / 2 operations. Under torch.distributed and gradient accumulation, pairs are formed within a batch.
 
     Misleads across networks: the margin is in the features' unit.
 

@@ -14,80 +14,43 @@ from clearance.losses._loss import Loss, check_labels
 from clearance.losses.schedules import StepUp, scheduled
 from clearance.tensors import LossTerms, Outputs
 
-EVERY = 100  # steps from one look at the head to the next
-
-
-def margin_scores(scores: Tensor, own_distance: Tensor, labels: Tensor, alpha: float) -> Tensor:
-    r"""Scores whose true column carries the margin: s_y - alpha d_y in place of s_y; all others as they are.
-
-    The true column is lowered, not replaced: all columns of a sample round alike, and their differences do not.
-
-    Args:
-        scores: (B, K): log pi_k - 1/2 log|Sigma_k| - d_k.
-        own_distance: (B,): d_y, the halved one.
-        labels: (B,).
-        alpha: At least 0.
-
-    Returns:
-        (B, K); their softmax cross-entropy is L_cls of Wan et al. (2018).
-
-    >>> margin_scores(torch.tensor([[-1.0, -2.0]]), torch.tensor([1.0]), torch.tensor([0]), 0.5)
-    tensor([[-1.5000, -2.0000]])
-    """
-    if alpha == 0:  # 0 times a distance that is infinite is no number
-        return scores
-    return scores.scatter_add(1, labels[:, None], (-alpha * own_distance)[:, None])
-
-
-def negative_log_likelihood(own_distance: Tensor, own_half_log_determinant: Tensor, width: int) -> Tensor:
-    r"""-log N(x; mu_y, Sigma_y) of each sample: d_y + 1/2 log|Sigma_y| + (D/2) log 2 pi.
-
-    With Sigma = I and without its constant this is the center loss of each sample (Lemma 1 of Wan et al., 2018).
-
-    Args:
-        own_distance: (B,): d_y, the halved one.
-        own_half_log_determinant: (B,), or one number.
-        width: D.
-
-    >>> round(float(negative_log_likelihood(torch.zeros(1), torch.zeros(1), 1)), 4)
-    0.9189
-    """
-    return own_distance + own_half_log_determinant + 0.5 * width * math.log(2 * math.pi)
+CHECK_EVERY = 100  # steps between two checks of the head
 
 
 class GaussianMixtureLoss(Loss):
-    r"""Features as one Gaussian a class, each sample by a margin nearer to its own mean: L-GM, Wan et al. (2018).
+    r"""Features as one Gaussian per class, with a margin and a likelihood: L-GM, Wan et al. (2018).
 
     L = mean_i CE(s_i, y_i) + lambda mean_i -log N(x_i; mu_{y_i}, Sigma_{y_i}) + lambda tau R,
     s_ik = log pi_k - 1/2 log|Sigma_k| - (1 + alpha 1(k = y_i)) d_k(x_i)
 
-    The paper's slides write the likelihood as a sum over samples beside a mean; their authors' code takes the mean
-    of both, and so does this: lambda_sum = lambda / batch size. The distance d is halved. alpha = 0 is the GM loss.
+    The paper's slides write the likelihood as a sum over samples and the classification term as a mean; the authors'
+    code takes the mean of both, as here: lambda_sum = lambda / batch size. The distance d is halved. alpha = 0 is
+    the GM loss.
 
     The literal loss with learned variances has no lower bound: shrinking features, means and variances together
-    lowers the likelihood term without end and leaves the other alone. R = mean_k 1/2 (log|Sigma_k| +
-    tr Sigma_k^-1 - D) counts like tau samples of every class spread with variance 1; it holds the unit of the
+    lowers the likelihood term without end and does not change the other. R = mean_k 1/2 (log|Sigma_k| +
+    tr Sigma_k^-1 - D) acts like tau samples of every class spread with variance 1. It bounds the unit of the
     features, and classes that contract to points keep variances near tau / (1 + tau).
 
     Args:
         alpha: The margin, at least 0; a number or :class:`~clearance.losses.schedules.StepUp`. Released for
             CIFAR-100: 0.1, then 0.2 and 0.3; for MNIST up to 1. 0.1 by default.
         likelihood_weight: lambda, at least 0; 0.1 as released for CIFAR-100 (0.03 for MNIST).
-        variance_prior: tau, at least 0; 0.1 is ours, because at 0.01 variances of digits' features fell so far that
-            the default step size diverged. 0 is the paper's formula; nothing but the head's floor then bounds it.
-            Of no effect with covariance ``"identity"``.
+        variance_prior: tau, at least 0. The default 0.1 is our choice: at 0.01, the variances of digits' features
+            fell so far that the default step size diverged. 0 is the paper's formula; only the head's floor then
+            bounds it. No effect with covariance ``"identity"``.
 
     Shapes:
-        outputs.head a `GaussianMixture` of K classes, outputs.features (B, D), outputs.logits (B, K) as it made
-        them; labels (B,).
+        outputs.head a `GaussianMixture` of K classes, outputs.features (B, D), outputs.logits (B, K), which it made;
+        labels (B,).
 
     Raises:
-        TypeError: If `alpha` is another schedule or no number; in ``forward``, if the head is no GaussianMixture.
+        TypeError: If `alpha` is not a number or StepUp; in ``forward``, if the head is not a GaussianMixture.
         ValueError: If a number is out of range, or a setting of `alpha` is unknown or missing.
 
-    The margin is of this loss alone: the head's logits never have one, in training or after. A schedule counts steps
-    by ``after_step``, which a loop of your own must call as ``fit`` does; it also warns where variances lie on their
-    floor. Give means and variances step sizes of their own with :func:`clearance.heads.mixture_groups`.
+    Only this loss has the margin; the head's logits have none, in training or after. A schedule counts steps by
+    ``after_step``, which your own loop must call as ``fit`` does; it also warns if variances lie on their floor. Set
+    separate step sizes for means and variances with :func:`clearance.heads.mixture_groups`.
 
     Misleads as a measure of fit across models: the likelihood depends on the unit of the features.
 
@@ -121,9 +84,9 @@ class GaussianMixtureLoss(Loss):
         return self.alpha if isinstance(self.alpha, float) else self.alpha(int(self.steps))
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
-        """Terms ``classification``, ``likelihood``, ``variance_prior``; those whose weight is 0 are left out."""
+        """Terms ``classification``, ``likelihood`` and ``variance_prior``, without those whose weight is 0."""
         check_labels(outputs.logits, labels)
-        head = mixture_of(outputs)
+        head = _mixture_of(outputs)
         distance, volume = head.own_terms(outputs.features, labels)
         scores = margin_scores(outputs.logits.to(distance.dtype), distance, labels, self.current_alpha)
         terms = {"classification": F.cross_entropy(scores, labels)}
@@ -138,19 +101,19 @@ class GaussianMixtureLoss(Loss):
 
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
-        """Count the step, where alpha follows a schedule; look at the head now and then.
+        """Count the step if alpha follows a schedule; check the head at the first and every 100th step.
 
         Warns:
-            UserWarning: Once where variances lie on their floor, and once where features lie so far from the means
-                that float32 rounds away what tells classes apart.
+            UserWarning: Once if variances lie on their floor, and once if features lie so far from the means
+                that float32 rounds away the differences between classes.
         """
         if "steps" in self._buffers:
             self.steps += 1
-        if self._steps_seen % EVERY == 0 and isinstance(outputs.head, GaussianMixture):
-            self._look_at(outputs.head, outputs.features, labels)
+        if self._steps_seen % CHECK_EVERY == 0 and isinstance(outputs.head, GaussianMixture):
+            self._check(outputs.head, outputs.features, labels)
         self._steps_seen += 1
 
-    def _look_at(self, head: GaussianMixture, features: Tensor, labels: Tensor) -> None:
+    def _check(self, head: GaussianMixture, features: Tensor, labels: Tensor) -> None:
         if "floor" not in self._warned and (share := head.share_at_floor()) > 0:
             self._warned.add("floor")
             warn_at_floor(share, head.floor)
@@ -159,8 +122,8 @@ class GaussianMixtureLoss(Loss):
         if "far" not in self._warned and lost > FAR:
             self._warned.add("far")
             warnings.warn(
-                f"features lie so far from the means of the mixture that {distance.dtype} rounds about {lost:.2g} nats "
-                "away from the score of every class; scale the features, begin with larger means (`initial_spread`), "
+                f"features lie so far from the means of the mixture that {distance.dtype} loses about {lost:.2g} nats "
+                "of every class's score to rounding; scale the features, start with larger means (`initial_spread`), "
                 "or compute in float64.",
                 stacklevel=2,
             )
@@ -173,7 +136,7 @@ class GaussianMixtureLoss(Loss):
         )
 
 
-def mixture_of(outputs: Outputs) -> GaussianMixture:
+def _mixture_of(outputs: Outputs) -> GaussianMixture:
     """The Gaussian mixture that made these logits.
 
     Raises:
@@ -186,3 +149,41 @@ def mixture_of(outputs: Outputs) -> GaussianMixture:
             "or turn its linear head into one with heads.mixture_from_linear."
         )
     return outputs.head
+
+
+def margin_scores(scores: Tensor, own_distance: Tensor, labels: Tensor, alpha: float) -> Tensor:
+    r"""Scores with the margin in the true column: s_y - alpha d_y in place of s_y; the others are unchanged.
+
+    The true column is lowered, not computed again, so that all columns of a sample have the same rounding.
+
+    Args:
+        scores: (B, K): log pi_k - 1/2 log|Sigma_k| - d_k.
+        own_distance: (B,): d_y, the halved one.
+        labels: (B,).
+        alpha: At least 0.
+
+    Returns:
+        (B, K); their softmax cross-entropy is L_cls of Wan et al. (2018).
+
+    >>> margin_scores(torch.tensor([[-1.0, -2.0]]), torch.tensor([1.0]), torch.tensor([0]), 0.5)
+    tensor([[-1.5000, -2.0000]])
+    """
+    if alpha == 0:  # 0 times an infinite distance is NaN
+        return scores
+    return scores.scatter_add(1, labels[:, None], (-alpha * own_distance)[:, None])
+
+
+def negative_log_likelihood(own_distance: Tensor, own_half_log_determinant: Tensor, width: int) -> Tensor:
+    r"""-log N(x; mu_y, Sigma_y) of each sample: d_y + 1/2 log|Sigma_y| + (D/2) log 2 pi.
+
+    With Sigma = I and without its constant this is the center loss of each sample (Lemma 1 of Wan et al., 2018).
+
+    Args:
+        own_distance: (B,): d_y, the halved one.
+        own_half_log_determinant: (B,), or one number.
+        width: D.
+
+    >>> round(float(negative_log_likelihood(torch.zeros(1), torch.zeros(1), 1)), 4)
+    0.9189
+    """
+    return own_distance + own_half_log_determinant + 0.5 * width * math.log(2 * math.pi)

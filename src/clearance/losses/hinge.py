@@ -23,13 +23,13 @@ def hinge(logits: Tensor, labels: Tensor, margin: float = 1.0, form: HingeForm =
         logits: (..., B, C), at least two classes.
         labels: (B,), the same for every leading index of `logits`.
         margin: In units of logits, above 0.
-        form: Which of the two; for two classes they are one.
+        form: Which of the two; for two classes they are equal.
 
     Returns:
         (..., B), at least float32.
 
     Raises:
-        ValueError: For one class, of which nothing is right or wrong.
+        ValueError: If there is only one class.
 
     >>> hinge(torch.tensor([[2.0, 1.5, 1.2]]), torch.tensor([0]))
     tensor([0.5000])
@@ -50,11 +50,11 @@ class HingeLoss(Loss):
     L = mean_i max(0, margin + max_{j != y_i} z_ij - z_{i y_i})       (Crammer-Singer, the default form)
 
     Source: Crammer & Singer (2001); with ``form="sum"`` Weston & Watkins (1999). Elsayed et al. (2018) compare
-    with a hinge; which form it had no source at hand says.
+    with a hinge loss whose form they do not give.
 
     Args:
         margin: In units of logits, above 0; 1 as usual.
-        form: ``"max"`` looks at the strongest rival, ``"sum"`` adds all that violate.
+        form: ``"max"`` uses the highest wrong logit, ``"sum"`` adds the violations of all.
 
     Shapes:
         outputs.logits (B, C) or (K, B, C); labels (B,).
@@ -62,7 +62,7 @@ class HingeLoss(Loss):
     Raises:
         ValueError: If `margin` is not above 0 or `form` is unknown.
 
-    Misleads as a margin: it is one of logits, and scaling them meets it without moving a boundary.
+    Misleads as a margin: scaling the logits meets it without moving a boundary.
 
     >>> outputs = Outputs(torch.zeros(4, 2), torch.zeros(4, 10), torch.nn.Identity())
     >>> float(HingeLoss()(outputs, torch.arange(4)).total)
@@ -78,7 +78,7 @@ class HingeLoss(Loss):
         self.margin, self.form = margin, form
 
     def sample_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The hinge of each sample, by which heads are trained alone."""
+        """The hinge of each sample; heads on fixed features are trained with it."""
         return hinge(logits, labels, self.margin, self.form)
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:

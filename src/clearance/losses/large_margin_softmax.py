@@ -12,15 +12,15 @@ from clearance.losses._loss import Loss, check_labels
 from clearance.losses.schedules import InverseDecay, scheduled
 from clearance.tensors import LossTerms, Outputs
 
-FADING = InverseDecay(1000.0, 2.5e-5, 35.0)  # of softmax in the authors' MNIST file
-TINY = 1e-12  # of a norm: below it a vector has no direction
+_MNIST_DECAY = InverseDecay(1000.0, 2.5e-5, 35.0)  # the softmax weight in the authors' MNIST file
+_TINY = 1e-12  # smallest norm of a vector that has a direction
 
 
 def angular_margin(cosine: Tensor, multiplier: int) -> Tensor:
     r"""psi(theta) = (-1)^k cos(m theta) - 2k for theta in [k pi / m, (k + 1) pi / m]: continuous, decreasing.
 
-    Liu et al. (2016), Eq. 6. cos(m theta) is the Chebyshev polynomial T_m of the cosine, so no angle is ever taken
-    and the gradient is finite at theta = 0 and pi too; k is a constant in it.
+    Liu et al. (2016), Eq. 6. cos(m theta) is computed as the Chebyshev polynomial T_m of the cosine, without the
+    angle, so the gradient is finite at theta = 0 and pi too; k is a constant in the gradient.
 
     Args:
         cosine: cos theta, in [-1, 1], of any shape.
@@ -43,25 +43,25 @@ class LargeMarginSoftmaxLoss(Loss):
     f_y = z_y + ||W_y|| ||x|| (psi(theta_y) - cos theta_y) / (1 + beta),    f_j = z_j elsewhere
 
     Source: Liu, Wen, Yu, Yang (2016), "Large-Margin Softmax Loss for Convolutional Neural Networks", Eq. 4 to 6;
-    beta, lambda in the code released with it, weighs softmax against the margin. There heads have no bias; where
-    this one has, it is added as it is.
+    beta, lambda in the code released with it, weighs softmax against the margin. Heads have no bias there; a bias is
+    added unchanged here.
 
     Args:
         multiplier: m in 1, 2, 3, 4; 4 as the authors' MNIST file (2 in that for CIFAR-10); 1 is softmax.
-        softmax_weight: beta, at least 0: a number or :class:`~clearance.losses.schedules.InverseDecay`, by
-            default that of the authors' MNIST file, because training often fails without.
+        softmax_weight: beta, at least 0: a number or :class:`~clearance.losses.schedules.InverseDecay`. The default
+            is the schedule of the authors' MNIST file; without it training often fails.
 
     Shapes:
         outputs.head one linear layer, outputs.features (B, D), outputs.logits (B, C); labels (B,).
 
     Raises:
-        TypeError: If `softmax_weight` is another schedule or no number; in ``forward``, if the head is not one linear
+        TypeError: If `softmax_weight` is not a number or InverseDecay; in ``forward``, if the head is not one linear
             layer.
         ValueError: If a number is out of range, or a setting of `softmax_weight` is unknown or missing.
 
-    A schedule counts steps by ``after_step``, which a loop of your own must call as ``fit`` does.
+    A schedule counts steps by ``after_step``, which your own loop must call as ``fit`` does.
 
-    Misleads across runs of different length: with a schedule the loss rises while it fades.
+    Misleads across runs of different length: with a schedule, the loss rises while the softmax weight decays.
 
     >>> head, features = nn.Linear(2, 3, bias=False), torch.ones(4, 2)
     >>> outputs, labels = Outputs(features, head(features), head), torch.tensor([0, 1, 2, 0])
@@ -74,7 +74,7 @@ class LargeMarginSoftmaxLoss(Loss):
     def __init__(
         self,
         multiplier: int = 4,
-        softmax_weight: float | InverseDecay | Mapping[str, float] = FADING,
+        softmax_weight: float | InverseDecay | Mapping[str, float] = _MNIST_DECAY,
     ) -> None:
         super().__init__()
         if isinstance(multiplier, bool) or not isinstance(multiplier, int) or multiplier not in (1, 2, 3, 4):
@@ -86,7 +86,7 @@ class LargeMarginSoftmaxLoss(Loss):
 
     @property
     def current_softmax_weight(self) -> float:
-        """How much softmax counts beside the margin at this step."""
+        """The weight of softmax against the margin at this step."""
         weight = self.softmax_weight
         return weight if isinstance(weight, float) else weight(int(self.steps))
 
@@ -97,7 +97,7 @@ class LargeMarginSoftmaxLoss(Loss):
         wide = torch.promote_types(torch.promote_types(logits.dtype, outputs.features.dtype), torch.float32)
         own, x = weight[labels].to(wide), outputs.features.to(wide)
         size = _norm(own) * _norm(x)
-        cosine = ((own * x).sum(dim=1) / size.clamp(min=TINY**2)).clamp(-1, 1)
+        cosine = ((own * x).sum(dim=1) / size.clamp(min=_TINY**2)).clamp(-1, 1)
         share = 1 / (1 + self.current_softmax_weight)
         lowered = size * (angular_margin(cosine, self.multiplier) - cosine) * share
         scores = logits.to(wide).scatter_add(1, labels[:, None], lowered[:, None])
@@ -105,7 +105,7 @@ class LargeMarginSoftmaxLoss(Loss):
 
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
-        """Count the step, where softmax fades."""
+        """Count the step if the softmax weight follows a schedule."""
         del outputs, labels
         if "steps" in self._buffers:
             self.steps += 1
@@ -116,8 +116,8 @@ class LargeMarginSoftmaxLoss(Loss):
 
 
 def _norm(vectors: Tensor) -> Tensor:
-    """Euclidean norms of rows, with gradient 0 at 0 in place of none."""
-    return vectors.square().sum(dim=1).clamp(min=TINY**2).sqrt()
+    """Euclidean norms of rows, with gradient 0 at 0 in place of NaN."""
+    return vectors.square().sum(dim=1).clamp(min=_TINY**2).sqrt()
 
 
 def _weight_of(head: object) -> Tensor:

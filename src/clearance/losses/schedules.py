@@ -1,4 +1,4 @@
-"""Numbers of a loss that change from step to step: margins that grow, softmax that fades."""
+"""Schedules for a loss's settings: a margin that grows, a softmax weight that decays."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -9,7 +9,7 @@ from clearance._checks import check_choice, check_count, check_non_negative, che
 
 @dataclass(frozen=True)
 class StepUp:
-    """A number multiplied every so many steps, up to a bound: min(most, start * factor^(step // every)).
+    """A value multiplied at fixed intervals, up to a bound: min(most, start * factor^(step // every)).
 
     The alpha of Wan et al. (2018) as released: CIFAR-100 ``StepUp(0.1, 2, 5000, 0.3)``, MNIST
     ``StepUp(0.001, 10, 1500, 1)``.
@@ -18,7 +18,7 @@ class StepUp:
         start: At step 0, above 0.
         factor: At least 1, finite.
         every: Steps from one value to the next, at least 1.
-        most: The bound, at least `start`, finite: a loss times infinity trains nothing.
+        most: The bound, at least `start` and finite.
 
     Raises:
         ValueError: If a number is out of range.
@@ -52,13 +52,13 @@ class StepUp:
 
 @dataclass(frozen=True)
 class InverseDecay:
-    """A number that fades: max(least, start * (1 + rate * step)^-power).
+    """A value that decays: max(least, start * (1 + rate * step)^-power).
 
     The weight of softmax in L-Softmax as released with Liu et al. (2016): MNIST
     ``InverseDecay(1000, 2.5e-5, 35, 0)``, CIFAR-10 ``InverseDecay(1000, 2e-5, 45, 0)``; hard sets stop at 5 to 10.
 
     Args:
-        start: At step 0, at least 0; 0 is no softmax at all.
+        start: At step 0, at least 0.
         rate: At least 0.
         power: At least 0.
         least: At least 0.
@@ -88,10 +88,10 @@ Schedule = StepUp | InverseDecay
 
 
 def scheduled(name: str, given: Any, kind: type[StepUp] | type[InverseDecay]) -> float | Schedule:
-    """A number of at least 0, a schedule, or the settings of one by name.
+    """The setting `name` as a number or a schedule; `given` may also be a schedule's settings by name.
 
     Raises:
-        TypeError: If it is none of these: a schedule of the other kind, a list, text.
+        TypeError: If `given` is neither: a schedule of another kind, a list, a string.
         ValueError: If it is a number below 0, or a setting is unknown or missing.
 
     >>> scheduled("alpha", {"start": 0.1, "factor": 2, "every": 10, "most": 0.3}, StepUp)
@@ -102,7 +102,7 @@ def scheduled(name: str, given: Any, kind: type[StepUp] | type[InverseDecay]) ->
     if isinstance(given, Mapping):
         _check_settings(name, given, kind)
         return kind(**given)
-    if not isinstance(given, SupportsFloat):  # numbers of every library; text is none
+    if not isinstance(given, SupportsFloat):  # numbers of every library, but not strings
         article = "an" if kind is InverseDecay else "a"
         raise TypeError(f"`{name}` must be a number or {article} {kind.__name__}; got {given!r}.")
     number = float(given)

@@ -26,7 +26,7 @@ class SquaredErrorLoss(Loss):
 
     L = mean_i ||z_i - e_{y_i}||^2
 
-    The loss under which Sato et al. (2019), section 3, prove their proposition (there with targets +1
+    The loss for which Sato et al. (2019), section 3, prove their proposition (there with targets +1
     and -1 for two classes).
 
     Shapes:

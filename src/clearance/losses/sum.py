@@ -21,10 +21,10 @@ class SumLoss(Loss):
         weights: w_p by name, at least 0; parts that are not named have 1.
 
     Raises:
-        ValueError: If there is no part, a weight names none or is out of range.
+        ValueError: If there is no part, or a weight names no part or is out of range.
 
-    Two parts with cross-entropy count it twice: set `cross_entropy_weight` of one to 0. Heads that are trained
-    alone (FOCA's) get plain cross-entropy, unless there is one part.
+    Two parts with cross-entropy count it twice: set `cross_entropy_weight` of one to 0. FOCA's heads, which are
+    trained on fixed features, use plain cross-entropy unless there is only one part.
 
     >>> from clearance.losses.cross_entropy import CrossEntropyLoss
     >>> from clearance.losses.hinge import HingeLoss
@@ -64,7 +64,7 @@ class SumLoss(Loss):
 
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
-        """What follows a step, of every part."""
+        """Call ``after_step`` of every part."""
         for part in self.parts.values():
             assert isinstance(part, Loss)
             part.after_step(outputs, labels)

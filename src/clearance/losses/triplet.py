@@ -1,4 +1,4 @@
-"""Each sample nearer to its class than to others, by a margin, on the unit sphere: FaceNet's triplet loss."""
+"""FaceNet's triplet loss: on the unit sphere, each sample nearer to its own class than to others by a margin."""
 
 from typing import Literal
 
@@ -19,8 +19,8 @@ def triplet(features: Tensor, labels: Tensor, margin: float = 0.2, mining: Minin
 
     a and p are two samples of one class, n one of another. ``"semi_hard"`` takes the triplets whose negative is
     farther than the positive but within the margin: ||a - p||^2 < ||a - n||^2 < ||a - p||^2 + margin; ``"all"``
-    takes every one, those without loss included. No triplet is ever listed: negatives are sorted once for each
-    anchor, and sums over them are differences of running sums, B^2 (D + log B) operations and B^2 memory.
+    takes all, including those without loss. Triplets are not listed one by one: negatives are sorted once for each
+    anchor, and sums over them are differences of running sums, in B^2 (D + log B) operations and B^2 memory.
 
     Source: Schroff, Kalenichenko, Philbin (2015, FaceNet), Eq. 3 (a sum there) and section 3.2.
 
@@ -37,12 +37,12 @@ def triplet(features: Tensor, labels: Tensor, margin: float = 0.2, mining: Minin
     tensor(1.)
     """
     kept = features.float() if features.dtype.itemsize < 4 else features
-    with torch.autocast(features.device.type, enabled=False):  # which mines other triplets in half precision
+    with torch.autocast(features.device.type, enabled=False):  # half precision would select other triplets
         unit = F.normalize(kept, eps=1e-6)
         distances = (2 - 2 * unit @ unit.T).clamp(min=0)
     same = labels[:, None] == labels[None]
     positive = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    # Sorted negatives of each anchor, then infinities for the rest, which are never reached.
+    # The sorted negatives of each anchor; the rest of the row is infinite and not used.
     negatives = distances.masked_fill(same, torch.inf).sort(dim=1).values
     found = negatives.detach()
     limit = (distances + margin).detach()
@@ -54,7 +54,7 @@ def triplet(features: Tensor, labels: Tensor, margin: float = 0.2, mining: Minin
     losses = (last - first) * (distances + margin) - nearer
     chosen = (last - first) if mining == "semi_hard" else (~same).sum(dim=1, keepdim=True).expand_as(same)
     count = (chosen * positive).sum().clamp(min=1)
-    unknown = 0 * unit.sum()  # NaN where a feature is, though no triplet holds its sample
+    unknown = 0 * unit.sum()  # NaN if any feature is NaN, even if no triplet holds its sample
     return losses.masked_fill(~positive, 0.0).sum() / count + unknown
 
 
@@ -69,18 +69,18 @@ class TripletLoss(Loss):
         margin: Of squared distances between unit vectors, above 0; 0.2 in the paper.
         mining: ``"semi_hard"`` as there, or ``"all"``.
         weight: w, at least 0.
-        cross_entropy_weight: w_CE, at least 0; 0 is the paper's loss, under which the head learns nothing.
+        cross_entropy_weight: w_CE, at least 0; 0 is the paper's loss, which does not train the head.
 
     Shapes:
         outputs.features (B, D), outputs.logits (B, C); labels (B,).
 
     Raises:
-        ValueError: If a number is out of range or there is no such mining.
+        ValueError: If a number is out of range or `mining` is unknown.
 
     A batch without two samples of one class, or without two classes, has no triplet: the term is 0. Triplets are
-    those within a batch, so many classes need large batches.
+    formed within a batch, so many classes need large batches.
 
-    Misleads while training: the semi-hard triplets of each batch are others, so their mean need not fall.
+    Misleads while training: each batch has other semi-hard triplets, so their mean need not fall.
 
     >>> outputs = Outputs(torch.rand(4, 2), torch.zeros(4, 3), torch.nn.Identity())
     >>> list(TripletLoss()(outputs, torch.tensor([0, 1, 2, 0])).terms)

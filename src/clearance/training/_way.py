@@ -14,63 +14,6 @@ from clearance.models.classifier import Classifier
 from clearance.tensors import LossTerms
 from clearance.training._distributed import own_stream
 
-
-def check_loss(loss: object) -> None:
-    """Raise TypeError unless `loss` is a Loss."""
-    if not isinstance(loss, Loss):
-        raise TypeError(
-            f"`loss` must be a Loss, such as clearance.losses.CrossEntropyLoss(); got "
-            f"{_named(loss)}. Wrap your own loss in a subclass of clearance.losses.Loss."
-        )
-
-
-def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
-    """Raise ValueError unless the batch holds images in [0, 1] and a class of `data` for each.
-
-    On an accelerator values are not checked: every step would have to wait for them.
-    """
-    if len(images) == 0 or len(labels) != len(images):
-        raise ValueError(
-            f"a batch must hold at least one image and as many labels; got {len(images)} images and "
-            f"{len(labels)} labels."
-        )
-    if images.device.type == "cpu":
-        check_labels(labels, images, data.classes)
-        check_pixels(images.detach())
-
-
-def check_logits(logits: Tensor, data: ImageSet) -> None:
-    """Raise ValueError unless the head has an output for every class of `data`."""
-    if logits.shape[-1] < data.class_count:
-        raise ValueError(
-            f"the model's head must have an output for each of the {data.class_count} classes; got "
-            f"{logits.shape[-1]}. Give it a wider last layer."
-        )
-
-
-def _named(thing: object) -> str:
-    return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
-
-
-def backward_to(parameters: Iterable[nn.Parameter], terms: Tensor, loss: Loss) -> None:
-    """Accumulate the gradient of a loss in the parameters.
-
-    A loss that reads the activation ``"input"`` makes the images a leaf of the graph, and a plain
-    ``backward()`` would also compute their gradient, which is not used. The gradients of parameters are the
-    same to the bit.
-
-    Args:
-        parameters: Those that a step may move; frozen ones and those that do not affect the loss are unchanged.
-        terms: The sum of the loss terms, 0-dim.
-        loss: Read for `layers`. If the images are not a leaf, the pass is the plain one, which reentrant
-            checkpointing needs.
-    """
-    if "input" not in loss.layers:
-        terms.backward()
-        return
-    terms.backward(inputs=[parameter for parameter in parameters if parameter.requires_grad])
-
-
 Generators = Mapping[str, torch.Generator]
 
 
@@ -136,7 +79,7 @@ class WayOfTraining(ABC):
 
         Args:
             model: Trained in place.
-            data: The training images; a method draws from them what it needs in addition to the batch.
+            data: The training images; FOCA draws the weak heads' batches from them.
             optimizer: Of ``trainable(model)``.
             generators: As ``generators`` makes them.
         """
@@ -145,3 +88,56 @@ class WayOfTraining(ABC):
         """One independent generator for each of ``streams``."""
         own = self.own_streams
         return {n: generator(seed, *(own_stream(n) if n in own else (n,))) for n in self.streams}
+
+
+def check_loss(loss: object) -> None:
+    """Raise TypeError unless `loss` is a Loss."""
+    if not isinstance(loss, Loss):
+        got = f"the class {loss.__name__}" if isinstance(loss, type) else type(loss).__name__
+        raise TypeError(
+            f"`loss` must be a Loss, such as clearance.losses.CrossEntropyLoss(); got {got}. Wrap your own loss in a "
+            "subclass of clearance.losses.Loss."
+        )
+
+
+def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
+    """Raise ValueError unless the batch holds images in [0, 1] and a class of `data` for each.
+
+    On an accelerator values are not checked: every step would have to wait for them.
+    """
+    if len(images) == 0 or len(labels) != len(images):
+        raise ValueError(
+            f"a batch must hold at least one image and one label for each; got {len(images)} images and "
+            f"{len(labels)} labels. Make batches with data.batch(rows)."
+        )
+    if images.device.type == "cpu":
+        check_labels(labels, images, data.classes)
+        check_pixels(images.detach())
+
+
+def check_logits(logits: Tensor, data: ImageSet) -> None:
+    """Raise ValueError unless the head has an output for every class of `data`."""
+    if logits.shape[-1] < data.class_count:
+        raise ValueError(
+            f"the model's head must have an output for each of the {data.class_count} classes; got "
+            f"{logits.shape[-1]}. Give it a wider last layer."
+        )
+
+
+def backward_to(parameters: Iterable[nn.Parameter], total: Tensor, loss: Loss) -> None:
+    """Accumulate the gradient of a batch's loss in the parameters.
+
+    A loss that reads the activation ``"input"`` makes the images a leaf of the graph, and a plain
+    ``backward()`` would also compute their gradient, which is not used. The gradients of parameters are the
+    same to the bit.
+
+    Args:
+        parameters: Those that a step may move; frozen ones and those that do not affect the loss are unchanged.
+        total: The sum of the loss terms, 0-dim.
+        loss: The loss that gave them; only its `layers` are used. Without ``"input"`` the pass is a plain
+            ``backward()``, which reentrant checkpointing needs.
+    """
+    if "input" not in loss.layers:
+        total.backward()
+        return
+    total.backward(inputs=[parameter for parameter in parameters if parameter.requires_grad])

@@ -1,4 +1,4 @@
-"""Batch normalisation while the extractor computes features for weak heads, and its running statistics."""
+"""Batch normalisation under FOCA: statistics of the weak heads' batches, and running statistics recomputed."""
 
 import math
 from collections.abc import Iterator
@@ -16,45 +16,6 @@ from clearance.models.classifier import Classifier
 
 BatchNormPolicy = Literal["batch", "running", "update"]
 _BatchNorm = nn.modules.batchnorm._BatchNorm
-
-
-def head_batch_statistics(module: nn.Module, policy: BatchNormPolicy) -> AbstractContextManager[None]:
-    """Inside the block, batch normalisation treats the weak heads' batch as `policy` says.
-
-    ``"batch"``: its own statistics, and the running ones are unchanged; ``"running"``: the running ones;
-    ``"update"``: its own, which also update the running ones.
-    """
-    if policy == "batch":
-        return running_statistics_frozen(module)
-    return running_statistics_in_use(module) if policy == "running" else nullcontext()
-
-
-def running_statistics_frozen(module: nn.Module) -> AbstractContextManager[None]:
-    """Batch normalisation normalises by the batch inside the block, without updating its running statistics."""
-    return _switched_off(module, "track_running_stats")
-
-
-def running_statistics_in_use(module: nn.Module) -> AbstractContextManager[None]:
-    """Batch normalisation normalises by the running statistics inside the block; everything else is unchanged."""
-    return _switched_off(module, "training")
-
-
-@contextmanager
-def _switched_off(module: nn.Module, flag: Literal["track_running_stats", "training"]) -> Iterator[None]:
-    """Switch this flag off for batch normalisation in training mode inside the block."""
-    layers = [layer for layer in tracking_layers(module) if layer.training]
-    for layer in layers:
-        setattr(layer, flag, False)
-    try:
-        yield
-    finally:
-        for layer in layers:
-            setattr(layer, flag, True)
-
-
-def tracking_layers(module: nn.Module) -> list[_BatchNorm]:
-    """The layers of batch normalisation that keep running statistics."""
-    return [m for m in module.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
 
 
 def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 512) -> None:
@@ -82,7 +43,7 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
     True
     """
     check_count("batch_size", batch_size, minimum=2)
-    layers = tracking_layers(model.extractor)
+    layers = _tracking_layers(model.extractor)
     if not layers:
         return
     if len(data) < 2:
@@ -104,3 +65,32 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
         finally:
             for layer, momentum in zip(layers, momenta, strict=True):
                 layer.momentum = momentum
+
+
+def head_batch_statistics(module: nn.Module, policy: BatchNormPolicy) -> AbstractContextManager[None]:
+    """Inside the block, batch normalisation treats the weak heads' batch as `policy` says.
+
+    ``"batch"``: its own statistics, and the running ones are unchanged; ``"running"``: the running ones;
+    ``"update"``: its own, which also update the running ones.
+    """
+    if policy == "batch":
+        return _switched_off(module, "track_running_stats")
+    return _switched_off(module, "training") if policy == "running" else nullcontext()
+
+
+@contextmanager
+def _switched_off(module: nn.Module, flag: Literal["track_running_stats", "training"]) -> Iterator[None]:
+    """Switch this flag off for batch normalisation in training mode inside the block."""
+    layers = [layer for layer in _tracking_layers(module) if layer.training]
+    for layer in layers:
+        setattr(layer, flag, False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            setattr(layer, flag, True)
+
+
+def _tracking_layers(module: nn.Module) -> list[_BatchNorm]:
+    """The batch-normalisation layers that keep running statistics."""
+    return [m for m in module.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]

@@ -29,7 +29,7 @@ from clearance.training._way import (
     check_loss,
 )
 
-LARGEST_SEED = 2**31 - 1
+_LARGEST_SEED = 2**31 - 1
 
 
 class Attack(Protocol):
@@ -37,69 +37,6 @@ class Attack(Protocol):
 
     def __call__(self, model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, /) -> Any:
         """The attacked images, or an object with an attribute `images`."""
-
-
-def attacked_part(
-    attack: Attack, model: nn.Module, images: Tensor, labels: Tensor, share: float, stream: torch.Generator
-) -> Tensor:
-    """The batch with its first round(share * B) images attacked, at least one.
-
-    Attacks with a method `perturbed`, such as Clearance's, also change images that the model already misclassifies.
-    Training that is adversarial from its first step needs this, because most images are then misclassified.
-
-    The model is in evaluation mode while it is attacked: dropout is off and batch normalisation uses, and keeps,
-    its running statistics. An attack with a setting `seed`, or that contains an attack with one, gets a new one from
-    `stream` in every step, so that its random starts differ from step to step and a resumed run draws the same ones.
-
-    Raises:
-        TypeError: If the attack returns no images.
-        ValueError: If the attack returns images of another shape, or with values outside [0, 1].
-    """
-    count = max(1, round(share * len(images)))
-    chosen = images[:count].detach()
-    with in_evaluation_mode(model):
-        found = _changed(_seeded(attack, stream), model, chosen, labels[:count]).detach()
-    _check_images(found, chosen)
-    return torch.cat([found.to(images), images[count:].detach()])
-
-
-def _changed(attack: Attack, model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    perturbed: Callable[..., Tensor] | None = getattr(attack, "perturbed", None)
-    if perturbed is not None:
-        return perturbed(model, images, labels)
-    made = attack(model, images, labels)
-    found = made if isinstance(made, Tensor) else getattr(made, "images", None)
-    if not isinstance(found, Tensor):
-        raise TypeError(
-            f"the attack must return images, as a tensor or as the attribute `images` of what it returns; got "
-            f"{type(made).__name__}. clearance.attacks.as_attack makes an attack of any callable."
-        )
-    return found
-
-
-def _seeded(attack: Attack, stream: torch.Generator) -> Attack:
-    if not dataclasses.is_dataclass(attack) or isinstance(attack, type):
-        return attack
-    names = [field.name for field in dataclasses.fields(attack) if field.init]
-    changed: dict[str, Any] = {
-        name: _seeded(value, stream) for name in names if hasattr(value := getattr(attack, name), "perturbed")
-    }
-    if "seed" in names:
-        changed["seed"] = int(torch.randint(LARGEST_SEED, (), generator=stream))
-    return dataclasses.replace(attack, **changed) if changed else attack
-
-
-def _check_images(found: Tensor, given: Tensor) -> None:
-    if found.shape != given.shape:
-        raise ValueError(
-            f"the attack must return images of shape {tuple(given.shape)}; got {tuple(found.shape)}."
-        )
-    if not bool(((found >= 0) & (found <= 1)).all()):  # nan is outside, too
-        low, high = found.aminmax()
-        raise ValueError(
-            f"the attack must return images in [0, 1]; got values from {float(low):.3g} to {float(high):.3g}. "
-            "Clip them."
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +88,7 @@ class EndToEnd(WayOfTraining):
     def generators(self, seed: int) -> dict[str, torch.Generator]:
         """The head's noise and, with an attack, its random starts (different in each process)."""
         streams = super().generators(seed)
-        if self.adversarial is not None:  # runs without one keep the checkpoints that they always had
+        if self.adversarial is not None:
             streams["adversarial"] = generator(seed, *own_stream("adversarial"))
         return streams
 
@@ -221,3 +158,66 @@ class _EndToEndTraining(Training):
             with torch.no_grad():
                 for parameter, value in zip(parameters, clean, strict=True):
                     parameter.copy_(value)
+
+
+def attacked_part(
+    attack: Attack, model: nn.Module, images: Tensor, labels: Tensor, share: float, stream: torch.Generator
+) -> Tensor:
+    """The batch with its first round(share * B) images attacked, at least one.
+
+    Attacks with a method `perturbed`, such as Clearance's, also change images that the model already misclassifies.
+    Training that is adversarial from its first step needs this, because most images are then misclassified.
+
+    The model is in evaluation mode while it is attacked: dropout is off and batch normalisation uses, and keeps,
+    its running statistics. If an attack, or an attack inside it, has a setting `seed`, it gets a new seed from `stream`
+    in every step: its random starts differ from step to step, and a resumed run draws the same ones.
+
+    Raises:
+        TypeError: If the attack returns no images.
+        ValueError: If the attack returns images of another shape, or with values outside [0, 1].
+    """
+    count = max(1, round(share * len(images)))
+    chosen = images[:count].detach()
+    with in_evaluation_mode(model):
+        found = _changed(_seeded(attack, stream), model, chosen, labels[:count]).detach()
+    _check_images(found, chosen)
+    return torch.cat([found.to(images), images[count:].detach()])
+
+
+def _changed(attack: Attack, model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    perturbed: Callable[..., Tensor] | None = getattr(attack, "perturbed", None)
+    if perturbed is not None:
+        return perturbed(model, images, labels)
+    made = attack(model, images, labels)
+    found = made if isinstance(made, Tensor) else getattr(made, "images", None)
+    if not isinstance(found, Tensor):
+        raise TypeError(
+            f"the attack must return images, as a tensor or as the attribute `images` of what it returns; got "
+            f"{type(made).__name__}. clearance.attacks.as_attack makes an attack of any callable."
+        )
+    return found
+
+
+def _seeded(attack: Attack, stream: torch.Generator) -> Attack:
+    if not dataclasses.is_dataclass(attack) or isinstance(attack, type):
+        return attack
+    names = [field.name for field in dataclasses.fields(attack) if field.init]
+    changed: dict[str, Any] = {
+        name: _seeded(value, stream) for name in names if hasattr(value := getattr(attack, name), "perturbed")
+    }
+    if "seed" in names:
+        changed["seed"] = int(torch.randint(_LARGEST_SEED, (), generator=stream))
+    return dataclasses.replace(attack, **changed) if changed else attack
+
+
+def _check_images(found: Tensor, given: Tensor) -> None:
+    if found.shape != given.shape:
+        raise ValueError(
+            f"the attack must return images of shape {tuple(given.shape)}; got {tuple(found.shape)}."
+        )
+    if not bool(((found >= 0) & (found <= 1)).all()):  # nan is outside, too
+        low, high = found.aminmax()
+        raise ValueError(
+            f"the attack must return images in [0, 1]; got values from {float(low):.3g} to {float(high):.3g}. "
+            "Clip them."
+        )

@@ -22,6 +22,7 @@ from clearance.losses._loss import Loss
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions
 from clearance.runs import RunDirectory, digest
+from clearance.runs.describe import check_resumable, describe
 from clearance.training._distributed import (
     copy_from_first,
     in_any_process,
@@ -31,7 +32,6 @@ from clearance.training._distributed import (
     process_rank,
 )
 from clearance.training._way import Training, WayOfTraining
-from clearance.training.describe import check_resumable, describe
 from clearance.vocabulary import Outcome, Status
 
 
@@ -355,14 +355,148 @@ class Session:
         return share.to(self.data.images.device)
 
 
-def final_state(session: Session) -> dict[str, Tensor]:
+@dataclass(frozen=True)
+class FitResult:
+    """The result of training: the model, how the run ended, and one row per epoch.
+
+    Args:
+        model: The classifier that was passed to ``fit``, trained in place, in evaluation mode.
+        status: Finished, stopped, diverged (when, in which term) or collapsed.
+        history: For each epoch its last step, the learning rate, the mean of every loss term over the epoch,
+            and the validation error, if there is a validation set.
+        seconds: Time spent in training steps and in finishing, over all resumed parts.
+        counts: Counts of the way of training, for example of weak heads that diverged.
+        diagnostics: For each epoch, its number and last step, and the way of training's diagnostics: the
+            accuracy of FOCA's weak heads. Empty for other methods.
+    """
+
+    model: Classifier
+    status: Status
+    history: list[dict[str, float]] = field(default_factory=list)
+    seconds: float = 0.0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    diagnostics: list[dict[str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a run.
+
+    Args:
+        step: Updates made so far.
+        steps: Total number of updates.
+    """
+
+    step: int
+    steps: int
+
+
+_STEPS_BETWEEN = 50  # minimum number of steps between two checks for a collapse
+_PROBE_IMAGES = 256  # for the check for a collapse
+_TRAINING_IMAGES = 10_000  # enough to separate learning from chance when 80 % of labels are wrong
+_FLAT = 1e-4  # spread of features over their size; float32 rounding alone gives about 1e-7
+
+
+def run_session(
+    session: Session,
+    run: RunDirectory | None,
+    checkpoint_every: int,
+    on_step: Callable[[Progress], object] | None,
+) -> FitResult:
+    """Train to the end, or to the first failure or stop; continue from the state in `run`, and save there."""
+    if run is not None and run.finished:
+        return _read_back(session, run)
+    if run is not None and (checkpoint := run.latest()) is not None:
+        session.load_state_dict(checkpoint.state)
+    outcome = Outcome.FINISHED
+    reason = ""
+    total = session.total_steps
+    while session.step < total:
+        began = time.perf_counter()
+        failure = session.advance()
+        session.seconds += time.perf_counter() - began
+        if failure is not None:
+            outcome, reason = Outcome.DIVERGED, failure
+            break
+        row = session.end_epoch() if session.at_epoch_end else None
+        if row is not None and run is not None:
+            run.log(row)
+        check = row is not None and _is_checked(session.step, session.steps_per_epoch)
+        if check and (collapse := collapse_reason(session.model, session.data)) is not None:
+            outcome, reason = Outcome.COLLAPSED, collapse
+            break
+        if run is not None and session.step % checkpoint_every == 0 and session.step < total:
+            run.save(session.step, session.state_dict())
+        stop = on_step is not None and on_step(Progress(session.step, total)) == "stop"
+        if in_any_process(stop, session.data.images.device) and session.step < total:
+            outcome, reason = Outcome.STOPPED, "asked to"
+            break
+    return _close(session, run, Status(outcome, session.step, reason))
+
+
+def _is_checked(step: int, epoch: int) -> bool:
+    """Whether to check for a collapse at the end of this epoch: at the first, then every _STEPS_BETWEEN steps or more.
+
+    A check takes about as long as a step, so it would slow down epochs of few steps.
+    """
+    return step <= epoch or step // _STEPS_BETWEEN > (step - epoch) // _STEPS_BETWEEN
+
+
+def _close(session: Session, run: RunDirectory | None, status: Status) -> FitResult:
+    """Complete the model, check it, and save it."""
+    if status.outcome is not Outcome.DIVERGED:
+        began = time.perf_counter()
+        copy_from_first(session.model, session.loss)
+        session.training.finish()
+        copy_from_first(session.model)
+        session.seconds += time.perf_counter() - began
+        if status.good:
+            status = _judged(session, status)
+    session.model.eval()
+    if run is not None and status.outcome is not Outcome.STOPPED:
+        result = {
+            "outcome": str(status.outcome), "step": status.step, "reason": status.reason,
+            "seconds": session.seconds, "history": session.history, "counts": session.training.counts(),
+            "diagnostics": session.diagnostics, "label_noise": session.label_noise,
+        }  # fmt: skip
+        run.finish(_final_state(session), result)
+    counts = session.training.counts()
+    return FitResult(session.model, status, session.history, session.seconds, counts, session.diagnostics)
+
+
+def _judged(session: Session, status: Status) -> Status:
+    """A finished run's status, or that it learned nothing."""
+    problem = untrained_reason(session.model, session.data, session.label_noise)
+    return status if problem is None else Status(problem[0], session.step, problem[1])
+
+
+def _read_back(session: Session, run: RunDirectory) -> FitResult:
+    weights, result = run.result()
+    _load_final_state(session, weights)
+    session.model.eval()
+    status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
+    trained = status.outcome in (Outcome.FINISHED, Outcome.COLLAPSED) and status.step == session.total_steps
+    if trained and result.get("label_noise", session.label_noise) != session.label_noise:
+        # the known share of wrong labels has changed
+        status = _judged(session, Status(Outcome.FINISHED, status.step))
+    return FitResult(
+        session.model,
+        status,
+        list(result["history"]),
+        result["seconds"],
+        result["counts"],
+        list(result.get("diagnostics", [])),
+    )
+
+
+def _final_state(session: Session) -> dict[str, Tensor]:
     """Model and loss as one dictionary of tensors, to be saved as safetensors."""
     parts = {"model": session.model, "loss": session.loss}
     return {f"{part}.{name}": v for part, module in parts.items() for name, v in module.state_dict().items()}
 
 
-def load_final_state(session: Session, weights: dict[str, Tensor]) -> None:
-    """The inverse of :func:`final_state`."""
+def _load_final_state(session: Session, weights: dict[str, Tensor]) -> None:
+    """The inverse of :func:`_final_state`."""
     for part, module in (("model", session.model), ("loss", session.loss)):
         prefix = f"{part}."
         module.load_state_dict(
@@ -370,9 +504,48 @@ def load_final_state(session: Session, weights: dict[str, Tensor]) -> None:
         )
 
 
-PROBE_IMAGES = 256
-TRAINING_IMAGES = 10_000  # enough to separate learning from chance when 80 % of labels are wrong
-FLAT = 1e-4  # spread of features over their size; float32 rounding alone gives about 1e-7
+def collapse_reason(model: Classifier, data: ImageSet) -> str | None:
+    """Why the extractor counts as collapsed, or None: a sample of training images all have equal features."""
+    rows = torch.linspace(0, len(data) - 1, min(_PROBE_IMAGES, len(data))).long()
+    features = extract_features(model, data.subset(rows.to(data.images.device)))
+    if not bool(features.isfinite().all()):
+        return None
+    size = float(features.square().mean().sqrt())
+    spread = float(features.std(dim=0, correction=0).square().mean().sqrt())
+    if spread <= _FLAT * size:
+        return f"all features are equal (spread {spread:.1e}, size {size:.1e}); lower the learning rate"
+    return None
+
+
+def untrained_reason(
+    model: Classifier, data: ImageSet, label_noise: float = 0.0
+) -> tuple[Outcome, str] | None:
+    """How and why a completed run has failed, or None.
+
+    Args:
+        model: The trained model.
+        data: Its training set.
+        label_noise: Share of its labels that are known to be wrong; a network that learned only the truth
+            agrees with the others.
+    """
+    finite = all(bool(value.isfinite().all()) for value in model.state_dict().values())
+    if not finite:
+        return Outcome.DIVERGED, "the trained weights are not finite"
+    if (flat := collapse_reason(model, data)) is not None:
+        return Outcome.COLLAPSED, flat
+    rows = torch.linspace(0, len(data) - 1, min(_TRAINING_IMAGES, len(data))).long()
+    some = data.subset(rows.to(data.images.device))
+    accuracy = float((predictions(model, some) == some.labels).double().mean())
+    largest = float(torch.bincount(some.labels).max()) / len(some)
+    chance = 3 * (largest * (1 - largest) / len(some)) ** 0.5
+    gain = 1 - label_noise - largest
+    # In a small or imbalanced set the chance interval may cover the whole possible gain; half of it is not chance.
+    if gain > 0 and accuracy <= largest + min(chance, gain / 2):
+        return Outcome.COLLAPSED, (
+            f"training accuracy {accuracy:.3f} is no better than always naming the largest class "
+            f"({largest:.3f}); lower the learning rate, or train longer"
+        )
+    return None
 
 
 def limit_gradients(
@@ -411,181 +584,6 @@ def bound_rows(weight: Tensor, max_norm: float) -> None:
     """
     norms = weight.flatten(1).norm(dim=1).view(-1, *[1] * (weight.ndim - 1))
     weight.mul_(max_norm / norms.clamp(min=max_norm))  # not its flat view, which channels_last makes a copy
-
-
-def collapse_reason(model: Classifier, data: ImageSet) -> str | None:
-    """Why the extractor counts as collapsed, or None: a sample of training images all have equal features."""
-    rows = torch.linspace(0, len(data) - 1, min(PROBE_IMAGES, len(data))).long()
-    features = extract_features(model, data.subset(rows.to(data.images.device)))
-    if not bool(features.isfinite().all()):
-        return None
-    size = float(features.square().mean().sqrt())
-    spread = float(features.std(dim=0, correction=0).square().mean().sqrt())
-    if spread <= FLAT * size:
-        return f"all features are equal (spread {spread:.1e}, size {size:.1e}); lower the learning rate"
-    return None
-
-
-def untrained_reason(
-    model: Classifier, data: ImageSet, label_noise: float = 0.0
-) -> tuple[Outcome, str] | None:
-    """How and why a completed run has failed, or None.
-
-    Args:
-        model: The trained model.
-        data: Its training set.
-        label_noise: Share of its labels that are known to be wrong; a network that learned only the truth
-            agrees with the others.
-    """
-    finite = all(bool(value.isfinite().all()) for value in model.state_dict().values())
-    if not finite:
-        return Outcome.DIVERGED, "the trained weights are not finite"
-    if (flat := collapse_reason(model, data)) is not None:
-        return Outcome.COLLAPSED, flat
-    rows = torch.linspace(0, len(data) - 1, min(TRAINING_IMAGES, len(data))).long()
-    some = data.subset(rows.to(data.images.device))
-    accuracy = float((predictions(model, some) == some.labels).double().mean())
-    largest = float(torch.bincount(some.labels).max()) / len(some)
-    chance = 3 * (largest * (1 - largest) / len(some)) ** 0.5
-    gain = 1 - label_noise - largest
-    # In a small or imbalanced set the chance interval may cover the whole possible gain; half of it is not chance.
-    if gain > 0 and accuracy <= largest + min(chance, gain / 2):
-        return Outcome.COLLAPSED, (
-            f"training accuracy {accuracy:.3f} is no better than always naming the largest class "
-            f"({largest:.3f}); lower the learning rate, or train longer"
-        )
-    return None
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """The result of training: the model, how the run ended, and one row per epoch.
-
-    Args:
-        model: The classifier that was passed to ``fit``, trained in place, in evaluation mode.
-        status: Finished, stopped, diverged (when, in which term) or collapsed.
-        history: For each epoch its last step, the learning rate, the mean of every loss term over the epoch,
-            and the validation error, if there is a validation set.
-        seconds: Time spent in training steps and in finishing, over all resumed parts.
-        counts: Counts of the way of training, for example of weak heads that diverged.
-        diagnostics: For each epoch, its number and last step, and the way of training's diagnostics: the
-            accuracy of FOCA's weak heads. Empty for other methods.
-    """
-
-    model: Classifier
-    status: Status
-    history: list[dict[str, float]] = field(default_factory=list)
-    seconds: float = 0.0
-    counts: Mapping[str, int] = field(default_factory=dict)
-    diagnostics: list[dict[str, float]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The progress of a run.
-
-    Args:
-        step: Updates made so far.
-        steps: Total number of updates.
-    """
-
-    step: int
-    steps: int
-
-
-STEPS_BETWEEN = 50  # at least, between two checks for a collapse
-
-
-def run_session(
-    session: Session,
-    run: RunDirectory | None,
-    checkpoint_every: int,
-    on_step: Callable[[Progress], object] | None,
-) -> FitResult:
-    """Train to the end, or to the first failure or stop; continue from the state in `run`, and save there."""
-    if run is not None and run.finished:
-        return _read_back(session, run)
-    if run is not None and (checkpoint := run.latest()) is not None:
-        session.load_state_dict(checkpoint.state)
-    outcome = Outcome.FINISHED
-    reason = ""
-    total = session.total_steps
-    while session.step < total:
-        began = time.perf_counter()
-        failure = session.advance()
-        session.seconds += time.perf_counter() - began
-        if failure is not None:
-            outcome, reason = Outcome.DIVERGED, failure
-            break
-        row = session.end_epoch() if session.at_epoch_end else None
-        if row is not None and run is not None:
-            run.log(row)
-        looked = row is not None and _is_looked_at(session.step, session.steps_per_epoch)
-        if looked and (flat := collapse_reason(session.model, session.data)) is not None:
-            outcome, reason = Outcome.COLLAPSED, flat
-            break
-        if run is not None and session.step % checkpoint_every == 0 and session.step < total:
-            run.save(session.step, session.state_dict())
-        stop = on_step is not None and on_step(Progress(session.step, total)) == "stop"
-        if in_any_process(stop, session.data.images.device) and session.step < total:
-            outcome, reason = Outcome.STOPPED, "asked to"
-            break
-    return _close(session, run, Status(outcome, session.step, reason))
-
-
-def _is_looked_at(step: int, epoch: int) -> bool:
-    """Whether to check for a collapse at the end of this epoch: at the first, then every STEPS_BETWEEN steps or more.
-
-    A check takes about as long as a step, so it would slow down epochs of few steps.
-    """
-    return step <= epoch or step // STEPS_BETWEEN > (step - epoch) // STEPS_BETWEEN
-
-
-def _close(session: Session, run: RunDirectory | None, status: Status) -> FitResult:
-    """Complete the model, check it, and save it."""
-    if status.outcome is not Outcome.DIVERGED:
-        began = time.perf_counter()
-        copy_from_first(session.model, session.loss)
-        session.training.finish()
-        copy_from_first(session.model)
-        session.seconds += time.perf_counter() - began
-        if status.good:
-            status = _judged(session, status)
-    session.model.eval()
-    if run is not None and status.outcome is not Outcome.STOPPED:
-        result = {
-            "outcome": str(status.outcome), "step": status.step, "reason": status.reason,
-            "seconds": session.seconds, "history": session.history, "counts": session.training.counts(),
-            "diagnostics": session.diagnostics, "label_noise": session.label_noise,
-        }  # fmt: skip
-        run.finish(final_state(session), result)
-    counts = session.training.counts()
-    return FitResult(session.model, status, session.history, session.seconds, counts, session.diagnostics)
-
-
-def _judged(session: Session, status: Status) -> Status:
-    """A finished run's status, or that it learned nothing."""
-    problem = untrained_reason(session.model, session.data, session.label_noise)
-    return status if problem is None else Status(problem[0], session.step, problem[1])
-
-
-def _read_back(session: Session, run: RunDirectory) -> FitResult:
-    weights, result = run.result()
-    load_final_state(session, weights)
-    session.model.eval()
-    status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
-    trained = status.outcome in (Outcome.FINISHED, Outcome.COLLAPSED) and status.step == session.total_steps
-    if trained and result.get("label_noise", session.label_noise) != session.label_noise:
-        # the known share of wrong labels has changed
-        status = _judged(session, Status(Outcome.FINISHED, status.step))
-    return FitResult(
-        session.model,
-        status,
-        list(result["history"]),
-        result["seconds"],
-        result["counts"],
-        list(result.get("diagnostics", [])),
-    )
 
 
 SGD = partial(torch.optim.SGD, lr=0.05, momentum=0.9)

@@ -1,4 +1,4 @@
-"""FOCA: the extractor never meets the same head twice."""
+"""FOCA: the extractor is trained against new weak heads in every step, each trained on a small batch."""
 
 from __future__ import annotations
 
@@ -140,7 +140,204 @@ class FOCA(WayOfTraining):
             ValueError: If a class has no image, the pool is smaller than the number of classes, or the model's
                 head cannot be stacked (batch normalisation, one layer used twice).
         """
-        return FOCATraining(self, model, data, optimizer, generators)
+        return _FOCATraining(self, model, data, optimizer, generators)
+
+
+class _FOCATraining(Training):
+    """FOCA applied to one model; `diverged_heads` of the `drawn_heads` so far were left out."""
+
+    RUNAWAY = 100.0  # times the first features' unit; under GradientHeads digits grew up to 40 times
+    REDRAWS = 3  # one batch of features may fail by chance; four in a row mean a diverged extractor
+
+    def __init__(
+        self,
+        way: FOCA,
+        model: Classifier,
+        data: ImageSet,
+        optimizer: torch.optim.Optimizer,
+        generators: Generators,
+    ) -> None:
+        HeadStack.of(model.head)  # refuses a head that cannot be stacked before anything has moved
+        self._device = device_of(model)
+        data = as_image_set(data)
+        if data.images.device != self._device:
+            data = data.to(self._device)
+        self.way, self.model, self.data, self.optimizer = way, model, data, optimizer
+        self.generators = generators
+        self.batches = _HeadBatches(model, data, generators, way.batch_norm, way.pool)
+        self.weakness = Weakness()
+        self.steps = self.drawn_heads = self.diverged_heads = 0
+        self.heads: HeadStack | None = None
+        self.first_unit: Tensor | None = None
+        self._moved = list(way.trainable(model))
+        copy_from_first(model, way.loss)
+
+    def step(self, images: Tensor, labels: Tensor) -> LossTerms:
+        """Draw heads if they are due, then move the extractor on (images, labels) with the heads frozen."""
+        check_batch(images, labels, self.data)
+        place = self.steps % self.way.reuse
+        if place == 0:
+            drawn = self._draw_heads()
+            self.heads = None if in_any_process(drawn is None, self._device) else drawn
+        self.steps += 1
+        if self.heads is None:
+            return LossTerms({"weak_heads": images.new_tensor(torch.nan)})
+        heads = self._in_use(self.heads, place)
+        loss = self.way.loss
+        self.optimizer.zero_grad(set_to_none=True)
+        outputs = self.model.outputs(images, loss.layers, head=heads)
+        terms = _loss_over_heads(loss, outputs, labels, heads)
+        backward_to(self._moved, terms.total, loss)
+        average_gradients(self._moved, len(labels))
+        self.optimizer.step()
+        with torch.no_grad():
+            loss.after_step(outputs, labels)
+        self.weakness.note(outputs.logits, labels)
+        self.batches.remember(outputs.features, labels)
+        return terms
+
+    def finish(self) -> None:
+        """Train the head that the model keeps, on all training images and frozen features (Eq. 5).
+
+        A Gaussian mixture is fitted in closed form: its maximum-likelihood means and variances.
+
+        Warns:
+            UserWarning: If features have grown too much.
+        """
+        if self.way.recalibrate:
+            recalibrate_batch_norm(self.model, self.data)
+        features = extract_features(self.model, self.data)
+        self._warn_of_runaway(features)
+        if isinstance(self.model.head, GaussianMixture):
+            self.model.head.fit_statistics(features, self.data.labels)
+            return
+        generator = self.generators["final_head"]
+        fresh = HeadStack.initialised(self.model.head, 1, generator)
+        trained = train_on_unit_scale(
+            fresh,
+            features,
+            self.data.labels,
+            self.way.final_head,
+            loss=self.way.loss.sample_loss,
+            generator=generator,
+        )
+        self.model.head.load_state_dict({name: v[0] for name, v in trained.stack.parameters.items()})
+
+    def counts(self) -> dict[str, int]:
+        """Weak heads drawn, and how many of them diverged and were left out."""
+        return {"drawn_heads": self.drawn_heads, "diverged_heads": self.diverged_heads}
+
+    def diagnostics(self) -> dict[str, float]:
+        """Mean accuracy of the weak heads on the extractor's batches, and the share at chance or below."""
+        return self.weakness.take()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position in the cycle of reuse, the heads in use, and the pool's content."""
+        heads = None if self.heads is None else self.heads.parameters
+        return {
+            "steps": self.steps,
+            "drawn_heads": self.drawn_heads,
+            "diverged_heads": self.diverged_heads,
+            "heads": heads,
+            "first_unit": self.first_unit,
+            "pool": self.batches.state_dict(),
+            "weakness": self.weakness.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue in the middle of a cycle with the same heads."""
+        self.steps, self.drawn_heads = state["steps"], state["drawn_heads"]
+        self.diverged_heads = state["diverged_heads"]
+        unit, heads = state["first_unit"], state["heads"]
+        self.first_unit = None if unit is None else unit.to(self._device)
+        self.heads = None
+        if heads is not None:
+            parameters = {name: value.to(self._device) for name, value in heads.items()}
+            self.heads = HeadStack(self.model.head, parameters)
+        self.batches.load_state_dict(state["pool"])
+        self.weakness.load_state_dict(state["weakness"], self._device)
+
+    def _draw_heads(self) -> HeadStack | None:
+        for _ in range(1 + self.REDRAWS):
+            features, labels = self.batches.draw(self.way.heads, self.way.per_class)
+            if self.first_unit is None:
+                self.first_unit = feature_unit(features)
+                with evaluating(self.model.head):
+                    check_logits(self.model.head(features[0, :1]), self.data)
+            # A few steps in full precision are cheap; in bfloat16 their rounding is larger than a step.
+            with torch.autocast(features.device.type, enabled=False):
+                trained = self.way.weak_heads.draw(
+                    self.model.head, features, labels, self.generators["head_init"], self.first_unit
+                )
+            self.drawn_heads += len(trained.stack)
+            self.diverged_heads += int(trained.diverged.sum())
+            if not bool(trained.diverged.all()):
+                return trained.intact()
+        return None
+
+    def _warn_of_runaway(self, features: Tensor) -> None:
+        if self.first_unit is None:
+            return
+        growth = float(feature_unit(features) / self.first_unit)
+        if growth > self.RUNAWAY:
+            warnings.warn(
+                f"features are {growth:.3g} times as large as when FOCA began: weak heads follow the scale of the "
+                "features and do not bound it, so steps now change little and features may separate classes badly. "
+                "Use batch normalisation in the extractor (norm='batch'), a lower learning rate, or GradientHeads.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _in_use(self, heads: HeadStack, place: int) -> HeadStack:
+        """All heads of the last draw, or one of them in turn."""
+        if self.way.mode == "average":
+            return heads
+        return heads.select(torch.tensor([place % len(heads)]))
+
+
+def _loss_over_heads(loss: Loss, outputs: Outputs, labels: Tensor, heads: HeadStack) -> LossTerms:
+    """The mean over heads of each term (Eq. 2: the loss is averaged, never the logits)."""
+    if loss.reads_logits_only:
+        return loss(outputs, labels)
+    by_head = [loss(outputs.with_head(heads[k]), labels).terms for k in range(len(heads))]
+    return LossTerms({name: torch.stack([terms[name] for terms in by_head]).mean() for name in by_head[0]})
+
+
+class _HeadBatches:
+    """Draws of detached features in at least float32, from a separate forward pass or from the pool."""
+
+    def __init__(
+        self, model: Classifier, data: ImageSet, generators: Generators, policy: BatchNormPolicy, pool: int
+    ) -> None:
+        self.model, self.data, self.generators, self.policy = model, data, generators, policy
+        self.images = ClassBalancedDraws(data.labels, data.class_count)
+        self.pool = FeaturePool(pool, data.class_count)
+
+    @torch.no_grad()
+    def draw(self, heads: int, per_class: int) -> tuple[Tensor, Tensor]:
+        """Features (K, n, D) and labels (K, n) of one class-balanced batch for each head."""
+        stream = self.generators["head_batch"]
+        if self.pool.holds_every_class:
+            features, labels = self.pool.draw(heads, per_class, stream)
+        else:
+            rows = self.images.draw(heads, per_class, stream)
+            images, labels = self.data.batch(rows.flatten(), self.generators["head_augmentation"])
+            with head_batch_statistics(self.model.extractor, self.policy):
+                features = self.model.features(images)
+            features, labels = features.view(*rows.shape, -1), labels.view(rows.shape)
+        return features if features.dtype.itemsize >= 4 else features.float(), labels
+
+    def remember(self, features: Tensor, labels: Tensor) -> None:
+        """Add the features of the extractor's own batch to the pool."""
+        self.pool.add(features, labels)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The pool's state."""
+        return self.pool.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue with the same pool."""
+        self.pool.load_state_dict(state, self.data.images.device)
 
 
 class ClassBalancedDraws:
@@ -227,45 +424,8 @@ class FeaturePool:
         self.labels = None if labels is None else labels.to(device)
 
 
-class HeadBatches:
-    """Draws of detached features in at least float32, from a separate forward pass or from the pool."""
-
-    def __init__(
-        self, model: Classifier, data: ImageSet, generators: Generators, policy: BatchNormPolicy, pool: int
-    ) -> None:
-        self.model, self.data, self.generators, self.policy = model, data, generators, policy
-        self.images = ClassBalancedDraws(data.labels, data.class_count)
-        self.pool = FeaturePool(pool, data.class_count)
-
-    @torch.no_grad()
-    def draw(self, heads: int, per_class: int) -> tuple[Tensor, Tensor]:
-        """Features (K, n, D) and labels (K, n) of one class-balanced batch for each head."""
-        stream = self.generators["head_batch"]
-        if self.pool.holds_every_class:
-            features, labels = self.pool.draw(heads, per_class, stream)
-        else:
-            rows = self.images.draw(heads, per_class, stream)
-            images, labels = self.data.batch(rows.flatten(), self.generators["head_augmentation"])
-            with head_batch_statistics(self.model.extractor, self.policy):
-                features = self.model.features(images)
-            features, labels = features.view(*rows.shape, -1), labels.view(rows.shape)
-        return features if features.dtype.itemsize >= 4 else features.float(), labels
-
-    def remember(self, features: Tensor, labels: Tensor) -> None:
-        """Add the features of a batch of the extractor to the pool."""
-        self.pool.add(features, labels)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What the pool holds."""
-        return self.pool.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue with the same pool."""
-        self.pool.load_state_dict(state, self.data.images.device)
-
-
 class Weakness:
-    """Accuracy of heads on batches that they were not trained on, accumulated since the last `tell`.
+    """Accuracy of heads on batches that they were not trained on, accumulated since the last `take`.
 
     Near 1, heads are strong: they agree with each other, and the extractor learns little from them. At
     chance (1 / classes) or below they are mostly noise.
@@ -273,7 +433,7 @@ class Weakness:
     >>> weakness = Weakness()
     >>> logits = torch.eye(2).expand(3, 2, 2)
     >>> weakness.note(logits, torch.tensor([0, 1]))
-    >>> weakness.tell()
+    >>> weakness.take()
     {'weak_head_accuracy': 1.0, 'weak_heads_at_chance': 0.0}
     """
 
@@ -288,7 +448,7 @@ class Weakness:
         sums = torch.stack([accuracy.sum(), at_chance.sum(), accuracy.new_tensor(float(len(accuracy)))])
         self._sums = sums if self._sums is None else self._sums + sums
 
-    def tell(self) -> dict[str, float]:
+    def take(self) -> dict[str, float]:
         """Mean accuracy, and the share of heads at chance or below, over all counted heads; then reset."""
         if self._sums is None:
             return {}
@@ -297,169 +457,9 @@ class Weakness:
         return {"weak_head_accuracy": accuracy / heads, "weak_heads_at_chance": at_chance / heads}
 
     def state_dict(self) -> dict[str, Any]:
-        """What was accumulated since the last `tell`."""
+        """The sums since the last `take`."""
         return {"sums": self._sums}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
         """Continue in the middle of an epoch."""
         self._sums = None if state["sums"] is None else state["sums"].to(device)
-
-
-class FOCATraining(Training):
-    """A FOCA training; `diverged_heads` of the `drawn_heads` so far were left out."""
-
-    RUNAWAY = 100.0  # times the first features' unit; under GradientHeads digits grew up to 40 times
-    REDRAWS = 3  # a batch of features can be unlucky; four unlucky ones in a row are a diverged extractor
-
-    def __init__(
-        self,
-        way: FOCA,
-        model: Classifier,
-        data: ImageSet,
-        optimizer: torch.optim.Optimizer,
-        generators: Generators,
-    ) -> None:
-        HeadStack.of(model.head)  # refuses a head that cannot be stacked before anything has moved
-        self._device = device_of(model)
-        data = as_image_set(data)
-        if data.images.device != self._device:
-            data = data.to(self._device)
-        self.way, self.model, self.data, self.optimizer = way, model, data, optimizer
-        self.generators = generators
-        self.batches = HeadBatches(model, data, generators, way.batch_norm, way.pool)
-        self.weakness = Weakness()
-        self.steps = self.drawn_heads = self.diverged_heads = 0
-        self.heads: HeadStack | None = None
-        self.first_unit: Tensor | None = None
-        self._moved = list(way.trainable(model))
-        copy_from_first(model, way.loss)
-
-    def step(self, images: Tensor, labels: Tensor) -> LossTerms:
-        """Draw heads if they are due, then move the extractor on (images, labels) with the heads frozen."""
-        check_batch(images, labels, self.data)
-        place = self.steps % self.way.reuse
-        if place == 0:
-            drawn = self._draw_heads()
-            self.heads = None if in_any_process(drawn is None, self._device) else drawn
-        self.steps += 1
-        if self.heads is None:
-            return LossTerms({"weak_heads": images.new_tensor(torch.nan)})
-        heads = self._in_use(self.heads, place)
-        loss = self.way.loss
-        self.optimizer.zero_grad(set_to_none=True)
-        outputs = self.model.outputs(images, loss.layers, head=heads)
-        terms = _loss_over_heads(loss, outputs, labels, heads)
-        backward_to(self._moved, terms.total, loss)
-        average_gradients(self._moved, len(labels))
-        self.optimizer.step()
-        with torch.no_grad():
-            loss.after_step(outputs, labels)
-        self.weakness.note(outputs.logits, labels)
-        self.batches.remember(outputs.features, labels)
-        return terms
-
-    def finish(self) -> None:
-        """Train the head that the model keeps, on all training images and frozen features (Eq. 5).
-
-        A Gaussian mixture is fitted in closed form: its maximum-likelihood means and variances.
-
-        Warns:
-            UserWarning: If features have grown too much.
-        """
-        if self.way.recalibrate:
-            recalibrate_batch_norm(self.model, self.data)
-        features = extract_features(self.model, self.data)
-        self._warn_of_runaway(features)
-        if isinstance(self.model.head, GaussianMixture):
-            self.model.head.fit_statistics(features, self.data.labels)
-            return
-        generator = self.generators["final_head"]
-        fresh = HeadStack.initialised(self.model.head, 1, generator)
-        trained = train_on_unit_scale(
-            fresh,
-            features,
-            self.data.labels,
-            self.way.final_head,
-            loss=self.way.loss.sample_loss,
-            generator=generator,
-        )
-        self.model.head.load_state_dict({name: v[0] for name, v in trained.stack.parameters.items()})
-
-    def counts(self) -> dict[str, int]:
-        """Weak heads drawn, and how many of them diverged and were left out."""
-        return {"drawn_heads": self.drawn_heads, "diverged_heads": self.diverged_heads}
-
-    def diagnostics(self) -> dict[str, float]:
-        """Mean accuracy of the weak heads on the extractor's batches, and the share at chance or below."""
-        return self.weakness.tell()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The position in the cycle of reuse, the heads in use, and the pool's content."""
-        heads = None if self.heads is None else self.heads.parameters
-        return {
-            "steps": self.steps,
-            "drawn_heads": self.drawn_heads,
-            "diverged_heads": self.diverged_heads,
-            "heads": heads,
-            "first_unit": self.first_unit,
-            "pool": self.batches.state_dict(),
-            "weakness": self.weakness.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue in the middle of a cycle with the same heads."""
-        self.steps, self.drawn_heads = state["steps"], state["drawn_heads"]
-        self.diverged_heads = state["diverged_heads"]
-        unit, heads = state["first_unit"], state["heads"]
-        self.first_unit = None if unit is None else unit.to(self._device)
-        self.heads = None
-        if heads is not None:
-            parameters = {name: value.to(self._device) for name, value in heads.items()}
-            self.heads = HeadStack(self.model.head, parameters)
-        self.batches.load_state_dict(state["pool"])
-        self.weakness.load_state_dict(state["weakness"], self._device)
-
-    def _draw_heads(self) -> HeadStack | None:
-        for _ in range(1 + self.REDRAWS):
-            features, labels = self.batches.draw(self.way.heads, self.way.per_class)
-            if self.first_unit is None:
-                self.first_unit = feature_unit(features)
-                with evaluating(self.model.head):
-                    check_logits(self.model.head(features[0, :1]), self.data)
-            # A few steps in full precision are cheap; in bfloat16 their rounding is larger than a step.
-            with torch.autocast(features.device.type, enabled=False):
-                trained = self.way.weak_heads.draw(
-                    self.model.head, features, labels, self.generators["head_init"], self.first_unit
-                )
-            self.drawn_heads += len(trained.stack)
-            self.diverged_heads += int(trained.diverged.sum())
-            if not bool(trained.diverged.all()):
-                return trained.intact()
-        return None
-
-    def _warn_of_runaway(self, features: Tensor) -> None:
-        if self.first_unit is None:
-            return
-        growth = float(feature_unit(features) / self.first_unit)
-        if growth > self.RUNAWAY:
-            warnings.warn(
-                f"Features are {growth:.3g} times as large as when FOCA began: weak heads follow their scale and do "
-                "not hold it, so steps now change little and features may separate classes badly. Normalise "
-                "batches in the extractor (norm='batch'), lower the learning rate, or draw GradientHeads.",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def _in_use(self, heads: HeadStack, place: int) -> HeadStack:
-        """All heads of the last draw, or one of them in turn."""
-        if self.way.mode == "average":
-            return heads
-        return heads.select(torch.tensor([place % len(heads)]))
-
-
-def _loss_over_heads(loss: Loss, outputs: Outputs, labels: Tensor, heads: HeadStack) -> LossTerms:
-    """The mean over heads of each term (Eq. 2: the loss is averaged, never the logits)."""
-    if loss.reads_logits_only:
-        return loss(outputs, labels)
-    losses = [loss(outputs.with_head(heads[k]), labels).terms for k in range(len(heads))]
-    return LossTerms({name: torch.stack([terms[name] for terms in losses]).mean() for name in losses[0]})

@@ -1,4 +1,4 @@
-"""Settings as JSON values that can be compared: the fingerprint of a run that was configured in Python."""
+"""Python settings as JSON values, so that a run configured in Python has a fingerprint."""
 
 import ast
 import dataclasses
@@ -17,20 +17,21 @@ from torch import Tensor, nn
 from clearance.runs import digest
 from clearance.runs.directory import RUN
 
-LIBRARIES = ("torch.", "clearance.", "builtins", "abc", "typing", "functools")
-NO_SOURCE = "no source"
-"""What stands for the code of a function whose source Python cannot find: whether it was changed, nobody can tell."""
+_LIBRARIES = ("torch.", "clearance.", "builtins", "abc", "typing", "functools")
+_NO_SOURCE = "no source"
+"""Replaces the hash of a function whose source Python cannot find; such functions cannot be compared."""
 _SCALAR = (type(None), str, int, float, bool)
 
 
 def describe(thing: Any) -> Any:
     """A tree of JSON values that changes when a setting changes, and is the same in every process.
 
-    Functions are known by name, source and the values they were made with (defaults, what they close over,
-    plain module constants), modules by their form and the attributes of every part (parameters and buffers
-    are compared apart), everything else by its parts. What a function or method of the caller's own calls is known
-    by source and constants, too, where it is a function outside the libraries; what that calls in turn by name only.
-    Comments and layout are no part of a source. A function without one (made by ``exec``, say) has `NO_SOURCE` for it.
+    A function is described by its name, its source, its defaults, its closure and the plain module constants that it
+    reads. Functions that it calls are described by source and constants if they are not from torch, Clearance or the
+    standard library; functions that those call are not followed. A module is described by its repr and the attributes
+    of every part; parameters and buffers are compared separately (`digest`). Everything else is described by its
+    parts. Comments and layout of a source do not count. A function without source (made by ``exec``, for example)
+    has ``"no source"`` in its place.
 
     >>> import torch
     >>> describe(partial(torch.optim.SGD, lr=0.1))
@@ -39,6 +40,42 @@ def describe(thing: Any) -> Any:
     False
     """
     return _described(thing, frozenset())
+
+
+def check_resumable(run_dir: Path, description: Any) -> None:
+    """Refuse to resume a run if a part of its code cannot be compared with the present code.
+
+    Args:
+        run_dir: The run's directory, which need not exist.
+        description: The run's settings, as `describe` gives them.
+
+    Raises:
+        ValueError: If the run was started and the description lacks a source.
+
+    >>> check_resumable(Path("not-there"), {"code": "no source"})
+    """
+    if (missing := unsourced(description)) and (run_dir / RUN).exists():
+        raise ValueError(
+            "`run_dir` must be a new directory if the source of a function is missing, because the function cannot be "
+            f"compared with that of the run in {run_dir}; got no source for {', '.join(missing[:3])}. Define the "
+            "function in a file, or use another directory."
+        )
+
+
+def unsourced(description: Any, name: str = "") -> list[str]:
+    """Dotted paths in a description where a source is missing.
+
+    >>> unsourced({"way": {"function": "mine.build", "code": "no source"}, "seed": 0})
+    ['way.code']
+    """
+    if isinstance(description, dict):
+        below = [unsourced(value, f"{name}.{key}" if name else key) for key, value in description.items()]
+        return [place for part in below for place in part]
+    if isinstance(description, list):
+        return [
+            place for index, value in enumerate(description) for place in unsourced(value, f"{name}[{index}]")
+        ]
+    return [name] if description == _NO_SOURCE else []
 
 
 def _described(thing: Any, above: frozenset[int]) -> Any:
@@ -56,7 +93,7 @@ def _described(thing: Any, above: frozenset[int]) -> Any:
 
 
 def _parts(thing: Any) -> dict | list | str:
-    """What `thing` consists of, one level down; a word where it has no parts."""
+    """The parts of `thing`, one level down; a string if it has none."""
     if isinstance(thing, dict):
         return thing
     if isinstance(thing, list | tuple):
@@ -83,122 +120,17 @@ def _object_parts(thing: Any) -> dict | str:
     if dataclasses.is_dataclass(thing):
         fields = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}
         return {"type": _name(type(thing))} | _written(thing) | fields
-    if type(thing).__repr__ is object.__repr__:  # which would show an address, different in every process
+    if type(thing).__repr__ is object.__repr__:  # it would show an address, different in every process
         return {"type": _name(type(thing))} | _written(thing) | getattr(thing, "__dict__", {})
     return repr(thing)
 
 
 def _module_parts(module: nn.Module) -> dict[str, Any]:
     own = {"module": _name(type(module)), "form": repr(module), **_written(module), **_attributes(module)}
-    # torch's own layers show their settings in the form
+    # the repr of torch's own layers shows their settings
     written = [(name, part) for name, part in module.named_modules() if name and not _is_torchs(part)]
     parts = {n: {"module": _name(type(part)), **_written(part), **_attributes(part)} for n, part in written}
     return own | ({"parts": parts} if parts else {})
-
-
-def _written(thing: Any) -> dict[str, Any]:
-    """The code of every method that a class outside torch and Clearance brings: editing it is a change."""
-    classes = [kind for kind in type(thing).__mro__ if not kind.__module__.startswith(LIBRARIES)]
-    written = {
-        f"{kind.__qualname__}.{name}": value
-        for kind in classes
-        for name, value in vars(kind).items()
-        if isinstance(value, FunctionType) and not _is_generated(kind, value)
-    }
-    methods = {name: _code(value) for name, value in written.items()}
-    read = {name: found for name, value in written.items() if (found := _read(value))}
-    return ({"methods": methods} if methods else {}) | ({"read": read} if read else {})
-
-
-def _is_generated(kind: type, method: FunctionType) -> bool:
-    """Whether a dataclass made the method of its fields, which are compared themselves."""
-    made = inspect.unwrap(method).__code__.co_filename == "<string>"
-    return made and method.__name__.startswith("__") and "__dataclass_fields__" in vars(kind)
-
-
-def check_resumable(run_dir: Path, told: Any) -> None:
-    """Refuse to go on with a run of code that cannot be compared with the present one.
-
-    Args:
-        run_dir: The run's directory, begun or not.
-        told: Its description.
-
-    Raises:
-        ValueError: If the run was begun, and the description lacks a source.
-
-    >>> check_resumable(Path("not-there"), {"code": "no source"})
-    """
-    if (missing := unsourced(told)) and (run_dir / RUN).exists():
-        raise ValueError(
-            f"`run_dir` must be free where the source of a function is missing, because nobody can tell whether "
-            f"the function is still the one of the run in {run_dir}; got none for {', '.join(missing[:3])}. Define the "
-            "function in a file, or use another directory."
-        )
-
-
-def unsourced(told: Any, name: str = "") -> list[str]:
-    """The places in a description at which a source is missing.
-
-    >>> unsourced({"way": {"function": "mine.build", "code": "no source"}, "seed": 0})
-    ['way.code']
-    """
-    if isinstance(told, dict):
-        below = [unsourced(value, f"{name}.{key}" if name else key) for key, value in told.items()]
-        return [place for part in below for place in part]
-    if isinstance(told, list):
-        return [place for index, value in enumerate(told) for place in unsourced(value, f"{name}[{index}]")]
-    return [name] if told == NO_SOURCE else []
-
-
-def _code(function: FunctionType) -> str:
-    """A hash of the source, without comments and layout."""
-    try:
-        source = _lambda_source(function) if function.__name__ == "<lambda>" else inspect.getsource(function)
-    except (OSError, TypeError):
-        return NO_SOURCE
-    try:
-        source = ast.unparse(ast.parse(dedent(source)))
-    except SyntaxError:  # a piece that does not stand alone, such as a lambda that ends in a parenthesis
-        source = dedent(source)
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
-
-
-def _lambda_source(function: FunctionType) -> str:
-    """The expression of a lambda alone: the line that it stands on may hold others.
-
-    Raises:
-        OSError: If there is no source.
-    """
-    lines = [line.encode() for line in inspect.findsource(function)[0]]
-    known = [place for place in function.__code__.co_positions() if None not in place]
-    places: list[Any] = [
-        place for place in known if place[2:3] < place[3:4]
-    ]  # not the entry, which has no width
-    if not places:
-        raise OSError(f"no positions in the code of {function.__qualname__}")
-    first, start = min((line, column) for line, _, column, _ in places)
-    last, end = max((line, column) for _, line, _, column in places)
-    if last > len(lines):
-        raise OSError(f"the source of {function.__qualname__} has changed")
-    within = lines[first - 1 : last]
-    within[-1] = within[-1][:end]
-    within[0] = within[0][start:]
-    return f"({b''.join(within).decode()})"
-
-
-def _read(function: FunctionType, *, deeper: bool = True) -> dict[str, Any]:
-    """What a function reads of its module: plain constants, and the code of its own helpers with their constants."""
-    known = {name: function.__globals__.get(name) for name in _names(function.__code__)}
-    constants = {name: value for name, value in known.items() if type(value) in _SCALAR[1:]}
-    own = {
-        name: value
-        for name, value in known.items()
-        if isinstance(value, FunctionType) and not (value.__module__ or "").startswith(LIBRARIES)
-    }
-    helpers = {
-        name: {"code": _code(value), **_read(value, deeper=False)} for name, value in own.items() if deeper
-    }
-    return {key: value for key, value in (("constants", constants), ("helpers", helpers)) if value}
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
@@ -226,18 +158,87 @@ def _function_parts(thing: partial | FunctionType | MethodType) -> dict[str, Any
     return {"function": _name(function), "code": _code(function)} | {k: v for k, v in made_with.items() if v}
 
 
-def _names(code: CodeType) -> Iterable[str]:
-    yield from code.co_names
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from _names(value)
-
-
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # not filled yet
         return None
+
+
+def _written(thing: Any) -> dict[str, Any]:
+    """The code of every method that a class outside torch and Clearance defines: editing it is a change."""
+    classes = [kind for kind in type(thing).__mro__ if not kind.__module__.startswith(_LIBRARIES)]
+    written = {
+        f"{kind.__qualname__}.{name}": value
+        for kind in classes
+        for name, value in vars(kind).items()
+        if isinstance(value, FunctionType) and not _is_generated(kind, value)
+    }
+    methods = {name: _code(value) for name, value in written.items()}
+    read = {name: found for name, value in written.items() if (found := _read(value))}
+    return ({"methods": methods} if methods else {}) | ({"read": read} if read else {})
+
+
+def _is_generated(kind: type, method: FunctionType) -> bool:
+    """Whether a dataclass generated the method from its fields, which are compared themselves."""
+    made = inspect.unwrap(method).__code__.co_filename == "<string>"
+    return made and method.__name__.startswith("__") and "__dataclass_fields__" in vars(kind)
+
+
+def _code(function: FunctionType) -> str:
+    """A hash of the source, without comments and layout."""
+    try:
+        source = _lambda_source(function) if function.__name__ == "<lambda>" else inspect.getsource(function)
+    except (OSError, TypeError):
+        return _NO_SOURCE
+    try:
+        source = ast.unparse(ast.parse(dedent(source)))
+    except SyntaxError:  # a fragment, such as a lambda that ends in a parenthesis
+        source = dedent(source)
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def _lambda_source(function: FunctionType) -> str:
+    """Only the expression of a lambda; its line may hold others.
+
+    Raises:
+        OSError: If there is no source.
+    """
+    lines = [line.encode() for line in inspect.findsource(function)[0]]
+    known = [place for place in function.__code__.co_positions() if None not in place]
+    places: list[Any] = [place for place in known if place[2:3] < place[3:4]]  # the entry has no width
+    if not places:
+        raise OSError(f"no positions in the code of {function.__qualname__}")
+    first, start = min((line, column) for line, _, column, _ in places)
+    last, end = max((line, column) for _, line, _, column in places)
+    if last > len(lines):
+        raise OSError(f"the source of {function.__qualname__} has changed")
+    within = lines[first - 1 : last]
+    within[-1] = within[-1][:end]
+    within[0] = within[0][start:]
+    return f"({b''.join(within).decode()})"
+
+
+def _read(function: FunctionType, *, deeper: bool = True) -> dict[str, Any]:
+    """What a function reads from its module: plain constants, and the code of helpers with their constants."""
+    known = {name: function.__globals__.get(name) for name in _names(function.__code__)}
+    constants = {name: value for name, value in known.items() if type(value) in _SCALAR[1:]}
+    own = {
+        name: value
+        for name, value in known.items()
+        if isinstance(value, FunctionType) and not (value.__module__ or "").startswith(_LIBRARIES)
+    }
+    helpers = {
+        name: {"code": _code(value), **_read(value, deeper=False)} for name, value in own.items() if deeper
+    }
+    return {key: value for key, value in (("constants", constants), ("helpers", helpers)) if value}
+
+
+def _names(code: CodeType) -> Iterable[str]:
+    yield from code.co_names
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _names(value)
 
 
 def _name(thing: Any) -> str:

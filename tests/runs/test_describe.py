@@ -14,8 +14,8 @@ from torch import nn
 
 from clearance.data import gaussian_images
 from clearance.models import Classifier
+from clearance.runs.describe import describe, unsourced
 from clearance.training import FOCA, EndToEnd, fit
-from clearance.training.describe import describe, unsourced
 
 
 @dataclass(frozen=True)
@@ -177,11 +177,13 @@ def test_a_run_of_code_without_a_source_is_not_resumed(tmp_path):
         return fit(model, EndToEnd(), data, epochs=1, optimizer=made["build"], run_dir=tmp_path / "run")
 
     assert train().status.step == 1
-    with pytest.raises(ValueError, match=r"source of a function is missing.* got none for optimizer\.code"):
+    with pytest.raises(
+        ValueError, match=r"source of a function is missing.* got no source for optimizer\.code"
+    ):
         train()
 
 
-def test_a_mode_and_private_attributes_are_no_settings():
+def test_a_mode_and_private_attributes_are_not_settings():
     layer = Layer(1)
     told = describe(layer)
     vars(layer)["_cache"] = 5
@@ -201,7 +203,7 @@ import json, torch
 from functools import partial
 from torch import nn
 from clearance.training import FOCA
-from clearance.training.describe import describe
+from clearance.runs.describe import describe
 
 class Plain:
     def __init__(self):
@@ -215,7 +217,7 @@ class Layer(nn.Module):
         super().__init__()
         self.own, self.chosen = Plain(), lambda x: x in {"anna", "bert", "carl", "dora"}
 
-told = json.dumps(describe([Plain(), Layer(), FOCA(weak_heads=Plain()), partial(Plain().__init__)]))
+text = json.dumps(describe([Plain(), Layer(), FOCA(weak_heads=Plain()), partial(Plain().__init__)]))
 """
 
 
@@ -223,9 +225,9 @@ def test_descriptions_are_the_same_in_every_process():
     here = {"__name__": "__main__"}
     exec(SCRIPT, here)
     there = subprocess.run(
-        [sys.executable, "-c", SCRIPT + "\nprint(told)"], check=True, capture_output=True, text=True
+        [sys.executable, "-c", SCRIPT + "\nprint(text)"], check=True, capture_output=True, text=True
     )  # which orders its sets in another way
-    assert there.stdout.strip() == here["told"]
+    assert there.stdout.strip() == here["text"]
     assert " at 0x" not in there.stdout
 
 
