@@ -14,7 +14,7 @@ from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats would cost 
 
 from clearance._checks import check_choice, check_positive
 
-Verdict = Literal["better", "worse", "not told apart"]
+Verdict = Literal["better", "worse", "inconclusive"]
 LEVEL = 0.05  # 95 % intervals everywhere: decision 9
 
 
@@ -52,7 +52,7 @@ class Comparison:
 class BestOfAll:
     """One method against every rival: `p` holds the Holm-adjusted p values, None where it cannot be tested.
 
-    `best` is true where every rival is told apart and worse; `tied` names the rivals that are not told apart,
+    `best` is true where every rival is told apart and worse; `tied` names the rivals that are inconclusive,
     `beaten_by` those that are better.
     """
 
@@ -117,7 +117,7 @@ def compare(
     >>> compare({0: 0.03, 1: 0.04, 2: 0.03}, {0: 0.18, 1: 0.20, 2: 0.19}).verdict
     'better'
     >>> compare({0: 0.03}, {0: 0.18}).verdict
-    'not told apart'
+    'inconclusive'
     """
     check_choice("better", better, ("lower", "higher"))
     common = [seed for seed in a if seed in b and math.isfinite(a[seed]) and math.isfinite(b[seed])]
@@ -125,7 +125,7 @@ def compare(
     differences = [_scaled(a[seed], log, floor) - _scaled(b[seed], log, floor) for seed in common]
     if len(common) < 2:
         single = differences[0] if differences else None
-        return Comparison(single, None, None, None, len(common), dropped, log, "not told apart")
+        return Comparison(single, None, None, None, len(common), dropped, log, "inconclusive")
     over = summarise(dict(enumerate(differences)))
     assert over.spread is not None
     assert over.low is not None
@@ -199,7 +199,7 @@ def best_of_all(
         method=method,
         best=bool(results) and all(told.get(rival) == "better" for rival in results),
         p={rival: None if results[rival].p is None else adjusted[rival] for rival in results},
-        tied=tuple(rival for rival in results if rival not in told or told[rival] == "not told apart"),
+        tied=tuple(rival for rival in results if rival not in told or told[rival] == "inconclusive"),
         beaten_by=tuple(rival for rival in results if told.get(rival) == "worse"),
     )
 
@@ -227,5 +227,5 @@ def _paired_p(mean: float, spread: float, count: int) -> float:
 
 def _verdict(low: float, high: float, better: str) -> Verdict:
     if low <= 0 <= high:
-        return "not told apart"
+        return "inconclusive"
     return "better" if (high < 0) == (better == "lower") else "worse"

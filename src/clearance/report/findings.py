@@ -150,10 +150,10 @@ def told(row: SummaryRow | None) -> str:
     """The verdict that a sentence may claim: `row`'s own, unless the adjusted p value takes it back.
 
     >>> told(None)
-    'not told apart'
+    'inconclusive'
     """
     if row is None or row.verdict is None or row.adjusted is None or row.adjusted >= LEVEL:
-        return "not told apart"
+        return "inconclusive"
     return row.verdict
 
 

@@ -113,7 +113,7 @@ def _pairs(found: dict[str, SummaryRow], order: list[str]) -> list[Markup]:
 
 def _doubt(row: SummaryRow | None) -> Markup:
     """A full stop where the difference is told apart, else the confession."""
-    if told(row) != "not told apart":
+    if told(row) != "inconclusive":
         return Markup(".")
     seeds = row.seeds if row else 0
     if seeds < 2:
@@ -151,7 +151,7 @@ def _other_heads(findings: Findings) -> list[Markup]:
     names = (strong(method), strong(findings.baseline))
     return [
         _holds(outcome, outcome == first, names, listed(groups[outcome], "or"))
-        for outcome in ("better", "worse", "not told apart")
+        for outcome in ("better", "worse", "inconclusive")
         if groups[outcome]
     ]
 
@@ -183,7 +183,7 @@ def _lowest(findings: Findings) -> str | None:
 
 def _holds(outcome: str, same: bool, names: tuple[Markup, Markup], heads: Markup) -> Markup:
     """One sentence about the stand-ins for the last layers that agree on an outcome."""
-    if outcome == "not told apart":
+    if outcome == "inconclusive":
         end = Markup("the seeds cannot tell {} from {}{}.").format(*names, " either" if same else "")
     else:
         ahead, behind = names if outcome == "better" else names[::-1]

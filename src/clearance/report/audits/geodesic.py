@@ -127,7 +127,7 @@ def _exp(value: float | None) -> float | None:
     return None if value is None else float(np.exp(value))
 
 
-Verdicts = dict[str, str]  # rival: whether it moves farther, less far, or is not told apart
+Verdicts = dict[str, str]  # rival: whether it moves farther, less far, or is inconclusive
 OTHERS = (
     ("when sureness is evened out", "empirical", "calibrated"),
     ("counted by changed answers without looking at labels", "model", "as trained"),
@@ -173,7 +173,7 @@ def _verdicts(rows: list[dict[str, Any]], like: dict[str, Any]) -> Verdicts:
     words = {"worse": "farther", "better": "less far"}
     keys = ("metric", "features", "temperature")
     return {
-        row["method"]: words.get(row["verdict"], "not told apart")
+        row["method"]: words.get(row["verdict"], "inconclusive")
         for row in rows
         if row["verdict"] is not None and all(row[key] == like[key] for key in keys)
     }
@@ -183,11 +183,11 @@ def _of_paper(best: str, verdicts: Verdicts) -> Markup:
     """Says "A move less far than B; the seeds cannot tell them from C." of the last layers of each."""
     whose = Markup("the last layers of {}").format(strong(best))
     parts = []
-    for outcome in ("farther", "less far", "not told apart"):
+    for outcome in ("farther", "less far", "inconclusive"):
         rivals = [strong(rival) for rival, verdict in verdicts.items() if verdict == outcome]
         if not rivals:
             continue
-        if outcome == "not told apart":
+        if outcome == "inconclusive":
             parts.append(Markup("the seeds cannot tell {} from those of {}").format(whose, listed(rivals)))
         else:
             how = "less far" if outcome == "farther" else "farther"
@@ -200,7 +200,7 @@ def _of_paper(best: str, verdicts: Verdicts) -> Markup:
 def _of_other(best: str, ahead: list[str], verdicts: Verdicts, words: str) -> list[Markup]:
     """Where another measure turns round, or does not carry, what the paper's says."""
     turned = [strong(rival) for rival in ahead if verdicts.get(rival) == "less far"]
-    unsure = [strong(rival) for rival in ahead if verdicts.get(rival) == "not told apart"]
+    unsure = [strong(rival) for rival in ahead if verdicts.get(rival) == "inconclusive"]
     name = strong(best)
     found = []
     if turned:
