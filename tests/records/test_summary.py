@@ -55,9 +55,7 @@ def test_comparison_is_the_paired_t_test(log, count):
         interval = oracle.confidence_interval(0.95)
         assert found.p == pytest.approx(oracle.pvalue, rel=1e-9)
         assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
-        expected = (
-            "inconclusive" if oracle.pvalue >= 0.05 else "better" if oracle.statistic < 0 else "worse"
-        )
+        expected = "inconclusive" if oracle.pvalue >= 0.05 else "better" if oracle.statistic < 0 else "worse"
         assert found.verdict == expected
 
 
