@@ -115,7 +115,7 @@ def _bisected(score: Callable[[Tensor], Tensor], start: Tensor, end: Tensor) -> 
 # Fig. 1b redrawn: the boundaries of both losses on the same training points, a panel for every seed.
 
 BOUNDARY = "boundary"
-STYLES: tuple[Literal["solid", "dashed"], ...] = ("solid", "dashed")  # told apart without colour, too
+STYLES: tuple[Literal["solid", "dashed"], ...] = ("solid", "dashed")  # distinct without colour, too
 WIDTH = 1.8
 COLUMNS_OF_PANELS = 3
 POINT = "#8a8a8a"

@@ -463,7 +463,7 @@ def _decided(compared: Sequence[Compared]) -> tuple[Verdict, str]:
         for one in compared
         if one.comparison.verdict != "better" or one.adjusted is None or one.adjusted >= LEVEL
     ]
-    return ("cannot tell", "not told apart from " + _named(open_)) if open_ else ("holds", "")
+    return ("cannot tell", "inconclusive against " + _named(open_)) if open_ else ("holds", "")
 
 
 def _p(one: Compared) -> float:

@@ -116,7 +116,7 @@ def data_if_there(recipe: Recipe) -> RunData | None:
         return None
 
 
-# The same comparison under several conditions, told apart by a setting in the context of every number.
+# The same comparison under several conditions, distinguished by a setting in the context of every number.
 
 
 def run_conditions(

@@ -57,7 +57,7 @@ POINTS = 600  # training images of a panel, class-balanced
 SIDE = 90  # points of the grid along a side
 ROOM = 1.15  # of what is shown, around the outermost point
 SHOWN_ATTACKS = 40
-FAINTEST = -12.0  # nats below the peak, from which on nothing is told apart
+FAINTEST = -12.0  # nats below the peak, from which on no difference is shown
 
 
 def roundness(features: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -173,7 +173,9 @@ def _likelihood(head: GaussianMixture, around: Tensor) -> Exhibit:
         peak = head.log_prob(head.means).diagonal().max()
         value = (head.log_prob(grid).amax(dim=1) - peak).clamp(min=FAINTEST)
     columns = {"x": grid[:, 0].tolist(), "y": grid[:, 1].tolist(), "value": value.tolist()}
-    caption = "Log-likelihood of the nearest class in nats below its peak; nothing below -12 is told apart."
+    caption = (
+        "Log-likelihood of the nearest class in nats below its peak; everything below -12 is drawn alike."
+    )
     return Exhibit(AUDIT, "likelihood", "scatter", columns, caption)
 
 
@@ -418,7 +420,7 @@ HALF_WIDTH, HALF_HEIGHT = 1.15, 0.95  # of a panel, in units of the means' dista
 SHOWN_GAP = 0.05  # below it an arrow has no room
 ARROW: dict[str, Any] = {"arrowstyle": "<->", "shrinkA": 0, "shrinkB": 0}
 NAMES = ("1", "2")
-HATCHES = ("////", "\\\\\\\\")  # so that the two are told apart without colour
+HATCHES = ("////", "\\\\\\\\")  # so that the two are distinct without colour
 
 
 def margin_picture() -> Figure:

@@ -26,7 +26,7 @@ UNSEEN: dict[str, Scalar] = {"unseen": "classes left out"}
 OWN_ERROR = Quantity("error on the other classes", "accuracy", context={"split": "test"})
 ROWS = [
     OWN_ERROR,
-    OwnScore("told apart by the own likelihood (AUROC)", AUDIT, CURVE, context=UNSEEN, better="higher"),
+    OwnScore("detected by the own likelihood (AUROC)", AUDIT, CURVE, context=UNSEEN, better="higher"),
     OwnScore("passes where 95 % of ordinary images pass", AUDIT, "fpr95", context=UNSEEN),
     OwnScore("rejected at the 5 % threshold", AUDIT, "caught", context=UNSEEN, better="higher"),
 ]

@@ -10,7 +10,7 @@ from torch import nn
 
 from clearance.audits import Calibration, Subject
 from clearance.audits._samples import first_half
-from clearance.audits.calibration import binned, proper_scores, sureness, surplus
+from clearance.audits.calibration import binned, confidences, proper_scores, surplus
 from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 
@@ -55,13 +55,13 @@ def test_proper_scores_at_their_ends():
     nll, brier = proper_scores(logits, torch.tensor([0, 1, 0, 0]))
     assert nll.tolist() == [0.0, 900.0, math.inf, math.inf]
     assert brier.tolist() == [0.0, 2.0, 2.0, 2.0]
-    assert sureness(logits, torch.tensor([0, 1, 0, 0]))[1].tolist() == [True, False, False, False]
+    assert confidences(logits, torch.tensor([0, 1, 0, 0]))[1].tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize("bins", [1, 4, 15])
 def test_ece_is_that_of_a_slow_loop(bins):
     logits, labels = drawn(200)
-    confidence, right = sureness(logits, labels)
+    confidence, right = confidences(logits, labels)
     expected = 0.0
     for b in range(bins):
         inside = [i for i in range(200) if b / bins < float(confidence[i]) <= (b + 1) / bins]
@@ -74,7 +74,7 @@ def test_ece_is_that_of_a_slow_loop(bins):
 
 
 def test_bins_of_equal_mass_hold_as_many_and_keep_ties_together():
-    confidence, right = sureness(*drawn(300))
+    confidence, right = confidences(*drawn(300))
     assert binned(confidence, right, 15, "equal mass").count.tolist() == [20.0] * 15
     tied = torch.tensor([0.5] * 7 + [1.0] * 3, dtype=torch.float64)
     found = binned(tied, torch.ones(10, dtype=torch.bool), 5, "equal mass")
@@ -84,7 +84,7 @@ def test_bins_of_equal_mass_hold_as_many_and_keep_ties_together():
 
 def test_the_debiased_error_is_what_drawing_gives():
     """Kumar et al. draw accuracies of bins from their normal approximation and take off what that adds."""
-    bins = binned(*sureness(*drawn(400, seed=3)), 10, "equal width")
+    bins = binned(*confidences(*drawn(400, seed=3)), 10, "equal width")
     gap, n = (bins.accuracy - bins.confidence).numpy(), bins.count.numpy()
     sigma = np.sqrt(bins.accuracy.numpy() * (1 - bins.accuracy.numpy()) / (n - 1))
     assert n.min() > 1
@@ -98,8 +98,8 @@ def test_debiasing_takes_off_what_chance_adds_and_keeps_what_is_there():
     """Calibrated answers have error 0; at half the temperature, a large sample says what the error is."""
     truth = _halved(200_000, 9).error
     assert truth > 0.05
-    plain = np.mean([binned(*sureness(*drawn(150, s)), 15, "equal mass").error for s in range(40)])
-    less = np.mean([binned(*sureness(*drawn(150, s)), 15, "equal mass").debiased_error for s in range(40)])
+    plain = np.mean([binned(*confidences(*drawn(150, s)), 15, "equal mass").error for s in range(40)])
+    less = np.mean([binned(*confidences(*drawn(150, s)), 15, "equal mass").debiased_error for s in range(40)])
     assert less < 0.7 * plain
     there = [_halved(150, s) for s in range(40)]
     assert abs(np.mean([one.debiased_error for one in there]) - truth) < 0.6 * abs(
@@ -109,7 +109,7 @@ def test_debiasing_takes_off_what_chance_adds_and_keeps_what_is_there():
 
 def _halved(count, seed):
     logits, labels = drawn(count, seed)
-    return binned(*sureness(2 * logits, labels), 15, "equal mass")
+    return binned(*confidences(2 * logits, labels), 15, "equal mass")
 
 
 def test_a_bin_of_one_image_is_given_the_variance_of_a_calibrated_answer():
@@ -209,7 +209,7 @@ class TestOverconfidence:
         """Labels drawn from the very probabilities: the truth is 0, and the interval is on the wide side."""
         inside = 0
         for seed in range(300):
-            _, low, high = surplus(*sureness(*drawn(n, seed, sharpness)))
+            _, low, high = surplus(*confidences(*drawn(n, seed, sharpness)))
             inside += low <= 0 <= high
         assert inside / 300 > 0.93
 

@@ -104,7 +104,7 @@ class TestUnknown:
 
     def test_without_it_nothing_is_claimed(self, work, tmp_path):
         assert audit(work, tmp_path, "--audits", "accuracy")[0] == 0
-        assert "Unknowns" not in text(tmp_path)
+        assert "Out of distribution" not in text(tmp_path)
         assert "The threshold that keeps" not in text(tmp_path)
 
     def test_a_named_dataset(self, work, tmp_path):
@@ -158,7 +158,7 @@ class TestBudget:
             f"--audits preprocessing --out {tmp_path.name}-more"
         )
         for where in (shown, text(tmp_path)):
-            said = "Not begun within the budget of 40 s: with images prepared in another way (preprocessing)"
+            said = "Not started within the budget of 40 s: input preprocessing (preprocessing)"
             assert said in where.replace("\u202f", " ")
             assert "--audits preprocessing" in where
 
@@ -181,7 +181,7 @@ def test_fewer_images_for_attacks_and_the_page_says_so(work, tmp_path):
     (flips,) = (row for row in report(tmp_path)["measurements"] if row["name"] == "median_flip")
     assert flips["n"] <= 6  # two of each class
     assert (
-        "Measured on at most 7 of the 45 test images, equally many of each class: the smallest change"
+        "Measured on at most 7 of the 45 test images, the same number of each class: the smallest change"
         in text(tmp_path)
     )
 
@@ -199,7 +199,7 @@ def test_an_interruption_keeps_what_is_done(work, tmp_path, interrupted_pairs):
     assert status == 130
     assert f"Report: {tmp_path / 'index.html'}" in shown
     assert {row["audit"] for row in report(tmp_path)["measurements"]} == {"accuracy"}
-    said = "Interrupted before the end; not measured: classes taken for each other (confusions); how the features lie"
+    said = "Interrupted before the end; not measured: confused classes (confusions); class scatter"
     assert said in text(tmp_path)
     assert said in shown
 

@@ -164,7 +164,7 @@ def test_quiet(work, tmp_path):
 def test_an_audit_that_such_a_network_has_nothing_for_is_named(work, tmp_path):
     status, shown, _ = audit(work, tmp_path, *OPTIONS, audits="deeper_cut,neural_collapse")
     assert status == 0
-    assert "Other things were measured than errors on test images." in shown
+    assert "The error on test images was not measured." in shown
     assert "(deeper_cut)." in shown
     assert "neural_collapse)" not in shown
 
@@ -248,7 +248,14 @@ class TestDemo:
         assert status == 0
         assert "Report: " in shown
         page = (tmp_path / "page" / "index.html").read_text("utf-8")
-        for title in ("Accuracy", "Label cost", "Free refit", "Worst pair", "Flip size", "Unknowns"):
+        for title in (
+            "Accuracy",
+            "Label cost",
+            "Linear probe",
+            "Worst pair",
+            "Smallest change",
+            "Out of distribution",
+        ):
             assert f"<dt>{title}</dt>" in page
 
     def test_it_takes_one_thread(self, monkeypatch):

@@ -29,10 +29,10 @@ def check(folders, now, *options, against="last"):
 def test_status_and_sentence(folders):
     status, shown, complaint = check(folders, "alike", "--fail-if", "accuracy drops 1pt")
     assert (status, complaint) == (0, "")
-    assert shown.startswith("pass: accuracy drops 1pt; 95 % -> 94.75 %, change ")
+    assert shown.startswith("passed: accuracy drops 1pt; 95 % -> 94.75 %, change ")
     status, shown, complaint = check(folders, "worse", "--fail-if", "accuracy drops 1pt")
     assert (status, complaint) == (1, "")
-    assert shown.startswith("fail: accuracy drops 1pt; 95 % -> 85 %, change -1")
+    assert shown.startswith("failed: accuracy drops 1pt; 95 % -> 85 %, change -1")
 
 
 def test_one_that_fails_or_cannot_be_measured_decides(folders):
@@ -77,7 +77,7 @@ def test_files_for_the_service(folders):
     assert check(folders, "worse", *options) == (1, "", "")
     suite = ET.parse(junit).getroot()[0]
     assert suite.attrib == {"name": "clearance check", "tests": "1", "failures": "1", "errors": "0"}
-    assert table.read_text().startswith("### clearance check: fail")
+    assert table.read_text().startswith("### clearance check: failed")
 
 
 def test_it_needs_no_torch(folders):
@@ -90,5 +90,5 @@ def test_it_needs_no_torch(folders):
         "accuracy drops 1pt",
     ]
     shown, modules = loaded_by(*words)
-    assert shown.startswith("pass: ")
+    assert shown.startswith("passed: ")
     assert not modules & {"torch", "matplotlib"}

@@ -62,10 +62,10 @@ def check(audits, name, *more):
 @pytest.mark.parametrize(
     ("name", "status", "start"),
     [
-        ("last", 0, "pass: flip_distance drops 10%; 0.1"),
-        ("nearer-by-5", 0, "pass: flip_distance drops 10%; 0.1"),
-        ("nearer-by-20", 1, "fail: flip_distance drops 10%; 0.1"),
-        ("elsewhere", 3, "could not measure: flip_distance drops 10% (the reports are of different images"),
+        ("last", 0, "passed: flip_distance drops 10%; 0.1"),
+        ("nearer-by-5", 0, "passed: flip_distance drops 10%; 0.1"),
+        ("nearer-by-20", 1, "failed: flip_distance drops 10%; 0.1"),
+        ("elsewhere", 3, "not measured: flip_distance drops 10% (the reports are of different images"),
     ],
 )
 def test_the_same_images_are_compared_one_by_one(audits, name, status, start):
@@ -95,7 +95,7 @@ def test_images_that_one_is_wrong_on_are_left_out(audits, tmp_path):
     assert status == 1
     distance, accuracy = shown.splitlines()
     assert "paired over the 30 of 60 images that have a number in both" in distance
-    assert accuracy.startswith("fail: accuracy drops 1pt; 100 % -> 50 %")
+    assert accuracy.startswith("failed: accuracy drops 1pt; 100 % -> 50 %")
 
 
 def test_another_effort_of_the_search_is_no_comparison(audits, tmp_path):

@@ -58,7 +58,7 @@ def fed_wrongly():
 
 
 def loud(factor=50.0):
-    """The same answers, fifty times as loud."""
+    """The same predictions, with logits fifty times as large."""
     model = copy.deepcopy(network())
     with torch.no_grad():
         for parameter in model.head.parameters():
@@ -110,7 +110,7 @@ def audits(tmp_path_factory):
 
 
 NAMES = ("sound", "broken", "mixed", "fed", "loud")
-RINGS = {"broken": "Free refit", "mixed": "Worst pair", "fed": "Input", "loud": "Sureness"}
+RINGS = {"broken": "Linear probe", "mixed": "Worst pair", "fed": "Input", "loud": "Calibration"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,8 +127,8 @@ def test_the_sentences_stand_on_the_page_in_words(audits, name):
 
 def test_a_sound_network_rings_nothing(audits):
     assert not [action for action in audits.said["sound"] if action.alarm]
-    assert audits.text("sound", "Free refit").startswith("Nothing to gain")
-    assert audits.text("sound", "Sureness").startswith("It is as sure as it is right")
+    assert audits.text("sound", "Linear probe").startswith("A new last layer gains nothing")
+    assert audits.text("sound", "Calibration").startswith("Its confidence matches its accuracy")
     assert "Input" not in {action.title for action in audits.said["sound"]}
 
 
@@ -140,14 +140,11 @@ def test_each_damage_rings_right_after_the_accuracy(audits, name, title):
 
 
 def test_a_broken_last_layer(audits):
-    text = audits.text("broken", "Free refit")
+    text = audits.text("broken", "Linear probe")
     gain = float(text.partition("gains ")[2].partition(" points")[0])
     assert gain > 20
-    assert (
-        "What enters the last layer tells the classes apart better than the layer does: the layer was damaged"
-        in text
-    )
-    assert audits.titled("broken", "Free refit").todo == "Refit the last layer before you ship."
+    assert "The features separate the classes better than the last layer does: the layer was damaged" in text
+    assert audits.titled("broken", "Linear probe").todo == "Retrain the last layer before you deploy."
     assert "Input" not in {action.title for action in audits.said["broken"]}
 
 
@@ -156,13 +153,13 @@ def test_mixed_labels(audits):
     assert text.startswith("3 and 8 make up ")
     assert "Look at the labels and images of 3 and 8 first" in audits.titled("mixed", "Worst pair").todo
     # the last layer is as good as one could be made from these labels
-    assert audits.text("mixed", "Free refit").startswith("Nothing to gain")
+    assert audits.text("mixed", "Linear probe").startswith("A new last layer gains nothing")
 
 
 def test_the_wrong_normalisation(audits):
     text = audits.text("fed", "Input")
-    assert text.startswith("Most likely this network is not fed what it was trained on")
-    assert "with the images' own mean and std it is right on" in text
+    assert text.startswith("This network is most likely fed images prepared in another way")
+    assert "with the images' own mean and std its accuracy rises by" in text
     train, _ = digits()
     todo = audits.titled("fed", "Input").todo
     mean, std = (float(each) for each in re.findall(r"--(?:mean|std) ([\d.]+\d)", todo))
@@ -170,16 +167,16 @@ def test_the_wrong_normalisation(audits):
     assert std == pytest.approx(float(train.images.std()), abs=0.02)
 
 
-def test_loud_answers_change_one_sentence_alone(audits):
-    text = audits.text("loud", "Sureness")
-    assert text.startswith("It is too sure: it claims to be right on ")
-    divisor = float(text.partition("Dividing its outputs by ")[2].split()[0])
+def test_large_logits_change_one_sentence_only(audits):
+    text = audits.text("loud", "Calibration")
+    assert text.startswith("It is overconfident: its mean confidence exceeds its accuracy by ")
+    divisor = float(text.partition("Dividing its logits by a temperature of ")[2].split()[0])
     assert 25 < divisor < 150
     sound, others = ({action.title: action for action in audits.said[name]} for name in ("sound", "loud"))
     assert sound.keys() == others.keys()
     # as printed: the last bits of a distance may differ
     differ = {title for title in sound if sound[title].said.striptags() != others[title].said.striptags()}
-    assert differ == {"Sureness"}
+    assert differ == {"Calibration"}
 
 
 ACCURACY, DISTANCE, SURENESS = "accuracy drops 1pt", "flip_distance drops 10%", "overconfidence rises 2pt"

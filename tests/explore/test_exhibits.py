@@ -78,7 +78,7 @@ def test_the_path_and_the_measurements_say_the_same(pair):
 def test_a_report_draws_them(pair):
     scene, machines = pair
     page = render_page(explored_report(scene, machines, "clearance explore"))
-    section = page[page.index("<h2>Why the boundary leans") :].split("</section>")[0]
+    section = page[page.index("<h2>Why the boundary tilts") :].split("</section>")[0]
     assert section.count('<svg class="figure"') == 8
     captions = (
         "Three losses of a score",

@@ -1,4 +1,5 @@
-"""Two reports and a tolerance: broken only where the interval says so, and told where nothing can be said."""
+"""Two reports and a tolerance: failed only where the interval excludes the tolerance, and not measured where "
+"there is no interval."""
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def test_pairing_sees_what_intervals_side_by_side_do_not():
     found = ruled(of_images(wrong(125)), of_images(wrong(100)), "accuracy drops 0.5pt")
     assert found.outcome is Outcome.FAIL
     assert (found.last, found.now) == (pytest.approx(0.9), pytest.approx(0.875))
-    assert str(found).startswith("fail: accuracy drops 0.5pt; 90 % -> 87.5 %, change -3.")
+    assert str(found).startswith("failed: accuracy drops 0.5pt; 90 % -> 87.5 %, change -3.")
 
 
 def test_a_gain_never_fails_a_drop():
@@ -200,7 +201,7 @@ def test_files_for_others_tell_all_of_it():
     table = markdown(rulings)
     assert table.startswith("### clearance check: fail\n")
     assert "| accuracy drops 1pt | fail | 95 % -> 90 % | -6." in table
-    assert "| flip_distance drops 10% | could not measure |" in table
+    assert "| flip_distance drops 10% | not measured |" in table
 
 
 def test_a_pass_that_proves_little_says_so_in_the_table_too():

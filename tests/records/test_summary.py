@@ -55,9 +55,7 @@ def test_comparison_is_the_paired_t_test(log, count):
         interval = oracle.confidence_interval(0.95)
         assert found.p == pytest.approx(oracle.pvalue, rel=1e-9)
         assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
-        expected = (
-            "not told apart" if oracle.pvalue >= 0.05 else "better" if oracle.statistic < 0 else "worse"
-        )
+        expected = "inconclusive" if oracle.pvalue >= 0.05 else "better" if oracle.statistic < 0 else "worse"
         assert found.verdict == expected
 
 
@@ -66,7 +64,7 @@ def test_pairing_goes_by_seed_not_by_order():
     b = {2: 0.41, 0: 0.19, 1: 0.30}
     assert compare(a, b).difference == pytest.approx(-0.1)
     assert compare(a, b).verdict == "better"
-    assert compare(a, {seed: b[(seed + 1) % 3] for seed in b}).verdict == "not told apart"
+    assert compare(a, {seed: b[(seed + 1) % 3] for seed in b}).verdict == "inconclusive"
 
 
 def test_direction_decides_between_better_and_worse():
@@ -78,7 +76,7 @@ def test_direction_decides_between_better_and_worse():
 @pytest.mark.parametrize(("a", "b", "count"), [({0: 0.1}, {0: 0.9}, 1), ({0: 0.1}, {1: 0.9}, 0)])
 def test_fewer_than_two_common_seeds_cannot_tell(a, b, count):
     found = compare(a, b)
-    assert (found.verdict, found.p, found.low, found.seeds) == ("not told apart", None, None, count)
+    assert (found.verdict, found.p, found.low, found.seeds) == ("inconclusive", None, None, count)
 
 
 def test_seeds_that_were_lost_are_counted():
@@ -91,7 +89,7 @@ def test_seeds_that_were_lost_are_counted():
 def test_equal_differences_leave_nothing_to_chance():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert compare(seeds([1.0, 2.0]), seeds([1.0, 2.0])).verdict == "not told apart"
+        assert compare(seeds([1.0, 2.0]), seeds([1.0, 2.0])).verdict == "inconclusive"
         assert compare(seeds([1.0, 2.0]), seeds([2.0, 3.0])).verdict == "better"
 
 

@@ -12,14 +12,14 @@ RADII = {"inf": (0.1, 0.2), "2": (0.5,)}
 ATTACKED = {"plain": (0.41, 0.93, 0.11), "large-margin": (0.63, 0.66, 0.19)}
 REASONS = (
     ("plain attacks", "cross-entropy attacks miss {} of images that others break"),
-    ("verdict", "{} of images have no gradient at all"),
+    ("verdict", "{} of images have no gradient"),
 )
 PARTS = ("robustness", "boundary_distance", "attacked", "epochs")
 TITLES = {
     "epochs": "Epoch by epoch",
-    "robustness": "How many images stay right under attack",
+    "robustness": "Accuracy under attack",
     "attacked": "Under the attacks of the paper",
-    "boundary_distance": "How far images are from a mistake",
+    "boundary_distance": "Distance to the decision boundary",
 }
 
 

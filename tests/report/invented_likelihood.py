@@ -11,8 +11,8 @@ METHODS = {"plain": 0.6, "lgm": 0.9}  # how well the likelihood tells
 RADII = (0.1, 0.2, 0.3)
 SCORES = ("likelihood", "mahalanobis", "small pixels")
 TITLES = {
-    "likelihood": "Does a low likelihood give images away?",
-    "calibration": "Is the network as sure as it is right?",
+    "likelihood": "Does a low likelihood detect unfamiliar images?",
+    "calibration": "Does its confidence match its accuracy?",
     "goodness_of_fit": "Are the classes Gaussian clouds?",
 }
 

@@ -77,7 +77,7 @@ def flips(noise=0.001, missed=0.0, blind=0.0):
 def test_accuracy_with_its_interval():
     row = measured("accuracy", "error", 0.058, low=0.04, high=0.08, split="test")
     assert said(report_of(row))["Accuracy"] == (
-        "94.2 % (92.0 to 96.0 %) of 500 test images get the right answer."
+        "94.2 % (92.0 to 96.0 %) of 500 test images are classified correctly."
     )
 
 
@@ -85,7 +85,7 @@ class TestLabelCost:
     def test_the_smallest_number_that_comes_within_two_points(self):
         text = said(report_of(*PAIRS, *gaps(n10=0.16, n100=0.05, n1000=0.015, n5000=0.001)))["Label cost"]
         assert text == (
-            "1,000 labelled images, equally many of each class, train a new last layer to within two points of the "
+            "1,000 labelled images, the same number of each class, train a new last layer to within two points of the "
             "network's own (100 do not); with 10 it loses 16.0 points (± 3.0 points from draw to draw), "
             "a nearest neighbour 13.0 points (± 3.0 points from draw to draw)."
         )
@@ -103,7 +103,7 @@ class TestLabelCost:
     def test_the_fewest_are_enough(self):
         text = said(report_of(*PAIRS, *gaps(n10=0.01, n1000=0.0)))["Label cost"]
         assert text == (
-            "10 labelled images, equally many of each class, train a new last layer to within two points of the "
+            "10 labelled images, the same number of each class, train a new last layer to within two points of the "
             "network's own."
         )
 
@@ -113,12 +113,12 @@ class TestRefit:
         ("value", "low", "high", "start"),
         [
             (0.006, 0.002, 0.010, "A new last layer, trained on all training images, gains 0.6"),
-            (0.006, -0.002, 0.014, "Nothing to gain that these images would tell: 0.6"),
-            (-0.006, -0.010, -0.002, "Nothing to gain, a new last layer is right less often: −0.6 points"),
+            (0.006, -0.002, 0.014, "A new last layer gains nothing that these images can show: 0.6"),
+            (-0.006, -0.010, -0.002, "A new last layer gains nothing; its accuracy is lower: −0.6 points"),
         ],
     )
     def test_the_interval_decides_what_is_said(self, value, low, high, start):
-        text = said(report_of(measured("linear_probe", "gain", value, low=low, high=high)))["Free refit"]
+        text = said(report_of(measured("linear_probe", "gain", value, low=low, high=high)))["Linear probe"]
         assert text.startswith(start)
         assert f"({100 * low:.1f} to {100 * high:.1f} points)".replace("-", "−") in text
 
@@ -133,8 +133,7 @@ class TestWorstPair:
     def test_a_pair_that_stands_out_is_named(self):
         text = said(report_of(*PAIRS))["Worst pair"]
         assert text == (
-            "cat and dog make up 38 % (26 to 52 %) of the wrong answers, and lie 3.0× nearer than the median "
-            "pair."
+            "cat and dog make up 38 % (26 to 52 %) of the mistakes, and lie 3.0× nearer than the median pair."
         )
 
     def test_a_pair_that_lies_as_far_apart_as_others_is_not_called_near(self):
@@ -153,27 +152,28 @@ class TestWorstPair:
 
     def test_without_errors_none_is(self):
         none = [measured("confusions", "worst_share", 0.0, n=1, low=0.0, high=1.0, split="test"), PAIRS[1]]
-        assert said(report_of(*none, pairs=[("cat and dog", 0)]))["Worst pair"].startswith("No two classes")
+        assert said(report_of(*none, pairs=[("cat and dog", 0)]))["Worst pair"].startswith("No test image")
 
 
 class TestFlipSize:
     def test_size_and_noise_beside(self):
-        text = said(report_of(*flips()))["Flip size"]
+        text = said(report_of(*flips()))["Smallest change"]
         assert text == (
-            "Half of the images it is right on can be flipped by changing every pixel by at most "
-            "0.89/255 (0.77/255 to 1.02/255) of the range from black to white; random noise of that size flips 0.1 %."
+            "For half of the correctly classified images, changing every pixel by at most 0.89/255 (0.77/255 to "
+            "1.02/255) of the range from black to white changes the prediction; random noise of that size changes "
+            "it for 0.1 %."
         )
 
     @pytest.mark.parametrize(("signs", "words"), [
-        ({"missed": 0.1}, "a search without gradients flips 10.0 % of the others"),
+        ({"missed": 0.1}, "a search without gradients changes the prediction for 10.0 % of the others"),
         ({"blind": 0.3}, "30.0 % of the images have no gradient"),
     ])  # fmt: skip
     def test_a_hidden_gradient_rings(self, signs, words):
         report = report_of(*flips(**signs))
         (action,) = actions(Findings(with_summaries(report), "animals"))
         assert action.alarm
-        assert words in said(report)["Flip size"]
-        assert "The true size is smaller" in said(report)["Flip size"]
+        assert words in said(report)["Smallest change"]
+        assert "The true size is smaller" in said(report)["Smallest change"]
 
 
 def test_a_comparison_has_its_own_first_screen():
@@ -207,7 +207,7 @@ class TestInATerminal:
         on_the_page = actions(Findings(report, "animals"))
         assert [line.title for line in lines] == [one.title for one in on_the_page]
         assert [line.alarm for line in lines] == [one.alarm for one in on_the_page]
-        assert {line.title: line.text for line in lines if line.alarm}["Flip size"].endswith(
+        assert {line.title: line.text for line in lines if line.alarm}["Smallest change"].endswith(
             "The true size is smaller. Do not call this network robust."
         )
         assert "<" not in "".join(line.text for line in lines)
@@ -216,8 +216,8 @@ class TestInATerminal:
         file = io.StringIO()
         print_sentences(Console(file=file, width=100), Card(with_summaries(report_of(*flips()))))
         shown = " ".join(file.getvalue().split())
-        assert shown.startswith("Flip size Half of the images it is right on")
-        assert shown.endswith("Do not rely on it where somebody gains from a wrong answer.")
+        assert shown.startswith("Smallest change For half of the correctly classified images")
+        assert shown.endswith("Do not rely on it where someone could profit from a wrong prediction.")
 
     def test_a_comparison_keeps_its_table(self):
         file = io.StringIO()
@@ -230,5 +230,5 @@ def test_so_few_test_images_that_one_is_more_than_two_points_tell_no_label_cost(
     own = measured("accuracy", "error", 0.0, low=0.0, high=0.1, n=30, split="test")
     assert (
         said(report_of(own, *gaps(n10=0.0, n1000=0.0)))["Label cost"]
-        == "30 test images are too few to tell: each is more than two points."
+        == "30 test images are too few: each counts for more than two points."
     )

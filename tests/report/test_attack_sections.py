@@ -118,7 +118,7 @@ def test_every_number_of_the_page_is_in_its_files(written, page):
 
 def test_no_number_is_printed_loose(page):
     text = re.sub(r"95\s%|[Ss]eed \d+|\(NC1\)", "", " ".join(Reading(page).loose))
-    assert "stay right under attack" in text
+    assert "Accuracy under attack" in text
     assert not re.findall(r"\S*\d\S*", text)
 
 
@@ -172,7 +172,7 @@ def test_the_curve_begins_without_an_attack(attacks):
 def test_the_alarm_is_told_in_words_with_its_share_and_runs(attacks, undrawn):
     section = said(attacks, TITLES["robustness"])
     table = tables_of(section)[-1]
-    assert table.title == "The alarm in words"
+    assert table.title == "Warnings"
     assert {line.name for line in table.lines} == {"plain training"}
     seen, against, norm, radius, runs = (str(cell) for cell in table.lines[0].cells)
     assert "plain attacks only" in against
@@ -192,8 +192,8 @@ def test_the_alarm_is_told_in_words_with_its_share_and_runs(attacks, undrawn):
 
 def test_without_an_alarm_the_page_says_so(undrawn):
     calm = said(InventedAttacks(parts=("robustness",), alarmed=False).report(), TITLES["robustness"])
-    assert "No alarm: nothing that was seen speaks against these numbers." in text_of(calm)
-    assert "The alarm in words" not in [table.title for table in tables_of(calm)]
+    assert "No warnings: no sign was found against these numbers." in text_of(calm)
+    assert "Warnings" not in [table.title for table in tables_of(calm)]
 
 
 def test_an_alarm_without_words_is_not_passed_over(attacks, undrawn):
@@ -214,9 +214,9 @@ def test_a_single_run_has_the_interval_over_images(undrawn):
 
 def test_what_plain_attacks_leave_is_never_called_robust(attacks, undrawn):
     text = text_of(said(attacks, TITLES["attacked"]))
-    assert "no evidence that a network is robust" in text
+    assert "not evidence of robustness" in text
     assert len(pictures_of(said(attacks, TITLES["attacked"]))) == 4
-    assert "for the alarm alone" in text_of(said(attacks, TITLES["robustness"]))
+    assert "only as a warning" in text_of(said(attacks, TITLES["robustness"]))
 
 
 def test_each_condition_has_its_picture_and_its_table(undrawn):

@@ -43,11 +43,11 @@ class TestUnknowns:
     def test_both_shares_with_their_intervals_and_no_promise(self):
         action = only(out_of_distribution(0.71, 0.66, 0.76))
         assert plain(action.said.striptags()) == (
-            "The threshold that keeps 95 % of the test images rejects 71.0 % (66.0 to 76.0 %) of “other”; of test "
-            "images that it was not chosen on it keeps 94.0 % (90.0 to 97.0 %). It goes by how far an image's features "
-            "lie from those of the training images."
+            "The threshold that keeps 95 % of the test images rejects 71.0 % (66.0 to 76.0 %) of “other”; of other "
+            "test images it keeps 94.0 % (90.0 to 97.0 %). The score is the distance of an image's features from "
+            "those of the training images."
         )
-        assert (action.title, action.alarm) == ("Unknowns", False)
+        assert (action.title, action.alarm) == ("Out of distribution", False)
         assert action.todo.startswith("This is not a defence")
 
     @pytest.mark.parametrize(("low", "alarm"), [(0.09, True), (0.099, True), (0.11, False)])
@@ -55,7 +55,7 @@ class TestUnknowns:
         """At most 10 % of the test images are rejected, by the interval of what is kept."""
         action = only(out_of_distribution(0.2, low, 0.3))
         assert action.alarm == alarm
-        assert ("That is no more than it may reject of the test images" in action.said) == alarm
+        assert ("That is no more than it rejects of the test images" in action.said) == alarm
 
     def test_where_nothing_was_measured_nothing_is_said(self):
         assert actions(Findings(Report({}, {}, "", ""), "animals")) == []
@@ -76,7 +76,7 @@ def test_what_the_owner_says_stands_beside_the_accuracy():
     )
     report = Report({"expected_accuracy": 0.915}, {}, "", "", (Record("animals", "mine", 0, error),))
     assert plain(only(report).said.striptags()) == (
-        "90.0 % (87.0 to 92.0 %) of 500 test images get the right answer; its owner says 91.5 %."
+        "90.0 % (87.0 to 92.0 %) of 500 test images are classified correctly; its owner says 91.5 %."
     )
     page = render_page(report)
     assert set(Reading(page).values) <= stored(report.to_json()) | {0.915}
@@ -89,9 +89,8 @@ def test_outputs_that_no_class_belongs_to_are_said():
     (found,) = actions(
         Findings(Report({"outputs": counts}, {}, "", "", (Record("animals", "mine", 0, error),)), "animals")
     )
-    assert (
-        "It has 1,000 outputs: the first 10 are taken for the classes in the order of their names"
-        in plain(found.said.striptags())
+    assert "It has 1,000 outputs: the first 10 are taken as the classes in the order of their names" in plain(
+        found.said.striptags()
     )
 
 
@@ -112,14 +111,14 @@ LEFT: dict[str, Any] = {
 class TestLeftOut:
     def test_an_audit_that_finds_nothing_to_measure_is_named(self):
         (line,) = left_out_lines({"audits_without_numbers": ["deeper_cut"]})
-        assert line.startswith("Asked for, and without a number for such a network or recipe: ")
+        assert line.startswith("Requested, but without a number for such a network or recipe: ")
         assert line.endswith("(deeper_cut).")
 
     def test_what_was_cut_and_what_was_interrupted_and_how_to_get_it(self):
         assert [plain(line) for line in left_out_lines(LEFT)] == [
-            "Interrupted before the end; not measured: the smallest change that changes the answer "
+            "Interrupted before the end; not measured: smallest change that changes the prediction "
             "(minimal_perturbation).",
-            "Not begun within the budget of 90 s: with a new last layer from all training images (linear_probe).",
+            "Not started within the budget of 90 s: linear probe (linear_probe).",
             "To measure this: clearance audit net:Net --audits linear_probe,minimal_perturbation",
         ]
         assert interrupted(LEFT)
@@ -129,10 +128,9 @@ class TestLeftOut:
 
     def test_audits_by_the_number_of_images(self):
         assert [plain(line.striptags()) for line in looked_at(LEFT)] == [
-            "Measured on at most 100 of the 497 test images, equally many of each class: the smallest change that "
-            "changes the answer and under the worst of all attacks.",
-            "Measured on at most 50 of the 497 test images, equally many of each class: whether a low likelihood gives "
-            "images away.",
+            "Measured on at most 100 of the 497 test images, the same number of each class: smallest change that "
+            "changes the prediction and accuracy under the worst of all attacks.",
+            "Measured on at most 50 of the 497 test images, the same number of each class: detection by likelihood.",
         ]
 
     def test_it_stands_on_the_first_screen(self, single):

@@ -81,8 +81,9 @@ class TestInput:
     def test_a_clear_gain_is_an_alarm_with_its_remedy(self):
         action = told(fed(0.5, 0.45, 0.55))["Input"]
         assert text(action) == (
-            "Most likely this network is not fed what it was trained on, and every other number here is about that: "
-            "with mean 0.5 and std 0.5 it is right on 50.0 points (45.0 to 55.0 points) more of the images."
+            "This network is most likely fed images prepared in another way than in its training, and every other "
+            "number here suffers from it: with mean 0.5 and std 0.5 its accuracy rises by 50.0 points (45.0 to 55.0"
+            " points)."
         )
         assert action.alarm
         assert action.todo == "Give --mean 0.5 --std 0.5. Then audit again."
@@ -90,7 +91,7 @@ class TestInput:
     def test_a_small_gain_is_a_question(self):
         action = told(fed(0.02, 0.005, 0.035))["Input"]
         assert text(action).startswith(
-            "Perhaps this network is not fed what it was trained on: with mean 0.5"
+            "This network may be fed images prepared in another way than in its training: with mean 0.5"
         )
         assert not action.alarm
 
@@ -102,53 +103,56 @@ class TestInput:
         """A broken head is a little better on strange images, and much better when it is made anew."""
         found = told(fed(0.1, 0.05, 0.15), refitted(0.5, 0.45, 0.55))
         assert "Input" not in found
-        assert found["Free refit"].alarm
+        assert found["Linear probe"].alarm
 
     def test_before_the_input_is_right_nothing_else_is_worth_doing(self):
         found = told(fed(0.5, 0.45, 0.55), refitted(0.48, 0.43, 0.53), sure(0.3, 0.2, 0.4), *pairs())
         assert next(iter(found)) == "Input"
         assert [title for title, action in found.items() if action.todo] == ["Input"]
-        assert not found["Free refit"].alarm
+        assert not found["Linear probe"].alarm
 
     def test_in_doubt_a_refit_waits(self):
         found = told(fed(0.02, 0.005, 0.035), refitted(0.03, 0.025, 0.035))
-        assert found["Free refit"].todo == "Mend the input first: that may be all of it."
-        assert not found["Free refit"].alarm
+        assert found["Linear probe"].todo == "Fix the input first: that may be the whole cause."
+        assert not found["Linear probe"].alarm
 
 
 class TestSureness:
     def test_too_sure(self):
-        action = told(sure(0.04, 0.025, 0.06), cooled(), sure(0.001, -0.02, 0.02, "calibrated"))["Sureness"]
+        action = told(sure(0.04, 0.025, 0.06), cooled(), sure(0.001, -0.02, 0.02, "calibrated"))[
+            "Calibration"
+        ]
         assert text(action) == (
-            "It is too sure: it claims to be right on 4.0 points (2.5 to 6.0 points) more of the images than it is. "
-            "Dividing its outputs by 74.0 before they become probabilities changes no answer and leaves 0.1 points "
-            "(−2.0 to 2.0 points)."
+            "It is overconfident: its mean confidence exceeds its accuracy by 4.0 points (2.5 to 6.0 points). "
+            "Dividing its logits by a temperature of 74.0 changes no prediction and leaves a difference of 0.1 "
+            "points (−2.0 to 2.0 points)."
         )
         assert action.alarm
-        assert action.todo == "Do not read its probabilities as chances of being right."
+        assert action.todo == "Do not read its probabilities as the chance of being right."
 
     def test_a_temperature_that_makes_it_worse_is_no_advice(self):
         """Found on other images: here dividing turns 14 points too sure into 32 not sure enough."""
-        action = told(sure(0.14, 0.07, 0.21), cooled(), sure(-0.32, -0.39, -0.25, "calibrated"))["Sureness"]
-        assert text(action).endswith(
-            "more of the images than it is. Dividing its outputs by one number does not mend that."
-        )
+        action = told(sure(0.14, 0.07, 0.21), cooled(), sure(-0.32, -0.39, -0.25, "calibrated"))[
+            "Calibration"
+        ]
+        assert text(action).endswith("points). Dividing its logits by one temperature does not fix that.")
 
     def test_a_little_too_sure_is_no_alarm(self):
-        action = told(sure(0.02, 0.01, 0.03))["Sureness"]
+        action = told(sure(0.02, 0.01, 0.03))["Calibration"]
         assert not action.alarm
-        assert text(action).endswith("more of the images than it is.")
+        assert text(action).endswith("by 2.0 points (1.0 to 3.0 points).")
 
     def test_not_sure_enough(self):
-        action = told(sure(-0.04, -0.06, -0.02))["Sureness"]
+        action = told(sure(-0.04, -0.06, -0.02))["Calibration"]
         assert text(action) == (
-            "It is less sure than it could be: what it claims to be right on, less what it is, comes to −4.0 points "
-            "(−6.0 to −2.0 points) of the images."
+            "It is underconfident: its mean confidence minus its accuracy is −4.0 points (−6.0 to −2.0 points)."
         )
 
     def test_what_the_images_cannot_tell(self):
-        action = told(sure(0.01, -0.005, 0.03))["Sureness"]
-        assert text(action).startswith("It is as sure as it is right, as far as these images tell: ")
+        action = told(sure(0.01, -0.005, 0.03))["Calibration"]
+        assert text(action).startswith(
+            "Its confidence matches its accuracy within what these images can show: "
+        )
         assert (action.alarm, action.todo) == (False, "")
 
 
@@ -167,10 +171,10 @@ class TestAlarms:
             told(gap, refitted(0.5, 0.45, 0.55), *pairs()),
             told(gap, refitted(0.0, -0.1, 0.1), *pairs()),
         )
-        assert text(damaged["Label cost"]).endswith("which is worse than it need be: see the alarm.")
-        assert "see the alarm" not in text(sound["Label cost"])
+        assert text(damaged["Label cost"]).endswith("which could be better: see the warning.")
+        assert "see the warning" not in text(sound["Label cost"])
         assert (damaged["Worst pair"].todo, damaged["Worst pair"].alarm) == ("", False)
-        assert "the layer was damaged, or not trained to the end" in text(damaged["Free refit"])
+        assert "the layer was damaged, not trained to the end" in text(damaged["Linear probe"])
 
     @pytest.mark.parametrize(
         ("share", "alarm"),
@@ -184,7 +188,7 @@ class TestAlarms:
     def test_alarms_come_after_the_accuracy_and_before_the_rest(self):
         error = measured("accuracy", "error", 0.1, 0.08, 0.12, split="test")
         found = told(error, refitted(0.0, -0.1, 0.1), *pairs(), sure(0.04, 0.025, 0.06))
-        assert list(found) == ["Accuracy", "Worst pair", "Sureness", "Free refit"]
+        assert list(found) == ["Accuracy", "Worst pair", "Calibration", "Linear probe"]
 
 
 def test_every_number_is_one_of_the_reports_and_all_stand_on_the_page():

@@ -52,7 +52,7 @@ def test_a_cell_is_the_mean_of_the_records(findings, comparison):
         entry
         for entry in entries(findings)
         if (entry.title, entry.place, entry.samples)
-        == ("Error with rebuilt last layers", "one linear layer", 100)
+        == ("Error with retrained last layers", "one linear layer", 100)
     ]
     assert entry.unit == "%"
     assert (entry.n, entry.seeds, entry.direction) == ([50], 3, "lower is better")

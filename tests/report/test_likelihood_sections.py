@@ -102,7 +102,7 @@ def test_what_is_drawn_over_seeds_is_made_of_the_records(invented_likelihood):
 
 def test_a_line_for_each_method_and_radius_and_a_column_for_each_score(invented_likelihood, undrawn):
     evasion, known, other, first, *_ = tables_of(said(invented_likelihood, "likelihood"))
-    assert "in view" in evasion.title
+    assert "Adaptive attacks" in evasion.title
     assert ["knows one score (its own" in table.title for table in (known, other)] == [True, False]
     assert [len(table.lines) for table in (known, other)] == [2 * len(RADII)] * 2
     assert len(known.columns) == len(SCORES)
@@ -146,10 +146,10 @@ def test_evasion_stands_beside_the_attacked_score_also_in_reports_that_do_not_na
 def test_nobody_reads_it_as_a_defence_or_compares_densities(invented_likelihood, undrawn):
     text = text_of(said(invented_likelihood, "likelihood"))
     assert "None of this is a defence" in text
-    assert "compared nowhere" in text
-    assert "nothing is judged by it" in text_of(said(invented_likelihood, "calibration"))
+    assert "not compared" in text
+    assert "not used for any verdict" in text_of(said(invented_likelihood, "calibration"))
     for name in ("auroc", "aupr", "fpr95", "caught"):
-        assert "no defence" in term_of(("likelihood", name)).not_meant
+        assert "not a defence" in term_of(("likelihood", name)).not_meant
 
 
 def test_pictures_are_of_the_middle_radius_and_single_images_are_folded(invented_likelihood, undrawn):
@@ -171,7 +171,7 @@ def test_every_number_of_the_page_is_in_its_files(written, page):
 
 def test_no_number_is_printed_loose(page):
     text = re.sub(r"95\s%|[Ss]eed \d+|\(NC1\)", "", " ".join(Reading(page).loose))
-    assert "give images away" in text
+    assert "detect unfamiliar images" in text
     assert not re.findall(r"\S*\d\S*", text)
 
 

@@ -34,7 +34,7 @@ def test_without_the_new_audits_nothing_of_them_is_on_the_page(page, paper_page)
     for word in (
         "Fig. 3",
         "Table 1",
-        "sureness",
+        "after calibration",
         "regulariser",
         "one layer later",
         "left out of training",

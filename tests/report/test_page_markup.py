@@ -81,7 +81,7 @@ def test_the_heads_that_were_trained_against_are_shown_while_training(lean):
     ]
     page = render_page(replace(lean, exhibits=tuple(shown)))
     training = page[page.index("<h2>While training") :].split("</section>")[0]
-    assert "FOCA, seed 0: of the images that they were not made from" in training
+    assert "FOCA, seed 0: the accuracy of the temporary last layers" in training
     assert "exhibits/digits.foca.seed0.training.weak_heads.json" in training
     assert "Weak heads" not in page
     assert "seed1.training.weak_heads" not in page

@@ -82,13 +82,13 @@ def cells(section):
 
 def test_sizes_stand_in_their_tables_layer_by_layer():
     (section,) = sections(Findings(report(weights), "digits"))
-    assert section.title == "How large weights and answers are"
+    assert section.title == "How large the weights and the logits are"
     found = {(column, line): text for (_, column, line), text in cells(section).items() if "stretch" not in _}
     assert found["layer 2", "plain training"].startswith("0.005")
     assert found["all layers", "plain training"].startswith("0.02")
-    assert found["size of the answers", "plain training"].startswith("7.5")
-    assert found["temperature, 95 % sure", "plain training"].startswith("3.5")
-    assert found["training images still learnt from", "plain training"].startswith("40")
+    assert found["size of the logits", "plain training"].startswith("7.5")
+    assert found["temperature, 95 % confidence", "plain training"].startswith("3.5")
+    assert found["training images with a loss", "plain training"].startswith("40")
 
 
 def test_which_parameters_decay_is_what_the_optimiser_did():
@@ -178,7 +178,7 @@ class TestSweep:
             one for one in sections(Findings(at_shown(swept), "digits")) if one.title.startswith("How large")
         ]
         found = {(column, line): text for (_, column, line), text in cells(section).items()}
-        assert found["size of the answers", "plain training"].startswith("8.25")
+        assert found["size of the logits", "plain training"].startswith("8.25")
 
     def test_any_other_report_stays_as_it_is(self):
         plain = report(weights)
@@ -223,9 +223,9 @@ class TestSureMistakes:
     def test_the_numbers_and_one_sheet_for_each_method(self, told):
         (section,) = sections(Findings(told, "digits"))
         found = {(column, line): text for (_, column, line), text in cells(section).items()}
-        assert found["until it is sure of another class", "plain training"].startswith("2.5")
+        assert found["until confident in another class", "plain training"].startswith("2.5")
         assert found["nearest mistake found", "mine"].startswith("0.75")
-        assert found["images that got there", "mine"].startswith("87.5")
+        assert found["images that arrived", "mine"].startswith("87.5")
         assert found["temperature", "plain training"].startswith("3.25")
         pictures = [picture for part in section.parts for picture in getattr(part, "pictures", ())]
         assert len(pictures) == 2
@@ -242,4 +242,4 @@ class TestSureMistakes:
 
     def test_the_page_has_every_number_in_its_glossary(self, told):
         assert all(term_of(("high_confidence_adversarials", name)) for name in SURE)
-        assert "How far to a mistake that the network is sure of" in render_page(told)
+        assert "Distance to a high-confidence mistake" in render_page(told)

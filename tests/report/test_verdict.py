@@ -46,13 +46,13 @@ def test_a_difference_that_the_seeds_carry():
 def test_a_difference_that_they_do_not():
     assert said(report_of(CLOSE)) == (
         "Retrained from one image per digit, mine is wrong on 13.3 %, plain training on 14.0 %; "
-        "3 seeds cannot tell them apart."
+        "3 seeds do not separate them."
     )
 
 
 def test_one_seed_never_tells():
     single = {method: values[:1] for method, values in CLEAR.items()}
-    assert said(report_of(single)).endswith("; a single seed cannot tell them apart.")
+    assert said(report_of(single)).endswith("; one seed is not enough to compare them.")
 
 
 def test_the_first_method_leads_where_it_is_lower():
@@ -62,11 +62,11 @@ def test_the_first_method_leads_where_it_is_lower():
 
 
 def test_holm_takes_back_what_one_pair_alone_would_carry():
-    # p about 0.02 in the pair: told apart with one rival, not with four
+    # p about 0.02 in the pair: significant with one rival, not with four
     pair = {"plain": [0.20, 0.22, 0.21], "mine": [0.15, 0.184, 0.154]}
     others = {f"other {k}": [0.25, 0.20, 0.30] for k in range(4)}
-    assert "cannot tell" not in said(report_of(pair))
-    assert "3 seeds cannot tell" in said(report_of(pair | others))
+    assert "do not separate" not in said(report_of(pair))
+    assert "3 seeds do not separate" in said(report_of(pair | others))
 
 
 def test_other_datasets_have_classes_and_heads_have_names():
@@ -77,7 +77,7 @@ def test_other_datasets_have_classes_and_heads_have_names():
 def test_rivals_are_named_by_what_the_seeds_can_tell():
     errors = CLEAR | {"dropout": [0.15, 0.16, 0.152], "near": [0.034, 0.031, 0.036]}
     assert said(report_of(errors), "also") == (
-        "FOCA is also ahead of dropout; the seeds cannot tell FOCA from near."
+        "FOCA is also ahead of dropout; the seeds do not separate FOCA from near."
     )
 
 
@@ -90,7 +90,7 @@ def test_heads_are_named_by_what_the_seeds_can_tell():
     assert said(report_of(CLEAR, extra=extra), "also") == (
         "With one linear layer as last layers, FOCA stays ahead of plain training. "
         "With own idea as last layers, plain training is ahead of FOCA. "
-        "With the nearest class average as last layers, the seeds cannot tell FOCA from plain training."
+        "With the nearest class average as last layers, the seeds do not separate FOCA from plain training."
     )
 
 
@@ -104,10 +104,13 @@ def test_what_a_later_cut_makes_of_it_is_said():
         for method, values in {"plain": [0.014, 0.015, 0.013], "foca": [0.022, 0.024, 0.023]}.items()
         for seed, value in enumerate(values)
     ]  # fmt: skip
-    words = "Cut one layer later (the first of the last layers stays), plain training is wrong on 1.4 %, FOCA on 2.3 %"
+    words = (
+        "Cut one layer later (the first of the last layers is kept), plain training is wrong on 1.4 %, FOCA on 2.3 "
+        "%"
+    )
     assert said(replace(report, records=(*report.records, *later)), "also") == f"{words}."
     once = replace(report, records=(*report.records, *(one for one in later if one.seed == 0)))
-    assert said(once, "also") == f"{words.replace('2.3', '2.2')}; a single seed cannot tell them apart."
+    assert said(once, "also") == f"{words.replace('2.3', '2.2')}; one seed is not enough to compare them."
 
 
 def test_one_common_seed_is_one():
@@ -140,7 +143,7 @@ def test_rebuilt_layers_that_gave_no_answer_are_said():
     report = report_of(CLEAR)
     report = replace(report, records=(*report.records, Record("digits", "foca", 0, bad)))
     assert said(report, "failures") == [
-        "FOCA: of 150 last layers rebuilt from one image per digit, 3 gave no answer; they count as guessing."
+        "FOCA: of 150 last layers retrained from one image per digit, 3 failed to train; they count as guessing."
     ]
 
 

@@ -9,10 +9,10 @@ from clearance.report.tables import Compact
 
 TITLES = {
     "geodesic": "How far the last layers move",
-    "low_dimension": "The main directions of the features",
+    "low_dimension": "Dimension of the features",
     "deeper_cut": "Where the network is cut",
-    "neural_collapse": "Are the classes points?",
-    "churn": "Do rebuilt last layers agree?",
+    "neural_collapse": "Neural collapse: is each class a point?",
+    "churn": "Do retrained last layers agree?",
     "new_classes": "Classes that the network has never seen",
 }
 

@@ -90,7 +90,7 @@ def interval(values):
 
 def verdict(low, high):
     """Of an error: lower is better."""
-    return "not told apart" if low <= 0 <= high else "better" if high < 0 else "worse"
+    return "inconclusive" if low <= 0 <= high else "better" if high < 0 else "worse"
 
 
 def ledger_rows(out):

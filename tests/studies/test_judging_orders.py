@@ -39,7 +39,7 @@ class TestOrder:
             else r
             for r in self.records
         ]
-        assert verdict(one_claim(), altered) == ("cannot tell", "not told apart from plain (samples 10)")
+        assert verdict(one_claim(), altered) == ("cannot tell", "inconclusive against plain (samples 10)")
 
     def test_one_altered_record_changes_the_verdict(self):
         bad = dataclasses.replace(self.records[0].measurement, value=0.9)

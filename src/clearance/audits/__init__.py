@@ -3,26 +3,26 @@
 | audit | question |
 |---|---|
 | Accuracy | How often is the classifier wrong? |
-| CoAdaptation | How much do the features depend on the head they grew up with? |
-| ClassScatter | How point-like are the classes in feature space? |
+| CoAdaptation | How much do the features depend on the head they were trained with? |
+| ClassScatter | How compact are the classes in feature space? |
 | DeeperCut | How much does co-adaptation change where the network is cut one layer later? |
-| Geodesic | How far does a head move when it is trained on few images in place of all? |
-| LowDimension | In how few dimensions do the classes lie? |
-| NeuralCollapse | How far have features and head collapsed to a simplex? |
+| Geodesic | How far does a head move when it is trained on few images instead of all? |
+| LowDimension | How many dimensions do the classes need? |
+| NeuralCollapse | How close are features and head to neural collapse? |
 | Churn | How much do independently trained heads disagree on the same features? |
-| NewClasses | Do the features help with classes that the network has never seen? |
+| NewClasses | How well do the features separate classes left out of training? |
 | Robustness | How many images stay right under attack? |
 | BoundaryDistance | How far are images from the decision boundary? |
-| PreprocessingMismatch | Would it be right more often if its images were prepared in another way? |
-| LinearProbe | What would a new last layer, trained on all training images, gain? |
-| Confusions | Which two classes are confused most, and how near are their features? |
-| MinimalPerturbation | How small a change of the image changes the answer? |
-| OutOfDistribution | How many images of things it never saw does a threshold reject? |
-| Calibration | Is the classifier as sure as it is right? |
-| Likelihood | Does a low likelihood give away images that the classifier has not learned? |
+| PreprocessingMismatch | Would another preprocessing of the images raise its accuracy? |
+| LinearProbe | How accurate is a linear layer trained on the frozen features? |
+| Confusions | Which two classes are confused most, and how close are their features? |
+| MinimalPerturbation | What is the smallest change of an image that changes the prediction? |
+| OutOfDistribution | How many out-of-distribution images does a threshold reject? |
+| Calibration | Does its confidence match its accuracy? |
+| Likelihood | Does a low likelihood detect images that the classifier was not trained for? |
 | GoodnessOfFit | Are the features of each class distributed as a Gaussian? |
-| HighConfidenceAdversarials | How far must an image change until the network is sure of another class? |
-| WeightScale | How large are the weights, and how loud the answers? |
+| HighConfidenceAdversarials | How far must an image change until another class is predicted with high confidence? |
+| WeightScale | How large are the weights and the logits? |
 
 An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
 

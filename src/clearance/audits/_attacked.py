@@ -28,7 +28,7 @@ def checked_logits(model: Model, images: Tensor, name: str = "the model") -> Ten
 
     Raises:
         ValueError: If these are probabilities: where they round to 0 and 1 no attack sees a way, and the number
-            would say that the network is safe. If the answer to an image is drawn anew every time, or depends on the
+            would say that the network is safe. If the logits of an image are random, or depends on the
             images that are asked with it: then there is no one answer to break.
 
     >>> checked_logits(torch.nn.Identity(), torch.tensor([[3.0, -1.0], [0.0, 2.0]])).shape
@@ -79,12 +79,13 @@ def _refuse_other_answers(model: Model, images: Tensor, logits: Tensor, name: st
         return
     if _alike(logits_of(model, images[rows]), again):
         raise ValueError(
-            f"{name} must answer to an image alone; its logits depend on the images that are asked with it. Look for "
+            f"{name} must classify each image independently; its logits depend on the other images in the batch. "
+            "Look for "
             "normalisation by the batch's own statistics (track_running_stats=False) or sums over the batch."
         )
     raise ValueError(
-        f"{name} must give the same logits every time in evaluation mode; asked twice they differ. Look for noise or "
-        "dropout that ignores eval(): what is drawn anew has no one answer to break. Judge its mean over many draws: a "
+        f"{name} must give the same logits every time in evaluation mode; two calls differ. Look for noise or "
+        "dropout that ignores eval(): a random output cannot be attacked. Judge its mean over many draws: a "
         "module that returns their average, with fixed noise."
     )
 

@@ -1,4 +1,4 @@
-"""Images beside what an attack made of them: the columns of a contact sheet."""
+"""Images and what an attack made of them: the columns of a contact sheet."""
 
 from typing import Any
 
@@ -47,8 +47,8 @@ def change_sheet(
         "arrived": distance[rows].isfinite().tolist(),
     }
     caption = (
-        "Images of each class (above), what they became until the network was sure of the next class (middle), and "
-        "the change between them (below)."
+        "Images of each class (above), what they became until the network was confident in the next class (middle),"
+        " and the change between them (below)."
     )
     return Exhibit(audit, "contact_sheet", "images", columns, caption)
 

@@ -58,8 +58,8 @@ class Accuracy(Audit):
     def examine(self, subject: Subject) -> Findings:
         """Errors on both sets."""
         wrong = subject.test_predictions != subject.test.labels
-        told = _error(wrong, "test"), _error(subject.train_predictions != subject.train.labels, "train")
-        return Findings(told, (_image_by_image(wrong, subject.test),))
+        errors = _error(wrong, "test"), _error(subject.train_predictions != subject.train.labels, "train")
+        return Findings(errors, (_image_by_image(wrong, subject.test),))
 
 
 def _error(wrong: Tensor, split: str) -> Measurement:

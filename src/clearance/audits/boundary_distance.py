@@ -199,7 +199,7 @@ def bisected_distances(model: Classifier, rivals: NearestRival, norm: float) -> 
 
 
 def mirror_images(model: Classifier, rivals: NearestRival, norm: float) -> tuple[Tensor, Tensor]:
-    """Images as sure of the nearest rival as they are of their class now, and how far that is over 2 |d|.
+    """Images with the same confidence in the nearest rival as now in their class, and how far that is over 2 |d|.
 
     x_m = x + t d v  with  m(x_m) = -m(x):  t = 2 to first order, found by a search along the steepest step v.
 
@@ -335,7 +335,7 @@ def class_balanced_mean(values: Tensor, labels: Tensor) -> float:
 
 
 def way_numbers(model: Classifier, rivals: NearestRival, norm: str) -> tuple[list[Measurement], Tensor]:
-    """Numbers along the gradient beside the first-order distance, and the mirror images."""
+    """Numbers along the gradient, to compare with the first-order distance, and the mirror images."""
     context: dict[str, Scalar] = {"norm": norm}
     count = len(rivals.labels)
     length = bisected_distances(model, rivals, float(norm))
@@ -388,7 +388,7 @@ def mirror_sheet(rivals: NearestRival, mirrors: Tensor, classes: tuple[str, ...]
         for text in (classes[own], f"{classes[own]} as {_called(other, classes)}" if there else "none found")
     ]
     caption = (
-        f"Images and, right of each, the mirror image that is as sure of the rival, norm {norm}; not clipped."
+        f"Images and, right of each, the mirror image: as confident in the rival, norm {norm}; not clipped."
     )
     return Exhibit(
         AUDIT,
@@ -486,8 +486,9 @@ class BoundaryDistance(Audit):
     training images, or to the nearest of them (``direction``).
 
     Along the steepest step: ``bisected_distance``, where a rival wins; ``mirror_share`` and ``mirror_stretch``, whether
-    and how much further than 2 |d| the mirror image lies, which is as sure of the rival as the image was of its class;
-    ``unreliable_share``, images without a gradient or where first order and bisection differ by a factor above 2.
+    and how much further than 2 |d| the mirror image lies, with the same confidence in the rival as the image has in
+    its class; ``unreliable_share``, images without a gradient or where first order and bisection differ by a factor
+    above 2.
 
     Source: Elsayed et al. (2018), section 3, for the first-order distance; Moosavi-Dezfooli et al. (2016) for
     robustness as the median of the smallest perturbation; Tanay and Griffin (2018) for the linear case's names.

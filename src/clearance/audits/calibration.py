@@ -1,4 +1,4 @@
-"""Is the classifier as sure as it is right?"""
+"""Does its confidence match its accuracy?"""
 
 import math
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ Binning = Literal["equal width", "equal mass"]
 
 @dataclass(frozen=True)
 class Bins:
-    """Images sorted into bins by how sure the classifier is; empty bins are left out.
+    """Images sorted into bins by confidence; empty bins are left out.
 
     Args:
         count: Images in each, (B,).
@@ -79,7 +79,7 @@ class Calibration(Audit):
     confidence|, confidence being the largest probability; ``ece_debiased``: the same less what chance adds to it. They
     depend on the bins, are blind to all but the largest probability, and are shown only. ``overconfidence``: mean
     confidence less accuracy, with a 95 % interval; above 0 a classifier claims to be right more often than it is,
-    below 0 less often. It can be 0 where sure images are too sure and unsure ones not sure enough.
+    below 0 less often. It can be 0 where the classifier is overconfident on some images and underconfident on others.
 
     Source: Guo et al., *On Calibration of Modern Neural Networks* (2017), for ECE, 15 bins and the temperature;
     Kumar, Liang, Ma (2019) for the debiased form.
@@ -92,7 +92,7 @@ class Calibration(Audit):
     confidence less 1 of each right image, confidence of each wrong one, as trained, so that two models can be compared
     image by image.
 
-    An image whose logits are not finite counts as sure and wrong, with infinite ``nll``.
+    An image whose logits are not finite counts as confident and wrong, with infinite ``nll``.
 
     Args:
         bins: Of confidence, at least 1.
@@ -113,7 +113,7 @@ class Calibration(Audit):
     """
 
     name: ClassVar[str] = "calibration"
-    question: ClassVar[str] = "Is the classifier as sure as it is right?"
+    question: ClassVar[str] = "Does its confidence match its accuracy?"
     bins: int = 15
     binning: Binning = "equal width"
     validation: ImageSet | None = None
@@ -128,9 +128,9 @@ class Calibration(Audit):
         logits = _read(subject.model, subject.test_features)
         cooled, temperatures = self._calibrated(subject, logits)
         found: list[Measurement] = []
-        exhibits = [_image_by_image(*sureness(logits, labels), subject.test)]
+        exhibits = [_image_by_image(*confidences(logits, labels), subject.test)]
         for state, seen in ((AS_TRAINED, logits), (FITTED, cooled)):
-            sure, right = sureness(seen, labels)
+            sure, right = confidences(seen, labels)
             bins = binned(sure, right, self.bins, self.binning)
             context: dict[str, Scalar] = {"temperature": state}
             found += [*_proper(seen, labels, context), _overconfidence(sure, right, context)]
@@ -164,10 +164,7 @@ class Calibration(Audit):
             "accuracy": bins.accuracy.tolist(),
             "images": bins.count.long().tolist(),
         }
-        caption = (
-            f"How many images are right over how sure the classifier is of them, in {self.bins} bins of "
-            f"{self.binning}."
-        )
+        caption = f"Accuracy over confidence, in {self.bins} bins of {self.binning}."
         return Exhibit(Calibration.name, "reliability", "curve", columns, caption, context)
 
 
@@ -216,9 +213,9 @@ def _proper(logits: Tensor, labels: Tensor, context: dict[str, Scalar]) -> Itera
 
 def _overconfidence(sure: Tensor, right: Tensor, context: dict[str, Scalar]) -> Measurement:
     value, low, high = surplus(sure, right)
-    told = {**context, "interval": "Newcombe's hybrid 95 %"}
+    context = {**context, "interval": "Newcombe's hybrid 95 %"}
     return Measurement(
-        Calibration.name, "overconfidence", value, "fraction", len(right), low=low, high=high, context=told
+        Calibration.name, "overconfidence", value, "fraction", len(right), low=low, high=high, context=context
     )
 
 
@@ -245,9 +242,9 @@ LOG_LIMIT = 12.0  # temperatures from 6e-6 to 160,000
 def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
     """The T above 0 that minimises the cross-entropy of softmax(logits / T) (Guo et al., 2017).
 
-    Where no image is wrong the minimum would be at T = 0, and a head would be called surer the longer it was trained:
-    there one more image is imagined that belongs to all classes alike. (Platt, 1999, section 2.2, does so for two
-    classes.) It weighs the more the sharper logits are, which is why it is not imagined elsewhere.
+    Where no image is wrong the minimum would be at T = 0, and a head would be called more confident the longer it was
+    trained: there one more image is imagined that belongs to all classes alike. (Platt, 1999, section 2.2, does so
+    for two classes.) It weighs the more the sharper logits are, which is why it is not imagined elsewhere.
 
     Args:
         logits: (n, C), finite, n at least 1.
@@ -300,12 +297,12 @@ def proper_scores(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(broken, math.inf, nll), torch.where(broken, 2.0, brier)
 
 
-def sureness(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def confidences(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """The largest probability of each image and whether it is that of the right class: (N,) float64 and (N,) bool.
 
-    Logits that are not finite count as sure and wrong.
+    Logits that are not finite count as confident and wrong.
 
-    >>> sureness(torch.tensor([[0.0, 0.0, 80.0]]), torch.tensor([2]))
+    >>> confidences(torch.tensor([[0.0, 0.0, 80.0]]), torch.tensor([2]))
     (tensor([1.], dtype=torch.float64), tensor([True]))
     """
     broken = ~logits.isfinite().all(dim=1)

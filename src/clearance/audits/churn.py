@@ -47,7 +47,7 @@ class Churn(Audit):
         lr: Step size, above 0.
         all_images: Whether all training images are the last size; only first weights can differ there.
 
-    Misleads: heads that all call everything one class agree; read it beside the error of such heads. Pairs
+    Misleads: heads that all predict one class agree; compare it with the error of such heads. Pairs
     share heads, so their spread is not that of independent ones.
 
     >>> from torch import nn

@@ -1,4 +1,4 @@
-"""How point-like are the classes in feature space?"""
+"""How compact are the classes in feature space?"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -37,7 +37,7 @@ class ClassScatter(Audit):
     """
 
     name: ClassVar[str] = "class_scatter"
-    question: ClassVar[str] = "How point-like are the classes in feature space?"
+    question: ClassVar[str] = "How compact are the classes in feature space?"
 
     def examine(self, subject: Subject) -> Findings:
         """Ratios on both sets and the picture of the held-out one."""

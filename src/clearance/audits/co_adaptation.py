@@ -1,4 +1,4 @@
-"""How much do the features depend on the head they grew up with?"""
+"""How much do the features depend on the head they were trained with?"""
 
 import itertools
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ class CoAdaptation(Audit):
     """
 
     name: ClassVar[str] = "co_adaptation"
-    question: ClassVar[str] = "How much do the features depend on the head they grew up with?"
+    question: ClassVar[str] = "How much do the features depend on the head they were trained with?"
     per_class: tuple[int, ...] = (1, 10, 100, 1000)
     repetitions: tuple[int, ...] = (150, 50, 15, 5)
     hidden: tuple[int, ...] = (128, 128)

@@ -1,4 +1,4 @@
-"""Which two classes are confused most, and how near are their features?"""
+"""Which two classes are confused most, and how close are their features?"""
 
 import itertools
 import math
@@ -48,7 +48,7 @@ class Confusions(Audit):
     """
 
     name: ClassVar[str] = "confusions"
-    question: ClassVar[str] = "Which two classes are confused most, and how near are their features?"
+    question: ClassVar[str] = "Which two classes are confused most, and how close are their features?"
     shown: int = 20
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""How far does a head move when it is trained on few images in place of all?"""
+"""How far does a head move when it is trained on few images instead of all?"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class Geodesic(Audit):
     beside them; ``path_error_rise`` (test error at the few-image end minus that at the other) and
     ``worst_path_error`` (the largest on the path minus that at the all-image end); ``diverged_heads``.
 
-    The paper's information is small wherever heads are sure, whether or not they moved little. Therefore
+    The paper's information is small wherever heads are confident, whether or not they moved little. Therefore
     heads are also measured ``calibrated``: each end's logits are divided by the temperature that makes it as
     sure as it is right on one half of the images of I_a, which its last layer absorbs, and the new path is
     measured on the other half.
@@ -97,11 +97,11 @@ class Geodesic(Audit):
 
     Misleads: Eq. 15 depends on P, and the distance is along one straight line, which is no geodesic but an
     upper bound of one's length only where it is summed. One first head, of many, is measured. Heads that know
-    nothing are calibrated to say nothing, and then lie close together: read distances beside errors.
+    nothing are calibrated to say nothing, and then lie close together: compare distances with errors.
     """
 
     name: ClassVar[str] = NAME
-    question: ClassVar[str] = "How far does a head move when it is trained on few images in place of all?"
+    question: ClassVar[str] = "How far does a head move when it is trained on few images instead of all?"
     segments: int = 15
     repetitions: int = 3
     hidden: tuple[int, ...] = (128, 128)

@@ -51,7 +51,7 @@ class GoodnessOfFit(Audit):
             ``"full"`` (one matrix for all classes; with fewer training images than D it fits them and nothing else).
 
     Misleads: a ratio near 1 is no Gaussian, only the right size. Units that are nearly always off have a tiny variance
-    in training, and a single test image in which they are on can be most of the ratio: read coverage beside it.
+    in training, and a single test image in which they are on can dominate the ratio: compare it with the coverage.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images

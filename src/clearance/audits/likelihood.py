@@ -1,4 +1,4 @@
-"""Does a low likelihood give away images that the classifier has not learned?"""
+"""Does a low likelihood detect images that the classifier was not trained for?"""
 
 import itertools
 import math
@@ -176,11 +176,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class NormalImages:
-    """Images of the classes that were learned: some to be told apart, others to choose thresholds on.
+    """Images of the training classes: some for detection, others for choosing thresholds.
 
     Args:
         scorer: Of the classifier, which is in evaluation mode.
-        data: To be told from abnormal ones.
+        data: The normal images of the detection.
         held_out: For thresholds; disjoint from `data`.
     """
 
@@ -255,18 +255,18 @@ class Likelihood(Audit):
     other. ``fooled``: share of right images that an attack breaks. ``evasion``: share of right images for which an
     attack that knows the score finds a misclassified image above the threshold; its images are an ``attack`` of their
     own, ``adaptive``, about which every score is asked, with the one that it knew as ``attacked``. Log-densities of
-    single images, and the thresholds, are exhibits. Where nothing was fooled, nothing can be told apart, and there is
-    no measurement.
+    single images, and the thresholds, are exhibits. Where no image fooled the network, nothing can be detected, and
+    there is no measurement.
 
     Args:
         epsilons: Radii in norm inf, ascending, in pixel units; those of the paper by default.
         steps: Of I-FGSM.
-        images: At most, to be told apart, and as many for thresholds; a class-balanced choice by the seed.
+        images: At most, for detection, and the same number for thresholds; a class-balanced choice by the seed.
         other: Images of another dataset, of the same shape; a recipe gives its name.
         adaptive: Scores that are attacked.
         adaptive_images: At most, of those; as many as a network sees at once, by default.
         adaptive_steps: For each beta.
-        betas: Weights of the score beside the margin; four decades by default.
+        betas: Weights of the score relative to the margin; four decades by default.
         targets: Steer the attack at so many wrong classes in turn too, which costs as often again; worth it where
             evasion is rare.
         neighbours: k, of the nearest training features.
@@ -276,7 +276,7 @@ class Likelihood(Audit):
         ValueError: If a setting is out of range, or `other` has images of another shape.
 
     Misleads as a defence: a likelihood that finds FGSM says nothing about an attack that knows it; read ``evasion``. An
-    evasion rate is a lower bound, an attack that nobody tried may evade more. Densities of two models have two units
+    evasion rate is a lower bound, a stronger attack may evade more. Densities of two models have two units
     and are compared nowhere here; what is compared is how well each orders its own images.
 
     >>> from torch import nn
@@ -290,7 +290,7 @@ class Likelihood(Audit):
     """
 
     name: ClassVar[str] = "likelihood"
-    question: ClassVar[str] = "Does a low likelihood give away images that the classifier has not learned?"
+    question: ClassVar[str] = "Does a low likelihood detect images that the classifier was not trained for?"
     epsilons: tuple[float, ...] = (0.1, 0.2, 0.3)
     steps: int = 10
     images: int = 1000
@@ -644,7 +644,7 @@ class Evasion:
         return Evaded(best, scores)
 
     def _joint(self, images: Tensor) -> Tensor:
-        """Logits, and beside them the columns of the score."""
+        """Logits, followed by the columns of the score."""
         features, logits = self.scorer.read(images)
         return torch.cat([logits, self.scorer.columns(self.score, features, logits)], dim=1)
 
@@ -814,7 +814,7 @@ def histograms(normal: NormalImages, seen: Seen) -> list[Exhibit]:
     pairs = {
         LIKELIHOOD: (before[LIKELIHOOD], after[LIKELIHOOD]),
         CLASS_MEAN: (before[CLASS_MEAN], after[CLASS_MEAN]),
-        "probability": tuple(_sureness(each) for each in (before_logits, after_logits)),
+        "probability": tuple(_confidences(each) for each in (before_logits, after_logits)),
     }
     captions = {
         LIKELIHOOD: "Likelihood at the predicted class, in this model's own unit",
@@ -834,7 +834,7 @@ def contact_sheets(normal: NormalImages, seen: Seen) -> list[Exhibit]:
     """Images that fooled the classifier: some that a score caught at its 5 % threshold, some that it missed.
 
     One sheet for the likelihood and one for the distance to the class mean, which is the likelihood of a network
-    trained with center loss. Of each kind the first images in the set's order, which nobody chose. ``p``: the share
+    trained with center loss. Of each kind the first images in the set's order, without selection. ``p``: the share
     of normal images that are as unlikely.
     """
     found = (_contact_sheet(normal, seen, score) for score in (LIKELIHOOD, CLASS_MEAN))
@@ -862,7 +862,7 @@ def _contact_sheet(normal: NormalImages, seen: Seen, score: str) -> Exhibit | No
     return Exhibit(AUDIT, "sheet", "images", columns, caption, context)
 
 
-def _sureness(logits: Tensor) -> Tensor:
+def _confidences(logits: Tensor) -> Tensor:
     return logits.softmax(dim=1).amax(dim=1)
 
 
@@ -894,7 +894,7 @@ def _nested(image: Tensor) -> list[object]:
 
 
 def tables(normal: NormalImages, epsilon: float) -> list[Exhibit]:
-    """Two exhibits of numbers that nothing draws, because they mean nothing beside those of another model.
+    """Two exhibits of numbers that nothing draws, because they cannot be compared with those of another model.
 
     ``scores``: for each normal image its class, what it was taken for, its ``likelihood``, the ``density`` where the
     head has one, and ``p``, the share of held-out images that are as unlikely. ``thresholds``: what each score is held

@@ -1,4 +1,4 @@
-"""What would a new last layer, trained on all training images, gain?"""
+"""How accurate is a linear layer trained on the frozen features?"""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from clearance.vocabulary import Measurement, Scalar
 
 @dataclass(frozen=True)
 class LinearProbe(Audit):
-    """The held-out error of one linear layer trained anew on the features of all training images.
+    """The held-out error of one linear layer trained from scratch on the features of all training images.
 
     gain = error of the model's own head - mean error of the fresh linear layers
 
@@ -28,7 +28,7 @@ class LinearProbe(Audit):
     the adjusted Wald interval over images of (own head wrong - share of fresh ones wrong), which always has a width
 
     Above 0 the model's last layer leaves accuracy unused: it was damaged, trained too short, or on other data.
-    About 0 there is nothing to gain. Below 0 the own head is better than a linear layer, which is ordinary where
+    Near 0 there is nothing to gain. Below 0 the own head is better than a linear layer, which is ordinary where
     it has several layers, and where features of training images are much cleaner than those of held-out ones.
 
     Measurements: ``error`` of the fresh layers (mean over heads), ``gain`` (over images) and ``diverged_heads``,
@@ -52,7 +52,7 @@ class LinearProbe(Audit):
     """
 
     name: ClassVar[str] = "linear_probe"
-    question: ClassVar[str] = "What would a new last layer, trained on all training images, gain?"
+    question: ClassVar[str] = "How accurate is a linear layer trained on the frozen features?"
     heads: int = 5
     lr: float = 0.03
 

@@ -1,4 +1,4 @@
-"""How small a change of the image changes the answer?"""
+"""What is the smallest change of an image that changes the prediction?"""
 
 import math
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class MinimalPerturbation(Audit):
     half, the change has to be aimed. Nothing depends on the scale of logits.
 
     The alarm: ``missed_flips`` is the share of right images farther than the median that a search without
-    gradients flips within it, and ``no_gradient`` the share whose logit margin has no gradient at all. Either far
+    gradients flips within it, and ``no_gradient`` the share whose logit margin has no gradient. Either far
     above 0 says that the median may be too long: the classifier hides its gradients. The search goes past rounding
     (:func:`clearance.attacks.straight_through`), but not past everything that hides them.
 
@@ -50,7 +50,7 @@ class MinimalPerturbation(Audit):
         steps: Of the search for the nearest wrong image.
         queries: Of the search without gradients, an image.
 
-    Misleads: an upper bound, and a change that somebody aims, not one that happens by itself.
+    Misleads: an upper bound, and a change that an attacker chooses, not one that happens by chance.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
@@ -62,7 +62,7 @@ class MinimalPerturbation(Audit):
     """
 
     name: ClassVar[str] = "minimal_perturbation"
-    question: ClassVar[str] = "How small a change of the image changes the answer?"
+    question: ClassVar[str] = "What is the smallest change of an image that changes the prediction?"
     norm: str = "inf"
     images: int = 200
     steps: int = 100

@@ -1,4 +1,4 @@
-"""How far have features and head collapsed to a simplex?"""
+"""How close are features and head to neural collapse?"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class NeuralCollapse(Audit):
     """
 
     name: ClassVar[str] = "neural_collapse"
-    question: ClassVar[str] = "How far have features and head collapsed to a simplex?"
+    question: ClassVar[str] = "How close are features and head to neural collapse?"
     heads: int = 5
     lr: float = 0.03
 

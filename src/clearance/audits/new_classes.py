@@ -1,4 +1,4 @@
-"""Do the features help with classes that the network has never seen?"""
+"""How well do the features separate classes left out of training?"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -27,8 +27,8 @@ class NewClasses(Audit):
         hidden: Hidden widths of the retrained head.
         lr: Step size of fresh heads.
 
-    A model whose new classes nobody named (see :class:`Subject`) gets no measurement, nor where there is one alone,
-    because nothing is to be told apart then.
+    A model without named new classes (see :class:`Subject`) gets no measurement, nor with a single new class, because
+    there is nothing to separate then.
 
     Misleads when the classes left out resemble those that were kept: compare several draws of classes, and
     the nearest pixel.
@@ -45,7 +45,7 @@ class NewClasses(Audit):
     """
 
     name: ClassVar[str] = "new_classes"
-    question: ClassVar[str] = "Do the features help with classes that the network has never seen?"
+    question: ClassVar[str] = "How well do the features separate classes left out of training?"
     per_class: tuple[int, ...] = (1, 5, 20)
     repetitions: tuple[int, ...] = (50, 20, 10)
     hidden: tuple[int, ...] = (128, 128)

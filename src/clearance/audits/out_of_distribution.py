@@ -28,7 +28,7 @@ class OutOfDistribution(Audit):
 
     The score is settled beforehand, not picked for these images: it reads features alone, so that neither their
     unit, nor the scale of logits, nor the last layer moves it; k is that of :class:`clearance.audits.Likelihood`,
-    which has other scores beside it. The threshold is chosen on one half of the test images.
+    which has more scores. The threshold is chosen on one half of the test images.
 
     Source: Sun et al., *Out-of-Distribution Detection with Deep Nearest Neighbors* (2022), for the score; Vovk et al.
     (2005) for the threshold, see :func:`clearance.audits.rejection_threshold`.
@@ -61,7 +61,7 @@ class OutOfDistribution(Audit):
     """
 
     name: ClassVar[str] = "out_of_distribution"
-    question: ClassVar[str] = "How many images of things it never saw does a threshold reject?"
+    question: ClassVar[str] = "How many out-of-distribution images does a threshold reject?"
     other: ImageSet | str | None = None
     images: int = 1000
     neighbours: int = 5
@@ -151,7 +151,7 @@ def _curve(seen: Tensor, unknown: Tensor, name: str) -> Exhibit:
     }
     caption = (
         f"Test images that a threshold keeps, and images of {name!r} that it rejects: nearer to the top is better; at "
-        f"{KEPT:.0%} stands the threshold of the first screen, which was chosen on other test images."
+        f"{KEPT:.0%} is the threshold of the first screen, which was chosen on other test images."
     )
     return Exhibit(OutOfDistribution.name, "thresholds", "curve", columns, caption, {NAMED: name})
 

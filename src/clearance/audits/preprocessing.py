@@ -64,7 +64,7 @@ class PreprocessingMismatch(Audit):
     """
 
     name: ClassVar[str] = "preprocessing"
-    question: ClassVar[str] = "Would it be right more often if its images were prepared in another way?"
+    question: ClassVar[str] = "Would another preprocessing of the images raise its accuracy?"
     images: int = 500
 
     def __post_init__(self) -> None:
@@ -83,11 +83,11 @@ class PreprocessingMismatch(Audit):
             best = int(right[:-1, chosen_on].sum(dim=1).argmax())
             gained[measured_on] = (right[best] - right[-1])[measured_on]
         gain, low, high = paired_interval(gained)
-        told = Measurement(
+        measured = Measurement(
             self.name, "gain", gain, "fraction", len(data), low=low, high=high, better="lower",
             context={"interval": PAIRED},
         )  # fmt: skip
-        return Findings((told,), (self._named(ways, right.mean(dim=1)),))
+        return Findings((measured,), (self._named(ways, right.mean(dim=1)),))
 
     def _named(self, ways: Sequence[InputWay], shares: Tensor) -> Exhibit:
         best = int(shares[:-1].argmax())

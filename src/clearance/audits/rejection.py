@@ -69,7 +69,7 @@ def rejection_threshold(held_out: Tensor, rejected: float = REJECTED) -> float:
         ValueError: If scores are not (n,), there are none, or the share is out of range.
 
     Misleads about what is rejected: it promises how many normal images are kept, and nothing of how many others are
-    found out, or of images that somebody made to pass.
+    found out, or of images that were made to pass.
 
     >>> rejection_threshold(torch.arange(39.0)), rejection_threshold(torch.arange(18.0))
     (1.0, -inf)

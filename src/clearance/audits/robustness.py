@@ -1,4 +1,4 @@
-"""How many images stay right under attack, by attacks that loud logits cannot fool?"""
+"""How many images stay right under attacks that the scale of the logits cannot fool?"""
 
 import math
 import warnings
@@ -30,8 +30,8 @@ NORMS = {"inf": math.inf, "two": 2.0, "one": 1.0}
 class Reason:
     """Something that speaks against a number: words with a gap for a share, and the share.
 
-    >>> str(Reason("{} of images have no gradient at all", 0.25))
-    '25.0% of images have no gradient at all'
+    >>> str(Reason("{} of images have no gradient", 0.25))
+    '25.0% of images have no gradient'
     """
 
     words: str
@@ -73,9 +73,9 @@ class Signs:
         """
         found = []
         if self.blind > ZERO_SHARE:
-            found.append(Reason("{} of images have no gradient at all", self.blind))
+            found.append(Reason("{} of images have no gradient", self.blind))
         if self.noise < self.white_box - SLACK:
-            found.append(Reason("noise alone leaves {}, less than gradient attacks do", self.noise))
+            found.append(Reason("random noise leaves {} right, less than gradient attacks do", self.noise))
         if self.everything > SLACK:
             found.append(Reason("attacks that may change everything still leave {}", self.everything))
         if self.transfer is not None and self.transfer < self.white_box - SLACK:
@@ -108,7 +108,7 @@ class Reading:
     signs: Signs
 
     def measurements(self) -> Iterator[Measurement]:
-        """The verdict first, then what it is to be read beside."""
+        """The verdict first, then what to compare it with."""
         yield self._accuracy("robust_accuracy", self.verdict)
         yield self._accuracy("cross_entropy_attack_accuracy", self.signs.cross_entropy)
         yield self._accuracy("noise_accuracy", self.signs.noise)
@@ -155,7 +155,7 @@ class Robustness(Audit):
     radius is broken within a larger one.
 
     Logits times a constant are the same classifier, and get the same verdict. Plain cross-entropy attacks do
-    not: their gradient vanishes where logits are large. What they leave is shown beside the verdict.
+    not: their gradient vanishes where logits are large. Their accuracy is shown with the verdict.
 
     Source: Croce and Hein (2020) for the worst case over several attacks; Carlini et al., *On Evaluating
     Adversarial Robustness* (2019), for the signs of a weak one; Athalye, Carlini and Wagner (2018) for rounding.
@@ -266,7 +266,7 @@ class Robustness(Audit):
                 transfer,
                 target.unnumbered,
             )
-            if signs.doubts() or target.steps:  # a faint smooth way beside what rounds hides all signs
+            if signs.doubts() or target.steps:  # a faint smooth path next to the rounding hides all signs
                 alive = target.left(self._in_doubt(target, norm, epsilon), alive)
             yield Reading(norm, epsilon, len(target.labels), share(alive), signs)
 
@@ -294,13 +294,13 @@ def sentence(verdict: float, epsilon: float, norm: str, doubts: list[Reason], fo
     """What the verdict at one radius is, and what speaks against it.
 
     >>> sentence(0.5, 0.1, "inf", [], [])
-    'At radius 0.1 (norm inf) 50.0% of images stay right; nothing seen speaks against it.'
+    'At radius 0.1 (norm inf) 50.0% of images stay right; no sign was found against it.'
     """
     said = f"At radius {epsilon:g} (norm {norm}) {verdict:.1%} of images stay right"
     if not doubts and not fooled:
-        return f"{said}; nothing seen speaks against it."
+        return f"{said}; no sign was found against it."
     if doubts:
-        said += f"; ALARM, gradient attacks are too weak here: {'; '.join(map(str, doubts))}"
+        said += f"; WARNING, gradient attacks are too weak here: {'; '.join(map(str, doubts))}"
     if fooled:
         said += f"; do not read plain attacks as robustness: {'; '.join(map(str, fooled))}"
     return f"{said}."
@@ -393,5 +393,5 @@ def alarms(norm: float, readings: list[Reading]) -> tuple[Exhibit, ...]:
         "reason": [reason.words for _, _, reason in seen],
         "share": [reason.share for _, _, reason in seen],
     }
-    caption = "What speaks against the verdict, or against plain attacks, at each radius."
+    caption = "Reasons to doubt the verdict, or plain attacks, at each radius."
     return (Exhibit(AUDIT, "alarms", "curve", columns, caption, {"norm": NORM_NAMES[norm]}),)

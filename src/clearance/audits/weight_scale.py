@@ -1,4 +1,4 @@
-"""How large are the weights, and how loud are the answers that they give?"""
+"""How large are the weights and the logits?"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -34,10 +34,11 @@ class WeightScale(Audit):
     ``weight_rms``, ``spectral_norm``: of each linear layer, convolution and attention, counted from the image
     (``layer``), and the first also over ``all`` of them. ``logit_scale``: root mean square over held-out images and
     classes of the logits minus their mean over classes. ``temperature``: what logits are divided by, so that the
-    network is as sure as it is right (``by`` likelihood), or so that the median image is 95 % sure (``by`` median
+    network is calibrated (``by`` likelihood), or so that the median confidence is 95 % (``by`` median
     confidence).
-    ``active_share``: of the training images that are right, those with a probability of at most 1 - `threshold`, for
-    which the loss still asks for more. ``normalised_layers``: how many layers are directly followed by normalisation.
+    ``active_share``: of the training images that are right, those with a probability of at most 1 - `threshold`, on
+    which the loss is not yet satisfied. ``normalised_layers``: how many layers are directly followed by
+    normalisation.
 
     Source: Tanay and Griffin (2018): the weights' size rescales the loss. Small, all images are active and classes are
     kept far from the boundary on average; large, only errors are. 95 % is the article's.
@@ -46,7 +47,7 @@ class WeightScale(Audit):
         threshold: In (0, 1), of the loss's slope in the logit of the true class, 1 - p.
         images: At most, of each set; a class-balanced choice by the seed where there are more.
 
-    No direction is better. Without images whose answer is right, ``active_share`` is 1: none is done with.
+    Neither direction is better. Without images whose answer is right, ``active_share`` is 1: none is done with.
 
     Misleads where normalisation follows a layer: its weights then only set how fast they turn, and their size says
     nothing about the network's answers, unless a skip connection that goes round the layer is added before, as in
@@ -64,7 +65,7 @@ class WeightScale(Audit):
     """
 
     name: ClassVar[str] = "weight_scale"
-    question: ClassVar[str] = "How large are the weights, and how loud the answers?"
+    question: ClassVar[str] = "How large are the weights and the logits?"
     threshold: float = 0.05
     images: int = 2000
 
@@ -134,7 +135,7 @@ def _logit_scale(logits: Tensor) -> float:
 
 
 def _temperatures(logits: Tensor, labels: Tensor) -> Iterator[Measurement]:
-    """Infinite where logits are not numbers, 0 where no temperature makes the median image sure."""
+    """Infinite where logits are not numbers, 0 where no temperature makes the median image confident."""
     whole = bool(logits.isfinite().all())
     by_likelihood = fitted_temperature(logits, labels) if whole else math.inf
     try:

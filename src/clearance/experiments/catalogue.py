@@ -147,7 +147,7 @@ AUDITS = {
     "accuracy": Entry("clearance.audits.accuracy:Accuracy", "How often is the classifier wrong?"),
     "co_adaptation": Entry(
         "clearance.audits.co_adaptation:CoAdaptation",
-        "How much do the features depend on the head they grew up with?",
+        "How much do the features depend on the head they were trained with?",
     ),
     "deeper_cut": Entry(
         "clearance.audits.deeper_cut:DeeperCut",
@@ -155,17 +155,17 @@ AUDITS = {
     ),
     "geodesic": Entry(
         "clearance.audits.geodesic:Geodesic",
-        "How far does a head move when it is trained on few images in place of all?",
+        "How far does a head move when it is trained on few images instead of all?",
     ),
     "class_scatter": Entry(
-        "clearance.audits.class_scatter:ClassScatter", "How point-like are the classes in feature space?"
+        "clearance.audits.class_scatter:ClassScatter", "How compact are the classes in feature space?"
     ),
     "low_dimension": Entry(
-        "clearance.audits.low_dimension:LowDimension", "In how few dimensions do the classes lie?"
+        "clearance.audits.low_dimension:LowDimension", "How many dimensions do the classes need?"
     ),
     "neural_collapse": Entry(
         "clearance.audits.neural_collapse:NeuralCollapse",
-        "How far have features and head collapsed to a simplex?",
+        "How close are features and head to neural collapse?",
     ),
     "churn": Entry(
         "clearance.audits.churn:Churn",
@@ -173,27 +173,27 @@ AUDITS = {
     ),
     "preprocessing": Entry(
         "clearance.audits.preprocessing:PreprocessingMismatch",
-        "Would it be right more often if its images were prepared in another way?",
+        "Would another preprocessing of the images raise its accuracy?",
     ),
     "linear_probe": Entry(
         "clearance.audits.linear_probe:LinearProbe",
-        "What would a new last layer, trained on all training images, gain?",
+        "How accurate is a linear layer trained on the frozen features?",
     ),
     "confusions": Entry(
         "clearance.audits.confusions:Confusions",
-        "Which two classes are confused most, and how near are their features?",
+        "Which two classes are confused most, and how close are their features?",
     ),
     "minimal_perturbation": Entry(
         "clearance.audits.minimal_perturbation:MinimalPerturbation",
-        "How small a change of the image changes the answer?",
+        "What is the smallest change of an image that changes the prediction?",
     ),
     "out_of_distribution": Entry(
         "clearance.audits.out_of_distribution:OutOfDistribution",
-        "How many images of things it never saw does a threshold reject?",
+        "How many out-of-distribution images does a threshold reject?",
     ),
     "new_classes": Entry(
         "clearance.audits.new_classes:NewClasses",
-        "Do the features help with classes that the network has never seen?",
+        "How well do the features separate classes left out of training?",
     ),
     "robustness": Entry("clearance.audits.robustness:Robustness", "How many images stay right under attack?"),
     "boundary_distance": Entry(
@@ -202,10 +202,10 @@ AUDITS = {
     ),
     "likelihood": Entry(
         "clearance.audits.likelihood:Likelihood",
-        "Does a low likelihood give away images that the classifier has not learned?",
+        "Does a low likelihood detect images that the classifier was not trained for?",
     ),
     "calibration": Entry(
-        "clearance.audits.calibration:Calibration", "Is the classifier as sure as it is right?"
+        "clearance.audits.calibration:Calibration", "Does its confidence match its accuracy?"
     ),
     "goodness_of_fit": Entry(
         "clearance.audits.goodness_of_fit:GoodnessOfFit",
@@ -213,10 +213,10 @@ AUDITS = {
     ),
     "high_confidence_adversarials": Entry(
         "clearance.audits.high_confidence_adversarials:HighConfidenceAdversarials",
-        "How far must an image change until the network is sure of another class?",
+        "How far must an image change until another class is predicted with high confidence?",
     ),
     "weight_scale": Entry(
-        "clearance.audits.weight_scale:WeightScale", "How large are the weights, and how loud the answers?"
+        "clearance.audits.weight_scale:WeightScale", "How large are the weights and the logits?"
     ),
 }
 

@@ -28,7 +28,7 @@ AUDIT = "tilting"
 
 
 PENALTIES = {"penalty 1e-6": 0, "penalty 0.01": 40, "penalty 100": 80}
-"""The machines whose numbers stand in the report's tables, and their step of the slider."""
+"""The SVMs whose numbers are in the report's tables, and their step of the slider."""
 LARGE, SMALL = 10**1.5, 10**-1.5  # the ends of the page's slider over ||w||
 REACH, BINS = 6.0, 60
 
@@ -158,8 +158,8 @@ def _plane(scene: Scene, machines: Machines, seen: TiltingPlane) -> Exhibit:
         "y": _rounded(places[:, 1]),
         "label": list(names),
     }
-    told = {"angle": seen.angle, "offset": seen.offset, "separation": seen.separation}
-    return Exhibit(AUDIT, "plane", "scatter", columns, "Training samples in the tilting plane.", told)
+    context = {"angle": seen.angle, "offset": seen.offset, "separation": seen.separation}
+    return Exhibit(AUDIT, "plane", "scatter", columns, "Training samples in the tilting plane.", context)
 
 
 def _distances(scene: Scene, machines: Machines, step: int) -> Exhibit:
@@ -174,8 +174,12 @@ def _distances(scene: Scene, machines: Machines, step: int) -> Exhibit:
         "second": np.histogram(distances[y > 0], edges)[0].tolist(),
     }
     names = [scene.classes[index].name for index in (machines.first, machines.second)]
-    told: dict[str, Scalar] = {"first": names[0], "second": names[1], "scale": float(machines.scales[step])}
-    return Exhibit(AUDIT, "margins", "histogram", columns, "Signed distances of training samples.", told)
+    context: dict[str, Scalar] = {
+        "first": names[0],
+        "second": names[1],
+        "scale": float(machines.scales[step]),
+    }
+    return Exhibit(AUDIT, "margins", "histogram", columns, "Signed distances of training samples.", context)
 
 
 def _pictures(scene: Scene, machines: Machines, step: int) -> Exhibit:

@@ -16,7 +16,7 @@ LOG_LAMBDAS = np.round(-6 + 0.1 * np.arange(81), 1)
 """The slider: lambda = 10^-6 ... 10^2, as in the article's data (its prose has another unit)."""
 
 Progress = Callable[[int, int, str], None]
-"""Told before each pair: how many are done, how many there are, and which it is."""
+"""Reported before each pair: how many are done, how many in all, and which pair it is."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def machines_of(scene: Scene, first: int, second: int) -> Machines:
     """
     if scene.width < 2:
         raise ValueError(
-            "samples must have at least 2 numbers, because with one there is no direction to lean in; got 1."
+            "samples must have at least 2 numbers, because with one there is no direction to tilt in; got 1."
         )
     x, y = scene.pair(first, second)
     means = [x[y == side].mean(axis=0) for side in (-1, 1)]
@@ -80,8 +80,9 @@ def machines_of(scene: Scene, first: int, second: int) -> Machines:
     if not scales.all():
         names = [scene.classes[index].name for index in (first, second)]
         raise ValueError(
-            f"classes {names[0]!r} and {names[1]!r} have no boundary at 10^{LOG_LAMBDAS[int(scales.argmin())]:g}: the "
-            "best machine there answers one class for everything; choose another pair."
+            f"classes {names[0]!r} and {names[1]!r} have no boundary at "
+            f"10^{LOG_LAMBDAS[int(scales.argmin())]:g}: the best SVM there predicts one class for everything; "
+            "choose another pair."
         )
     return Machines(
         first,

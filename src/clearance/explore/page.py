@@ -78,7 +78,7 @@ def render_explorer(
         heading=scene.name,
         first=scene.classes[found[0].first].name,  # until the scripts have unpacked the pair that is shown
         second=scene.classes[found[0].second].name,
-        told=_told(scene),
+        note=_note(scene),
         units=scene.unit,
         pictures=scene.shape is not None,
         steps=len(LOG_LAMBDAS),
@@ -111,7 +111,7 @@ def write_explorer(
 
 
 def _facts(scene: Scene, found: Sequence[Machines]) -> dict[str, Any]:
-    """What the scripts are told beside samples and weights."""
+    """What the scripts get in addition to samples and weights."""
     return {
         "space": {"width": scene.width, "shape": scene.shape, "low": scene.low, "step": scene.step},
         "classes": [
@@ -132,13 +132,14 @@ def _facts(scene: Scene, found: Sequence[Machines]) -> dict[str, Any]:
     }
 
 
-def _told(scene: Scene) -> str:
+def _note(scene: Scene) -> str:
     sizes = [len(one.train) for one in scene.classes]
     of = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     return (
-        f"Exact hinge machines, one for each of {len(LOG_LAMBDAS)} penalties λ, fitted to {of} training samples of "
-        "each class. Move λ: weak penalties lean the boundary until every training sample is right, and close; strong "
-        "ones turn it towards the line through the class means, where it is as far from all samples as it can be."
+        f"Exact linear SVMs, one for each of {len(LOG_LAMBDAS)} penalties λ, fitted to {of} training samples of "
+        "each class. Move λ: weak penalties tilt the boundary until every training sample is right, and close; "
+        "strong ones align its normal with the line through the class means, which keeps it as far as possible "
+        "from all samples."
     )
 
 
@@ -149,7 +150,7 @@ def _title(scene: Scene) -> str:
 
 
 def _as_json(facts: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in, whatever classes are called."""
+    """JSON that cannot end its script element, whatever the names of the classes."""
     return json.dumps(facts, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 

@@ -38,7 +38,7 @@ class Scene:
     Args:
         name: Of the dataset.
         classes: Their samples.
-        low: What a byte of 0 stands for.
+        low: The value of a byte of 0.
         step: From one byte to the next.
         shape: (C, H, W) of samples that are images, C 1 or 3; None for features, of which no picture is drawn.
         unit: A sentence on the unit of distances.
@@ -170,7 +170,7 @@ def _warn_of_lost(x: NDArray, low: float, step: float) -> None:
 
 
 def _levels(x: NDArray, held_out: NDArray, *, is_image: bool) -> tuple[float, float]:
-    """What byte 0 stands for, and the step to the next."""
+    """The value of byte 0, and the step to the next."""
     if not is_image:
         both = np.concatenate([x, held_out]) if held_out.size else x
         low, high = float(both.min()), float(both.max())

@@ -12,11 +12,11 @@ def markdown(rulings: Sequence[Ruling]) -> str:
 
     >>> from clearance.gate import Tolerance
     >>> print(markdown([Ruling(Tolerance.parse("accuracy drops 1pt"), Outcome.UNMEASURED, reason="no seeds")]))
-    ### clearance check: could not measure
+    ### clearance check: not measured
     <BLANKLINE>
     | fails if | verdict | before -> now | change, 95 % interval |  |
     | --- | --- | --- | --- | --- |
-    | accuracy drops 1pt | could not measure |  |  | no seeds |
+    | accuracy drops 1pt | not measured |  |  | no seeds |
     <BLANKLINE>
     """
     rows = [("fails if", "verdict", "before -> now", "change, 95 % interval", "")]
@@ -27,7 +27,7 @@ def markdown(rulings: Sequence[Ruling]) -> str:
 
 
 def verdict(rulings: Sequence[Ruling]) -> Outcome:
-    """Of all together: broken if one is, not to be told if one is and none is broken."""
+    """Of all together: failed if one failed, else not measured if one is, else passed."""
     outcomes = {ruling.outcome for ruling in rulings}
     return next(
         each
@@ -45,7 +45,7 @@ def junit(rulings: Sequence[Ruling]) -> str:
     <testsuites>
       <testsuite name="clearance check" tests="1" failures="0" errors="1">
         <testcase classname="clearance.check" name="accuracy drops 1pt">
-          <error message="could not measure: accuracy drops 1pt (no seeds)" />
+          <error message="not measured: accuracy drops 1pt (no seeds)" />
         </testcase>
       </testsuite>
     </testsuites>

@@ -196,9 +196,9 @@ FEWEST = 6  # images that may all have changed to one side by chance less often 
 class Outcome(StrEnum):
     """What became of one tolerance."""
 
-    PASS = "pass"  # noqa: S105 - a word, no password
-    FAIL = "fail"
-    UNMEASURED = "could not measure"
+    PASS = "passed"  # noqa: S105 - a word, no password
+    FAIL = "failed"
+    UNMEASURED = "not measured"
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Ruling:
 
     Args:
         tolerance: The tolerance.
-        outcome: Kept, broken, or not to be told.
+        outcome: Passed, failed or not measured.
         last: The older number.
         now: The newer.
         low: Lower end of the 95 % interval of the change.
@@ -232,7 +232,7 @@ class Ruling:
         """Both numbers, the older first."""
         if self.last is None or self.now is None:
             return ""
-        return f"{_told(self.last, self.unit)} -> {_told(self.now, self.unit)}"
+        return f"{_written(self.last, self.unit)} -> {_written(self.now, self.unit)}"
 
     @property
     def changed(self) -> str:
@@ -334,27 +334,27 @@ def _same_images(last: Reading, now: Reading) -> tuple[NDArray, NDArray] | None:
     return np.mean(older, axis=0), np.mean(newer, axis=0)
 
 
-def _over_images(tolerance: Tolerance, last: NDArray, now: NDArray, told: Reading) -> Ruling:
+def _over_images(tolerance: Tolerance, last: NDArray, now: NDArray, reading: Reading) -> Ruling:
     both = ~(np.isnan(last) | np.isnan(now))
     if not both.any():
         return Ruling(tolerance, Outcome.UNMEASURED, reason="no image has a number in both reports")
     over = f"paired over {len(last)} images"
     if not both.all():
         over = f"paired over the {both.sum()} of {len(last)} images that have a number in both"
-    last, now, measure = last[both], now[both], STATISTICS[told.statistic]
+    last, now, measure = last[both], now[both], STATISTICS[reading.statistic]
     numbers = [float(measure(last)), float(measure(now))]
     yes_or_no = np.isin(np.concatenate([last, now]), (0.0, 1.0)).all()
-    if yes_or_no and told.statistic == "mean" and not tolerance.relative:
+    if yes_or_no and reading.statistic == "mean" and not tolerance.relative:
         ends = paired_fractions(last, now)
     elif len(last) < FEWEST:
         said = f"{over}: an interval needs {FEWEST} at least"
-        return Ruling(tolerance, Outcome.UNMEASURED, numbers[0], numbers[1], reason=said, unit=told.unit)
+        return Ruling(tolerance, Outcome.UNMEASURED, numbers[0], numbers[1], reason=said, unit=reading.unit)
     else:
-        ends = bootstrapped(last, now, told.statistic, relative=tolerance.relative)
+        ends = bootstrapped(last, now, reading.statistic, relative=tolerance.relative)
     if any(math.isnan(end) for end in ends):
-        said = "the change is no number: infinite values, or a share of 0"
-        return Ruling(tolerance, Outcome.UNMEASURED, numbers[0], numbers[1], reason=said, unit=told.unit)
-    return _decided(tolerance, numbers, ends, over, told.unit)
+        said = "the change is not a number: infinite values, or a share of 0"
+        return Ruling(tolerance, Outcome.UNMEASURED, numbers[0], numbers[1], reason=said, unit=reading.unit)
+    return _decided(tolerance, numbers, ends, over, reading.unit)
 
 
 def _decided(
@@ -375,9 +375,9 @@ def _why_not(tolerance: Tolerance, last: Reading, now: Reading, common: int) -> 
 
 
 def _options(tolerance: Tolerance) -> str:
-    told = ",".join(f"{key}={value}" for key, value in tolerance.quantity.context.items())
-    return f"[{told}]" if told else ""
+    settings = ",".join(f"{key}={value}" for key, value in tolerance.quantity.context.items())
+    return f"[{settings}]" if settings else ""
 
 
-def _told(value: float, unit: str) -> str:
+def _written(value: float, unit: str) -> str:
     return f"{100 * value:.4g} %" if unit == "fraction" else f"{value:.4g}"

@@ -49,7 +49,7 @@ QUANTITIES = {
     "flip_distance": Quantity("minimal_perturbation", "median_flip", {"norm": "inf"}),
     "overconfidence": Quantity("calibration", "overconfidence", {"temperature": "as trained"}),
 }
-"""Quantities that have a name of their own; any other is AUDIT.NAME, with [key=value,...] where several have it."""
+"""Quantities with a short name; any other is AUDIT.NAME, with [key=value,...] where several have it."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,6 @@ def _quantity(text: str) -> Quantity:
     # a value may have a comma of its own, as in "class mean, unit length"
     pairs = [option.partition("=") for option in _BETWEEN.split(options) if option.strip()]
     if any(not equals or not key.strip() or not value.strip() for key, equals, value in pairs):
-        raise ValueError(
-            f"what stands in brackets must be key=value pairs, separated by commas; got {text!r}."
-        )
+        raise ValueError(f"the brackets must hold key=value pairs, separated by commas; got {text!r}.")
     context = {**found.context, **{key.strip(): value.strip() for key, _, value in pairs}}
     return Quantity(found.audit, found.name, context, found.mirrored)

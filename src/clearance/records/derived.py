@@ -42,7 +42,7 @@ class SummaryRow:
         against: The other method of a difference, ratio or rival.
         p: Two-sided p value of the paired t test.
         adjusted: The same after Holm's adjustment over all methods that were compared with the same one.
-        verdict: Better, worse or not told apart, by the 95 % interval alone (unadjusted).
+        verdict: Better, worse or inconclusive, by the 95 % interval alone (unadjusted).
         dropped: Seeds that only one of the two has; they were not compared.
     """
 

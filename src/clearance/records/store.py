@@ -1,4 +1,4 @@
-"""A report on disk: one ``report.json`` that machines read, and one file per exhibit beside it.
+"""A report on disk: one ``report.json`` that machines read, and one file per exhibit next to it.
 
 ::
 
@@ -7,7 +7,7 @@
                           "exhibits": [file names], "summary": [...]}
       exhibits/*.json    one exhibit each: dataset, method, seed, audit, name, kind, caption, context, columns
 
-Every file is written beside its place and then moved there, ``report.json`` last: whoever reads it finds the
+Every file is written next to its place and then moved there, ``report.json`` last: a reader finds the
 old text or the new one, never half of one.
 """
 
@@ -117,7 +117,7 @@ def load_report(directory: str | os.PathLike[str], *, exhibits: bool = True) -> 
     """The report that `Report.save` wrote into `directory`; its summary is computed afresh, not read.
 
     Args:
-        directory: The folder, or a ``report.json`` (of any name) with the folder of its exhibits beside it.
+        directory: The folder, or a ``report.json`` (of any name) with the folder of its exhibits next to it.
         exhibits: Whether every exhibit must be there; otherwise those that are missing are left out.
 
     Raises:

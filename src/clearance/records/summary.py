@@ -1,7 +1,7 @@
 """Over seeds: a mean and its interval, a paired comparison of two methods, and one method against all rivals.
 
-A seed is one training run. What is repeated inside a seed (heads drawn, images looked at) is averaged before
-it comes here and is never counted: ten thousand images seen by one network are still one network.
+A seed is one training run. What is repeated inside a seed (heads drawn, images evaluated) is averaged first and never
+counted: ten thousand images seen by one network are still one network.
 """
 
 import math
@@ -14,7 +14,7 @@ from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats would cost 
 
 from clearance._checks import check_choice, check_positive
 
-Verdict = Literal["better", "worse", "not told apart"]
+Verdict = Literal["better", "worse", "inconclusive"]
 LEVEL = 0.05  # 95 % intervals everywhere: decision 9
 
 
@@ -34,8 +34,8 @@ class Comparison:
     """A method against another, paired over seeds.
 
     `difference` is a - b, or log a - log b where `log` is true; `low` and `high` are its 95 % t interval and
-    `p` the two-sided p value, None where fewer than two seeds are common. `dropped` counts seeds for which
-    only one of the two has a finite number: they were not compared, which may flatter the one that lost them.
+    `p` the two-sided p value, None where fewer than two seeds are common. `dropped` counts seeds for which only one
+    of the two has a finite number: they are not compared, which may favour the method that lost them.
     """
 
     difference: float | None
@@ -52,7 +52,7 @@ class Comparison:
 class BestOfAll:
     """One method against every rival: `p` holds the Holm-adjusted p values, None where it cannot be tested.
 
-    `best` is true where every rival is told apart and worse; `tied` names the rivals that are not told apart,
+    `best` is true where every rival is significantly worse; `tied` names the rivals where it is inconclusive,
     `beaten_by` those that are better.
     """
 
@@ -101,7 +101,7 @@ def compare(
 
     Args:
         a: One number per seed: the method in question.
-        b: One number per seed: what it is held against.
+        b: One number per seed: what it is compared with.
         better: Which direction is better.
         log: Compare logarithms, for a claim about a ratio.
         floor: Smaller numbers are raised to it before a logarithm is taken. An error of zero has no
@@ -111,13 +111,13 @@ def compare(
         ValueError: `better` is unknown, or a logarithm is asked of a number that is not positive.
 
     A verdict needs two common seeds. Where all differences are equal the interval has no width and any
-    difference is told apart, however small: deterministic quantities (steps) want that, coarse ones
+    difference is significant, however small: deterministic quantities (steps) want that, coarse ones
     (an error over a few images) may not.
 
     >>> compare({0: 0.03, 1: 0.04, 2: 0.03}, {0: 0.18, 1: 0.20, 2: 0.19}).verdict
     'better'
     >>> compare({0: 0.03}, {0: 0.18}).verdict
-    'not told apart'
+    'inconclusive'
     """
     check_choice("better", better, ("lower", "higher"))
     common = [seed for seed in a if seed in b and math.isfinite(a[seed]) and math.isfinite(b[seed])]
@@ -125,7 +125,7 @@ def compare(
     differences = [_scaled(a[seed], log, floor) - _scaled(b[seed], log, floor) for seed in common]
     if len(common) < 2:
         single = differences[0] if differences else None
-        return Comparison(single, None, None, None, len(common), dropped, log, "not told apart")
+        return Comparison(single, None, None, None, len(common), dropped, log, "inconclusive")
     over = summarise(dict(enumerate(differences)))
     assert over.spread is not None
     assert over.low is not None
@@ -194,13 +194,15 @@ def best_of_all(
     }
     # A rival that cannot be tested still counts in the number of tests.
     adjusted = holm({rival: 1.0 if found.p is None else found.p for rival, found in results.items()})
-    told = {rival: found.verdict for rival, found in results.items() if adjusted[rival] < LEVEL}
+    significant = {rival: found.verdict for rival, found in results.items() if adjusted[rival] < LEVEL}
     return BestOfAll(
         method=method,
-        best=bool(results) and all(told.get(rival) == "better" for rival in results),
+        best=bool(results) and all(significant.get(rival) == "better" for rival in results),
         p={rival: None if results[rival].p is None else adjusted[rival] for rival in results},
-        tied=tuple(rival for rival in results if rival not in told or told[rival] == "not told apart"),
-        beaten_by=tuple(rival for rival in results if told.get(rival) == "worse"),
+        tied=tuple(
+            rival for rival in results if rival not in significant or significant[rival] == "inconclusive"
+        ),
+        beaten_by=tuple(rival for rival in results if significant.get(rival) == "worse"),
     )
 
 
@@ -227,5 +229,5 @@ def _paired_p(mean: float, spread: float, count: int) -> float:
 
 def _verdict(low: float, high: float, better: str) -> Verdict:
     if low <= 0 <= high:
-        return "not told apart"
+        return "inconclusive"
     return "better" if (high < 0) == (better == "lower") else "worse"

@@ -69,7 +69,7 @@ class Card:
         return named
 
     def to_json(self) -> str:
-        """The text of ``report.json``: settings, measurements and what follows from them."""
+        """The text of ``report.json``: settings, measurements and what is derived from them."""
         return self.report.to_json()
 
     def to_html(self) -> str:
@@ -77,7 +77,7 @@ class Card:
         return render_page(self.report)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page as one HTML file that needs nothing beside it, and return its path.
+        """Write the page as one self-contained HTML file, and return its path.
 
         The points of its pictures are in the exhibits; `save_folder` writes those too.
         """

@@ -46,7 +46,7 @@ def finite(value: Any) -> bool:
     return value is not None and bool(np.isfinite(value))
 
 
-WIDE = 5.5  # inches from which on three names fit beside one another
+WIDE = 5.5  # inches from which on three names fit side by side
 DECADES = 2.5  # up to which 2 and 5 are written between powers of ten
 
 
@@ -292,7 +292,7 @@ def labelled_cloud(
         classes: Every class, in the order that gives colours.
         size: Width and height, inches.
 
-    A name that would cover another stands beside its class, at the end of a thin line.
+    A name that would cover another is written next to its class, at the end of a thin line.
     """
     figure, axes = empty(size)
     step = -(-len(columns["x"]) // MOST_POINTS) or 1

@@ -1,4 +1,4 @@
-"""What a page wants to know from a report about one dataset, looked up in the summary and nowhere else."""
+"""What a page needs from a report about one dataset, looked up only in the summary."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ FEW = "co_adaptation"  # the audit that rebuilds the last layers from a few imag
 
 @dataclass(frozen=True)
 class Findings:
-    """The answers of a report about one dataset.
+    """The contents of a report about one dataset.
 
     Args:
         report: The report.
@@ -61,7 +61,7 @@ class Findings:
 
     @property
     def baseline(self) -> str:
-        """The method that the others are held against."""
+        """The method that the others are compared with."""
         return self.methods[0]
 
     @cached_property
@@ -146,14 +146,14 @@ class Findings:
         ]
 
 
-def told(row: SummaryRow | None) -> str:
+def claimed(row: SummaryRow | None) -> str:
     """The verdict that a sentence may claim: `row`'s own, unless the adjusted p value takes it back.
 
-    >>> told(None)
-    'not told apart'
+    >>> claimed(None)
+    'inconclusive'
     """
     if row is None or row.verdict is None or row.adjusted is None or row.adjusted >= LEVEL:
-        return "not told apart"
+        return "inconclusive"
     return row.verdict
 
 

@@ -23,10 +23,10 @@ def left_out(recipe: Recipe) -> list[Markup]:
     >>> left_out({})
     []
     >>> cut = {"audit": "linear_probe", "why": "budget"}
-    >>> told = {"audits_left_out": [cut], "audits_left_out_command": "again",
+    >>> cut_short = {"audits_left_out": [cut], "audits_left_out_command": "again",
     ...         "budget": {"seconds": 90.0, "spent": 95.0}}
-    >>> print(left_out(told)[0].striptags().replace("\u202f", " "))
-    Not begun within the budget of 90 s: with a new last layer from all training images (linear_probe).
+    >>> print(left_out(cut_short)[0].striptags().replace("\u202f", " "))
+    Not started within the budget of 90 s: linear probe (linear_probe).
     """
     entries = recipe.get("audits_left_out", [])
     without = recipe.get("audits_without_numbers", [])
@@ -36,13 +36,13 @@ def left_out(recipe: Recipe) -> list[Markup]:
     if without:
         asked = Markup("; ").join(Markup("{} ({})").format(_inside(name), name) for name in without)
         found.append(
-            Markup("Asked for, and without a number for such a network or recipe: {}.").format(asked)
+            Markup("Requested, but without a number for such a network or recipe: {}.").format(asked)
         )
     if stopped:
         found.append(Markup("Interrupted before the end; not measured: {}.").format(_named(stopped)))
     if cut:
         limit = _time(recipe["budget"]["seconds"])
-        found.append(Markup("Not begun within the budget of {}: {}.").format(limit, _named(cut)))
+        found.append(Markup("Not started within the budget of {}: {}.").format(limit, _named(cut)))
     if entries:
         found.append(Markup("To measure this: <code>{}</code>").format(recipe["audits_left_out_command"]))
     return found
@@ -54,7 +54,7 @@ def left_out_lines(recipe: Recipe) -> list[str]:
 
 
 def interrupted(recipe: Recipe) -> bool:
-    """Whether somebody stopped the audit before its end."""
+    """Whether the audit was stopped before its end."""
     return any(entry["why"] == INTERRUPTED for entry in recipe.get("audits_left_out", []))
 
 
@@ -62,19 +62,19 @@ def looked_at(recipe: Recipe) -> list[Markup]:
     """A sentence about audits that looked at a part of the test images alone; none where all looked at all.
 
     >>> print(looked_at({"looked_at": {"images": 497, "audits": {"minimal_perturbation": 100}}})[0].striptags())
-    Measured on at most 100 of the 497 test images, equally many of each class: the smallest change that changes the
+    Measured on at most 100 of the 497 test images, the same number of each class: the smallest change that changes the
     answer.
     """
-    told = recipe.get("looked_at")
-    if not told:
+    sizes = recipe.get("looked_at")
+    if not sizes:
         return []
     by_count: dict[int, list[str]] = {}
-    for audit, count in told["audits"].items():
+    for audit, count in sizes["audits"].items():
         by_count.setdefault(count, []).append(audit)
     return [
-        Markup("Measured on at most {} of the {} test images, equally many of each class: {}.").format(
+        Markup("Measured on at most {} of the {} test images, the same number of each class: {}.").format(
             data(count, "count"),
-            data(told["images"], "count"),
+            data(sizes["images"], "count"),
             listed([Markup("{}").format(_inside(name)) for name in names]),
         )
         for count, names in by_count.items()

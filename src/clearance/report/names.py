@@ -1,4 +1,4 @@
-"""What methods, datasets, heads, norms, scores and settings are called in a sentence that anybody can read."""
+"""What methods, datasets, heads, norms, scores and settings are called in a sentence for all readers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -25,21 +25,25 @@ PIXELS, PIXEL_MEANS = "nearest pixel", "class mean, pixels"
 NO_NETWORK = {PIXELS: "nearest image, no network", PIXEL_MEANS: "nearest class average of pixels, no network"}
 DESCRIPTIONS = {
     "plain": "The whole network is trained at once, as usual.",
-    "dropout": "As plain training, with wider last layers, a random part of them switched off at each step.",
-    "batchnorm": "As plain training, with every layer's signals brought to one scale, batch by batch.",
+    "dropout": "As plain training, with wider last layers, a random part of which is switched off at each step.",
+    "batchnorm": "As plain training, with every layer's activations normalised batch by batch.",
     "noisy": "As plain training, with random noise added to the last layers at every step.",
-    "hinge": "As plain training, but the right answer only has to be ahead of the others by a fixed amount.",
-    "large-margin": "As plain training, and every image is to lie some distance from where the answer would change, in "
-    "the image itself and inside the network.",
+    "hinge": "As plain training, but the logit of the right class only has to exceed the others by a fixed amount.",
+    "large-margin": (
+        "As plain training, and every image should lie some distance from the decision boundary, at the input and "
+        "inside the network."
+    ),
     "softmax": "The whole network is trained at once, as usual.",
     "gm": "Each class is one round cloud in the network's last layer.",
-    "lgm": "Each class is one round cloud in the network's last layer; every image is to lie well inside its own.",
+    "lgm": "Each class is one round cloud in the network's last layer; every image should lie well inside its own.",
     "center": "As plain training, and every image is pulled towards its class's average in the network's last layer.",
-    "l-softmax": "As plain training, but the right answer has to be ahead of the others by an angle.",
+    "l-softmax": "As plain training, but the right class has to lead the others by an angle.",
     "contrastive": "As plain training, and pairs of one class are pulled together, pairs of two pushed apart.",
-    "triplet": "As plain training, and every image is to lie nearer to one of its own class than to one of another.",
-    "foca": "The network never meets the same last layers for long: again and again they are thrown away "
-    "and made anew from a few images, so that it cannot tune itself to any one set.",
+    "triplet": "As plain training, and every image should lie nearer to one of its own class than to one of another.",
+    "foca": (
+        "The network never sees the same last layers for long: they are discarded again and again and retrained on "
+        "a few images, so it cannot adapt to one set."
+    ),
 }
 HEADS = {
     "retrained": "a small network",
@@ -188,37 +192,37 @@ SETTINGS: Mapping[tuple[str, str], str] = {
     ("split", "test"): "test images",
     ("split", "train"): "training images",
     ("metric", "empirical"): "as the paper measures",
-    ("metric", "model"): "by changed answers, labels unseen",
+    ("metric", "model"): "by changed predictions, without labels",
     ("metric", "euclidean"): "plain distance of weights",
     ("layer", "all"): "all layers together",
     ("features", "rms"): "features brought to one scale",
     ("features", "raw"): "features as they are",
     ("temperature", "as trained"): "last layers as trained",
-    ("temperature", "calibrated"): "sureness evened out",
+    ("temperature", "calibrated"): "after calibration",
     ("chosen_on", "test"): "threshold chosen on test images",
     ("chosen_on", "train"): "threshold chosen on training images",
     ("class", "mean"): "mean over classes",
     ("class", "all"): "all classes together",
     ("differ_in", "first weights"): "other first weights",
     ("differ_in", "images"): "other images",
-    ("chosen_on", "validation"): "chosen on images kept back",
+    ("chosen_on", "validation"): "chosen on validation images",
     ("layer", "input"): "at the input",
     ("layer", "features"): "at the features",
-    ("layer", "logits"): "at the answers",
-    ("loss", "logit_margin"): "of the gap between answers",
+    ("layer", "logits"): "at the logits",
+    ("loss", "logit_margin"): "of the gap between logits",
     ("loss", "cross_entropy"): "of cross-entropy",
     ("box", "white"): "with its own gradients",
     ("box", "black"): "made on another network",
     ("counted", "all"): "all images",
     ("counted", "successful"): "images that fooled it",
     ("negatives", "originals"): "against their originals",
-    ("negatives", "noise"): "against noise as large",
-    ("attack", "adaptive"): "attack with the score in view",
+    ("negatives", "noise"): "against noise of the same size",
+    ("attack", "adaptive"): "adaptive attack on the score",
     ("unseen", "classes left out"): "classes left out",
     ("statistics", "refitted"): "refitted to training features",
     ("statistics", "own"): "of its own last layer",
     ("binning", "equal width"): "of equal width",
-    ("binning", "equal mass"): "of equally many images",
+    ("binning", "equal mass"): "with the same number of images",
     **{("score", score): words for score, words in SCORES.items()},
     **{("attacked", score): f"attack on its {words.removeprefix('its ')}" for score, words in SCORES.items()},
     ("head", "own"): "its own last layer",

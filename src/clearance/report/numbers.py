@@ -9,7 +9,7 @@ import math
 from markupsafe import Markup
 
 THIN = "\u202f"  # a narrow space that does not break: between a number and its unit
-LONG = 6  # characters of a decimal that nobody chose as one
+LONG = 6  # characters of a decimal that is not a chosen setting
 
 
 def printed(value: float | None, unit: str, half: float | None = None) -> str:
@@ -20,8 +20,8 @@ def printed(value: float | None, unit: str, half: float | None = None) -> str:
         unit: ``"fraction"`` prints as percent, ``"factor"`` as times, ``"count"`` as a whole number where it
             is one, ``"seconds"`` as minutes from ten of them on; of anything else three digits are printed.
         half: Half the width of the number's interval: digits finer than its second one are left out, so that
-            no number looks surer than it is. Percents have one decimal, two where `half` supports them, and none where
-            it is above five percent.
+            no number looks more precise than it is. Percents have one decimal, two where `half` supports them, and
+            none where it is above five percent.
 
     >>> printed(0.0333, "fraction"), printed(2.44, "factor"), printed(None, "ratio")
     ('3.3\u202f%', '2.4×', '–')
@@ -123,7 +123,7 @@ def half_width(low: float | None, high: float | None) -> float | None:
 
 
 def exact(value: float) -> Markup:
-    """A setting that somebody chose, with the digits that it was chosen with; radii also in grey levels.
+    """A chosen setting, with the digits it was chosen with; radii also in grey levels.
 
     >>> exact(1e-3).striptags(), exact(5).striptags(), exact(8 / 255).striptags()
     ('0.001', '5', '8/255')

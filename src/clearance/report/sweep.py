@@ -60,12 +60,12 @@ def swept(report: Report) -> Swept | None:
     >>> swept(Report({"sweep": {"field": "lr", "values": [0.1, 0.2], "shown": 0.2}}, {}, "", "")).shown
     0.2
     """
-    told = report.recipe.get(SETTING)
-    return None if told is None else Swept(told["field"], tuple(told["values"]), told["shown"])
+    stored = report.recipe.get(SETTING)
+    return None if stored is None else Swept(stored["field"], tuple(stored["values"]), stored["shown"])
 
 
 def at_shown(report: Report) -> Report:
-    """The report of one value alone, for all that a page says beside the sweep; any other report as it is."""
+    """The report of one value, for everything on a page besides the sweep; any other report unchanged."""
     found = swept(report)
     if found is None:
         return report
@@ -111,7 +111,8 @@ def over_setting(findings: Findings) -> ExhibitRecord | None:
 SIZE = (5.9, 3.9)
 DASHED = {"error": "train_error"}  # drawn in the same picture
 WHAT = Markup(
-    "The same comparison at {} values of <code>{}</code>, everything else alike. Choose none of them by a test error."
+    "The same comparison at {} values of <code>{}</code>, everything else equal. Do not choose any of them by a "
+    "test error."
 )
 REST = Markup(
     "The sentence at the top, the tables and the pictures are at {} {}; the full table has every value."

@@ -1,7 +1,7 @@
-"""The sentences of the first screen: what was found, in words that need no training in the field.
+"""The sentences of the first screen: what was found, in words that need no knowledge of the field.
 
 A sentence claims a difference only where the paired comparison over seeds carries it after Holm's adjustment
-for the number of methods; otherwise it says that the seeds cannot tell.
+for the number of methods; otherwise it says that it is inconclusive.
 """
 
 import math
@@ -12,22 +12,22 @@ from markupsafe import Markup, escape
 
 from clearance.records.derived import SummaryRow
 from clearance.report.audits.co_adaptation import DEEPER
-from clearance.report.findings import FEW, Findings, told
+from clearance.report.findings import FEW, Findings, claimed
 from clearance.report.names import head_name, listed, strong
 from clearance.report.numbers import data
 
 WHAT_WE_DID = (
-    "We froze each trained network, threw its last layers away and retrained them from a few images. "
+    "We froze each trained network, discarded its last layers and trained new ones on a few images. "
     "Lower is better."
 )
 WHAT_WE_DID_ONCE = WHAT_WE_DID.replace("each trained network", "the trained network")
 NOT_SAID_ONCE = (
-    "What this does not say: how good the network is in use (there it keeps its own last layers), or whether "
-    "it can learn classes it has never seen."
+    "This does not show how good the network is in use (there it keeps its own last layers), or whether it can "
+    "learn classes it has never seen."
 )
 NOT_SAID = (
-    "What this does not say: that a network is better in use (there it keeps its own last layers; see the "
-    "table), or that it can learn classes it has never seen."
+    "This does not show that a network is better in use (there it keeps its own last layers; see the table), or "
+    "that it can learn classes it has never seen."
 )
 NOTHING = Markup("Nothing was measured.")
 
@@ -79,9 +79,9 @@ def _few_sentence(findings: Findings) -> Markup:
 
 
 def _alone(findings: Findings, found: dict[str, SummaryRow]) -> Markup:
-    """The end of the sentence where there is nothing to hold a network against but itself."""
+    """The end of the sentence where a network can only be compared with itself."""
     if not found:
-        return Markup("no network gave a number.")
+        return Markup("no network has a number.")
     method = min(found, key=lambda name: found[name].value)
     name = strong(method) if len(findings.methods) > 1 else Markup("this network")
     text = Markup("{} is wrong on {}").format(name, data(found[method].value, "fraction"))
@@ -99,7 +99,7 @@ def _own_sentence(findings: Findings) -> Markup:
         some = findings.dataset in {row.dataset for row in report.records} | {
             shown.dataset for shown in report.exhibits
         }
-        return Markup("Other things were measured than errors on test images.") if some else NOTHING
+        return Markup("The error on test images was not measured.") if some else NOTHING
     parts = [
         Markup("{} is wrong on {}").format(strong(method), data(row.value, "fraction"))
         for method, row in found.items()
@@ -112,27 +112,27 @@ def _pairs(found: dict[str, SummaryRow], order: list[str]) -> list[Markup]:
 
 
 def _doubt(row: SummaryRow | None) -> Markup:
-    """A full stop where the difference is told apart, else the confession."""
-    if told(row) != "not told apart":
+    """A full stop where the difference is significant, else the caveat."""
+    if claimed(row) != "inconclusive":
         return Markup(".")
     seeds = row.seeds if row else 0
     if seeds < 2:
-        return Markup("; a single seed cannot tell them apart.")
-    return Markup("; {} seeds cannot tell them apart.").format(data(seeds, "count"))
+        return Markup("; one seed is not enough to compare them.")
+    return Markup("; {} seeds do not separate them.").format(data(seeds, "count"))
 
 
 def _rivals(findings: Findings) -> list[Markup]:
-    """How the lowest method stands against the ones that the sentence did not name."""
+    """How the lowest method compares with the methods that the sentence did not name."""
     rows = [row for row in findings.rivals() if findings.baseline not in (row.method, row.against)]
     if not rows:
         return []
     best = strong(rows[0].method)
-    so = "is also" if told(findings.compared(rows[0].method)) == "better" else "is"
-    ahead = [strong(str(row.against)) for row in rows if told(row) == "better"]
-    tied = [strong(str(row.against)) for row in rows if told(row) != "better"]
+    so = "is also" if claimed(findings.compared(rows[0].method)) == "better" else "is"
+    ahead = [strong(str(row.against)) for row in rows if claimed(row) == "better"]
+    tied = [strong(str(row.against)) for row in rows if claimed(row) != "better"]
     if not tied:
         return [Markup("{} {} ahead of {}.").format(best, so, listed(ahead))]
-    unsure = Markup("the seeds cannot tell {} from {}.").format(best, listed(tied))
+    unsure = Markup("the seeds do not separate {} from {}.").format(best, listed(tied))
     if not ahead:
         return [Markup("But ") + unsure]
     return [Markup("{} {} ahead of {}; ").format(best, so, listed(ahead)) + unsure]
@@ -146,12 +146,12 @@ def _other_heads(findings: Findings) -> list[Markup]:
     groups: dict[str, list[str]] = defaultdict(list)
     for head in findings.heads:
         if head != findings.head:
-            groups[told(findings.compared(method, head))].append(head_name(head))
-    first = told(findings.compared(method))
+            groups[claimed(findings.compared(method, head))].append(head_name(head))
+    first = claimed(findings.compared(method))
     names = (strong(method), strong(findings.baseline))
     return [
         _holds(outcome, outcome == first, names, listed(groups[outcome], "or"))
-        for outcome in ("better", "worse", "not told apart")
+        for outcome in ("better", "worse", "inconclusive")
         if groups[outcome]
     ]
 
@@ -168,13 +168,13 @@ def _later_cut(findings: Findings) -> list[Markup]:
     if len(found) < 2:
         return []
     text = Markup(
-        "Cut one layer later (the first of the last layers stays), {} is wrong on {}, {} on {}"
+        "Cut one layer later (the first of the last layers is kept), {} is wrong on {}, {} on {}"
     ).format(*_pairs(found, sorted(found, key=lambda name: found[name].value)))
     return [text + _doubt(findings.row("difference", DEEPER, "error", method=method, **wanted))]
 
 
 def _lowest(findings: Findings) -> str | None:
-    """The method with the lowest error from the fewest images, without the one that all are held against."""
+    """The method with the lowest error from the fewest images, without the baseline."""
     means = [(findings.few_error(method), method) for method in findings.methods[1:]]
     return min(
         ((row.value, name) for row, name in means if row and math.isfinite(row.value)), default=(0, None)
@@ -183,8 +183,8 @@ def _lowest(findings: Findings) -> str | None:
 
 def _holds(outcome: str, same: bool, names: tuple[Markup, Markup], heads: Markup) -> Markup:
     """One sentence about the stand-ins for the last layers that agree on an outcome."""
-    if outcome == "not told apart":
-        end = Markup("the seeds cannot tell {} from {}{}.").format(*names, " either" if same else "")
+    if outcome == "inconclusive":
+        end = Markup("the seeds do not separate {} from {}{}.").format(*names, " either" if same else "")
     else:
         ahead, behind = names if outcome == "better" else names[::-1]
         end = Markup("{} {} ahead of {}.").format(ahead, "stays" if same else "is", behind)
@@ -215,7 +215,9 @@ def _failures(findings: Findings) -> tuple[Markup, ...]:
     wanted = {"head": findings.head, "samples": findings.fewest}
     for row in findings.rows("mean", FEW, "diverged_heads", **wanted):
         if row.value > 0:
-            text = Markup("{}: of {} last layers rebuilt from {}, {} gave no answer; they count as guessing.")
+            text = Markup(
+                "{}: of {} last layers retrained from {}, {} failed to train; they count as guessing."
+            )
             counts = (data(row.n, "count"), findings.few, data(row.value, "count"))
             lines.append(text.format(strong(row.method), *counts))
     for row in findings.rows("difference", FEW, "error", **wanted):

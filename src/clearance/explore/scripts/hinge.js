@@ -1,4 +1,4 @@
-// The exact hinge machine of a few points in few dimensions, fitted anew at every move of a hand:
+// The exact linear SVM of a few points in few dimensions, fitted again at every drag:
 //   minimise  (1/n) sum max(0, 1 - y (w.x + b)) + lambda ||w||^2,   b free.
 // Augmented Lagrangian outside, Newton with an exact line search inside; the duality gap says how good it is.
 

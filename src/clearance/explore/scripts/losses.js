@@ -1,4 +1,4 @@
-// Losses of scores, and what the size of the weights makes of them as losses of distances: f(scale z).
+// Losses of scores, and how the size of the weights changes them as losses of distances: f(scale z).
 // The same formulas as in clearance.linear.loss_scaling, against which the page is tested.
 
 const LOSSES = {

@@ -93,7 +93,7 @@ function drawPoints(scale, shown) {
   shownPixels(canvas);
 }
 
-/** Lines through both centroids beside the boundary: they are 2 d_adv apart. */
+/** Lines through both centroids, parallel to the boundary: they are 2 d_adv apart. */
 function drawBand({ band, width, widthText }, scale, pair, shown) {
   const far = 4 * scale.right;
   const half = pair.separation / 2;

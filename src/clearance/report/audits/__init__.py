@@ -23,7 +23,7 @@ def page_of(audit: str) -> AuditPage:
     """The page of an audit, by the audit's name.
 
     >>> page_of("minimal_perturbation").title, page_of("of_my_own").title
-    ('The smallest change that changes the answer', 'Of my own')
+    ('Smallest change that changes the prediction', 'Of my own')
     """
     module = f"{__name__}.{audit}"
     if audit.isidentifier() and not audit.startswith("_") and find_spec(module):
@@ -54,7 +54,7 @@ def sections(findings: Findings) -> list[Section]:
 
 
 def actions(findings: Findings) -> list[Action]:
-    """What somebody who ships one classifier should know first: a few sentences, each with what to do about it.
+    """What a user who deploys one classifier should know first: a few sentences, each with what to do about it.
 
     Every number is one of the report's summary. A sentence claims no more than its interval carries: what an interval
     leaves open is said to be open, and a size of change comes with its alarm. Alarms come early.

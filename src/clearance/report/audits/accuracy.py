@@ -12,7 +12,7 @@ def _accuracy(findings: Findings) -> Action | None:
     row = findings.own_error(findings.methods[0])
     if row is None:
         return None
-    said = Markup("{} of {} test images get the right answer").format(_right(row), data(row.n, "count"))
+    said = Markup("{} of {} test images are classified correctly").format(_right(row), data(row.n, "count"))
     expected = findings.report.recipe.get("expected_accuracy")
     if expected is not None:
         said += Markup("; its owner says {}").format(data(expected, "fraction"))
@@ -25,8 +25,9 @@ def _further_outputs(findings: Findings) -> Markup:
     if outputs is None:
         return Markup("")
     return Markup(
-        " It has {} outputs: the first {} are taken for the classes in the order of their names, and any other answer "
-        "is wrong. Where that is not their order, no number here is about this network."
+        " It has {} outputs: the first {} are taken as the classes in the order of their names, and a prediction of"
+        " any other output counts as wrong. If the classes are in another order, the numbers on this page are not "
+        "valid."
     ).format(data(outputs["of the model"], "count"), data(outputs["classes"], "count"))
 
 
@@ -40,13 +41,15 @@ def _right(error: SummaryRow) -> Markup:
 
 PAGE = AuditPage(
     title="As trained",
-    reading="Lower is better, and what counts are the test images: an error on training images that is much lower "
-    "says how much was memorised.",
+    reading=(
+        "Lower is better, and the test images count: a much lower error on the training images shows how much was "
+        "memorised."
+    ),
     place=10,
     glossary={
         "error": Term(
             "Error with its own last layers",
-            "The share of images that the network gets wrong as it was trained, from input to answer.",
+            "The share of images that the network gets wrong as it was trained, from input to prediction.",
             "Lower is better; 0 % is never wrong. Guessing among ten equally common classes is wrong on 90 %. "
             "Much lower on the training images than on the test images means that images were memorised.",
             "It does not say how the network behaves on images from elsewhere, or on altered ones.",

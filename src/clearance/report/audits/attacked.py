@@ -47,17 +47,18 @@ SIZE = (5.9, 3.7)
 BOXES = {
     "white": "with the network's own gradients (white box)",
     "black": "made on another network (black box)",
-    "white, training loss": "with the network's own gradients of all that it was trained with",
-    "white, adversarially trained": "with the own gradients of networks trained on such images",
+    "white, training loss": "with the network's own gradients of its whole training loss",
+    "white, adversarially trained": "with the network's own gradients, for networks trained on attacked images",
 }
 WHAT = (
     "The attacks that the paper reports: one step along the sign of the gradient of cross-entropy (FGSM), and many "
     "small such steps (IFGSM). Every pixel changes by at most the radius."
 )
 NOT_MEANT = (
-    "This is for holding against the paper, and no evidence that a network is robust: where answers are loud, "
-    "cross-entropy has hardly a gradient to follow, and such attacks fail on a network that others break. More left "
-    "in the black box than in the white is usual; less says that the network hides its gradients."
+    "These numbers are for comparison with the paper and are not evidence of robustness: where logits are large, "
+    "cross-entropy has almost no gradient, and such attacks fail on a network that other attacks break. Accuracy is"
+    " usually higher in the black box than in the white box; lower accuracy shows that the network hides its "
+    "gradients."
 )
 
 
@@ -108,7 +109,7 @@ def _table(findings: Findings, rows: list[dict[str, Any]], kinds: list[tuple[str
 
 PAGE = AuditPage(
     title="Under the attacks of the paper",
-    reading="Higher is better, but these are the attacks of a paper, and weaker than the worst that is known.",
+    reading="Higher is better, but these are the attacks of a paper, and stronger attacks are known.",
     place=150,
     glossary={
         "accuracy": Term(
@@ -116,16 +117,15 @@ PAGE = AuditPage(
             "Images changed by FGSM or IFGSM, along the gradient of cross-entropy, by no more than a radius: with the "
             "network's own gradients (white box), or with those of another one (black box).",
             "Higher is what the paper calls more robust. At radius zero nothing is attacked.",
-            "It is no evidence of robustness: such attacks fail on networks whose answers are loud. Read the worst "
-            "of all attacks.",
+            "It is not evidence of robustness: such attacks fail on networks with large logits. Compare it with the"
+            " worst of all attacks.",
         ),
         "confidence": Term(
-            "How sure of attacked images",
-            "The share that the network gives the class it names, on the same changed images: the mean over all of "
-            "them, also those that it still gets right.",
-            "Lower is what the paper calls less extreme: a network that is fooled had better not be sure.",
-            "Answers that are quiet everywhere are low, too. It tells nothing about images that were attacked "
-            "otherwise.",
+            "Confidence on attacked images",
+            "The probability of the predicted class on the same changed images: the mean over all of them, "
+            "including those that are still classified correctly.",
+            "Lower is what the paper calls less extreme: a network that is fooled should not be confident.",
+            "Small logits also give low confidence. The number says nothing about other attacks.",
         ),
     },
     section=attacked_section,

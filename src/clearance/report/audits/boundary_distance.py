@@ -45,26 +45,26 @@ def by_class(findings: Findings) -> ExhibitRecord | None:
 
 SIZE = (5.9, 3.9)
 WHAT = (
-    "How far an image has to be changed until the network gets it wrong: the median over test images. A search looks "
-    "for the nearest wrong image; pixels go from black at zero to white at one. Beside it stands the first-order "
-    "distance, which takes the network for straight: the gap between two answers, over how fast it closes. It can be "
-    "taken at any layer, and is what training with a large margin makes larger."
+    "How far an image has to be changed until the network gets it wrong: the median over test images. A search "
+    "looks for the nearest wrong image; pixels go from black at zero to white at one. It is compared with the "
+    "first-order distance, which treats the network as linear: the gap between two logits, divided by how fast it "
+    "closes. It can be computed at any layer, and training with a large margin increases it."
 )
 NOT_MEANT = (
-    "A found distance is an upper bound: a nearer wrong image may exist. The first-order distance is no bound at all. "
-    "At a layer inside the network it is in units of how widely images lie there, and larger is not safer: compare "
-    "methods at one layer, and believe the search."
+    "The distance found is an upper bound: a nearer wrong image may exist. The first-order distance is not a bound."
+    " At a hidden layer its unit is the spread of the images there, and larger is not safer: compare methods at one"
+    " layer, and rely on the search."
 )
 ON_AVERAGE = (
     ("adversarial distance", "adversarial_distance"),
     ("error distance", "error_distance"),
     ("local scale", "local_scale"),
     ("along the gradient, median", "bisected_distance"),
-    ("not to be trusted", "unreliable_share"),
+    ("unreliable", "unreliable_share"),
 )
 EUCLIDEAN = "2"  # angles are those of this norm
 ANGLES = {"centroid": "angle to the rival's average", "nearest sample": "angle to its nearest image"}
-LAYERS = {"input": "to first order, at the input", "features": "at the features", "logits": "at the answers"}
+LAYERS = {"input": "to first order, at the input", "features": "at the features", "logits": "at the logits"}
 
 
 def boundary_section(findings: Findings) -> Section | None:
@@ -83,7 +83,7 @@ def boundary_section(findings: Findings) -> Section | None:
     parts: list[Row | Compact] = [Row(drawn), *tables] if drawn else [*tables]
     parts += [table for norm in norms if (table := _on_average(findings, norm)) is not None]
     parts += [row for norm in norms if (row := _images(findings, norm)) is not None]
-    return Section("How far images are from a mistake", [WHAT, NOT_MEANT], parts)
+    return Section("Distance to the decision boundary", [WHAT, NOT_MEANT], parts)
 
 
 def _by_class(findings: Findings, norm: str) -> Picture | None:
@@ -178,25 +178,27 @@ def distance_cloud(columns: Mapping[str, Sequence[Any]], index: int) -> Figure:
 
 
 PAGE = AuditPage(
-    title="How far images are from a mistake",
-    reading="Longer is better; where the first-order distance and the one that was searched differ much, believe "
-    "the search.",
+    title="Distance to the decision boundary",
+    reading=(
+        "Longer is better; where the first-order distance and the one found by search differ much, rely on the "
+        "search."
+    ),
     place=160,
     glossary={
         "minimum_distance": Term(
             "Distance to the nearest mistake found",
-            "A search looks for the nearest image that the network gets wrong; the median over images of how far it "
-            "is. Zero for images that are wrong as they are.",
+            "A search looks for the nearest image that the network gets wrong; the median over images of its "
+            "distance. Zero for images that are already misclassified.",
             "Higher is better. In the unit of the pixels, which go from zero to one.",
-            "It is an upper bound, and far too long for a network that hides its gradients.",
+            "It is an upper bound, and much too long for a network that hides its gradients.",
         ),
         "first_order_distance": Term(
             "Distance to a mistake, to first order",
-            "The gap between the right answer and the nearest rival, over how fast it closes: the distance if the "
-            "network were straight. Negative where the image is wrong as it is.",
-            "Higher is better, at one layer. At the input it is in the unit of the pixels, elsewhere in units of how "
-            "widely images lie at that layer.",
-            "It is no bound of the true distance. Larger at a layer inside the network is not safer at the input.",
+            "The gap between the logits of the right class and of its nearest rival, divided by how fast it closes:"
+            " the distance if the network were linear. Negative where the image is already misclassified.",
+            "Higher is better, at one layer. At the input the unit is that of the pixels, at other layers the "
+            "spread of the images there.",
+            "It is not a bound on the true distance. Larger at a layer inside the network is not safer at the input.",
         ),
         "adversarial_distance": Term(
             "Adversarial distance",
@@ -214,10 +216,10 @@ PAGE = AuditPage(
         ),
         "local_scale": Term(
             "Local scale",
-            "How fast the gap between the right answer and the nearest rival closes when the image is changed; the "
-            "median over images.",
+            "How fast the gap between the logits of the right class and of its nearest rival closes when the image "
+            "is changed; the median over images.",
             "Neither direction is better: it is the factor between a gap and a distance.",
-            "A network with loud answers has a large one, and is not the less robust for it.",
+            "A network with large logits has a large one, and is not less robust because of it.",
         ),
         "tilting_angle": Term(
             "Tilting angle",
@@ -225,35 +227,35 @@ PAGE = AuditPage(
             "from its class to the rival class: between the averages, or to the nearest image of it. In radians; the "
             "median.",
             "Small: the image has to be turned into the other class. Near a right angle (1.57): the boundary lies "
-            "along the data, and a change that means nothing is enough.",
+            "along the data, and a meaningless change is enough.",
             "In many dimensions most directions are nearly at right angles: compare methods.",
         ),
         "bisected_distance": Term(
             "Distance along the gradient",
             "How far an image must be moved straight along the gradient until the rival wins; the median. It is zero "
             "for mistakes.",
-            "Beside the first-order distance: where both agree, the network is nearly straight on the way.",
+            "Compare it with the first-order distance: where both agree, the network is nearly linear along the way.",
             "It is an upper bound, and does not stay within the range of pixels.",
         ),
         "mirror_share": Term(
             "Images with a mirror image",
-            "The share of images for which a point on the other side was found that is as sure of the rival as the "
-            "image is of its class.",
-            "Near one is usual; of a straight network it is one.",
+            "The share of images for which a point on the other side was found where the network is as confident in"
+            " the rival as it is in the image's own class.",
+            "Near one is usual; for a linear network it is one.",
             "Mirror images are not kept within the range of pixels.",
         ),
         "mirror_stretch": Term(
             "Way to the mirror image",
-            "How much further than twice the first-order distance the mirror image is; the median of the ratio.",
-            "One: as if the network were straight. Above one: it gets flatter on the way.",
-            "It tells how straight the network is, and not how robust.",
+            "How much farther than twice the first-order distance the mirror image is; the median of the ratio.",
+            "One: as for a linear network. Above one: the network gets flatter along the way.",
+            "It measures how linear the network is, not how robust.",
         ),
         "unreliable_share": Term(
-            "Images whose distance is not to be trusted",
+            "Images whose distance is unreliable",
             "The share of images without a usable gradient, or where first order and the way along the gradient "
             "differ by more than a factor of two.",
-            "Lower is better. Near zero the first-order numbers may be believed.",
-            "Agreement along one line is no proof that no nearer mistake lies elsewhere.",
+            "Lower is better. Near zero the first-order numbers are reliable.",
+            "Agreement along one line does not prove that there is no nearer mistake elsewhere.",
         ),
     },
     section=boundary_section,

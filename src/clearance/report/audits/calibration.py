@@ -1,4 +1,4 @@
-"""The page on whether networks are as sure as they are right, as trained and after one temperature."""
+"""The page on whether confidence matches accuracy, as trained and after calibration."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,17 +20,17 @@ from clearance.report.tables import Compact, by_method, number
 AUDIT = "calibration"
 STATES = ("as trained", "calibrated")
 WHAT = (
-    "A network says how sure it is of each answer. Of answers that it is sure of to nine parts in ten, nine of ten "
-    "should be right. The first table judges all of its probabilities, as trained and after they were evened out by a "
-    "single number that was found on other images; for both, lower is better. Differences that this one number takes "
-    "away are no merit of the training."
+    "A network gives a probability (its confidence) with each prediction. Of the predictions at a confidence of "
+    "nine tenths, nine in ten should be right. The first table scores all probabilities, as trained and after "
+    "calibration with one temperature fitted on other images; for both, lower is better. Differences that "
+    "calibration removes are not a merit of the training."
 )
 NOT_MEANT = (
-    "Both mix being right with knowing when: a network that is right more often does better in both. The calibration "
-    "error in the second table depends on how images are sorted into bins, and sees the largest probability alone; it "
-    "is shown, and nothing is judged by it. All of it holds for images like these, and for no others."
+    "Both scores mix accuracy with calibration: a network that is right more often does better in both. The "
+    "calibration error in the second table depends on how images are sorted into bins and uses only the largest "
+    "probability; it is shown, but not used for any verdict. All numbers hold only for images like these."
 )
-PICTURE = "Solid: as trained; hollow and dashed: evened out. Larger marks stand for more images."
+PICTURE = "Solid: as trained; hollow and dashed: calibrated. Larger marks stand for more images."
 
 
 def calibration_section(findings: Findings) -> Section | None:
@@ -41,12 +41,12 @@ def calibration_section(findings: Findings) -> Section | None:
     True
     """
     proper = _table(
-        findings, "Judged by all probabilities", (("surprise", "nll"), ("squared error", "brier"))
+        findings, "Scores of all probabilities", (("surprise", "nll"), ("squared error", "brier"))
     )
     if proper is None:
         return None
     names = (("calibration error", "ece"), ("less chance", "ece_debiased"))
-    binned = _table(findings, "Shown only: the largest probability, in bins", names, temperature=True)
+    binned = _table(findings, "For information: the largest probability, in bins", names, temperature=True)
     after = firsts(findings, AUDIT, "reliability", temperature=STATES[1])
     drawn = drawn_firsts(
         findings,
@@ -60,8 +60,8 @@ def calibration_section(findings: Findings) -> Section | None:
     )
     parts: list[Row | Compact] = [proper, *([binned] if binned else [])]
     if drawn:
-        parts.append(Row(drawn, "features", "How many are right, over how sure the network is"))
-    return Section("Is the network as sure as it is right?", [WHAT, NOT_MEANT], parts)
+        parts.append(Row(drawn, "features", "Accuracy against confidence"))
+    return Section("Does its confidence match its accuracy?", [WHAT, NOT_MEANT], parts)
 
 
 def _table(
@@ -107,7 +107,7 @@ def reliability(before: Columns, after: Columns | None, index: int) -> Figure:
     _bins(axes, before, index, hollow=False)
     if after is not None:
         _bins(axes, after, index, hollow=True)
-    axes.set_xlabel("how sure, %", color=INK)
+    axes.set_xlabel("confidence, %", color=INK)
     axes.set_ylabel("right, %", color=INK)
     axes.set_xlim(0, 102)
     axes.set_ylim(0, 102)
@@ -126,32 +126,33 @@ def _bins(axes: Axes, columns: Columns, index: int, *, hollow: bool) -> None:
     axes.scatter(x, y, s=sizes, marker=marker(index), facecolors=face, edgecolors=series(index), zorder=3)
 
 
-TITLE = "Sureness"
+TITLE = "Calibration"
 
 
-def sureness_action(findings: Findings) -> Action | None:
-    """Too sure, not sure enough, or no difference that the images would tell.
+def calibration_action(findings: Findings) -> Action | None:
+    """Overconfident, underconfident, or no difference that the images can show.
 
     >>> from clearance.records import Report
-    >>> sureness_action(Findings(Report({}, {}, "", ""), "digits")) is None
+    >>> calibration_action(Findings(Report({}, {}, "", ""), "digits")) is None
     True
     """
     row = findings.row("mean", AUDIT, "overconfidence", temperature="as trained")
     if row is None or row.low is None or row.high is None:
         return None
     if row.low > 0:
-        said = Markup("It is too sure: it claims to be right on {} more of the images than it is.{}").format(
+        said = Markup("It is overconfident: its mean confidence exceeds its accuracy by {}.{}").format(
             points_with_ends(row), _mended(findings, row)
         )
-        todo = "Do not read its probabilities as chances of being right."
+        todo = "Do not read its probabilities as the chance of being right."
         return Action(TITLE, said, todo, alarm=row.low > CLOSE)
     if row.high < 0:
-        said = Markup(
-            "It is less sure than it could be: what it claims to be right on, less what it is, comes to {} of the "
-            "images.{}"
-        ).format(points_with_ends(row), _mended(findings, row))
+        said = Markup("It is underconfident: its mean confidence minus its accuracy is {}.{}").format(
+            points_with_ends(row), _mended(findings, row)
+        )
         return Action(TITLE, said)
-    said = Markup("It is as sure as it is right, as far as these images tell: the difference is {}.")
+    said = Markup(
+        "Its confidence matches its accuracy within what these images can show: the difference is {}."
+    )
     return Action(TITLE, said.format(points_with_ends(row)))
 
 
@@ -162,62 +163,63 @@ def _mended(findings: Findings, before: SummaryRow) -> Markup:
     if temperature is None or after is None or after.low is None or after.high is None:
         return Markup("")
     if abs(after.value) >= abs(before.value):
-        return Markup(" Dividing its outputs by one number does not mend that.")
+        return Markup(" Dividing its logits by one temperature does not fix that.")
     return Markup(
-        " Dividing its outputs by {} before they become probabilities changes no answer and leaves {}."
+        " Dividing its logits by a temperature of {} changes no prediction and leaves a difference of {}."
     ).format(data(temperature.value, "ratio", temperature.within), points_with_ends(after))
 
 
 PAGE = AuditPage(
-    title="As sure as it is right",
-    reading="Lower is better; a gap between the numbers as trained and evened out is mended by one number, the "
-    "temperature.",
+    title="Calibration",
+    reading=(
+        "Lower is better; a gap between the numbers as trained and calibrated can be fixed with one number, the "
+        "temperature."
+    ),
     place=200,
     glossary={
         "nll": Term(
-            "Surprise at the right answers",
-            "Minus the logarithm of the probability that the network gave to the right class, averaged over test "
-            "images.",
-            "Lower is better, and lowest for true probabilities. One sure mistake among many images can be most of it.",
-            "It rewards being right as well as being honestly unsure: read the error beside it.",
+            "Negative log-likelihood",
+            "Minus the logarithm of the probability of the right class, averaged over test images.",
+            "Lower is better, and lowest for true probabilities. One confident mistake among many images can "
+            "dominate it.",
+            "It rewards accuracy as well as calibration: compare it with the error.",
         ),
         "brier": Term(
-            "Squared error of the probabilities",
+            "Brier score",
             "The squared differences between the probabilities of all classes and what they should have been, 1 for "
             "the right class and 0 for the others, summed over classes and averaged over images.",
             "Lower is better, and lowest for true probabilities; from 0 to 2. Mistakes count, but none without limit.",
-            "Like surprise it mixes being right with knowing when.",
+            "Like the negative log-likelihood it mixes accuracy with calibration.",
         ),
         "overconfidence": Term(
-            "Surer than right",
-            "How sure the network says it is of its answers, on average, less the share of them that are right.",
-            "Close to 0 is right. Above 0 it claims to be right more often than it is; below 0 less often.",
-            "0 may hide that it is too sure of some images and not sure enough of others: look at the picture.",
+            "Overconfidence",
+            "The mean confidence of its predictions minus its accuracy.",
+            "Close to 0 is right. Above 0 it is overconfident; below 0 underconfident.",
+            "0 may hide that it is overconfident on some images and underconfident on others: see the picture.",
         ),
         "ece": Term(
             "Calibration error",
             "Images are sorted into bins by the largest probability. In each bin: how far the share of right images is "
             "from the mean of these probabilities; averaged over images.",
-            "0 means as sure as right, on average over each bin. With few images it is above 0 by chance alone.",
-            "It depends on the bins, sees the largest probability only, and is 0 for a network that always answers "
-            "with the overall share of a class. It is shown, and nothing is judged by it.",
+            "0 means that confidence matches accuracy on average in each bin. With few images it is above 0 by chance.",
+            "It depends on the bins, uses only the largest probability, and is 0 for a network that always gives "
+            "the overall share of a class. It is shown, but not used for any verdict.",
         ),
         "ece_debiased": Term(
             "Calibration error less chance",
             "The calibration error, less what chance adds to it in bins of so few images.",
             "Close to 0 is right; it may fall a little below.",
-            "Near 0 part of what chance adds is left. It too depends on the bins.",
+            "Near 0 part of what chance adds is left. It also depends on the bins.",
         ),
         "temperature": Term(
-            "Temperature that evens out sureness",
-            "What all answers are divided by before they become probabilities, so that these are as sure as they are "
-            "right; found on other images than those that it is tried on.",
-            "1 means that nothing was to be done; above 1 that the network was too sure, below that it was not sure "
-            "enough.",
-            "It changes no answer.",
+            "Calibration temperature",
+            "What all logits are divided by so that confidence matches accuracy; fitted on other images than those "
+            "it is applied to.",
+            "1 means that nothing had to change; above 1 the network was overconfident, below 1 underconfident.",
+            "It changes no prediction.",
         ),
     },
     section=calibration_section,
     drawn=("reliability",),
-    action=sureness_action,
+    action=calibration_action,
 )

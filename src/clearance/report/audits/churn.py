@@ -9,9 +9,8 @@ from clearance.report.tables import by_method, mean
 
 AUDIT = "churn"
 WHAT = (
-    "The last layers are rebuilt several times in the same way, and their answers to the same test images are "
-    "held against each other, pair by pair. Rebuilt layers that give everybody the same wrong answer agree, too: "
-    "read this beside the errors."
+    "The last layers are retrained several times in the same way, and their predictions on the same test images are"
+    " compared pair by pair. Layers that are always wrong in the same way agree, too: compare this with the errors."
 )
 CHANGED = {"first weights": "other first weights", "images": "other images"}
 
@@ -36,22 +35,22 @@ def churn_section(findings: Findings) -> Section | None:
             cell += Markup("<small>worst class {}</small>").format(data(most.value, most.unit))
         columns.setdefault(title, {})[row.method] = cell
     table = by_method(
-        findings, "Share of test images on which two rebuilt sets of last layers differ", columns
+        findings, "Share of test images on which two retrained sets of last layers differ", columns
     )
-    return None if table is None else Section("Do rebuilt last layers agree?", [WHAT], [table])
+    return None if table is None else Section("Do retrained last layers agree?", [WHAT], [table])
 
 
 PAGE = AuditPage(
-    title="Whether rebuilt last layers agree",
-    reading="Lower is better: where last layers that were trained alike disagree, the answer is a matter of luck.",
+    title="Agreement of retrained last layers",
+    reading="Lower is better: where last layers trained in the same way disagree, the prediction is a matter of luck.",
     place=80,
     glossary={
         "disagreement": Term(
-            "Disagreement of rebuilt last layers",
-            "Last layers are rebuilt several times, with other first weights or from other images. For each pair, the "
-            "share of test images to which they give different answers; then averaged.",
-            "Lower is better: it does not matter which of them one gets.",
-            "Layers that are always wrong in the same way agree. Read it beside the errors.",
+            "Disagreement of retrained last layers",
+            "Last layers are retrained several times, from other first weights or from other images. For each pair,"
+            " the share of test images on which their predictions differ; then averaged.",
+            "Lower is better: it does not matter which of them is used.",
+            "Layers that are always wrong in the same way agree. Compare it with the errors.",
         ),
         "worst_class_disagreement": Term(
             "Disagreement on the worst class",

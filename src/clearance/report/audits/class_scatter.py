@@ -11,16 +11,18 @@ def feature_pictures(findings: Findings) -> list[Picture]:
 
 
 PAGE = AuditPage(
-    title="How the features lie",
-    reading="Lower is better: how wide the classes spread beside how far they lie apart, with no unit, so that "
-    "networks can be compared.",
+    title="Class scatter",
+    reading=(
+        "Lower is better: how wide the classes are, compared with how far apart they lie; it has no unit, so "
+        "networks can be compared."
+    ),
     glossary={
         "within_between": Term(
             "Spread within classes over spread between classes",
-            "How far the network's features lie from their class average, against how far class averages lie "
+            "How far the network's features lie from their class average, compared with how far class averages lie "
             "apart.",
             "Lower is better; 0 would mean that each class is a single point.",
-            "It is blind to shape: two classes may lie far apart on average and still touch.",
+            "It ignores shape: two classes may lie far apart on average and still touch.",
         ),
         "cdnv": Term(
             "Class-distance normalised variance",
@@ -33,7 +35,7 @@ PAGE = AuditPage(
             "Within-class variability (NC1)",
             "The within-class scatter, measured in units of the between-class scatter, direction by direction.",
             "Lower is better; it tends to 0 in networks that are trained long after they make no more errors.",
-            "A low value on the training images alone says nothing about unseen images: read the test value.",
+            "A low value on the training images says nothing about unseen images: use the test value.",
         ),
     },
     drawn=("features",),

@@ -245,7 +245,7 @@ def _label_cost(findings: Findings) -> Action | None:
     if findings.images is not None and findings.images * CLOSE < 1:
         return Action(
             "Label cost",
-            Markup("{} test images are too few to tell: each is more than two points.").format(
+            Markup("{} test images are too few: each counts for more than two points.").format(
                 data(findings.images, "count")
             ),
         )
@@ -259,16 +259,20 @@ def _label_cost(findings: Findings) -> Action | None:
         said = Markup("A new last layer stays more than two points behind the network's own; {}.").format(
             lost
         )
-        return Action(title, said, "Do not expect to adapt it by the last layer alone.")
-    said = Markup("{} labelled images, equally many of each class, {}").format(data(enough, "count"), reach)
+        return Action(title, said, "Do not expect to adapt it by retraining only the last layer.")
+    said = Markup("{} labelled images, the same number of each class, {}").format(
+        data(enough, "count"), reach
+    )
     if outdone(findings):  # it is held against a last layer that is worse than need be
-        return Action(title, said + Markup(", which is worse than it need be: see the alarm."))
+        return Action(title, said + Markup(", which could be better: see the warning."))
     if enough == fewest:
         return Action(title, said + ".")
     below = max(n for n in gaps if n < enough)
     if below != fewest:
         said += Markup(" ({} do not)").format(data(below, "count"))
-    return Action(title, said + Markup("; {}.").format(lost), "Plan that many labels for a new last layer.")
+    return Action(
+        title, said + Markup("; {}.").format(lost), "Plan for that many labels to train a new last layer."
+    )
 
 
 NEIGHBOUR = "nearest neighbour"
@@ -290,39 +294,41 @@ def _points(row: SummaryRow) -> Markup:
 
 
 PAGE = AuditPage(
-    title="With rebuilt last layers",
-    reading="Lower is better; the less an error rises from many images to few, the less the features depend on "
-    "the last layers that they grew up with.",
+    title="With retrained last layers",
+    reading=(
+        "Lower is better; the less an error rises from many images to few, the less the features depend on their "
+        "own last layers."
+    ),
     place=30,
     glossary={
         "error": Term(
-            "Error with rebuilt last layers",
-            "The last layers are thrown away and made anew from a few images, while the rest of the network stays as "
-            "it is. This is repeated with other images and other random starts, and the errors are averaged.",
-            "Lower is better. An error that hardly rises when fewer images are used means that what the network "
-            "passes on already keeps the classes apart, for any last layers and not only for those it grew up with. "
-            "“Nearest image, pixel by pixel” uses no network at all: it is what has to be beaten.",
+            "Error with retrained last layers",
+            "The last layers are discarded and new ones are trained on a few images, while the rest of the network "
+            "is frozen. This is repeated with other images and other random starts, and the errors are averaged.",
+            "Lower is better. An error that hardly rises with fewer images means that the features already separate"
+            " the classes, for any last layers and not only for their own. “Nearest image, pixel by pixel” uses no "
+            "network: it is the baseline to beat.",
             "The rest of the network has seen every training image of these classes. The number promises nothing for "
             "new classes, and it is not the error of training a network on so few images.",
         ),
         "gap": Term(
             "Gap to its own last layers",
-            "The error with rebuilt last layers minus the error with the network's own.",
-            "Close to zero is better. With all training images a gap above zero says that the network had tuned "
-            "itself to its one set of last layers; below zero, that a fresh set reads the network better.",
+            "The error with retrained last layers minus the error with the network's own.",
+            "Close to zero is better. With all training images a gap above zero says that the features had adapted "
+            "to one set of last layers; below zero, that new last layers fit the features better.",
             "With few images a gap also contains what few images cost; compare it between methods.",
         ),
         "diverged_heads": Term(
-            "Rebuilt last layers that gave no answer",
-            "How many of the rebuilt last layers broke down while they were trained. They count as guessing.",
+            "Retrained last layers that failed",
+            "How many of the retrained last layers diverged during training. They count as guessing.",
             "Zero is right. Anything else makes the error above higher than it needs to be.",
-            "It is a matter of how they were trained, not of the network alone.",
+            "It depends on how they were trained, not only on the network.",
         ),
         "unfitted_heads": Term(
-            "Rebuilt last layers that miss their own images",
-            "How many of the rebuilt last layers get some of the very images wrong from which they were made.",
+            "Retrained last layers that miss their own images",
+            "How many of the retrained last layers misclassify some of the images they were trained on.",
             "Zero is right for few images. With all images some are expected.",
-            "It does not say that the network is bad: last layers that are too simple miss images too.",
+            "It does not say that the network is bad: last layers that are too simple also miss images.",
         ),
     },
     over_seeds={NAME: curve},

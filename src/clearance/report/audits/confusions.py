@@ -11,7 +11,7 @@ from clearance.report.numbers import data
 LEVEL = 0.05
 MOST = 0.5  # share of the wrong answers from which on a pair of classes is an alarm ...
 FEW_PAIRS = 3  # ... where there are more pairs than this
-NEARER = 1.05  # times: less is told as no nearer
+NEARER = 1.05  # times: less counts as no nearer
 
 
 def _worst_pair(findings: Findings) -> Action | None:
@@ -23,48 +23,47 @@ def _worst_pair(findings: Findings) -> Action | None:
     columns = named[0].exhibit.columns
     errors, pair, pairs = int(columns["errors"][0]), str(columns["pair"][0]), int(closeness.n or 1)
     if errors == 0:
-        return Action(
-            "Worst pair", Markup("No two classes are taken for each other: no test image is wrong.")
-        )
+        return Action("Worst pair", Markup("No test image is wrong, so no two classes are confused."))
     # picked out of all pairs: it stands out where that many errors are unlikely for any of them
     if min(1.0, pairs * float(binom.sf(errors - 1, share.n, 1 / pairs))) > LEVEL:
-        return Action("Worst pair", Markup("No two classes stand out among the wrong answers."))
+        return Action("Worst pair", Markup("No two classes stand out among the mistakes."))
     near = Markup("{} nearer than").format(data(closeness.value, "factor"))
-    said = Markup("{} make up {} of the wrong answers, and lie {} the median pair.").format(
+    said = Markup("{} make up {} of the mistakes, and lie {} the median pair.").format(
         pair, with_ends(share), near if closeness.value >= NEARER else "no nearer than"
     )
     if outdone(findings):  # whatever the last layer mixes up, its inputs may not
         return Action("Worst pair", said)
-    todo = f"Look at the labels and images of {pair} first: mixed-up labels do this, and classes that look alike."
+    todo = f"Look at the labels and images of {pair} first: wrong labels cause this, and so do classes that look alike."
     most = share.low is not None and share.low > MOST
     return Action("Worst pair", said, todo, alarm=most and pairs > FEW_PAIRS)
 
 
 PAGE = AuditPage(
-    title="Classes taken for each other",
-    reading="One pair with a large share of the errors is worth a look at its labels; a closeness of one is that "
-    "of the median pair, more is nearer.",
+    title="Confused classes",
+    reading=(
+        "If one pair has a large share of the errors, check its labels; a closeness of one is that of the median "
+        "pair, more is nearer."
+    ),
     place=100,
     glossary={
         "worst_share": Term(
             "Share of errors between the worst pair",
-            "Of all wrong test images, the share in which two classes are taken for each other, for the pair with "
-            "most.",
+            "Of all wrong test images, the share that confuses two classes, for the pair with the most.",
             "Lower is better: no two classes stand out.",
-            "The pair is picked by its own count, so that on new images its share will on average be smaller.",
+            "The pair is picked by its own count, so on new images its share will be smaller on average.",
         ),
         "worst_closeness": Term(
             "How much nearer the worst pair lies",
             "The distance between two classes' means, for their own spread: that of the median pair over that of the "
             "pair with most errors.",
             "At 1 the pair lies as far apart as the median pair; at 3 it is three times nearer.",
-            "Where nothing is wrong, it is that of the nearest pair.",
+            "Without any mistake it is the number of the nearest pair.",
         ),
         "largest_closeness": Term(
             "How much nearer the nearest pair lies",
             "The same for the two classes that lie nearest.",
             "Lower is better.",
-            "Two classes may lie near and still be told apart.",
+            "Two classes may lie close together and still be separated.",
         ),
     },
     action=_worst_pair,

@@ -45,10 +45,10 @@ def cuts(findings: Findings) -> ExhibitRecord | None:
 
 SIZE = (5.9, 4.3)
 WHAT = (
-    "All of the above throws the last layers away and keeps the rest. Here the same network is cut one layer "
-    "later, so that the first of its last layers stays, too. What a method gains should not be there only for "
-    "the cut that it was trained with. End-to-end training knows no difference between these layers; FOCA does: "
-    "it trains that first layer last, with the rest frozen."
+    "Everything above discards the last layers and keeps the rest. Here the same network is cut one layer later, so"
+    " the first of its last layers is kept, too. A method's gain should not appear only at the cut it was trained "
+    "with. End-to-end training treats these layers alike; FOCA does not: it trains that first layer last, with the "
+    "rest frozen."
 )
 
 
@@ -78,7 +78,7 @@ def _table(findings: Findings) -> Compact | None:
         for head in HEADS
         for audit, cut in ((FEW, USUAL), (AUDIT, LATER))
     }
-    title = Markup("Wrong when rebuilt from {}").format(findings.few)
+    title = Markup("Wrong when retrained from {}").format(findings.few)
     found = by_method(findings, title, columns)
     return None if found is None else _with_pixels(findings, found)
 
@@ -117,43 +117,45 @@ def _picture(findings: Findings) -> Picture | None:
         percent=True,
         level=None if pixels is None else ("nearest image, no network", pixels),
     )
-    caption = f"Error with last layers rebuilt from the fewest images, at both cuts. {record.exhibit.caption}"
+    caption = (
+        f"Error with last layers retrained from the fewest images, at both cuts. {record.exhibit.caption}"
+    )
     return picture(findings, drawn, caption, [record])
 
 
 _LATER = "The same network is cut one layer later: the first of its last layers counts as part of the rest. "
 PAGE = AuditPage(
-    title="With rebuilt last layers, cut one layer later",
-    reading="Read it as the rebuilt last layers above, with the first of the old ones kept: where errors drop, it "
-    "was this layer that the others depended on.",
+    title="With retrained last layers, cut one layer later",
+    reading=(
+        "Read it like the retrained last layers above, with the first of the old ones kept: where errors drop, the "
+        "features depended on this layer."
+    ),
     place=60,
     glossary={
         "error": Term(
-            "Error with rebuilt last layers, cut one layer later",
-            _LATER + "What follows is rebuilt from a few images, as before.",
-            "Lower is better. A method that is ahead here too is not ahead only at the place where it was cut in "
-            "training.",
+            "Error with retrained last layers, cut one layer later",
+            _LATER + "The layers after it are retrained from a few images, as before.",
+            "Lower is better. A method that is also ahead here is not ahead only at the cut used in training.",
             "The layer that is kept was trained with the last layers; with FOCA it was trained last of all.",
         ),
         "gap": Term(
             "Gap to its own last layers, cut one layer later",
-            _LATER + "The error with what follows rebuilt, minus the error of the network as it was trained.",
+            _LATER
+            + "The error with the layers after it retrained, minus the error of the network as it was trained.",
             "Close to zero is better.",
             "With few images a gap also contains what few images cost; compare it between methods.",
         ),
         "diverged_heads": Term(
-            "Rebuilt last layers that gave no answer, cut one layer later",
-            _LATER
-            + "How many of the rebuilt layers broke down while they were trained. They count as guessing.",
+            "Retrained last layers that failed, cut one layer later",
+            _LATER + "How many of the retrained layers diverged during training. They count as guessing.",
             "Zero is right.",
-            "It is a matter of how they were trained, not of the network alone.",
+            "It depends on how they were trained, not only on the network.",
         ),
         "unfitted_heads": Term(
-            "Rebuilt last layers that miss their own images, cut one layer later",
-            _LATER
-            + "How many of the rebuilt layers get some of the very images wrong from which they were made.",
+            "Retrained last layers that miss their own images, cut one layer later",
+            _LATER + "How many of the retrained layers misclassify some of the images they were trained on.",
             "Zero is right for few images.",
-            "It does not say that the network is bad: last layers that are too simple miss images too.",
+            "It does not say that the network is bad: last layers that are too simple also miss images.",
         ),
     },
     section=cut_section,

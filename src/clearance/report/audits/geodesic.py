@@ -127,15 +127,15 @@ def _exp(value: float | None) -> float | None:
     return None if value is None else float(np.exp(value))
 
 
-Verdicts = dict[str, str]  # rival: whether it moves farther, less far, or is not told apart
+Verdicts = dict[str, str]  # rival: whether it moves farther, less far, or is inconclusive
 OTHERS = (
-    ("when sureness is evened out", "empirical", "calibrated"),
-    ("counted by changed answers without looking at labels", "model", "as trained"),
+    ("after calibration", "empirical", "calibrated"),
+    ("counted by changed predictions, without labels", "model", "as trained"),
     ("by plain distance between weights", "euclidean", "as trained"),
 )
 SURE = (
-    "The paper's measure is small wherever last layers are sure of their answers, whether or not they moved "
-    "little; the table therefore has other measures beside it."
+    "The paper's measure is small wherever last layers are confident, whether or not they moved little; the table "
+    "therefore shows other measures, too."
 )
 
 
@@ -173,22 +173,24 @@ def _verdicts(rows: list[dict[str, Any]], like: dict[str, Any]) -> Verdicts:
     words = {"worse": "farther", "better": "less far"}
     keys = ("metric", "features", "temperature")
     return {
-        row["method"]: words.get(row["verdict"], "not told apart")
+        row["method"]: words.get(row["verdict"], "inconclusive")
         for row in rows
         if row["verdict"] is not None and all(row[key] == like[key] for key in keys)
     }
 
 
 def _of_paper(best: str, verdicts: Verdicts) -> Markup:
-    """Says "A move less far than B; the seeds cannot tell them from C." of the last layers of each."""
+    """Says "A move less far than B; the seeds do not separate them from C." of the last layers of each."""
     whose = Markup("the last layers of {}").format(strong(best))
     parts = []
-    for outcome in ("farther", "less far", "not told apart"):
+    for outcome in ("farther", "less far", "inconclusive"):
         rivals = [strong(rival) for rival, verdict in verdicts.items() if verdict == outcome]
         if not rivals:
             continue
-        if outcome == "not told apart":
-            parts.append(Markup("the seeds cannot tell {} from those of {}").format(whose, listed(rivals)))
+        if outcome == "inconclusive":
+            parts.append(
+                Markup("the seeds do not separate {} from those of {}").format(whose, listed(rivals))
+            )
         else:
             how = "less far" if outcome == "farther" else "farther"
             subject = whose if not parts else "they"
@@ -200,7 +202,7 @@ def _of_paper(best: str, verdicts: Verdicts) -> Markup:
 def _of_other(best: str, ahead: list[str], verdicts: Verdicts, words: str) -> list[Markup]:
     """Where another measure turns round, or does not carry, what the paper's says."""
     turned = [strong(rival) for rival in ahead if verdicts.get(rival) == "less far"]
-    unsure = [strong(rival) for rival in ahead if verdicts.get(rival) == "not told apart"]
+    unsure = [strong(rival) for rival in ahead if verdicts.get(rival) == "inconclusive"]
     name = strong(best)
     found = []
     if turned:
@@ -210,7 +212,7 @@ def _of_other(best: str, ahead: list[str], verdicts: Verdicts, words: str) -> li
         found.append(start + Markup("there {} is ahead by confidence only.").format(name))
     if unsure:
         first = words[0].upper() + words[1:]
-        found.append(Markup("{}, the seeds cannot tell {} from {}.").format(first, name, listed(unsure)))
+        found.append(Markup("{}, the seeds do not separate {} from {}.").format(first, name, listed(unsure)))
     return found
 
 
@@ -218,15 +220,15 @@ WIDE, NARROW = (5.9, 3.9), (4.9, 3.6)
 ORDINALS = ("first", "second", "third", "fourth", "fifth")
 WHAT = (
     "Two sets of last layers are trained on the same frozen network from the same first weights: one with all "
-    "training images, one with a single image of each class. If the network's features are easy to read, the "
-    "second hardly has to differ from the first. How far they lie apart is measured along the straight way "
-    "between them, in steps, each counted by how much it changes the answers."
+    "training images, one with a single image of each class. If the features separate the classes well, the second "
+    "hardly has to differ from the first. The distance is measured along the straight line between them, in steps, "
+    "each counted by how much it changes the predictions."
 )
 MEASURES = (
     ("as in the paper, features as they are", ("empirical", "raw", "as trained")),
     ("as in the paper, features brought to one scale", ("empirical", "rms", "as trained")),
-    ("the same, sureness evened out", ("empirical", "rms", "calibrated")),
-    ("by changed answers, labels unseen", ("model", "rms", "as trained")),
+    ("the same, after calibration", ("empirical", "rms", "calibrated")),
+    ("by changed predictions, without labels", ("model", "rms", "as trained")),
     ("plain distance of weights", ("euclidean", "rms", "as trained")),
 )
 
@@ -320,12 +322,12 @@ def _measures(findings: Findings) -> Compact | None:
         for name, measure in MEASURES
     }
     against = method_name(reference(findings))
-    title, foot = "The whole way in several measures", ""
+    title, foot = "The whole distance in several measures", ""
     if len(findings.methods) > 1:
         title += f": how many times as far as with {against}"
         foot = (
-            "Large: how many times as far, the geometric mean over seeds of the ratio, with its interval. Small "
-            f"at the end: the distance itself, mean over seeds; of {against} only that."
+            "Large: how many times as far, the geometric mean over seeds of the ratio, with its interval. In small "
+            "print: the distance, mean over seeds; for {against} only that."
         )
     return by_method(findings, title, columns, foot, [exhibit_file(record)])
 
@@ -350,7 +352,7 @@ def _rises(findings: Findings) -> Compact | None:
             ("to the worst place", "worst_path_error"),
         )
     }
-    return by_method(findings, "How much the share of wrong answers rises on the way", columns)
+    return by_method(findings, "How much the error rises along the way", columns)
 
 
 def _main(findings: Findings, record: ExhibitRecord) -> list[dict[str, Any]]:
@@ -372,44 +374,47 @@ def _layer_name(layer: str) -> str:
 
 PAGE = AuditPage(
     title="How far the last layers move",
-    reading="Shorter is better: last layers trained on few images that end up far from those trained on all of "
-    "them have learned something else.",
+    reading=(
+        "Shorter is better: last layers trained on few images that end up far from those trained on all images have"
+        " learned something else."
+    ),
     place=40,
     glossary={
         "distance": Term(
             "Distance between two sets of last layers",
             "Last layers trained on all images and last layers trained on one image of each class start from the "
             "same weights. The straight way between them is cut into equal steps; the lengths of the steps are "
-            "squared, added up, and the root is taken. A step is long where it changes the answers much; the unit of "
-            "such a change is the nat, about 1.44 bits.",
-            "Lower is better: what the network passes on can be read from one image of each class almost as from all. "
+            "squared, added up, and the root is taken. A step is long where it changes the predictions much; the "
+            "unit is the nat, about 1.44 bits.",
+            "Lower is better: one image of each class is almost as good as all of them. "
             "Compare methods, never single values: more steps make the number smaller.",
-            "As the paper measures it, a step counts little wherever answers are sure, even if the weights moved far; "
-            "last layers that know nothing lie close together, too. Read it beside the errors and the other measures.",
+            "As the paper measures it, a step counts little wherever predictions are confident, even if the weights"
+            " moved far; untrained last layers lie close together, too. Compare it with the errors and the other "
+            "measures.",
         ),
         "length": Term(
             "Length of the way between them",
-            "The same steps, their lengths simply added up.",
+            "The sum of the lengths of the same steps.",
             "Lower is better. It hardly depends on how many steps there are.",
             "There may be a shorter way than the straight one; this is its upper bound.",
         ),
         "path_error_rise": Term(
             "Rise in errors from end to end",
-            "The share of wrong answers at the one-image end of the way, minus that at the all-images end.",
+            "The error at the one-image end of the way, minus that at the all-images end.",
             "Close to zero is better: one image of each class is enough.",
             "It says nothing about the places in between.",
         ),
         "worst_path_error": Term(
             "Rise in errors to the worst place",
-            "The largest share of wrong answers anywhere on the way, minus that at the all-images end.",
-            "Close to zero is better: nowhere on the way do answers go wrong.",
+            "The largest error anywhere on the way, minus that at the all-images end.",
+            "Close to zero is better: the error does not rise anywhere on the way.",
             "It is never below zero, because the way begins at the all-images end.",
         ),
         "diverged_heads": Term(
-            "Ends of a way that broke down",
-            "How many of the ways have an end whose training broke down. They count as infinitely long.",
+            "Ends of a way that failed to train",
+            "How many of the ways have an end whose training diverged. They count as infinitely long.",
             "Zero is right.",
-            "It is a matter of how they were trained, not of the network alone.",
+            "It depends on how they were trained, not only on the network.",
         ),
     },
     section=geodesic_section,

@@ -21,11 +21,11 @@ WHAT = (
     "training images, the distances those of test images."
 )
 NOT_MEANT = (
-    "On training images the first number is one by construction, whatever the features look like. No network passes "
-    "such a test with enough images; compare methods, and compare coverage with 95 %."
+    "On training images the first number is one by construction, whatever the features look like. With enough "
+    "images every network fails such a test; compare methods, and compare coverage with 95 %."
 )
 COLUMNS = (
-    ("squared distance, against expected", "distance_ratio"),
+    ("squared distance, relative to expected", "distance_ratio"),
     ("gap to the Gaussian", "ks_distance"),
     ("within the region of 95 %", "coverage"),
 )
@@ -98,17 +98,17 @@ PAGE = AuditPage(
     place=210,
     glossary={
         "distance_ratio": Term(
-            "Squared distance to the own class, against expected",
+            "Squared distance to its class, relative to the expected one",
             "How far test images lie from their class's average, squared and in units of the spread of training "
             "images, over what it would be if the features were Gaussian.",
-            "1 is right in size. Above 1, test images lie farther out than training images did.",
-            "1 does not make it a Gaussian. One test image in which a nearly silent unit speaks up can be most of it.",
+            "1 is as expected. Above 1, test images lie farther out than training images did.",
+            "1 does not make it a Gaussian. One test image that activates a nearly constant unit can dominate it.",
         ),
         "ks_distance": Term(
             "Gap to the Gaussian's distribution",
             "The largest difference between the share of images within some distance and the share that a Gaussian "
             "would have there, over all distances.",
-            "Lower is better; 0 would be a Gaussian as far as distances can tell.",
+            "Lower is better; 0 would be a Gaussian, as far as distances can show.",
             "No real network has 0; there is no threshold.",
         ),
         "coverage": Term(

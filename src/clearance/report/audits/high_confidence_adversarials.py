@@ -1,4 +1,4 @@
-"""How far images are from a mistake that the network is sure of, with the images themselves."""
+"""Distance to a high-confidence mistake, with the images themselves."""
 
 from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
@@ -10,25 +10,22 @@ from clearance.report.tables import by_method, mean
 
 AUDIT, SHEET = "high_confidence_adversarials", "contact_sheet"
 WHAT = (
-    "An image is changed step by step, along the way that makes the network surer of another class, until it is as "
-    "sure of that class as it usually is of its answers. Before that, every network's answers are divided by a number "
-    "of its own (the temperature), so that loud and quiet networks are equally sure. Where the change that it takes is "
-    "long, one should begin to see the other class in it; where it is short, one sees noise."
+    "An image is changed step by step to raise the network's confidence in another class, until that confidence is "
+    "as high as usual for its predictions. First, every network's logits are divided by a temperature, so that all "
+    "networks have the same median confidence. Where the change is long, the other class should begin to show in "
+    "it; where it is short, it looks like noise."
 )
 NOT_MEANT = (
-    "The way is not the shortest. Beside it stands the nearest mistake that a search found from the same images, "
-    "however unsure the network is there."
+    "The path is not the shortest. Compare it with the nearest mistake that a search found from the same images, at"
+    " any confidence."
 )
 COLUMNS = (
-    ("until it is sure of another class", "sure_distance"),
+    ("until confident in another class", "sure_distance"),
     ("nearest mistake found", "nearest_distance"),
-    ("images that got there", "reached"),
+    ("images that arrived", "reached"),
     ("temperature", "temperature"),
 )
-FOOT = (
-    "Distances: medians over images, Euclidean, in pixel units; infinite where fewer than half of the images "
-    "got there."
-)
+FOOT = "Distances: medians over images, Euclidean, in pixel units; infinite where fewer than half of them arrived."
 
 
 def sure_section(findings: Findings) -> Section | None:
@@ -42,7 +39,7 @@ def sure_section(findings: Findings) -> Section | None:
         title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name)}
         for title, name in COLUMNS
     }
-    table = by_method(findings, "How far, until the network is sure of another class", columns, FOOT)
+    table = by_method(findings, "Distance until the network is confident in another class", columns, FOOT)
     if table is None:
         return None
     sheets = [_picture(findings, record) for record in _sheets(findings)]
@@ -60,40 +57,42 @@ def _sheets(findings: Findings) -> list[ExhibitRecord]:
 
 
 def _picture(findings: Findings, record: ExhibitRecord) -> Picture:
-    return per_method(findings, record, contact_sheet(record.exhibit.columns), "Sure mistakes of")
+    return per_method(
+        findings, record, contact_sheet(record.exhibit.columns), "High-confidence adversarials for"
+    )
 
 
 PAGE = AuditPage(
-    title="How far to a mistake that the network is sure of",
-    reading="Longer is better, and every network was made as sure as the others first; the path is one that somebody "
-    "takes, and not the shortest.",
+    title="Distance to a high-confidence mistake",
+    reading="Longer is better; all networks were first given the same median confidence. The path is not the shortest.",
     place=170,
     glossary={
         "sure_distance": Term(
-            "Change until the network is sure of another class",
-            "How far an image moves, in the Euclidean norm, until the network is as sure of the next class as it is "
-            "of its answers in the median; the median over images.",
-            "Higher is better. Compare it between networks: each was made equally sure first.",
-            "It is no shortest way: see the nearest mistake found beside it.",
+            "Change until the network is confident in another class",
+            "How far an image moves, in the Euclidean norm, until its confidence in another class equals its median"
+            " confidence in its predictions; the median over images.",
+            "Higher is better. Compare it between networks: all have the same median confidence.",
+            "It is not the shortest way: compare it with the nearest mistake found.",
         ),
         "nearest_distance": Term(
             "Nearest mistake found, of the same images",
             "How far the nearest wrong image is that a search found, in the Euclidean norm; the median over images, "
-            "and zero for those that are wrong already.",
+            "and zero for those already misclassified.",
             "Higher is better.",
-            "A nearer wrong image may exist, and the network may be unsure of the one that was found.",
+            "A nearer wrong image may exist, and the network's confidence in the one found may be low.",
         ),
         "reached": Term(
-            "Images that arrived at a sure mistake",
-            "The share of images of which the network became that sure of another class, within the steps allowed.",
-            "Neither direction is better. Where it is below a half, the distance beside it is infinite.",
+            "Images that reached a high-confidence mistake",
+            "The share of images for which the network reached that confidence in another class, within the steps "
+            "allowed.",
+            "Neither direction is better. Where it is below one half, the distance is infinite.",
             "Images that did not arrive might, with more steps.",
         ),
         "temperature": Term(
-            "Temperature that makes networks equally sure",
-            "What answers are divided by, so that the median image is as sure as was asked for, 95 % by default.",
-            "Neither direction is better. Above one the network's answers are louder than that.",
-            "It makes networks comparable, and not right as often as they say.",
+            "Temperature that equalises confidence",
+            "What logits are divided by so that the median confidence is the one asked for, 95 % by default.",
+            "Neither direction is better. Above one the network's logits are larger than that.",
+            "It makes networks comparable; it does not calibrate them.",
         ),
     },
     section=sure_section,

@@ -21,28 +21,29 @@ from clearance.report.svg import GRID, INK, MUTED, series
 from clearance.report.tables import NONE, Compact, Line, by_method, mean
 
 WHAT = (
-    "A score says how normal an image looks to the network; images that it has not learned should score low. The "
-    "tables say how well that works: the chance that such an image scores below a normal one, one half being guessing. "
-    "A network's own likelihood is the density of its features where its last layer is one of Gaussian clouds, and the "
-    "largest answer otherwise. Two scores look at pixels and at no network: what does not beat them is no finding."
+    "A score measures how normal an image looks to the network; images from outside the training classes should "
+    "score low. The tables show how well that works: the chance that such an image scores below a normal one; one "
+    "half is guessing. A network's own likelihood is the density of its features if its last layer is a Gaussian "
+    "mixture, and its largest logit otherwise. Two scores use only pixels and no network: a score that does not "
+    "beat them is not a finding."
 )
 NOT_A_DEFENCE = (
-    "None of this is a defence. The first tables are of attacks that know a score: they look for images that fool "
-    "the network and still look normal. What they find is a lower bound. The attacks of the tables below them know of "
-    "no score."
+    "None of this is a defence. The first tables show attacks that know a score: they search for images that fool "
+    "the network and still look normal. What they find is a lower bound. The attacks in the tables below them do "
+    "not know the scores."
 )
 UNITS = (
-    "Likelihoods of two networks have two units and are compared nowhere on this page: what is compared is how well "
-    "each puts its own images in order."
+    "Likelihoods of two networks have different units and are not compared on this page: the tables compare how "
+    "well each network ranks its own images."
 )
 ATTACKS = {"FGSM": "one step (FGSM)", "IFGSM": "many small steps (I-FGSM)"}
 FOOT = (
-    "Images that fooled the network, against the very images that they were made from. In small print: against the "
-    "same under noise as large, which fools nobody; and all attacked images against all normal ones."
+    "Images that fooled the network, against the images they were made from. In small print: against the same "
+    "images with noise of the same size; and all attacked images against all normal ones."
 )
 FOOT_IN_VIEW = (
-    "Images that fool the network and look as normal as the attack could make them to that score, rejected or not, "
-    "against the very images that they were made from. In small print: against the same under noise as large."
+    "Images that fool the network and look as normal to that score as the attack could make them, rejected or not, "
+    "against the images they were made from. In small print: against the same images with noise of the same size."
 )
 
 
@@ -60,7 +61,7 @@ def likelihood_section(findings: Findings) -> Section | None:
     if not shown:
         return None
     parts: list[Row | Compact] = [*shown, *pictures(findings)]
-    return Section("Does a low likelihood give images away?", [WHAT, NOT_A_DEFENCE, UNITS], parts)
+    return Section("Does a low likelihood detect unfamiliar images?", [WHAT, NOT_A_DEFENCE, UNITS], parts)
 
 
 def _in_view(findings: Findings) -> list[Compact | None]:
@@ -70,7 +71,7 @@ def _in_view(findings: Findings) -> list[Compact | None]:
     return [
         _by_score(
             findings,
-            f"Images of an attack that knows one score ({score_name(score)}): told apart (AUROC)",
+            f"Images of an attack that knows one score ({score_name(score)}): detection AUROC",
             {**main, "attacked": score},
             "epsilon",
             _beside_attack,
@@ -83,7 +84,7 @@ def _in_view(findings: Findings) -> list[Compact | None]:
 def _under_attack(findings: Findings, attack: str) -> Compact | None:
     """A line for each method and radius, a column for each score."""
     main = {"attack": attack, "counted": "successful", "negatives": "originals"}
-    title = f"Images changed in {ATTACKS[attack]}: told apart (AUROC)"
+    title = f"Images attacked in {ATTACKS[attack]}: detection AUROC"
     return _by_score(findings, title, main, "epsilon", _beside_attack, FOOT)
 
 
@@ -91,7 +92,7 @@ def _unseen(findings: Findings) -> Compact | None:
     rows = [row for row in findings.rows("mean", AUDIT, "auroc") if "unseen" in row.context]
     return _lined(
         findings,
-        "Images that were never learned: told apart (AUROC)",
+        "Out-of-distribution images: detection AUROC",
         rows,
         "unseen",
         _beside_unseen,
@@ -171,13 +172,14 @@ def _evasion(findings: Findings) -> Compact | None:
         wanted = {"attack": "adaptive", "epsilon": epsilon, "score": score, "method": row.method}
         every = findings.rows("mean", AUDIT, "auroc", **wanted, negatives="originals")
         # a report from before every score was asked does not say which one was attacked: it was this one
-        told = next((one for one in every if one.context.get("attacked", score) == score), None)
-        columns.setdefault(title, {})[row.method] = mean(row) + _small((("told apart", told),))
+        auroc = next((one for one in every if one.context.get("attacked", score) == score), None)
+        columns.setdefault(title, {})[row.method] = mean(row) + _small((("AUROC", auroc),))
     foot = (
-        "Share of right images for which an attack that knows the score found an image that fools the network and is "
-        "not rejected. In small print: how well the score still tells what it found from the originals (AUROC)."
+        "Share of correctly classified images for which an attack that knows the score found an image that fools "
+        "the network and is not rejected. In small print: how well the score still separates those images from the "
+        "originals (AUROC)."
     )
-    return by_method(findings, "With the score in view: how often an attack passes", columns, foot)
+    return by_method(findings, "Adaptive attacks on a score: how often they pass", columns, foot)
 
 
 AUDIT, OVER = "likelihood", "evasion"
@@ -239,7 +241,8 @@ def _evasion_pictures(findings: Findings) -> Row:
         labels = ("radius, norm inf", "fool the network and pass")
         drawn = bands(mine, "radius", findings.methods, labels, size=EVASION_SIZE, percent=True)
         caption = (
-            f"{score_name(score).capitalize()}: right images for which an attack that knows it found an image that "
+            f"{score_name(score).capitalize()}: correctly classified images for which an attack that knows the "
+            "score found an image that "
             f"fools the network and passes. {record.exhibit.caption}"
         )
         found.append(picture(findings, drawn, caption.strip(), [record]))
@@ -284,7 +287,7 @@ def _sheets(findings: Findings, radius: float, score: str) -> Row:
             if drawn is not None:
                 caption = (
                     f"{method_name(method)}, seed {record.seed}: {words}. Below each pair of names: the share of "
-                    "normal images that look as unlikely; one in twenty and less is rejected."
+                    "normal images that look at least as unlikely; at most one in twenty is rejected."
                 )
                 found.append(picture(findings, drawn, caption, [record]))
     title = Markup("Images that fooled the network in one step of {}: caught by {}, and missed").format(
@@ -364,57 +367,59 @@ def _short(name: str) -> str:
     return name if len(name) <= 9 else f"{name[:8]}…"
 
 
-_KNOWN = "It is no defence: read beside it how often an attack that knows the score passes."
+_KNOWN = "It is not a defence: compare it with how often an attack that knows the score passes."
 PAGE = AuditPage(
-    title="Whether a low likelihood gives images away",
-    reading="Higher is better for telling apart and lower for passing; compare scores within one network alone, "
-    "and read evasion first.",
+    title="Detection by likelihood",
+    reading=(
+        "Higher is better for detection and lower for passing; compare scores only within one network, and read "
+        "evasion first."
+    ),
     place=190,
     glossary={
         "auroc": Term(
             "Told apart",
-            "The chance that an image that was not learned gets a lower score than a normal one (AUROC).",
-            "100 % finds every one, 50 % is guessing; below, such images look more normal than normal ones.",
-            f"Scores that see only pixels are often as good: what does not beat them is no finding. {_KNOWN}",
+            "The chance that an out-of-distribution or attacked image gets a lower score than a normal one (AUROC).",
+            "100 % detects every one, 50 % is guessing; below 50 %, such images look more normal than normal ones.",
+            f"Scores of pixels alone are often as good: a score that does not beat them is not a finding. {_KNOWN}",
         ),
         "aupr": Term(
-            "Precision while looking for them",
-            "Images are called not learned from the lowest score up; how many of those called are so, averaged over "
-            "all that are found (AUPR).",
-            "Higher is better; a score that knows nothing has the share of such images in the set.",
+            "Average precision of detection",
+            "Images are flagged from the lowest score up; the share of flagged images that are flagged correctly, "
+            "averaged over all that are found (AUPR).",
+            "Higher is better; a random score has the share of such images in the set.",
             f"It cannot be compared between sets with other shares. {_KNOWN}",
         ),
         "fpr95": Term(
             "Passing when 95 % of normal images pass",
-            "The share of images not learned that pass at the threshold at which 95 % of the normal ones do (FPR95).",
+            "The share of such images that pass the threshold that 95 % of the normal ones pass (FPR95).",
             "Lower is better; 95 % is guessing.",
             _KNOWN,
         ),
         "rejected": Term(
             "Normal images rejected",
-            "The threshold is chosen on one half of the test images so that it rejects 5 % of them; here is what it "
-            "rejects of the other half.",
+            "The threshold is chosen on one half of the test images so that it rejects 5 % of them; this is the "
+            "share it rejects of the other half.",
             "About 5 %, or less, is right.",
             "It holds for images drawn like these.",
         ),
         "caught": Term(
             "Images caught",
-            "The share of images that fooled the network, or that it never learned, below that threshold.",
-            "Higher is better, beside 5 % of normal images that are lost.",
+            "The share of images below that threshold, of those that fooled the network or are out of distribution.",
+            "Higher is better; 5 % of normal images are lost in exchange.",
             _KNOWN,
         ),
         "fooled": Term(
             "Images that fooled the network",
-            "The share of right images that are wrong after an attack that knows of no detector.",
-            "Lower is better, but see the worst of all attacks: this one is a weak one.",
-            "With loud answers the attack has nothing to follow, and the number is low for the wrong reason.",
+            "The share of correctly classified images that are wrong after an attack that does not know the detector.",
+            "Lower is better, but see the worst of all attacks: this attack is weak.",
+            "With large logits the attack has no gradient to follow, and the number is low for the wrong reason.",
         ),
         "evasion": Term(
-            "Passing with the score in view",
-            "The share of right images for which an attack that knows the score found a change that fools the "
-            "network and passes its threshold.",
+            "Passing under an adaptive attack",
+            "The share of correctly classified images for which an attack that knows the score found a change that "
+            "fools the network and passes its threshold.",
             "Lower is better.",
-            "It is a lower bound: an attack that nobody has tried may pass more often.",
+            "It is a lower bound: another attack may pass more often.",
         ),
     },
     section=likelihood_section,

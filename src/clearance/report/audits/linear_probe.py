@@ -21,47 +21,49 @@ def _refit(findings: Findings) -> Action | None:
     if row.low > 0:
         said = Markup("A new last layer, trained on all training images, gains {}.").format(gain)
         if input_in_doubt(findings):
-            return Action("Free refit", said, "Mend the input first: that may be all of it.")
-        todo = "Refit the last layer before you ship."
+            return Action("Linear probe", said, "Fix the input first: that may be the whole cause.")
+        todo = "Retrain the last layer before you deploy."
         if outdone(findings):
-            return Action("Free refit", said + DAMAGED, todo, alarm=True)
-        return Action("Free refit", said, todo)
+            return Action("Linear probe", said + DAMAGED, todo, alarm=True)
+        return Action("Linear probe", said, todo)
     if row.high < 0:
         return Action(
-            "Free refit",
-            Markup("Nothing to gain, a new last layer is right less often: {}.").format(gain),
+            "Linear probe",
+            Markup("A new last layer gains nothing; its accuracy is lower: {}.").format(gain),
         )
-    return Action("Free refit", Markup("Nothing to gain that these images would tell: {}.").format(gain))
+    return Action(
+        "Linear probe", Markup("A new last layer gains nothing that these images can show: {}.").format(gain)
+    )
 
 
 DAMAGED = Markup(
-    " What enters the last layer tells the classes apart better than the layer does: the layer was damaged, or not "
-    "trained to the end, or on other images or labels."
+    " The features separate the classes better than the last layer does: the layer was damaged, not trained to the "
+    "end, or trained on other images or labels."
 )
 
 
 PAGE = AuditPage(
-    title="With a new last layer from all training images",
+    title="Linear probe",
     reading="Where the interval of the gain lies above zero, the network's own last layer leaves accuracy unused.",
     place=90,
     glossary={
         "error": Term(
-            "Error with a new last layer",
-            "One linear layer is trained anew on what the network makes of all training images; the mean over several.",
-            "Lower is better; beside it stands what it gains.",
-            "It says nothing of what further training of the whole network would do.",
+            "Error of a linear probe",
+            "One new linear layer is trained on the features of all training images; the mean over several.",
+            "Lower is better; compare it with the gain.",
+            "It does not show what more training of the whole network would do.",
         ),
         "gain": Term(
             "Accuracy that a new last layer gains",
-            "The error of the network's own last layers less that of the new one, on the same test images.",
-            "About 0 there is nothing to gain. Clearly above 0 the last layers leave accuracy unused.",
-            "Below 0 the network's own last layers are better than a single linear one, which is ordinary.",
+            "The error of the network's own last layers minus that of the new one, on the same test images.",
+            "Near 0 there is nothing to gain. Clearly above 0 the last layers leave accuracy unused.",
+            "Below 0 the network's own last layers are better than a single linear one, which is usual.",
         ),
         "diverged_heads": Term(
-            "New last layers that broke down",
+            "New last layers that failed to train",
             "How many of the new last layers could not be trained; each counts as guessing.",
-            "0 is what one wants.",
-            "Above 0 the error beside it is no measure of the features.",
+            "0 is right.",
+            "Above 0 the error does not measure the features.",
         ),
     },
     action=_refit,

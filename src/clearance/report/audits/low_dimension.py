@@ -119,14 +119,14 @@ def strips(columns: Mapping[str, Sequence[Any]], name: str, size: tuple[float, f
 
 SIZE = (5.9, 3.9)
 WHAT = (
-    "Seen from the one direction that serves it best, how far does a class lie from all others? And along how "
-    "many directions do the images of a class differ at all?"
+    "How well can one direction separate a class from all others? And along how many directions do the images of a "
+    "class differ?"
 )
 FOOT = (
-    "Scatter ratio: how far the class lies from the rest, over how widely both are spread, on the best line for "
+    "Scatter ratio: how far the class lies from the rest, relative to the spread of both, on the best line for "
     "features of equal length; higher is better. Wrong side: the share of test images that a single threshold on "
-    "that line puts wrongly; chosen on test images it is the paper's number and too good, chosen on training "
-    "images it is the one to believe."
+    "that line puts on the wrong side; chosen on test images it is the paper's number and too optimistic, chosen on"
+    " training images it is the one to use."
 )
 
 
@@ -151,7 +151,7 @@ def directions_section(findings: Findings) -> Section | None:
         Row(
             lines,
             "features",
-            f"Test images on the line that sets one {noun} (coloured) apart from the others (grey); dashed: "
+            f"Test images on the line that separates one {noun} (coloured) from the others (grey); dashed: "
             "its farthest image",
         ),
         Row(wide, "two"),
@@ -165,7 +165,7 @@ def directions_section(findings: Findings) -> Section | None:
         [row for row in shown if row.shape == "two"],
     )
     return Section(
-        "The main directions of the features",
+        "Dimension of the features",
         [WHAT],
         [*pictures, *tables, *last],
     )
@@ -218,8 +218,8 @@ def _column(name: str, choice: str, classes: str) -> str:
 def _dimensions(findings: Findings) -> Compact | None:
     wanted = (
         ("share of a class's spread on its first direction", "first_axis_share", "mean"),
-        ("directions that a class fills", "effective_rank", "mean"),
-        ("directions that all images fill", "effective_rank", "all"),
+        ("effective dimension of a class", "effective_rank", "mean"),
+        ("effective dimension of all images", "effective_rank", "all"),
     )
     columns = {
         title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name, **{"class": which})}
@@ -268,38 +268,38 @@ def _shares(columns: Mapping[str, Sequence[Any]]) -> list[tuple[Any, Any]]:
 
 
 PAGE = AuditPage(
-    title="The main directions of the features",
-    reading="The fewer directions tell the classes apart, the simpler the features; it is no merit in itself.",
+    title="Dimension of the features",
+    reading="The fewer directions separate the classes, the simpler the features; it is not a merit in itself.",
     place=50,
     glossary={
         "lda_eigenvalue": Term(
             "Scatter ratio of one class against the rest",
-            "Features are brought to equal length and looked at along the one line on which the class lies farthest "
-            "from all others, measured in how widely both are spread there. The line is found on training images; a "
-            "small amount, the regulariser, is added to the spread so that lines without any spread do not win.",
-            "Higher is better. The number for test images is the one to believe.",
+            "Features are scaled to equal length and projected on the line on which the class lies farthest from "
+            "all others, relative to the spread of both there. The line is found on training images; a small "
+            "amount, the regulariser, is added to the spread so that lines without any spread do not win.",
+            "Higher is better. The number for test images is the one to use.",
             "With fewer training images than features, the number for training images is decided by the regulariser.",
         ),
         "threshold_error": Term(
             "Wrong side of the best threshold",
             "On that line, the share of test images that a single threshold between the class and the rest puts on the "
             "wrong side.",
-            "Lower is better. Among ten equally common classes, never naming the class is wrong on 10 %.",
-            "Chosen on the test images, as in the paper, it is smaller than any threshold would be in use.",
+            "Lower is better. Among ten equally common classes, never predicting the class is wrong on 10 %.",
+            "Chosen on the test images, as in the paper, it is smaller than with any threshold in use.",
         ),
         "first_axis_share": Term(
             "Share of a class's spread on its first direction",
-            "How much of the way in which the images of one class differ lies along a single direction.",
+            "The share of a class's variance along a single direction.",
             "100 % means that the class is a line. The paper found classes close to lines with FOCA.",
-            "A line is neither a point nor far from other classes: it says nothing about errors.",
+            "It says nothing about errors.",
         ),
         "effective_rank": Term(
-            "Directions filled",
-            "Along how many directions the images differ, each counted by its share of the spread (the exponential of "
-            "the entropy of the shares).",
-            "For a class, fewer means a simpler shape. All classes together need about one less than there are "
+            "Effective dimension",
+            "Along how many directions the images differ, each weighted by its share of the variance (the "
+            "exponential of the entropy of the shares).",
+            "For a class, fewer means a simpler shape. All classes together need about one less than the number of "
             "classes.",
-            "Fewer is not always better: classes that share directions get mixed up.",
+            "Fewer is not always better: classes that share directions are confused.",
         ),
     },
     section=directions_section,

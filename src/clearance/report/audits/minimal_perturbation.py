@@ -8,7 +8,9 @@ from clearance.report.findings import Findings
 from clearance.report.numbers import data, half_width, levels
 
 DOUBTS = {
-    "missed_flips": Markup("a search without gradients flips {} of the others within it"),
+    "missed_flips": Markup(
+        "a search without gradients changes the prediction for {} of the others within it"
+    ),
     "no_gradient": Markup("{} of the images have no gradient"),
 }
 
@@ -19,8 +21,8 @@ def _flip_size(findings: Findings) -> Action | None:
     if size is None or noise is None:
         return None
     said = Markup(
-        "Half of the images it is right on can be flipped by changing every pixel by at most {} of the range from "
-        "black to white; random noise of that size flips {}."
+        "For half of the correctly classified images, changing every pixel by at most {} of the range from black to"
+        " white changes the prediction; random noise of that size changes it for {}."
     ).format(_size_with_ends(size), data(noise.value, noise.unit))
     doubts = [
         words.format(data(row.value, row.unit))
@@ -28,9 +30,11 @@ def _flip_size(findings: Findings) -> Action | None:
         if (row := findings.row("mean", "minimal_perturbation", name)) is not None and row.value > ALARM
     ]
     if doubts:
-        said += Markup(" ALARM: ") + Markup("; ").join(doubts) + Markup(". The true size is smaller.")
-        return Action("Flip size", said, "Do not call this network robust.", alarm=True)
-    return Action("Flip size", said, "Do not rely on it where somebody gains from a wrong answer.")
+        said += Markup(" WARNING: ") + Markup("; ").join(doubts) + Markup(". The true size is smaller.")
+        return Action("Smallest change", said, "Do not call this network robust.", alarm=True)
+    return Action(
+        "Smallest change", said, "Do not rely on it where someone could profit from a wrong prediction."
+    )
 
 
 def _size_with_ends(size: SummaryRow) -> Markup:
@@ -42,36 +46,38 @@ def _size_with_ends(size: SummaryRow) -> Markup:
 
 
 PAGE = AuditPage(
-    title="The smallest change that changes the answer",
-    reading="Larger is better, as long as the alarm counts beside it stay near zero; it is a change that somebody "
-    "aims, not one that happens by itself.",
+    title="Smallest change that changes the prediction",
+    reading=(
+        "Larger is better, as long as the warning counts stay near zero. The change is chosen by an attacker; it "
+        "does not happen by chance."
+    ),
     place=110,
     glossary={
         "median_flip": Term(
-            "Change that flips half of the images",
-            "How much an image has to be changed, aimed at the network, until it answers wrongly; the median over "
-            "images that it is right on. In the range of pixels from 0 to 1.",
+            "Change that flips half of the predictions",
+            "How much an attacker has to change an image until the prediction is wrong; the median over correctly "
+            "classified images. Pixels range from 0 to 1.",
             "Higher is better.",
-            "It is the smallest change that was found: there may be smaller ones. Read it with its alarm.",
+            "It is the smallest change found: there may be smaller ones. Read it together with its warnings.",
         ),
         "noise_flipped": Term(
             "Flipped by noise of that size",
-            "The share of these images that random noise flips, as large as the change that flips half of them.",
-            "Near 0 is usual: the change has to be aimed.",
+            "The share of these images whose prediction changes under random noise of that size.",
+            "Near 0 is usual: the change has to be chosen for the network.",
             "One draw of noise for each image.",
         ),
         "missed_flips": Term(
-            "Alarm: flips that the search missed",
+            "Warning: flips that the search missed",
             "The share of these images for which a search without gradients found a change of that size, and the "
             "search for the smallest one did not.",
-            "0 is what one wants. Far above it the size is too large: the network hides its gradients.",
-            "The search without gradients finds few of them itself.",
+            "0 is right. Far above 0 the size is overestimated: the network hides its gradients.",
+            "The search without gradients itself finds few of them.",
         ),
         "no_gradient": Term(
-            "Alarm: images without a gradient",
+            "Warning: images without a gradient",
             "The share of these images that no small change of any pixel seems to move.",
-            "0 is what one wants. Far above it the size is too large.",
-            "It looks at the image itself, not at its neighbourhood.",
+            "0 is right. Far above 0 the size is overestimated.",
+            "It examines the image itself, not its neighbourhood.",
         ),
     },
     action=_flip_size,

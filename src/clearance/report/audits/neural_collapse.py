@@ -6,18 +6,18 @@ from clearance.report.tables import by_method, mean
 
 AUDIT = "neural_collapse"
 WHAT = (
-    "Networks that are trained long after they make no more mistakes tend to draw each class together to a "
-    "point, and these points to the corners of a regular figure, as far apart as they can be. Each number but "
-    "the last is zero where that is complete."
+    "Networks that are trained long after they make no more mistakes tend to contract each class to a point, with "
+    "these points at the corners of a regular simplex, as far apart as possible. Each number except the last is "
+    "zero when that is complete."
 )
 COLUMNS = (
     ("spread within classes", "nc1"),
-    ("averages unequally far out", "nc2_equinorm"),
-    ("averages at unequal angles", "nc2_equiangle"),
-    ("off the widest angles", "nc2_simplex"),
-    ("last layer off the averages", "nc3"),
-    ("nearest average says otherwise", "nc4"),
-    ("directions filled", "effective_rank"),
+    ("unequal distances of averages", "nc2_equinorm"),
+    ("unequal angles of averages", "nc2_equiangle"),
+    ("distance from the widest angles", "nc2_simplex"),
+    ("distance of last layer from averages", "nc3"),
+    ("nearest average disagrees", "nc4"),
+    ("effective dimension", "effective_rank"),
 )
 
 
@@ -37,16 +37,18 @@ def collapse_section(findings: Findings) -> Section | None:
         findings,
         "On test images (the last layer: on training images)",
         columns,
-        "Where a network's last layers are several, the one compared with the averages is a single fresh layer.",
+        "If a network has several last layers, a single newly trained layer is compared with the averages.",
     )
-    return None if table is None else Section("Are the classes points?", [WHAT], [table])
+    return None if table is None else Section("Neural collapse: is each class a point?", [WHAT], [table])
 
 
-_TRAINED = "Measured on the training images it says nothing about unseen ones: read the test value."
+_TRAINED = "Measured on the training images it says nothing about unseen ones: use the test value."
 PAGE = AuditPage(
-    title="Whether classes are points",
-    reading="Nearer to zero means that each class has become a point and the points lie evenly; it says how far "
-    "training went, not how well.",
+    title="Neural collapse",
+    reading=(
+        "Nearer to zero means that each class has become a point and the points lie evenly; it shows how far "
+        "training went, not how well."
+    ),
     place=70,
     glossary={
         "nc1": Term(
@@ -57,42 +59,42 @@ PAGE = AuditPage(
             _TRAINED,
         ),
         "nc2_equinorm": Term(
-            "Class averages unequally far out",
+            "Unequal distances of class averages",
             "How unequal the distances of the class averages from the middle of all images are, as a share of the "
             "mean.",
-            "0 means that all lie equally far out.",
-            "Equally far out is not far apart.",
+            "0 means that all lie at the same distance.",
+            "Equal distances from the middle are not large distances from each other.",
         ),
         "nc2_equiangle": Term(
-            "Class averages at unequal angles",
+            "Unequal angles of class averages",
             "How unequal the angles between class averages are, seen from the middle of all images.",
             "0 means that every two classes lie at the same angle.",
             "Two classes always have 0.",
         ),
         "nc2_simplex": Term(
             "Distance from the widest angles",
-            "How far the angles between class averages are from the widest that as many classes can all have.",
+            "How far the angles between class averages are from the widest angles possible for that number of classes.",
             "0 means that the averages are the corners of a regular figure, as far apart as possible.",
-            "Two classes always have 0. Errors can be few long before it is small.",
+            "Two classes always have 0. Errors can be few long before this is small.",
         ),
         "nc3": Term(
             "Last layer away from the class averages",
             "How far the weights of a single last layer are from the class averages, both brought to the same size.",
-            "0 means that the layer compares an image with the averages; 2 is the farthest there is.",
-            "It depends on how long and how the layer was trained. Where a network has several last layers, fresh "
-            "single ones are compared in their place.",
+            "0 means that the layer compares an image with the averages; 2 is the largest possible value.",
+            "It depends on how long and how the layer was trained. Where a network has several last layers, newly "
+            "trained single ones are compared instead.",
         ),
         "nc4": Term(
-            "Nearest average says otherwise",
-            "The share of images to which the network gives another class than that of the nearest class average.",
-            "0 % means that the network does no more than to look for the nearest average.",
-            "It is no error: both answers may be right or wrong.",
+            "Nearest average disagrees",
+            "The share of images for which the network predicts another class than that of the nearest class average.",
+            "0 % means that the network predicts the nearest average.",
+            "It is not an error: both predictions may be right or wrong.",
         ),
         "effective_rank": Term(
-            "Directions filled by all images",
-            "Along how many directions the images differ, each counted by its share of the spread.",
+            "Effective dimension of all images",
+            "Along how many directions the images differ, each weighted by its share of the variance.",
             "Where every class is a point it is one less than the number of classes.",
-            "Less than that is no better: classes then share directions.",
+            "Less than that is not better: classes then share directions.",
         ),
     },
     section=collapse_section,

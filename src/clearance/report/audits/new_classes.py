@@ -10,8 +10,8 @@ from clearance.report.tables import Compact, Line, by_method, mean
 
 AUDIT = "new_classes"
 WHAT = (
-    "Some classes were left out of training. Here the last layers are rebuilt for these classes alone, from a few "
-    "images of each, and tested on other images of them. The paper measures nothing of the kind."
+    "Some classes were left out of training. Here the last layers are retrained only for these classes, from a few "
+    "images of each, and tested on other images of them. The paper does not measure this."
 )
 HEADS = ("retrained", "class mean")
 
@@ -49,14 +49,14 @@ def _pixels(findings: Findings, per_class: int) -> Markup:
 
 PAGE = AuditPage(
     title="Classes that the network has never seen",
-    reading="Lower is better; what the nearest pixel reaches without a network is what has to be beaten.",
+    reading="Lower is better; the nearest image in pixels, without a network, is the baseline to beat.",
     place=130,
     glossary={
         "error": Term(
             "Error on classes never seen",
-            "Some classes were left out of training. The last layers are rebuilt for these alone, from a few images of "
-            "each, and tested on other images of them.",
-            "Lower is better; “nearest image, pixel by pixel” is what has to be beaten.",
+            "Some classes were left out of training. The last layers are retrained only for these, from a few "
+            "images of each, and tested on other images of them.",
+            "Lower is better; “nearest image, pixel by pixel” is the baseline to beat.",
             "Classes that resemble those of training are easy. One choice of classes is one choice: compare several.",
         ),
     },

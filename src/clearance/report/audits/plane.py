@@ -7,8 +7,8 @@ PAGE = AuditPage(
     glossary={
         "roundness": Term(
             "Roundness of classes in the plane",
-            "For networks of two features: how wide a class is across its longest direction, over how long it is; "
-            "the mean over classes.",
+            "For networks of two features: how wide a class is across its longest direction, divided by its length;"
+            " the mean over classes.",
             "1 is a round class, near 0 a ray. Neither is better for the error.",
             "It says nothing about how far apart classes are, and a few stray images make a class long.",
         ),

@@ -29,17 +29,18 @@ def input_action(findings: Findings) -> Action | None:
     if gain is None or gain.low is None or not named:
         return None
     columns = named[0].exhibit.columns
-    better = Markup("with {} it is right on {} more of the images").format(
-        columns["way"][0], points_with_ends(gain)
-    )
+    better = Markup("with {} its accuracy rises by {}").format(columns["way"][0], points_with_ends(gain))
     if gain.low > CLOSE:
         said = Markup(
-            "Most likely this network is not fed what it was trained on, and every other number here is about that: {}."
+            "This network is most likely fed images prepared in another way than in its training, and every other "
+            "number here suffers from it: {}."
         )
         todo = f"{columns['remedy'][0]} Then audit again."
         return Action(TITLE, said.format(better), todo, alarm=True, alone=True)
-    said = Markup("Perhaps this network is not fed what it was trained on: {}.").format(better)
-    return Action(TITLE, said, f"See how its training prepared images. {columns['remedy'][0]}")
+    said = Markup("This network may be fed images prepared in another way than in its training: {}.").format(
+        better
+    )
+    return Action(TITLE, said, f"Check how its training prepared images. {columns['remedy'][0]}")
 
 
 def _gain(findings: Findings) -> SummaryRow | None:
@@ -53,20 +54,19 @@ def _gain(findings: Findings) -> SummaryRow | None:
 
 
 PAGE = AuditPage(
-    title="With images prepared in another way",
+    title="Input preprocessing",
     reading=(
-        "A gain whose interval lies above zero says that the model was trained on images prepared in another way "
-        "than those it is fed here."
+        "A gain whose interval lies above zero shows that the model was trained on images prepared in another way "
+        "than here."
     ),
     place=20,
     glossary={
         "gain": Term(
             "Gain from other preprocessing",
             "Usual ways to prepare images (other means and deviations, values up to 255, another order of colours) are "
-            "tried on each half of the images; how many more images of the other half are right with the best of them.",
-            "Zero or below is right. Clearly above zero, the network is fed with something else than it was trained "
-            "on.",
-            "Size, crop and interpolation are not tried: zero does not prove that the input is right.",
+            "tried on each half of the images; the rise in accuracy on the other half with the best of them.",
+            "Zero or below is right. Clearly above zero, the network gets other inputs than in its training.",
+            "Size, crop and interpolation are not tried: zero does not prove that the preprocessing is right.",
         ),
     },
     action=input_action,

@@ -100,7 +100,7 @@ def alarms(findings: Findings) -> ExhibitRecord | None:
         }
         for what, found in seen.items()
     ]
-    return summary_exhibit(findings, AUDIT, ALARMS, rows, "What speaks against accuracies under attack.")
+    return summary_exhibit(findings, AUDIT, ALARMS, rows, "Reasons to doubt accuracies under attack.")
 
 
 def _of_runs(findings: Findings, name: str) -> list[ExhibitRecord]:
@@ -109,22 +109,20 @@ def _of_runs(findings: Findings, name: str) -> list[ExhibitRecord]:
 
 SIZE = (5.9, 3.9)
 WHAT = (
-    "Images were changed on purpose so that the network gets them wrong, never by more than a radius. An image counts "
-    "as right only if it stays right under every attack of a row of them, none of which can be misled by how loud "
-    "the network's answers are. Pixels go from black at zero to white at one."
+    "Images were changed on purpose so that the network misclassifies them, by at most a radius. An image counts as"
+    " right only if it stays right under each of several attacks, none of which depends on the scale of the logits."
+    " Pixels go from black at zero to white at one."
 )
 NOT_MEANT = (
-    "A number here is an upper bound: an attack that nobody has tried may break more images. It says nothing about "
-    "changes of another kind, such as turned or darker images, and numbers at different radii or norms cannot be "
-    "compared. Dashed and in small print is what plain attacks on cross-entropy leave. It is there for the alarm "
-    "alone: where it lies far above the worst case, these attacks were misled, and the network is not more robust."
+    "A number here is an upper bound: a stronger attack may break more images. It says nothing about other changes,"
+    " such as rotated or darker images, and numbers at different radii or norms cannot be compared. The accuracy "
+    "under plain attacks on cross-entropy is dashed and in small print. It serves only as a warning: where it lies "
+    "far above the worst case, these attacks were misled, and the network is not more robust."
 )
-NO_ALARM = "No alarm: nothing that was seen speaks against these numbers."
-UNTOLD = (
-    "Reasons for doubt were counted (see the table of all numbers); these records do not hold their words."
-)
+NO_ALARM = "No warnings: no sign was found against these numbers."
+UNNAMED = "Reasons for doubt were counted (see the table of all numbers); these records do not name them."
 BESIDE = (
-    "In small print below the interval: what is right under plain attacks, under noise of the same size, and, where "
+    "In small print below the interval: the accuracy under plain attacks, under noise of the same size, and, if "
     "there is a transfer, on images made on another network."
 )
 ABOUT = {"verdict": "the worst case: attacks were too weak", "plain attacks": "plain attacks only"}
@@ -146,7 +144,7 @@ def robustness_section(findings: Findings) -> Section | None:
     further = [one for one in (_signs(findings, norms), _alarms(findings)) if one is not None]
     parts: list[Row | Compact] = [Row(drawn), *tables] if drawn else [*tables]
     said = [WHAT, NOT_MEANT, *_calm(findings)]
-    return Section("How many images stay right under attack", said, [*parts, *further])
+    return Section("Accuracy under attack", said, [*parts, *further])
 
 
 def _picture(findings: Findings, norm: str) -> Picture | None:
@@ -164,7 +162,9 @@ def _picture(findings: Findings, norm: str) -> Picture | None:
         dashed=[row for row in rows if row["attacks"] == "cross-entropy attacks"],
     )
     words = NORMS.get(norm, f"norm {norm}").capitalize()
-    caption = f"{words}. Solid: the worst case. {record.exhibit.caption} Dashed: plain attacks, for the alarm alone."
+    caption = (
+        f"{words}. Solid: the worst case. {record.exhibit.caption} Dashed: plain attacks, only as a warning."
+    )
     return picture(findings, drawn, caption, [record])
 
 
@@ -197,19 +197,19 @@ def _beside(findings: Findings, row: SummaryRow) -> Markup:
 def _signs(findings: Findings, norms: list[str]) -> Compact | None:
     """What must be near zero if attacks saw what there is to see."""
     columns: dict[str | Markup, dict[str, Markup]] = {}
-    blind = (("logit_margin", "no gradient at all"), ("cross_entropy", "no gradient of cross-entropy"))
+    blind = (("logit_margin", "no gradient"), ("cross_entropy", "no gradient of cross-entropy"))
     for loss, words in blind:
         found = findings.rows("mean", AUDIT, "zero_gradients", loss=loss)
         columns[words] = {row.method: mean(row) for row in found}
     for norm in norms:
         found = findings.rows("mean", AUDIT, "full_radius_accuracy", norm=norm)
-        title = Markup("right where all may change, {}").format(norm_name(norm))
+        title = Markup("accuracy where every pixel may change, {}").format(norm_name(norm))
         columns[title] = {row.method: mean(row) for row in found}
     foot = (
         "Shares of images. All should be close to zero: attacks follow gradients, and within a radius that reaches "
-        "every image there is, an attack that works leaves nothing."
+        "every possible image, a working attack leaves no image right."
     )
-    return by_method(findings, "Did the attacks see what there is to see?", columns, foot)
+    return by_method(findings, "Were the attacks misled?", columns, foot)
 
 
 def _alarms(findings: Findings) -> Compact | None:
@@ -232,9 +232,9 @@ def _alarms(findings: Findings) -> Compact | None:
         for row in rows_of(record)
         if row["method"] in findings.methods
     ]
-    columns = [_words("What was seen"), _words("Speaks against"), "Norm", "Radius", "Runs"]
+    columns = [_words("What was seen"), _words("Casts doubt on"), "Norm", "Radius", "Runs"]
     foot = "Each share is the largest of those runs and radii."
-    return Compact("The alarm in words", columns, lines, foot, (exhibit_file(record),))
+    return Compact("Warnings", columns, lines, foot, (exhibit_file(record),))
 
 
 def _with_share(reason: str, share: float) -> Markup:
@@ -260,66 +260,65 @@ def _calm(findings: Findings) -> list[Markup]:
     """That there was no alarm, or that there was one whose words are not known; otherwise a table says it."""
     counted = findings.rows("mean", AUDIT, "alarms")
     if any(row.value > 0 for row in counted):
-        return [] if stored(findings, AUDIT, ALARMS) else [escape(UNTOLD)]
+        return [] if stored(findings, AUDIT, ALARMS) else [escape(UNNAMED)]
     return [escape(NO_ALARM)] if counted else []
 
 
-_ALARM_ONLY = "It is there for the alarm alone: never read it as robustness."
+_ALARM_ONLY = "It serves only as a warning: never read it as robustness."
 PAGE = AuditPage(
-    title="Under the worst of all attacks",
-    reading="Higher is better, and worth nothing where the alarm rings: then attacks failed for a reason that is "
-    "no merit.",
+    title="Accuracy under the worst of all attacks",
+    reading="Higher is better, but meaningless with a warning: then attacks failed for a reason other than robustness.",
     place=140,
     glossary={
         "robust_accuracy": Term(
             "Right under the worst of all attacks",
             "Images are changed on purpose, by no more than a radius. An image counts as right only if the network "
-            "gets it right as it is and after every attack of a row of them, all of which ignore how loud the "
-            "answers are.",
-            "Higher is better, at the same radius and norm. Near the share that is right without an attack means that "
-            "nothing that was tried did any harm.",
+            "is right without an attack and after each of several attacks, none of which depends on the scale of "
+            "the logits.",
+            "Higher is better, at the same radius and norm. Close to the accuracy without an attack means that no "
+            "attack worked.",
             "It is an upper bound: a better attack may break more images. Networks that hide their gradients get "
-            "higher numbers than they deserve; the signs beside it say where that is likely.",
+            "numbers that are too high; the warnings show where that is likely.",
         ),
         "cross_entropy_attack_accuracy": Term(
             "Right under plain attacks",
             "The same with the attacks of most papers, which follow the gradient of cross-entropy.",
-            "Close to the worst case, all is well. Far above it, these attacks were misled, usually by loud answers.",
+            "Close to the worst case is right. Far above it, these attacks were misled, usually by large logits.",
             _ALARM_ONLY,
         ),
         "noise_accuracy": Term(
             "Right under noise",
             "The same images, each with one random change of the same size instead of an attack.",
-            "It should be well above the worst case: an attack that does no better than chance is no attack.",
-            "It is one draw, and says nothing about an opponent.",
+            "It should be well above the worst case: an attack that is no better than noise does not work.",
+            "It is one draw, and says nothing about an attacker.",
         ),
         "transfer_accuracy": Term(
             "Right on images made on another network",
             "Images are made with the gradients of another network and shown to this one. They count in the worst "
             "case.",
-            "It should be above the worst case. If such images did more harm than the network's own gradients, these "
-            "were hidden, and an alarm is raised.",
-            "A high number alone says only that the two networks differ.",
+            "It should be above the worst case. If such images do more harm than the network's own gradients, the "
+            "gradients are hidden, and a warning is shown.",
+            "A high number may only show that the two networks differ.",
         ),
         "alarms": Term(
-            "Reasons for an alarm",
-            "How many signs were seen that attacks were too weak, or that plain attacks were misled.",
-            "Zero is right. The words are beside the numbers under attack.",
-            "No alarm is no certificate: signs can be missing.",
+            "Number of warnings",
+            "How many signs were found that attacks were too weak, or that plain attacks were misled.",
+            "Zero is right. The warnings are listed with the numbers under attack.",
+            "No warning is not a certificate: signs can be missing.",
         ),
         "full_radius_accuracy": Term(
-            "Right where everything may change",
-            "The radius is so large that every image there is lies within it.",
-            "Close to zero is right: some image of another class is always within reach. More means that they got "
-            "stuck.",
+            "Accuracy where every pixel may change",
+            "The radius is so large that every possible image lies within it.",
+            "Close to zero is right: some image of another class is always within reach. More means that the "
+            "attacks got stuck.",
             "It is a test of the attack, not of the network.",
         ),
         "zero_gradients": Term(
             "Images without a gradient",
-            "The share of images, of those that are right, on which a loss does not change at all with the image.",
-            "Zero is right. With cross-entropy it means that answers are too loud; with the gap between answers, "
-            "that the network has steps.",
-            "A gradient that is there may still lead nowhere.",
+            "The share of correctly classified images at which a loss has zero gradient.",
+            "Zero is right. With cross-entropy it means that logits are too large; with the gap between logits, "
+            "that the network is piecewise constant.",
+            "A nonzero gradient may still lead nowhere.",
         ),
     },
     section=robustness_section,

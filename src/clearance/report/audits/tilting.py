@@ -96,7 +96,7 @@ def path_over_penalty(columns: Columns) -> Figure:
 
 
 def _bars(axes: Axes, columns: Columns, height: float) -> None:
-    """A histogram as grey columns behind a curve, as tall as told."""
+    """A histogram as grey columns behind a curve, of the given height."""
     centres, counts = np.array(columns["centre"]), np.array(columns["count"])
     axes.bar(centres, counts * height / counts.max(), width=centres[1] - centres[0], color=GRID, zorder=0)
 
@@ -107,7 +107,7 @@ def _labelled(axes: Axes, x: str, y: str) -> None:
 
 
 Shown = Mapping[str, Exhibit]
-"""An exhibit for each machine, by the machine's name."""
+"""An exhibit for each SVM, by its name."""
 
 
 def planes(shown: Shown) -> Figure:
@@ -205,10 +205,10 @@ def _named(axes: Axes, title: str, x: str, y: str) -> None:
 
 AUDIT = "tilting"
 WHAT = (
-    "A hinge machine for each of 81 penalties on the size of its weights. A weak penalty leans the boundary until "
-    "every training sample is right; a strong one turns it towards the line through the class averages, where it is as "
-    "far from all samples as it can be. Large weights make a loss see only how deep the errors lie; small ones make it "
-    "a straight line, which counts every sample alike."
+    "A linear SVM for each of 81 weight penalties. A weak penalty tilts the boundary until every training sample is"
+    " right; a strong one aligns its normal with the line through the class averages, which keeps it as far as "
+    "possible from all samples. With large weights a loss depends only on how deep the errors lie; with small ones "
+    "it is nearly linear and counts every sample alike."
 )
 COLUMNS = {
     "angle": "angle, rad",
@@ -230,15 +230,15 @@ LOSSES: tuple[tuple[Callable[..., Figure], tuple[str, ...], str], ...] = (
     (
         log_likelihood,
         ("log_likelihood", "likelihoods"),
-        "The loss of a classifier that gives likelihoods, over those of the example samples (grey).",
+        "The loss of a probabilistic classifier, over the likelihoods of the example samples (grey).",
     ),
 )
 PAIR: tuple[tuple[Callable[..., Figure], str, str], ...] = (
     (
         planes,
         "plane",
-        "Training samples in the plane of the class means (+) and the weights, which shows every distance to the "
-        "boundary as it is.",
+        "Training samples in the plane of the class means (+) and the weights, which preserves every distance to "
+        "the boundary.",
     ),
     (
         distances,
@@ -249,8 +249,8 @@ PAIR: tuple[tuple[Callable[..., Figure], str, str], ...] = (
     (
         pictures,
         "pictures",
-        "Class means; the weights, grey where they are 0; the sample of each class nearest to its mean, and its mirror "
-        "image, which the machine is as sure of the other way round. Mirror images are not clipped.",
+        "Class means; the weights, grey where they are 0; the sample of each class nearest to its mean, and its "
+        "mirror image, where the SVM's score is reversed. Mirror images are not clipped.",
     ),
 )
 
@@ -269,16 +269,14 @@ def tilting_section(findings: Findings) -> Section | None:
     columns: dict[str | Markup, dict[str, Markup]] = {
         title: _column(findings, name) for name, title in COLUMNS.items()
     }
-    table = by_method(findings, "Three of the machines", columns, "Distances count both classes alike.")
+    table = by_method(findings, "Three of the SVMs", columns, "Distances count both classes alike.")
     path = shown["path"]
     drawn = picture(findings, path_over_penalty(path.exhibit.columns), path.exhibit.caption, [path])
     parts: list[Row | Compact] = [*([table] if table is not None else []), Row([drawn])]
     for place, one in enumerate(_pair(findings, every)):
         parts.append(Row([one], title="The pair itself" if place == 0 else ""))
-    parts.append(
-        Row(_losses(findings, shown), title="Losses, and what the size of the weights makes of them")
-    )
-    return Section("Why the boundary leans", [WHAT], parts)
+    parts.append(Row(_losses(findings, shown), title="Losses, and how the size of the weights changes them"))
+    return Section("Why the boundary tilts", [WHAT], parts)
 
 
 def _pair(findings: Findings, every: Sequence[ExhibitRecord]) -> list[Picture]:
@@ -315,24 +313,24 @@ PAGE = AuditPage(
     glossary={
         "angle": Term(
             "Tilting angle",
-            "How far the boundary's weights lean away from the line through the two class averages, in radians.",
-            "0 is the classifier that asks which average is nearer; near 1.57 (a right angle) the boundary passes "
-            "close by nearly every sample.",
-            "It says nothing about errors: a boundary may lean and be right.",
+            "The angle between the boundary's weights and the line through the two class averages, in radians.",
+            "0 is the nearest-average classifier; near 1.57 (a right angle) the boundary passes close to nearly "
+            "every sample.",
+            "It says nothing about errors: a tilted boundary may be right.",
         ),
         "adversarial_distance": Term(
             "Adversarial distance",
             "How far the training samples lie from the boundary on average, errors counted against it, both classes "
             "alike.",
-            "Higher is better: larger changes are needed to cross. No boundary has more than half the distance "
-            "between the class averages.",
+            "Higher is better: larger changes are needed to cross. It is at most half the distance between the "
+            "class averages.",
             "An average can hide samples that are close.",
         ),
         "error_distance": Term(
             "Error distance",
             "How deep the errors lie on the wrong side, averaged over all training samples, both classes alike.",
-            "Lower is better; 0 means no errors, or none that is deep.",
-            "It is no error rate: samples on the boundary are wrong and have 0.",
+            "Lower is better; 0 means no errors, or only shallow ones.",
+            "It is not an error rate: samples on the boundary are wrong and have 0.",
         ),
     },
     section=tilting_section,

@@ -108,8 +108,8 @@ def training_pictures(findings: Findings) -> list[Picture]:
         if runs:
             drawn = training_curves(runs, name, findings.methods, WIDE_SIZE)
             caption = (
-                f"{name.capitalize()} on the images that were being trained on, with the last layers in use at "
-                "that step; a thin line per run."
+                f"{name.capitalize()} on the current training batch, with the last layers in use at that step; a "
+                "thin line per run."
             )
             svg = as_svg(drawn, salt(findings, "training", name), caption)
             pictures.append(Picture(svg, caption, tuple(exhibit_file(record) for record in shown)))
@@ -138,8 +138,8 @@ def _weak_heads(findings: Findings) -> list[Picture]:
     drawn = bands(good, "step", findings.methods, labels, size=WIDE_SIZE, percent=True, dashed=guessing)
     names = ", ".join(f"{method_name(method)}, seed {record.seed}" for method, record in firsts.items())
     caption = (
-        f"{names}: of the images that they were not made from, how many the temporary last layers get right "
-        "(solid), and how many of these last layers do no better than guessing (dashed)."
+        f"{names}: the accuracy of the temporary last layers on images they were not trained on (solid), and the "
+        "share of these last layers at chance (dashed)."
     )
     return [picture(findings, drawn, caption, list(firsts.values()))]
 
@@ -191,13 +191,13 @@ def _of_runs(findings: Findings) -> list[ExhibitRecord]:
 
 SIZE = (5.9, 3.9)
 WHAT = (
-    "Errors after every pass through the training images. Solid: test images, whose labels are right. Dashed, where "
-    "some images were kept back from training: those, with labels as often wrong as the ones trained on. A solid line "
-    "that rises again shows a network that has begun to learn wrong labels by heart."
+    "Errors after every pass through the training images. Solid: test images, whose labels are right. Dashed: "
+    "validation images kept out of training, with the same share of wrong labels. A solid line that rises again "
+    "shows that the network begins to memorise wrong labels."
 )
 NOT_MEANT = (
-    "Nothing was chosen by the test images: every other number on this page is that of the last epoch. The table says "
-    "what stopping at the lowest dashed point would have given, which anybody could have done."
+    "Nothing was chosen on the test images: every other number on this page is from the last epoch. The table shows"
+    " what stopping at the lowest validation error (the lowest dashed point) would have given."
 )
 
 
@@ -228,15 +228,15 @@ def _picture(findings: Findings, record: ExhibitRecord, place: int, condition: C
         percent=True,
         dashed=[row for row in rows if row["images"] == "validation"],
     )
-    caption = f"Solid: test images. Dashed: images kept back. {record.exhibit.caption}".strip()
-    told = _told(condition)
-    shown = picture(findings, drawn, f"{told.striptags()}. {caption}" if told else caption, [record])
+    caption = f"Solid: test images. Dashed: validation images. {record.exhibit.caption}".strip()
+    name = _condition_name(condition)
+    shown = picture(findings, drawn, f"{name.striptags()}. {caption}" if name else caption, [record])
     # the numbers of a condition are marked as such, as all numbers of a page are
-    return replace(shown, caption=Markup("{}. {}").format(told, caption)) if told else shown
+    return replace(shown, caption=Markup("{}. {}").format(name, caption)) if name else shown
 
 
 def _table(findings: Findings, condition: Condition) -> Compact | None:
-    """The last epoch beside the one that the validation images choose."""
+    """The last epoch and the one that the validation images choose."""
     stopped = _rows(findings, "training", "early_stopped_error", condition)
     if not stopped:
         return None
@@ -244,11 +244,11 @@ def _table(findings: Findings, condition: Condition) -> Compact | None:
     which = _rows(findings, "training", "early_stopped_epoch", condition)
     columns: dict[str | Markup, dict[str, Markup]] = {
         "after the last epoch": {row.method: mean(row) for row in last},
-        "at the lowest error on images kept back": {row.method: mean(row) for row in stopped},
-        "which epoch that is": {row.method: mean(row) for row in which},
+        "at the lowest validation error": {row.method: mean(row) for row in stopped},
+        "that epoch": {row.method: mean(row) for row in which},
     }
-    told = _told(condition)
-    title = Markup("Wrong on test images{}{}").format(", " if told else "", told)
+    name = _condition_name(condition)
+    title = Markup("Wrong on test images{}{}").format(", " if name else "", name)
     return by_method(findings, title, columns)
 
 
@@ -257,18 +257,19 @@ def _rows(findings: Findings, audit: str, name: str, condition: Condition, **wan
     return [row for row in rows if condition_of(row.context) == condition]
 
 
-def _told(condition: Condition) -> Markup:
+def _condition_name(condition: Condition) -> Markup:
     return listed([setting(key, value) for key, value in condition])
 
 
 PAGE = AuditPage(
     title="Training",
-    reading="What training took; it says nothing about the network.",
+    reading="The cost of training; it says nothing about the network.",
     place=0,
     glossary={
         "diverged_heads": Term(
             "Last layers left out while training",
-            "FOCA trains against last layers that are made anew in every step; this many broke down and were left out.",
+            "FOCA trains against last layers that are trained from scratch in every step; this many diverged and "
+            "were left out.",
             "Zero is right; a few among thousands do no harm.",
             "It says nothing about the trained network.",
         ),
@@ -276,31 +277,31 @@ PAGE = AuditPage(
             "Training time",
             "Wall-clock time of the training, without the measuring afterwards. FOCA's includes its last part, in "
             "which the last layers that the network keeps are trained: in a short training that is most of it.",
-            "Lower is better. It depends on the machine; the ratio between methods does so less.",
-            "It is no bound: none of the methods was tuned for speed.",
+            "Lower is better. It depends on the machine; the ratio between methods depends on it less.",
+            "It is not a bound: none of the methods was tuned for speed.",
         ),
         "memory": Term(
             "Training memory",
             "The most memory that training added to what its process held before: to program and images. Of the "
             "graphics card, where one was used.",
             "Lower is better. A MiB is 1,048,576 bytes.",
-            "It also depends on how the system hands memory out: a tenth more or less says nothing.",
+            "It also depends on how the system hands memory out: a difference of a tenth means nothing.",
         ),
         "steps": Term(
             "Training steps",
             "How many batches changed the network.",
-            "Neither direction is better; it says whether methods were given the same.",
+            "Neither direction is better; it shows whether methods had the same number.",
             "Equal steps are not equal work: a step of one method may cost several of another.",
         ),
         "early_stopped_error": Term(
-            "Error at the epoch that validation would choose",
-            "The error on test images at the first epoch with the lowest error on images that were kept back from "
-            "training, with labels as often wrong as those trained on.",
-            "Lower is better. Far below the error of the last epoch means that training went on too long.",
-            "Every other number is of the network after the last epoch.",
+            "Error at the epoch chosen by validation",
+            "The error on test images at the first epoch with the lowest error on validation images, whose labels "
+            "have the same share of errors as the training labels.",
+            "Lower is better. Far below the error of the last epoch means that training was too long.",
+            "Every other number is from the network after the last epoch.",
         ),
         "early_stopped_epoch": Term(
-            "Epoch that validation would choose",
+            "Epoch chosen by validation",
             "Which epoch that is.",
             "Neither direction is better.",
             "Early is not fast: steps of different methods cost differently.",

@@ -1,4 +1,4 @@
-"""How large weights and answers are: the sizes that weight decay works on."""
+"""How large the weights and the logits are: the sizes that weight decay works on."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,19 +13,19 @@ from clearance.report.tables import Compact, by_method, mean
 
 AUDIT = "weight_scale"
 WHAT = (
-    "Large weights make loud answers, and with loud answers a network learns from its mistakes alone; with quiet ones, "
-    "from all images. Weight decay sets how loud. The temperature is what answers are divided by until the network is "
-    "as sure as it is right: above one, it is too loud."
+    "Large weights give large logits. With large logits a network learns only from its mistakes; with small ones, "
+    "from all images. Weight decay controls the logit scale. The temperature is what logits are divided by to "
+    "calibrate the network: above one, they are too large."
 )
 NOT_MEANT = (
-    "No direction is better. Where normalisation follows a layer, the size of its weights does not reach the answers; "
-    "read the answers' own size."
+    "Neither direction is better. Where normalisation follows a layer, the size of its weights does not affect the "
+    "logits; see the size of the logits instead."
 )
 ANSWERS: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("size of the answers", "logit_scale", {}),
-    ("temperature, as sure as right", "temperature", {"by": "likelihood"}),
-    ("temperature, 95 % sure", "temperature", {"by": "median confidence"}),
-    ("training images still learnt from", "active_share", {}),
+    ("size of the logits", "logit_scale", {}),
+    ("temperature, calibrated", "temperature", {"by": "likelihood"}),
+    ("temperature, 95 % confidence", "temperature", {"by": "median confidence"}),
+    ("training images with a loss", "active_share", {}),
     ("layers before normalisation", "normalised_layers", {}),
 )
 
@@ -42,13 +42,13 @@ def weight_section(findings: Findings) -> Section | None:
         for title, name, wanted in ANSWERS
     }
     tables = [
-        by_method(findings, "How loud the answers are", columns),
+        by_method(findings, "How large the logits are", columns),
         decay_table(findings),
         _layers(findings, "weight_rms", "Typical size of a weight (root mean square)"),
         _layers(findings, "spectral_norm", "Most that a layer can stretch its input (spectral norm)"),
     ]
     shown = [table for table in tables if table is not None]
-    return Section("How large weights and answers are", [WHAT, NOT_MEANT], shown) if shown else None
+    return Section("How large the weights and the logits are", [WHAT, NOT_MEANT], shown) if shown else None
 
 
 def _layers(findings: Findings, name: str, title: str) -> Compact | None:
@@ -64,9 +64,9 @@ def _layers(findings: Findings, name: str, title: str) -> Compact | None:
 DECAY = "decay"
 ROLES = {"weight": "weights", "bias or gain": "biases and gains"}
 FOOT = (
-    "By so much times its value. Coupled: decay is part of the gradient, and goes through momentum. Decoupled: the "
-    "value shrinks by itself. What the optimiser of the network does not move, such as last layers that are trained on "
-    "their own, counts as not decaying."
+    "The factor times the value. Coupled: decay is part of the gradient and passes through momentum. Decoupled: the"
+    " value shrinks directly. Parameters outside the network's optimiser, such as last layers trained separately, "
+    "count as not decaying."
 )
 
 
@@ -82,16 +82,16 @@ def decay_table(findings: Findings) -> Compact | None:
         if is_summary(record):
             continue
         for role, title in ROLES.items():
-            columns[title].setdefault(record.method, _told(record.exhibit.columns, role))
+            columns[title].setdefault(record.method, _decay(record.exhibit.columns, role))
     return by_method(findings, "Which parameters decay", columns, FOOT)
 
 
-def _told(columns: Mapping[str, Sequence[Any]], role: str) -> Markup:
+def _decay(columns: Mapping[str, Sequence[Any]], role: str) -> Markup:
     """Of all parameters of a role: how many numbers decay by how much, and how.
 
     >>> columns = {"role": ["weight", "weight"], "numbers": [90, 10], "weight_decay": [0.1, 0.0],
     ...            "how": ["coupled", "none"]}
-    >>> print(_told(columns, "weight").striptags())
+    >>> print(_decay(columns, "weight").striptags())
     0.1, coupled (90 %); not at all (10 %)
     """
     counts: dict[tuple[str, float], int] = {}
@@ -108,48 +108,51 @@ def _told(columns: Mapping[str, Sequence[Any]], role: str) -> Markup:
 
 
 PAGE = AuditPage(
-    title="How large weights and answers are",
-    reading="Nothing here is better or worse: loud answers and large weights explain why other numbers cannot be "
-    "compared.",
+    title="How large the weights and the logits are",
+    reading=(
+        "Nothing here is better or worse: large logits and large weights explain why other numbers cannot be "
+        "compared."
+    ),
     place=180,
     glossary={
         "weight_rms": Term(
             "Typical size of a weight",
             "The root mean square of a layer's weights, counted from the image.",
             "Neither direction is better. Compare methods layer by layer.",
-            "Nothing, where normalisation follows the layer.",
+            "It means nothing where normalisation follows the layer.",
         ),
         "spectral_norm": Term(
             "Most that a layer can stretch its input",
-            "The largest singular value of a layer's weights. Of a convolution it is that of one patch.",
-            "Neither direction is better. Of linear layers the product bounds how fast answers can change.",
+            "The largest singular value of a layer's weights. For a convolution, of one patch.",
+            "Neither direction is better. For linear layers the product bounds how fast logits can change.",
             "The bound is never reached, as layers seldom stretch in the same direction; patches that overlap add to "
             "it.",
         ),
         "logit_scale": Term(
-            "Size of the answers",
-            "How far the answers of an image lie from their average over classes (root mean square).",
-            "Neither direction is better. Small: all images are learnt from. Large: mistakes alone.",
-            "Loud answers are not right answers.",
+            "Size of the logits",
+            "How far the logits of an image lie from their average over classes (root mean square).",
+            "Neither direction is better. Small: the network learns from all images. Large: only from mistakes.",
+            "Large logits are not correct predictions.",
         ),
         "temperature": Term(
             "Calibrated temperature",
-            "What answers are divided by, until the network is as sure as it is right, or until the median image is "
-            "95 % sure.",
-            "Above one the network is surer than that, below one less sure.",
-            "Dividing changes how sure a network is, and never what it answers.",
+            "What logits are divided by, until confidence matches accuracy, or until the median confidence is 95 %.",
+            "Above one the network is more confident than that, below one less.",
+            "Dividing changes the confidence of a network, never its predictions.",
         ),
         "active_share": Term(
-            "Training images that are still learnt from",
-            "The share of training images that are right, for which the loss still asks for more.",
-            "Near zero: only mistakes are learnt from, a sign of little regularisation. Near one: all images are.",
-            "It counts images, and not how much each of them still changes.",
+            "Training images with a loss",
+            "The share of training images that are right, on which the loss is not yet satisfied.",
+            "Near zero: the network learns only from mistakes, a sign of little regularisation. Near one: from all "
+            "images.",
+            "It counts images, not how much each of them contributes.",
         ),
         "normalised_layers": Term(
             "Layers before normalisation",
-            "How many layers are directly followed by normalisation, which takes the size of their weights away.",
+            "How many layers are directly followed by normalisation, which removes the effect of the size of their "
+            "weights.",
             "Neither direction is better.",
-            "Normalisation further on, or by a layer of your own, is not counted.",
+            "Normalisation by later layers or by custom layers is not counted.",
         ),
     },
     section=weight_section,
