@@ -22,7 +22,6 @@ from clearance.attacks.balls import steepest
 from clearance.attacks.losses import logit_margin
 from clearance.attacks.straight_through import has_steps
 from clearance.audits import Robustness
-from clearance.training.end_to_end import _seeded
 from clearance.vocabulary import Bounds
 
 OTHER_KIND: Any = (0, 1)
@@ -97,28 +96,47 @@ def test_narrow_images_are_attacked_like_others(dtype):
     assert PGD(1.4, 2, steps=10)(model, image, torch.tensor([0])).success.tolist() == [True]
 
 
-@pytest.mark.parametrize("norm", [1, 2, math.inf])
-def test_the_square_search_knows_no_unit(norm):
-    images, labels = shown()
-    model = network()
-    epsilon = {1: 2.0, 2: 0.5, math.inf: 0.1}[norm]
-    plain = SquareSearch(epsilon, norm, queries=30).perturbed(model, images, labels)
-
-    def grey(x: Tensor) -> Tensor:
-        return model(x / 256)
-
-    attack = SquareSearch(256 * epsilon, norm, queries=30, bounds=Bounds(0.0, 256.0))
-    windows = [attack._window(28, 28, share) for share in (0, 0.3)]
-    assert windows == [SquareSearch(epsilon, norm)._window(28, 28, share) for share in (0, 0.3)]
-    assert attack.perturbed(grey, 256 * images, labels).shape == plain.shape
+class EnoughError(Exception):
+    """Ends a search."""
 
 
-@pytest.mark.parametrize(("height", "width"), [(1, 784), (784, 1), (14, 56), (28, 28)])
-def test_patches_have_their_area_where_a_square_does_not_fit(height, width):
-    window = SquareSearch(0.1)._window(height, width, 0)
-    assert window.rows <= height
-    assert window.columns <= width
-    assert window.rows * window.columns == pytest.approx(0.8 * 784, rel=0.02)
+def first_patch(attack: SquareSearch, height: int, width: int, unit: float = 1.0) -> tuple[int, int]:
+    """Rows and columns of what the first change to a start spans, the most over 64 images."""
+    asked: list[Tensor] = []
+
+    def constant(x: Tensor) -> Tensor:
+        asked.append(x[:64].squeeze(1))
+        if len(asked) == 3:  # the images themselves, the start, the first change
+            raise EnoughError
+        return torch.tensor([[1.0, 0.0]]).expand(len(x), 2)
+
+    draws = torch.Generator().manual_seed(0)
+    images = unit * (0.4 + 0.2 * torch.rand(64, 1, height, width, generator=draws))
+    with pytest.raises(EnoughError):
+        attack.perturbed(constant, images, torch.zeros(64, dtype=torch.long))
+    changed = asked[1] != asked[2]
+
+    def span(lines: Tensor) -> int:
+        return max(int(places[-1] - places[0]) + 1 for row in lines if len(places := row.nonzero()))
+
+    return span(changed.any(dim=2)), span(changed.any(dim=1))
+
+
+@pytest.mark.parametrize(("epsilon", "norm", "side"), [(9.0, 1, 3), (0.1, math.inf, 25)])
+def test_the_square_search_knows_no_unit(epsilon, norm, side):
+    """A patch of norm 1 has no more pixels than epsilon can move from bound to bound."""
+    grey = SquareSearch(256 * epsilon, norm, bounds=Bounds(0.0, 256.0))
+    assert first_patch(SquareSearch(epsilon, norm), 28, 28) == (side, side)
+    assert first_patch(grey, 28, 28, unit=256.0) == (side, side)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "patch"),
+    [(1, 784, (1, 627)), (784, 1, (627, 1)), (14, 56, (14, 45)), (28, 28, (25, 25))],
+)
+def test_patches_have_their_area_where_a_square_does_not_fit(height, width, patch):
+    """Four fifths of the image: 627 of 784 pixels."""
+    assert first_patch(SquareSearch(0.1), height, width) == pytest.approx(patch, rel=0.03)
 
 
 def test_images_whose_pixels_lie_apart_are_searched():
@@ -170,13 +188,6 @@ def test_deep_fool_goes_to_a_boundary_that_lies_inside_the_bounds(norm, expected
     hit = DeepFool(norm)(model, torch.tensor([[0.95, 0.5]]), torch.tensor([0]))
     assert bool(hit.success)
     assert float(hit.distance) == pytest.approx(expected, rel=0.03)
-
-
-def test_an_attack_made_on_another_network_gets_fresh_starts_too():
-    stream = torch.Generator().manual_seed(0)
-    seeded: Any = _seeded(transferred(network(), PGD(0.1, restarts=2)), stream)
-    plain: Any = _seeded(PGD(0.1), stream)
-    assert 0 != seeded.attack.seed != plain.seed != 0
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from cases import (  # type: ignore[import-not-found]  # on pytest's path, see p
     LOSSES,
     OwnLoss,
 )
+from clearance import Outputs
 from clearance.losses import Loss
 from clearance.losses._loss import check_labels
-from clearance.tensors import Outputs
 
 BATCH = 7
 

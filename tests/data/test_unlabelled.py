@@ -12,7 +12,6 @@ from clearance.data import (
     gaussian_images,
     open_folder,
     open_unlabelled,
-    stored,
 )
 from clearance.data.folder import open_pictures
 
@@ -55,7 +54,7 @@ def test_pixels_are_those_of_labelled_pictures(pictures):
 
 def test_what_is_kept_of_labelled_pictures_is_not_taken_for_these(pictures, monkeypatch):
     """The same files, with labels first: both are kept, each by itself; on disk the digest is kept, too."""
-    monkeypatch.setattr(stored, "IN_MEMORY", 0)
+    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 0)
     for place in ("top.png", "b/deep/0.png", "b/.hidden.png"):
         (pictures / place).unlink()
     (pictures / "b" / "0.png").write_bytes((pictures / "a" / "0.png").read_bytes())
@@ -75,7 +74,7 @@ def test_a_broken_file_is_named_and_left_out(pictures):
 
 
 def test_many_stay_on_disk(pictures, monkeypatch):
-    monkeypatch.setattr(stored, "IN_MEMORY", 3 * 3 * 8 * 8 * 4)
+    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 3 * 3 * 8 * 8 * 4)
     found = open_pictures(pictures, HOW, cache=pictures.parent / "cache")
     assert isinstance(found, StoredImageSet)
     again = found.unlabelled()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.heads import MLP, HeadTraining, train, train_heads
+from clearance.heads import MLP, HeadTraining, train_heads
 
 SETTINGS = {
     "plain": (0.0, False, 0.0),
@@ -124,16 +124,10 @@ def test_rows_into_a_pool_equal_gathered_sets(
     mask[:, 2] = True
     head = nn.Sequential(nn.LayerNorm(14) if norm else nn.Identity(), MLP((14, 6, 14)))
     stack = fresh(head.double() if norm else head[1].double(), count=5, std=0.2)
-    monkeypatch.setattr(train, "_heads_at_once", lambda rows, features: at_once)
+    monkeypatch.setattr("clearance.heads.train._heads_at_once", lambda rows, features: at_once)
     training = HeadTraining(steps=3, lr=0.1, momentum=0.9, weight_decay=0.1, batch_size=batch_size)
     draws = [torch.Generator().manual_seed(3) for _ in range(2)]
     found = train_heads(stack, pool, labels, training, rows=rows, mask=mask, generator=draws[0])
     expected = loop_of_modules(stack, pool[rows], labels[rows], training, mask=mask, generator=draws[1])
     assert_same_heads(found.stack.parameters, expected)
     assert found.diverged.shape == (5,)
-
-
-@pytest.mark.parametrize(("n", "D", "most"), [(10, 100, 1000), (7, 33, 5000), (100, 100, 50)])
-def test_a_chunk_gathers_no_more_than_its_bound(n, D, most):
-    heads = train._heads_at_once(torch.zeros(3, n, dtype=torch.long), torch.zeros(5, D), elements=most)
-    assert heads == 1 or heads * n * D <= most < (heads + 1) * n * D

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from clearance import Outputs
 from clearance.losses.cross_entropy import CrossEntropyLoss, cross_entropy
-from clearance.tensors import Outputs
 
 
 def random_logits(*shape, seed=0):

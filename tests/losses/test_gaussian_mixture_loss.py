@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from clearance import Outputs
 from clearance.heads import GaussianMixture
 from clearance.losses import CenterLoss, CrossEntropyLoss, GaussianMixtureLoss, StepUp
 from clearance.losses.gaussian_mixture import margin_scores
-from clearance.tensors import Outputs
 from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     COVARIANCES,
     mixture,

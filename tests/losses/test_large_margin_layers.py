@@ -36,7 +36,9 @@ def test_p09_analytic_layers_equal_autograd(norm, score):
                 assert found.distances[layer][row, place].item() == pytest.approx(slow, rel=1e-10)
 
 
-@pytest.mark.parametrize(("norm", "constant"), [(math.inf, 2.0), (2.0, math.sqrt(2)), (1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("norm", "constant"), [(math.inf, 2.0), (2.0, math.sqrt(2)), (1.5, 2 ** (1 / 3)), (1.0, 1.0)]
+)
 def test_p09_norms_at_logits_and_features_are_constants_of_the_head(norm, constant):
     model, x, y = smooth_net(), images(), labels()
     found = margin_distances(model, x, y, ("features", "logits"), norm=norm)

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from clearance import Outputs
 from clearance.geometry.first_order import first_order_distance
 from clearance.losses import DistanceSettings, LargeMarginLoss, margin_distances
 from clearance.losses.margins import Ruler, gaps_and_norms
 from clearance.models import Classifier
-from clearance.tensors import Outputs
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     ALL_LAYERS,
     CLASSES,

@@ -6,9 +6,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clearance.losses import DistanceSettings, HingeLoss, LargeMarginLoss, SumLoss, margin_distances
-from clearance.losses.large_margin import GammaQuantile
-from clearance.losses.margins import class_gaps, top_rivals
+from clearance.losses import (
+    DistanceSettings,
+    GammaQuantile,
+    HingeLoss,
+    LargeMarginLoss,
+    SumLoss,
+    margin_distances,
+)
+from clearance.losses.margins import class_gaps
 from clearance.models import Classifier
 
 LABELS = torch.tensor([0, 1, 2, 0])
@@ -41,8 +47,20 @@ def test_samples_without_a_gradient_tell_no_margin():
         outputs = model.outputs(shown, loss.layers)
         assert bool((model.features(shown)[:4] == 0).all())
         assert bool(loss(outputs, labels).terms["margin"].isfinite())
-        gammas.append(float(loss.margins._seen[0][0]))
+        loss.after_step(outputs, labels)
+        gammas.append(float(loss.state_dict()["margins.total"][0]))
     assert gammas[1] == pytest.approx(gammas[0], rel=1e-3)
+
+
+def test_a_batch_without_any_gradient_leaves_a_margin_above_0():
+    model = network(hidden=True)
+    with torch.no_grad():
+        model.get_parameter("extractor.1.bias").fill_(-100.0)
+    loss = LargeMarginLoss(("input",), gamma=GammaQuantile(0.9), distance=DistanceSettings(eps=0.0))
+    outputs = model.outputs(images(), loss.layers)
+    loss(outputs, LABELS)
+    loss.after_step(outputs, LABELS)
+    assert float(loss.state_dict()["margins.total"][0]) > 0
 
 
 @pytest.mark.parametrize(
@@ -120,7 +138,8 @@ def test_a_loss_in_evaluation_mode_is_the_whole_loss_and_learns_nothing():
         torch.testing.assert_close(every(outputs, LABELS).terms["margin"], expected)
         learnt(outputs, LABELS)
         every.after_step(outputs, LABELS)
-    assert not learnt.margins._seen
+        learnt.after_step(outputs, LABELS)
+    assert int(learnt.state_dict()["margins.batches"]) == 0
     every.train()
     assert float(every(outputs, LABELS).terms["margin"]) == 0.0  # the third step of four
 
@@ -150,11 +169,17 @@ def test_p03_distances_at_the_features_are_in_range_wherever_the_input_s_are(nor
     torch.testing.assert_close(found["features"], found["input"], rtol=1e-4, atol=0)
 
 
+class Masking(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return features.masked_fill(features == 0, -math.inf)
+
+
 def test_a_class_that_is_masked_out_is_a_rival_before_the_own_class():
-    logits = torch.tensor([[5.0, -math.inf, -math.inf], [-math.inf, 1.0, 0.0]])
-    found = top_rivals(logits, torch.tensor([0, 1]), 2)
-    assert sorted(found[:, 0].tolist()) == [1, 2]
-    assert found[:, 1].tolist() == [2, 0]
+    shown = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.9, 0.5]]).view(2, 1, 1, 3)
+    model = Classifier(nn.Flatten(), Masking()).eval()
+    found = margin_distances(model, shown, torch.tensor([0, 1]), ("logits",), top_k=2).rivals
+    assert sorted(found[0].tolist()) == [1, 2]
+    assert found[1].tolist() == [2, 0]
 
 
 @pytest.mark.parametrize(

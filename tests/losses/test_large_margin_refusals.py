@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from clearance import Outputs
 from clearance.losses import DistanceSettings, GammaQuantile, LargeMarginLoss, margin_distances
-from clearance.losses.large_margin import LayerMargins
 from clearance.models import Classifier
-from clearance.tensors import Outputs
 from clearance.training import EndToEnd, fit
 from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     CLASSES,
@@ -252,15 +251,6 @@ def test_the_input_of_compiled_and_of_copied_networks_is_no_such_layer():
             found.backward()
             assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
             model.zero_grad()
-
-
-def test_a_quantile_is_one_of_distances_that_there_are():
-    """A dead unit's sample is endlessly far from any boundary, and is no reason for an endless margin."""
-    margin = LayerMargins([GammaQuantile(quantile=0.9)])
-    distances = torch.tensor([[[1.0, 2.0, math.inf, math.inf]]])
-    assert float(margin(distances)) == pytest.approx(1.9)
-    nothing = LayerMargins([GammaQuantile(quantile=0.9)])
-    assert float(nothing(torch.full((1, 1, 3), math.inf))) > 0
 
 
 def test_quantile_settings():

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from clearance import Outputs
 from clearance.losses.squared_error import SquaredErrorLoss, squared_error
-from clearance.tensors import Outputs
 
 
 def random_logits(*shape, seed=0):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from clearance import Outputs
 from clearance.data import gaussian_images
 from clearance.heads import GaussianMixture
 from clearance.losses import (
@@ -18,7 +19,6 @@ from clearance.losses import (
     SumLoss,
 )
 from clearance.models import Classifier
-from clearance.tensors import Outputs
 from clearance.training import EndToEnd, fit
 
 

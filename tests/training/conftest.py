@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from clearance.data import gaussian_images
-from clearance.heads import MLP
-from clearance.heads.train import HeadTraining, TrainedHeads
+from clearance.heads import MLP, HeadTraining, TrainedHeads
 from clearance.heads.weak import GradientHeads
 from clearance.models import Classifier
 

@@ -1,7 +1,6 @@
 """Adversarial training: what is attacked, in which mode, and that a resumed run is the same run."""
 
 import copy
-import importlib.util
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -10,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearance.attacks import FGSM
+from clearance.attacks import FGSM, PGD, transferred
 from clearance.data import gaussian_images
 from clearance.training import EndToEnd, fit
-from clearance.training.end_to_end import attacked_part
 
 
 @dataclass(frozen=True)
@@ -87,8 +85,12 @@ def test_images_that_are_wrong_already_are_attacked_too(data, make_model):
     wrong = (model(data.images).argmax(dim=1) + 1) % data.class_count
     attack = FGSM(0.1)
     assert torch.equal(attack(model, data.images, wrong).images, data.images)
-    found = attacked_part(attack, model, data.images, wrong, 1.0, torch.Generator())
-    changed = (found != data.images).flatten(1).any(dim=1)
+    seen = []
+    model.extractor.register_forward_pre_hook(lambda module, given: seen.append(given[0].detach()))
+    way = EndToEnd(adversarial=attack, adversarial_share=1.0)
+    start(way, model, data, lr=0.0).step(data.images, wrong)
+    trained_on = seen[-1] * model.std + model.mean
+    changed = ((trained_on - data.images).abs() > 0.01).flatten(1).any(dim=1)
     assert bool(changed.all())
 
 
@@ -103,6 +105,20 @@ def test_a_seed_of_the_attack_is_fresh_in_every_step_and_the_same_in_every_run(d
     assert seeds[0] == seeds[1]
     assert len(set(seeds[0])) == 3
     assert "adversarial" not in EndToEnd().generators(0)
+
+
+def test_an_attack_made_on_another_network_gets_fresh_starts_too(data, make_model):
+    seen = []
+    model, source = make_model().eval(), make_model(seed=4).eval()
+    model.extractor.register_forward_pre_hook(lambda module, given: seen.append(given[0].detach()))
+    attack = transferred(source, PGD(0.1, steps=3, restarts=2))
+    way = EndToEnd(adversarial=attack, adversarial_share=1.0)
+    training = start(way, model, data, lr=0.0)
+    trained_on = []
+    for _ in range(2):
+        training.step(data.images, data.labels)
+        trained_on.append(seen[-1])
+    assert not torch.equal(*trained_on)
 
 
 class Killed(Exception):  # noqa: N818 - stands for the end of the process
@@ -190,14 +206,7 @@ def test_wrong_settings_are_refused():
         EndToEnd(adversarial="fgsm")  # type: ignore[arg-type]
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("clearance.attacks") is None
-    or importlib.util.find_spec("clearance.attacks.gradient") is None,
-    reason="needs the attacks",
-)
 def test_training_on_fgsm_images_withstands_fgsm(make_model):
-    from clearance.attacks.gradient import FGSM
-
     data = gaussian_images(class_count=3, per_class=40, shape=(1, 4, 4))
     attack = FGSM(epsilon=0.12)
     held = {}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearance._rng import generator
+from clearance.research import generator
 from clearance.training.foca import ClassBalancedDraws
 
 LABELS = torch.tensor([2, 0, 1, 0, 2, 2, 0, 2, 1, 2])  # 3, 2 and 5 images

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from clearance._rng import generator
+from clearance import LossTerms
 from clearance.losses import CrossEntropyLoss, Loss
-from clearance.tensors import LossTerms
+from clearance.research import generator
 from clearance.training import EndToEnd
 
 

@@ -8,13 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from clearance import LossTerms
 from clearance.data import Augmentation, ImageSet
-from clearance.heads import MLP
-from clearance.heads.train import HeadTraining
+from clearance.heads import MLP, HeadTraining
 from clearance.heads.weak import GradientHeads
 from clearance.losses import CrossEntropyLoss, Loss
 from clearance.models import Classifier
-from clearance.tensors import LossTerms
 from clearance.training import FOCA, EndToEnd, fit
 
 PLAIN = partial(torch.optim.SGD, lr=0.1)

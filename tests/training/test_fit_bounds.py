@@ -12,7 +12,6 @@ from clearance.data import ImageSet
 from clearance.heads import MLP
 from clearance.models import Classifier, small_cnn
 from clearance.training import FOCA, EndToEnd, fit
-from clearance.training.fit import bound_rows
 
 PLAIN = partial(torch.optim.SGD, lr=0.1)
 
@@ -73,10 +72,15 @@ def test_max_norm_bounds_every_unit_after_every_step():
     assert float(head[0].bias.detach().min()) > 6.0  # a bias is no incoming weight
 
 
-def test_max_norm_bounds_filters_in_any_layout_of_memory():
-    weight = torch.randn(4, 3, 3, 3).to(memory_format=torch.channels_last)
-    bound_rows(weight, 0.5)
-    torch.testing.assert_close(weight.flatten(1).norm(dim=1), torch.full((4,), 0.5))
+def test_max_norm_bounds_filters_in_any_layout_of_memory(data):
+    torch.manual_seed(0)
+    filters = nn.Conv2d(1, 4, 3)
+    with torch.no_grad():
+        filters.weight.mul_(10)
+    model = Classifier(nn.Sequential(filters, nn.Flatten()), nn.Linear(16, 3))
+    model = model.to(memory_format=torch.channels_last)
+    fit(model, EndToEnd(), data, epochs=1, batch_size=24, optimizer=PLAIN, max_norm=0.5)
+    torch.testing.assert_close(filters.weight.detach().flatten(1).norm(dim=1), torch.full((4,), 0.5))
 
 
 def test_max_norm_under_foca_leaves_heads_alone(data, make_model):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearance.data import ImageSet
-from clearance.heads.train import HeadTraining
+from clearance.heads import HeadTraining
 from clearance.heads.weak import GradientHeads
 from clearance.training import FOCA, fit
 from clearance.vocabulary import Outcome

@@ -9,7 +9,6 @@ from torch import nn
 
 from clearance.losses import CrossEntropyLoss
 from clearance.training import FOCA, EndToEnd, fit
-from clearance.training.fit import ExtractorForward
 
 
 class Watching(CrossEntropyLoss):
@@ -134,22 +133,21 @@ def test_a_compiled_extractor_shows_no_activations(data, make_model):
         fit(make_model(), EndToEnd(Reader()), data, epochs=1, compile_extractor=True)
 
 
-def test_the_extractor_is_as_before_even_where_a_step_fails(make_model):
-    extractor = make_model().extractor
+@pytest.mark.parametrize("had", [False, True])
+def test_the_extractor_is_as_before_even_where_a_step_fails(data, make_model, had):
+    model = make_model()
+    own = model.extractor.forward
+    if had:
+        model.extractor.forward = own
+    dtypes = []
 
-    def own(images):
-        return images
+    class Failing(CrossEntropyLoss):
+        def forward(self, outputs, labels):
+            dtypes.append(model.extractor[:2](data.images).dtype)
+            assert vars(model.extractor).get("forward") is not own
+            raise RuntimeError("no step")
 
-    for had in (False, True):
-        if had:
-            extractor.forward = own
-        way = ExtractorForward(extractor, torch.bfloat16, compiled=False, loss=CrossEntropyLoss())
-
-        def fail(way=way):
-            with way.in_use():
-                assert "forward" in vars(extractor)
-                raise RuntimeError("no step")
-
-        with pytest.raises(RuntimeError, match="no step"):
-            fail()
-        assert vars(extractor).get("forward") is (own if had else None)
+    with pytest.raises(RuntimeError, match="no step"):
+        fit(model, EndToEnd(Failing()), data, epochs=1, autocast=torch.bfloat16)
+    assert len(dtypes) == 1
+    assert vars(model.extractor).get("forward") is (own if had else None)

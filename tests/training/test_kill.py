@@ -18,14 +18,13 @@ import pytest
 import torch
 from torch import nn
 
+from clearance import LossTerms
 from clearance.data import Augmentation, gaussian_images
-from clearance.heads import MLP
-from clearance.heads.train import HeadTraining
+from clearance.heads import MLP, HeadTraining
 from clearance.heads.weak import GradientHeads
 from clearance.losses import Loss
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.models import Classifier
-from clearance.tensors import LossTerms
 from clearance.training import FOCA, EndToEnd, fit
 
 FILES = ("model.safetensors", "metrics.jsonl")
