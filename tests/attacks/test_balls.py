@@ -145,6 +145,12 @@ def test_a_step_of_norm_2_is_longer_where_bounds_take_a_part_of_it():
     assert (steepest(gradient, 2, torch.zeros(1, 3)) == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_step_that_is_asked_for_longer_at_a_bound_stays_a_number(dtype):
+    step = steepest(torch.tensor([[1.0, 1e-6]], dtype=dtype), 2, torch.tensor([[0.5, 0.5]], dtype=dtype))
+    assert bool((step.square().sum() < torch.inf).all())
+
+
 @pytest.mark.parametrize("norm", NORMS)
 def test_what_is_no_number_moves_nothing(norm):
     images, gradient = world()

@@ -13,7 +13,6 @@ from PIL import EpsImagePlugin, Image
 
 from clearance import load_dataset
 from clearance.data import Preprocessing, StoredImageSet, open_folder, open_images
-from clearance.data.folder import default_cache
 from clearance.data.preprocessing import transformed
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 40 40\n%%EndComments\nshowpage\n%%EOF\n"
@@ -127,12 +126,14 @@ def test_a_damaged_cache_is_made_anew(pets):
     assert torch.equal(opened(pets).images, first.images)
 
 
-def test_the_cache_is_where_one_says(monkeypatch, tmp_path):
+def test_the_cache_is_where_one_says(pets, monkeypatch, tmp_path):
     monkeypatch.setenv("CLEARANCE_CACHE", str(tmp_path / "mine"))
-    assert default_cache() == tmp_path / "mine"
+    open_folder(pets, HOW)
+    assert list((tmp_path / "mine").rglob("*.pixels"))
     monkeypatch.delenv("CLEARANCE_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache() == tmp_path / "clearance"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "usual"))
+    open_folder(pets, HOW)
+    assert list((tmp_path / "usual" / "clearance").rglob("*.pixels"))
 
 
 def test_sizes_that_differ_need_image_size(pets):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearance.models.wrap import UntilHead, wrap
+from clearance.models import wrap
 from models.wrap_modules import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     VGG,
     ResNet,
@@ -68,11 +68,19 @@ def test_alias_of_the_head_is_cut_as_well(images):
 
 
 def test_container_under_two_names_stays_one(images):
-    inner = ResNet().eval()
-    module = nn.ModuleDict({"a": inner, "b": inner})
-    cut = UntilHead(module, inner.fc)
-    assert cut.get_submodule("module.a") is cut.get_submodule("module.b")
-    assert cut.get_submodule("module.a") is not inner
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = self.b = ResNet()
+
+        def forward(self, x):
+            return self.a(x)
+
+    module = Twice().eval()
+    model = wrap(module, head="a.fc", example=images, verbose=False)
+    assert torch.equal(model(images), module(images))
+    assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in module.parameters())
+    assert model.extractor.get_submodule("module.a") is model.extractor.get_submodule("module.b")
 
 
 def test_layers_shared_inside_the_extractor_are_fine(images):

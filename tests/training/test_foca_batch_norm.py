@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from clearance.training import FOCA
-from clearance.training.batch_norm import running_statistics_frozen
 from clearance.training.foca import ClassBalancedDraws
 
 
@@ -53,17 +52,17 @@ def test_in_evaluation_mode_it_is_normalised_by_the_running_statistics(data, wat
     assert int(model.extractor[2].num_batches_tracked) == 0
 
 
-def test_layers_track_again_even_where_the_forward_pass_fails(model):
-    untracked = nn.BatchNorm1d(6, track_running_stats=False)
-
-    def fail():
-        with running_statistics_frozen(nn.Sequential(model.extractor[2], untracked)):
-            assert not model.extractor[2].track_running_stats
+def test_layers_track_again_even_where_the_head_batchs_forward_pass_fails(data, make_model, sgd):
+    class Failing(nn.Module):
+        def forward(self, x):
             raise RuntimeError("no features")
 
+    tracked, untracked = nn.BatchNorm1d(6), nn.BatchNorm1d(6, track_running_stats=False)
+    model = make_model(tracked, untracked, Failing()).train()
     with pytest.raises(RuntimeError, match="no features"):
-        fail()
-    assert model.extractor[2].track_running_stats
+        begin(FOCA(per_class=2), model, data, sgd).step(data.images, data.labels)
+    assert tracked.track_running_stats
+    assert int(tracked.num_batches_tracked) == 0
     assert not untracked.track_running_stats
 
 

@@ -1,12 +1,9 @@
 """Weak heads trained on recent training features instead of a forward pass of their own."""
 
-from typing import Any
-
 import pytest
 import torch
 
 from clearance.training import FOCA
-from clearance.training.foca import FeaturePool
 
 
 def begin(way, model, data, sgd, seed=0, **how):
@@ -35,9 +32,12 @@ def test_after_the_first_step_heads_cost_no_forward_pass(data, watched, make_mod
     assert len(spy.calls) == 4
 
 
-def test_pooled_features_are_those_of_the_last_batches_as_they_were_then(data, watched, make_model, sgd):
+@pytest.mark.parametrize("size", [15, 7])  # more than a batch, and less
+def test_pooled_features_are_those_of_the_last_batches_as_they_were_then(
+    data, watched, make_model, sgd, size
+):
     model, spy, seen = make_model(), watched(), []
-    training = begin(FOCA(weak_heads=spy, per_class=5, heads=3, pool=15), model, data, sgd)
+    training = begin(FOCA(weak_heads=spy, per_class=5, heads=3, pool=size), model, data, sgd)
     for step in range(6):
         images, labels = mixed(data, step)
         with torch.no_grad():
@@ -46,8 +46,8 @@ def test_pooled_features_are_those_of_the_last_batches_as_they_were_then(data, w
         if step == 0:
             continue
         features, drawn_labels, _ = spy.calls[-1]
-        recent = torch.cat([f for f, _ in seen[:-1]])[-15:]
-        its_labels = torch.cat([y for _, y in seen[:-1]])[-15:]
+        recent = torch.cat([f for f, _ in seen[:-1]])[-size:]
+        its_labels = torch.cat([y for _, y in seen[:-1]])[-size:]
         assert torch.equal(drawn_labels, torch.arange(3).repeat_interleave(5).expand(3, -1))
         distance = torch.cdist(features.flatten(0, 1), recent, compute_mode="donot_use_mm_for_euclid_dist")
         assert float(distance.amin(dim=1).max()) < 1e-5
@@ -63,28 +63,6 @@ def test_while_a_class_is_missing_heads_get_a_forward_pass(data, watched, make_m
     for first in (0, 8, 16, 0):  # one class after the other
         training.step(*data.batch(torch.arange(first, first + 8)))
     assert sizes == [6, 8, 6, 8, 6, 8, 8]
-
-
-def test_the_oldest_go_first():
-    pool: Any = FeaturePool(size=5, classes=2)
-    for value in range(4):
-        pool.add(torch.full((2, 1), float(value), requires_grad=True), torch.tensor([0, 1]))
-    assert pool.features.flatten().tolist() == [1, 2, 2, 3, 3]
-    assert pool.labels.tolist() == [1, 0, 1, 0, 1]
-    assert not pool.features.requires_grad
-    pool.add(torch.zeros(9, 1), torch.zeros(9, dtype=torch.long))
-    assert len(pool.features) == 5
-    assert not pool.holds_every_class
-
-
-def test_a_pool_keeps_copies():
-    pool: Any = FeaturePool(size=4, classes=2)
-    features, labels = torch.zeros(2, 1), torch.tensor([0, 1])
-    pool.add(features, labels)
-    features.fill_(9)
-    labels.fill_(0)
-    assert pool.features.flatten().tolist() == [0, 0]
-    assert pool.labels.tolist() == [0, 1]
 
 
 def test_without_a_pool_nothing_is_kept(data, make_model, sgd):
