@@ -6,8 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from clearance.data import ImageSet
-from clearance.data.digits import read_digits
+from clearance.data import ImageSet, read_digits
 from clearance.losses import CrossEntropyLoss, LargeMarginLoss, Loss
 from clearance.models import Classifier
 

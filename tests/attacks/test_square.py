@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.attacks import FGSM, PGD
-from clearance.attacks.square import SquareSearch, Window, _one_put_back, patches, pyramid, split_pyramid
+from clearance.attacks import FGSM, PGD, SquareSearch
+from clearance.attacks.square import Window, _one_put_back, patches, pyramid, split_pyramid
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,
     Times,

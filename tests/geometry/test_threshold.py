@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from clearance.geometry.threshold import Threshold, best_threshold
+from clearance.geometry import best_threshold
+from clearance.geometry.threshold import Threshold
 
 
 def slow(scores, positive):

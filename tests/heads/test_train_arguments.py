@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.heads import MLP, HeadStack, HeadTraining
-from clearance.heads.train import train_heads
+from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
 
 CARRIED = HeadTraining(steps=5, lr=0.1, momentum=0.8, nesterov=True, weight_decay=0.05)
 

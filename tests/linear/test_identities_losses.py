@@ -9,6 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from clearance.linear import (
+    Hyperplane,
     calibrated_temperature,
     error_rate,
     large_scale_limit,
@@ -16,7 +17,7 @@ from clearance.linear import (
     scores,
     small_scale_limit,
 )
-from clearance.linear.hyperplane import Hyperplane, margins
+from clearance.linear.hyperplane import margins
 from clearance.linear.temperature import tempered_softmax
 from linear.worlds import clouds, some_plane  # type: ignore[import-not-found]  # on pytest's path
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from clearance import Outputs
-from clearance.losses.cross_entropy import CrossEntropyLoss, cross_entropy
+from clearance.losses import CrossEntropyLoss
+from clearance.losses.cross_entropy import cross_entropy
 
 
 def random_logits(*shape, seed=0):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from clearance import Outputs
-from clearance.losses.hinge import HingeLoss, hinge
+from clearance.losses import HingeLoss
+from clearance.losses.hinge import hinge
 
 
 def random_logits(*shape, seed=0):

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from clearance import Outputs
-from clearance.geometry.first_order import first_order_distance
+from clearance.geometry import first_order_distance
 from clearance.losses import DistanceSettings, LargeMarginLoss, margin_distances
 from clearance.losses.margins import Ruler, gaps_and_norms
 from clearance.models import Classifier

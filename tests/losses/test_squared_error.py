@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from clearance import Outputs
-from clearance.losses.squared_error import SquaredErrorLoss, squared_error
+from clearance.losses import SquaredErrorLoss
+from clearance.losses.squared_error import squared_error
 
 
 def random_logits(*shape, seed=0):

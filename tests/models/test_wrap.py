@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.models.wrap import wrap
+from clearance.models import wrap
 from models.wrap_modules import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     VGG,
     Nested,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.models.wrap import wrap
+from clearance.models import wrap
 from models.library_shapes import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     Aux,
     DataclassOutput,

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearance.models.wrap import wrap
+from clearance.models import wrap
 from models.wrap_modules import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     VGG,
     Around,

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from clearance.data import gaussian_images
-from clearance.heads import MLP, HeadTraining, TrainedHeads
-from clearance.heads.weak import GradientHeads
+from clearance.heads import MLP, GradientHeads, HeadTraining, TrainedHeads
 from clearance.models import Classifier
 
 

@@ -10,8 +10,7 @@ from torch import nn
 
 from clearance import LossTerms
 from clearance.data import Augmentation, ImageSet
-from clearance.heads import MLP, HeadTraining
-from clearance.heads.weak import GradientHeads
+from clearance.heads import MLP, GradientHeads, HeadTraining
 from clearance.losses import CrossEntropyLoss, Loss
 from clearance.models import Classifier
 from clearance.training import FOCA, EndToEnd, fit

@@ -9,9 +9,7 @@ from torch import nn
 
 from clearance import LossTerms
 from clearance.data import Augmentation
-from clearance.heads import HeadStack
-from clearance.heads.train import TrainedHeads
-from clearance.heads.weak import GradientHeads
+from clearance.heads import GradientHeads, HeadStack, TrainedHeads
 from clearance.losses import CrossEntropyLoss, Loss
 from clearance.research import generator
 from clearance.training import FOCA, fit

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearance.data import ImageSet
-from clearance.heads import HeadTraining
-from clearance.heads.weak import GradientHeads
+from clearance.heads import GradientHeads, HeadTraining
 from clearance.training import FOCA, fit
 from clearance.vocabulary import Outcome
 

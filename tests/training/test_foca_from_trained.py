@@ -7,10 +7,8 @@ import torch
 from torch import nn
 
 from clearance.data import GaussianClasses
-from clearance.heads import MLP, HeadStack
-from clearance.heads.train import HeadTraining, train_heads
-from clearance.models import Classifier
-from clearance.models.features import extract_features
+from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
+from clearance.models import Classifier, extract_features
 from clearance.training import FOCA, EndToEnd, fit
 
 WORLD = GaussianClasses(class_count=4, shape=(1, 6, 6), separation=4.0, noise=0.05)

@@ -20,8 +20,7 @@ from torch import nn
 
 from clearance import LossTerms
 from clearance.data import Augmentation, gaussian_images
-from clearance.heads import MLP, HeadTraining
-from clearance.heads.weak import GradientHeads
+from clearance.heads import MLP, GradientHeads, HeadTraining
 from clearance.losses import Loss
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.models import Classifier
