@@ -9,10 +9,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearance.attacks import FGSM, IFGSM, PGD, TargetedAscent, as_attack, transferred
-from clearance.attacks.deep_fool import DeepFool
-from clearance.attacks.minimum_norm import MinimumNorm
-from clearance.attacks.square import SquareSearch
+from clearance.attacks import (
+    FGSM,
+    IFGSM,
+    PGD,
+    DeepFool,
+    MinimumNorm,
+    SquareSearch,
+    TargetedAscent,
+    as_attack,
+    transferred,
+)
 from digits_nets import digits, network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 COUNT = 40  # images that contracts are checked on

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from clearance import LossTerms, Outputs
 from clearance.heads import GaussianMixture
 from clearance.losses import (
     CenterLoss,
@@ -22,7 +23,6 @@ from clearance.losses import (
     SumLoss,
     TripletLoss,
 )
-from clearance.tensors import LossTerms, Outputs
 
 CLASSES, FEATURE_WIDTH, INPUT_WIDTH = 4, 5, 6
 """Sizes of the world in which losses are tested; its layers are called "input" and "hidden"."""

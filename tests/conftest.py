@@ -1,4 +1,9 @@
-"""What every test shares: one thread, no network, and where the real data is."""
+"""What every test shares: one thread, no network, and where the real data is.
+
+Names of tests carry the numbers of the statements that they hold: l1 to l3 of Lemma 3.1 and q01 to q09 of Proposition
+3.2 of Sato et al. (2019), i01 to i19 of the identities of linear theory, p01 to p22 of the properties of a loss; 1_3,
+2_5, 3_5, 4_3 and 4_6 are sections on FOCA: penalties, discriminants, pitfalls, closed forms, metrics.
+"""
 
 import os
 import socket

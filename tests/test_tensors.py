@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.tensors import LossTerms, Outputs
+from clearance import LossTerms, Outputs
 
 
 @pytest.fixture

@@ -1,63 +1,57 @@
-"""A step of DeepFool: the shortest to any rival's linear boundary, and what need not be looked at for it."""
+"""DeepFool: on a linear model its first step is the shortest to any rival's boundary inside the bounds."""
 
 import math
 
 import pytest
 import torch
+from torch import nn
 
-from clearance.attacks import deep_fool
-from clearance.attacks.balls import norm_of, shortest_step
-from clearance.attacks.deep_fool import Slopes
-from clearance.attacks.minimum_norm import MinimumNorm
-from clearance.vocabulary import Bounds
+from clearance.attacks import DeepFool, MinimumNorm
+from clearance.attacks.balls import shortest_step
 
 NORMS = (1.0, 2.0, math.inf)
-BOUNDS = Bounds()
 
 
-def world(count=50, pixels=20, rivals=6):
-    """Points of which every pixel may be at a bound; rises that every rival's boundary allows inside the bounds."""
-    draws = torch.Generator().manual_seed(0)
-    points = (1.4 * torch.rand(count, pixels, generator=draws, dtype=torch.float64) - 0.2).clamp(0, 1)
-    gradients = torch.randn(rivals, count, pixels, generator=draws, dtype=torch.float64)
-    room = torch.where(gradients > 0, 1 - points, points)
-    share = 0.02 + 0.3 * torch.rand(rivals, count, generator=draws, dtype=torch.float64)
-    gaps = -(share * (gradients.abs() * room).sum(dim=2))
-    gradients[0, :4] = 0.0  # a rival that no step brings nearer
-    return points, Slopes(torch.zeros(count, dtype=torch.bool), gaps, gradients)
+class Planes(nn.Module):
+    """Seven classes on 20 pixels; the logit of class 1 is that of class 0 less a constant: no step brings it nearer."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.randn(20, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        self.bias = -0.5 * self.weight.sum(dim=0)
+        self.weight[:, 1] = self.weight[:, 0]
+        self.bias[1] = self.bias[0] - 0.01
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_the_step_is_the_shortest_of_all(norm):
-    points, slopes = world()
-    found = deep_fool._nearest(slopes, points, norm, BOUNDS, factor=1.02)
-    all_steps = [
-        shortest_step(points, gradient, -1.02 * gap, norm, BOUNDS)
-        for gap, gradient in zip(slopes.gaps, slopes.gradients, strict=True)
-    ]
-    lengths = torch.stack([norm_of(step, norm) for step in all_steps])
-    lengths[lengths == 0] = math.inf
-    nearest = lengths.argmin(dim=0)
+    model = Planes().eval()
+    draws = torch.Generator().manual_seed(1)
+    points = (1.4 * torch.rand(60, 20, generator=draws, dtype=torch.float64) - 0.2).clamp(0, 1)
+    logits = model(points)
+    labels = logits.argmax(dim=1)
+    steps, lengths = [], []
+    for rival in range(7):
+        gradient = (model.weight[:, rival] - model.weight[:, labels].T).contiguous()
+        rise = 1.02 * (logits.gather(1, labels[:, None])[:, 0] - logits[:, rival])
+        steps.append(shortest_step(points, gradient, rise, norm))
+        arrives = (rise > 0) & ((gradient * steps[-1]).sum(dim=1) >= rise * (1 - 1e-9))
+        length = torch.linalg.vector_norm(steps[-1], ord=norm, dim=1)
+        lengths.append(torch.where(arrives, length, math.inf))
+    nearest = torch.stack(lengths).argmin(dim=0)
     assert len(nearest.unique()) > 3
-    assert torch.equal(found, torch.stack(all_steps)[nearest, torch.arange(len(points))])
-
-
-def test_rivals_that_are_farther_to_first_order_are_not_looked_at(monkeypatch):
-    points, slopes = world()
-    looked = []
-
-    def watched(rows, *rest):
-        looked.append(len(rows))
-        return shortest_step(rows, *rest)
-
-    monkeypatch.setattr(deep_fool, "shortest_step", watched)
-    deep_fool._nearest(slopes, points, 2.0, BOUNDS, factor=1.0)
-    assert looked[0] == len(points) - 4
-    assert sum(looked) < 0.6 * slopes.gaps.numel()
+    assert bool((labels == 0).any())
+    hit = DeepFool(norm, steps=1)(model, points, labels)
+    expected = points + torch.stack(steps)[nearest, torch.arange(60)]
+    torch.testing.assert_close(hit.images, expected, rtol=0, atol=1e-12)
+    assert hit.success.all()
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("attack", [deep_fool.DeepFool, MinimumNorm])
+@pytest.mark.parametrize("attack", [DeepFool, MinimumNorm])
 def test_an_image_on_a_boundary_is_next_to_it(attack, norm):
     """It is right by the order of classes alone."""
     model = torch.nn.Identity().eval()

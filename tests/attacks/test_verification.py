@@ -11,13 +11,12 @@ from clearance.attacks import (
     PGD,
     DeepFool,
     MinimumNorm,
+    SquareSearch,
     TargetedAscent,
     as_attack,
     transfer_matrix,
     transferred,
 )  # fmt: skip
-from clearance.attacks.attack import broken, rescored
-from clearance.attacks.queries import gradients_of, logits_of
 from clearance.vocabulary import Bounds
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,
@@ -160,39 +159,42 @@ def test_broken_images_cost_nothing_more():
     assert len(asked) <= 6
 
 
-def test_logits_and_gradients_are_those_of_the_plain_model():
-    images, labels = batch(30)
-
-    def loss(logits, rows):
-        return logits[torch.arange(len(logits)), labels[rows]]
-
+def test_in_chunks_the_gradient_is_that_of_the_plain_model():
+    images, _ = batch(30)
+    images = 0.3 + 0.4 * images  # no bound is met
+    labels = network()(images).argmax(dim=1)
     leaf = images.clone().requires_grad_()
-    plain = network()(leaf)
-    (expected,) = torch.autograd.grad(plain[torch.arange(30), labels].sum(), leaf)
-    found, gradient = gradients_of(network(), images, loss, chunk=7)
-    torch.testing.assert_close(found, plain.detach())
-    torch.testing.assert_close(gradient, expected)
-    torch.testing.assert_close(logits_of(network(), images, chunk=7), plain.detach())
+    (gradient,) = torch.autograd.grad(torch.nn.functional.cross_entropy(network()(leaf), labels), leaf)
+    expected = images + 0.05 * gradient / gradient.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
+    hit = FGSM(0.05, norm=2, chunk=7)(network(), images, labels)
+    torch.testing.assert_close(hit.images, expected)
 
 
-def test_broken_is_a_wrong_class_or_the_target():
-    logits = torch.tensor([[1.0, 2.0, 0.0], [3.0, 2.0, 0.0], [math.nan, 2.0, 0.0]])
-    labels = torch.tensor([1, 1, 0])
-    assert broken(logits, labels).tolist() == [False, True, True]
-    assert broken(logits, labels, torch.tensor([1, 2, 0])).tolist() == [True, False, False]
+def answering(rows):
+    """A model that answers to an image of one pixel, k tenths, with row k; and as many images."""
+    images = torch.arange(len(rows)).view(-1, 1) / 10
+    return lambda x: torch.tensor(rows)[(10 * x[:, 0]).round().long()], images
 
 
-def test_a_known_verdict_is_not_asked_for_again():
-    images, labels = batch(10)
-    asked = []
-
-    def model(x):
-        asked.append(1)
-        return network()(x)
-
-    nothing = torch.zeros(10, dtype=torch.bool)
-    rescored(model, images, images, labels, norm=2, bounds=Bounds(), before=nothing)
-    assert len(asked) == 1
+def test_success_is_a_wrong_class_or_the_target_and_logits_that_are_not_finite_name_no_class():
+    rows = [
+        [1.0, 2.0, 0.0],
+        [3.0, 2.0, 0.0],
+        [math.nan, 2.0, 0.0],
+        [math.inf, 0.0, 0.0],
+        [1.0, 0.0, -math.inf],
+    ]
+    model, images = answering(rows)
+    look = SquareSearch(0.0, queries=1)
+    assert look(model, images, torch.tensor([1, 1, 0, 0, 0])).success.tolist() == [
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
+    targets = look(model, images, torch.tensor([0, 1, 1, 1, 1]), torch.tensor([1, 2, 0, 0, 0]))
+    assert targets.success.tolist() == [True, False, False, False, False]
 
 
 def test_transfer_uses_the_sources_gradients_alone():
@@ -264,11 +266,6 @@ def test_a_foreign_attack_leaves_the_model_as_it_was():
     assert bool((kept == 1).all())
     assert last.bias.grad is None
     assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
-
-
-def test_logits_that_are_not_finite_name_no_class():
-    logits = torch.tensor([[math.inf, 0.0], [0.0, -math.inf], [math.nan, 0.0], [1.0, 0.0]])
-    assert broken(logits, torch.zeros(4, dtype=torch.long)).tolist() == [True, True, True, False]
 
 
 @pytest.mark.parametrize("missing", ["sources", "targets", "images"])

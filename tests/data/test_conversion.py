@@ -1,4 +1,4 @@
-"""as_image_set on everything that people have."""
+"""as_image_set on everything that people have, and what cannot become an image set."""
 
 import numpy as np
 import pytest
@@ -8,16 +8,21 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 
 from clearance.data import gaussian_images
 from clearance.data.intake import as_image_set
+from data.small_images import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    GOOD,
+    LABELS,
+    U8,
+)
 
 COLOUR = np.random.default_rng(0).integers(0, 256, (4, 5, 6, 3), dtype=np.uint8)
 EXPECTED = torch.from_numpy(COLOUR).permute(0, 3, 1, 2).float() / 255
-LABELS = [0, 1, 1, 0]
+ALTERNATING = [0, 1, 1, 0]
 
 
 class Pairs(Dataset):
     """A map-style Dataset as people write them."""
 
-    def __init__(self, images, labels=LABELS, classes=None):
+    def __init__(self, images, labels=ALTERNATING, classes=None):
         self.images, self.labels = images, labels
         if classes:
             self.classes = classes
@@ -36,19 +41,22 @@ def read_only(array):
 
 
 SAME_DATA = {
-    "uint8 arrays": (COLOUR, LABELS),
-    "uint8 tensors": (torch.from_numpy(COLOUR).permute(0, 3, 1, 2), torch.tensor(LABELS, dtype=torch.uint8)),
-    "float tensors": (EXPECTED, torch.tensor(LABELS)),
-    "double tensors": (EXPECTED.double(), np.array(LABELS, dtype=np.uint8)),
-    "float arrays": (EXPECTED.numpy(), LABELS),
-    "read-only float arrays": (read_only(EXPECTED.numpy()), LABELS),
-    "read-only uint8 arrays": (read_only(COLOUR), LABELS),
-    "Dataset of tensors": TensorDataset(EXPECTED, torch.tensor(LABELS)),
-    "Dataset of arrays": Pairs(COLOUR, np.array(LABELS)),
+    "uint8 arrays": (COLOUR, ALTERNATING),
+    "uint8 tensors": (
+        torch.from_numpy(COLOUR).permute(0, 3, 1, 2),
+        torch.tensor(ALTERNATING, dtype=torch.uint8),
+    ),
+    "float tensors": (EXPECTED, torch.tensor(ALTERNATING)),
+    "double tensors": (EXPECTED.double(), np.array(ALTERNATING, dtype=np.uint8)),
+    "float arrays": (EXPECTED.numpy(), ALTERNATING),
+    "read-only float arrays": (read_only(EXPECTED.numpy()), ALTERNATING),
+    "read-only uint8 arrays": (read_only(COLOUR), ALTERNATING),
+    "Dataset of tensors": TensorDataset(EXPECTED, torch.tensor(ALTERNATING)),
+    "Dataset of arrays": Pairs(COLOUR, np.array(ALTERNATING)),
     "Dataset of pictures": Pairs([Image.fromarray(each) for each in COLOUR]),
-    "list of pairs": [(image, label) for image, label in zip(EXPECTED, LABELS, strict=True)],
+    "list of pairs": [(image, label) for image, label in zip(EXPECTED, ALTERNATING, strict=True)],
     "two lists' worth of Subset": Subset(
-        TensorDataset(EXPECTED.flip(0), torch.tensor(LABELS[::-1])), [3, 2, 1, 0]
+        TensorDataset(EXPECTED.flip(0), torch.tensor(ALTERNATING[::-1])), [3, 2, 1, 0]
     ),
 }
 
@@ -58,7 +66,7 @@ def test_everything_becomes_the_same_set(data):
     found = as_image_set(data)
     assert found.images.dtype == torch.float32
     torch.testing.assert_close(found.images, EXPECTED, atol=0, rtol=0)
-    assert found.labels.tolist() == LABELS
+    assert found.labels.tolist() == ALTERNATING
     assert found.classes == ("0", "1")
 
 
@@ -72,8 +80,8 @@ def test_grey_stays_grey():
     grey = COLOUR[..., 0]
     expected = torch.from_numpy(grey).float().unsqueeze(1) / 255
     forms = [
-        (grey, LABELS),
-        (torch.from_numpy(grey), LABELS),
+        (grey, ALTERNATING),
+        (torch.from_numpy(grey), ALTERNATING),
         Pairs([Image.fromarray(each) for each in grey]),
     ]
     for form in forms:
@@ -86,4 +94,65 @@ def test_classes_of_a_dataset_are_kept():
 
 def test_nothing_of_a_graph_is_kept():
     images = EXPECTED.clone().requires_grad_()
-    assert not as_image_set((images, LABELS)).images.requires_grad
+    assert not as_image_set((images, ALTERNATING)).images.requires_grad
+
+
+# Other people's data that cannot become an image set: each kind is one clear error.
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield GOOD[0], 0
+
+
+CONVERSIONS = {
+    "path": (lambda _: as_image_set("folder"), "must be an ImageSet, a tuple .* got str"),
+    "images alone": (lambda _: as_image_set(GOOD), "got Tensor"),
+    "stream": (lambda _: as_image_set(Stream()), "got Stream; gather a stream"),
+    "dictionary": (lambda _: as_image_set({"images": GOOD}), "got dict"),
+    "nothing": (lambda _: as_image_set([]), "got a Dataset of length 0"),
+    "lists": (lambda _: as_image_set(([[0.0]], [0])), "must be a tensor or a NumPy array; got list"),
+    "integers": (lambda _: as_image_set((GOOD.long(), LABELS)), "uint8 or floats in .* got torch.int64"),
+    "integer array": (lambda _: as_image_set((U8.astype(int), [0, 1])), "uint8 or floats in .* got int64"),
+    "channels first": (
+        lambda _: as_image_set((U8.transpose(0, 3, 1, 2), [0, 1])),
+        r"\(N, H, W, C\).*transpose",
+    ),
+    "channels last": (lambda _: as_image_set((torch.zeros(2, 6, 6, 3), [0, 1])), r"permute\(0, 3, 1, 2\)"),
+    "two axes": (lambda _: as_image_set((torch.zeros(2, 64), [0, 1])), r"3 axes .* got shape \(2, 64\)"),
+    "float labels in a pair": (
+        lambda _: as_image_set((GOOD, [0.0, 1.0, 0.5, 1.0])),
+        "whole numbers; got float64",
+    ),
+    "bool labels": (lambda _: as_image_set((GOOD, LABELS == 0)), "whole numbers; got torch.bool"),
+    "gap": (lambda _: as_image_set((GOOD, [0, 2, 0, 2])), "got none of '1'"),
+    "huge label": (
+        lambda _: as_image_set((GOOD, [0, 1, 0, 10**12])),
+        "without gaps; got a label 1000000000000",
+    ),
+    "no pair": (lambda _: as_image_set([GOOD[0], GOOD[1], GOOD[2]]), r"\(image, label\); got Tensor at"),
+    "sizes in a Dataset": (
+        lambda _: as_image_set([(GOOD[0], 0), (GOOD[1, :, :2], 1)]),
+        r"\(1, 3, 3\) at index 0 and \(1, 2, 3\) at index 1",
+    ),
+    "text for an image": (lambda _: as_image_set([("a.png", 0)]), "got str at index 0"),
+    "vector for an image": (
+        lambda _: as_image_set([(torch.zeros(9), 0)]),
+        r"got Tensor of shape \(9,\) at index 0",
+    ),
+    "vector for a label": (
+        lambda _: as_image_set([(GOOD[0], [0, 1])]),
+        r"one whole number; got shape \(2,\)",
+    ),
+    "text for a label": (lambda _: as_image_set([(GOOD[0], "ape")]), "`labels` must be whole numbers"),
+    "16-bit picture": (
+        lambda _: as_image_set([(Image.new("I;16", (3, 3)), 0)]),
+        "8 bits a channel; got mode 'I;16'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("attempt", "fragment"), CONVERSIONS.values(), ids=CONVERSIONS.keys())
+def test_bad_input_is_one_clear_error(tmp_path, attempt, fragment):
+    with pytest.raises(ValueError, match=fragment):
+        attempt(tmp_path)

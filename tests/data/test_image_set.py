@@ -1,4 +1,4 @@
-"""ImageSet: what it gives, what its methods share, and that draws are exact, fair and repeatable."""
+"""ImageSet: what it gives, that draws are exact, fair and repeatable, and what is refused."""
 
 import pickle
 from fractions import Fraction
@@ -10,6 +10,12 @@ from torch.utils.data import DataLoader
 
 from clearance.data import Augmentation, ImageSet, gaussian_images
 from clearance.data.stratified import draw_quota, stratified_quota
+from clearance.data.subsets import draw_classes, split_classes
+from clearance.data.synthetic import GaussianClasses
+from data.small_images import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    GOOD,
+    LABELS,
+)
 
 
 def marked(sizes):
@@ -217,3 +223,169 @@ def test_digest_reads_through_strides():
     strided = ImageSet(data.images.permute(0, 1, 3, 2), data.labels, data.classes)
     packed = ImageSet(data.images.permute(0, 1, 3, 2).contiguous(), data.labels, data.classes)
     assert strided.digest() == packed.digest() != data.digest()
+
+
+# Sets cut by class: nothing lost, nothing renamed, bad requests refused.
+
+
+def test_the_two_sides_hold_every_image_once_under_its_own_name():
+    data = gaussian_images(class_count=6, per_class=5, seed=3)
+    known, new = split_classes(data, (4, 1))
+    assert new.classes == (data.classes[1], data.classes[4])
+    for side in (known, new):
+        for k, name in enumerate(side.classes):
+            wanted = data.images[data.labels == data.classes.index(name)]
+            assert torch.equal(side.images[side.labels == k], wanted)
+    assert len(known) + len(new) == len(data)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "message"),
+    [
+        ((0, 6), "from 0 to 5"),
+        ((1, 1), "each once"),
+        ((), "at least 1"),
+        ((0, 1, 2, 3, 4), "leave at least 2"),
+    ],
+)
+def test_what_is_no_split_is_refused(left_out, message):
+    with pytest.raises(ValueError, match=message):
+        split_classes(gaussian_images(class_count=6), left_out)
+
+
+def test_a_single_class_is_left_out():
+    data = gaussian_images(class_count=4, per_class=5, seed=3)
+    known, new = split_classes(data, (2,))
+    assert (known.classes, new.classes) == (("0", "1", "3"), ("2",))
+    assert torch.equal(new.images, data.images[data.labels == 2])
+    assert new.labels.tolist() == [0] * 5
+    assert new.name == data.name
+    without = data.subset((data.labels != 2).nonzero().flatten())
+    with pytest.raises(ValueError, match="every class must have at least one image; got none of '2'"):
+        split_classes(without, (2,))
+
+
+def test_draws_follow_the_seed_and_vary():
+    draws = [draw_classes(10, 3, seed) for seed in range(8)]
+    assert draws == [draw_classes(10, 3, seed) for seed in range(8)]
+    assert len(set(draws)) > 4
+    assert all(len(set(drawn)) == 3 and list(drawn) == sorted(drawn) for drawn in draws)
+    with pytest.raises(ValueError, match="must leave at least 2"):
+        draw_classes(4, 3, seed=0)
+    assert {draw_classes(4, 1, seed) for seed in range(40)} == {(0,), (1,), (2,), (3,)}
+
+
+# Bad images, labels and classes, and bad ways to draw sets from good ones: each is one clear error.
+
+
+CLASSES = ("ape", "bee")
+
+
+def image_set(images=GOOD, labels=LABELS, classes=CLASSES):
+    return ImageSet(images, labels, classes)
+
+
+def changed(value):
+    images = GOOD.clone()
+    images[2, 0, 1, 1] = value
+    return images
+
+
+SETS = {
+    "float64": (lambda _: image_set(GOOD.double()), "must be a float32 tensor; got torch.float64"),
+    "uint8": (lambda _: image_set((GOOD * 255).byte()), "as_image_set.* scales uint8 by 1/255"),
+    "array": (lambda _: image_set(GOOD.numpy()), "must be a float32 tensor; got ndarray"),
+    "three axes": (lambda _: image_set(GOOD[:, 0]), r"4 axes \(N, C, H, W\); got shape \(4, 3, 3\)"),
+    "five axes": (lambda _: image_set(GOOD[None]), r"4 axes .* got shape \(1, 4, 1, 3, 3\)"),
+    "no image": (lambda _: image_set(GOOD[:0], LABELS[:0]), "at least one pixel"),
+    "NaN": (
+        lambda _: image_set(changed(float("nan"))),
+        "NaN or infinity in 1 of 4 images, the first at index 2",
+    ),
+    "infinity": (lambda _: image_set(changed(float("inf"))), "NaN or infinity in 1 of 4 images"),
+    "0 to 255": (lambda _: image_set(GOOD * 255), r"got values from 0 to 255; divide by 255"),
+    "normalised": (lambda _: image_set(GOOD * 2 - 1), "got values from -1 to 1; undo the normalisation"),
+    "a little above 1": (lambda _: image_set(changed(1.001)), "got values from 0 to 1.001"),
+    "lengths": (lambda _: image_set(labels=LABELS[:3]), "got 4 images and 3 labels"),
+    "label above": (
+        lambda _: image_set(labels=LABELS + 1),
+        "0..1 because there are 2 classes; got labels from 1 to 2",
+    ),
+    "label below": (lambda _: image_set(labels=LABELS - 1), "got labels from -1 to 0"),
+    "float labels": (
+        lambda _: image_set(labels=LABELS.float()),
+        "`labels` must be an int64 tensor; got torch.float32",
+    ),
+    "list of labels": (
+        lambda _: image_set(labels=[0, 1, 0, 1]),
+        "`labels` must be an int64 tensor; got list",
+    ),
+    "one-hot": (
+        lambda _: image_set(labels=torch.eye(2).long()[LABELS]),
+        r"1 axis \(N,\); got shape \(4, 2\)",
+    ),
+    "empty class": (
+        lambda _: image_set(classes=("ape", "bee", "cat")),
+        r"got none of 'cat' \(1 of 3 classes\)",
+    ),
+    "one class": (lambda _: image_set(labels=LABELS * 0, classes=("ape",)), "at least 2 classes"),
+    "double name": (lambda _: image_set(classes=("ape", "ape")), "must all differ; got 'ape'"),
+    "list of classes": (lambda _: image_set(classes=["ape", "bee"]), "must be a tuple of strings"),
+    "number as class": (lambda _: image_set(classes=(0, 1)), "must be a tuple of strings"),
+}
+
+METHODS = {
+    "per_class": (lambda _: image_set().per_class(3, 0), "got 3 but class 'ape' has 2; ask for fewer"),
+    "per_class of an absent class": (
+        lambda _: image_set().subset(torch.tensor([0, 2])).per_class(1, 0),
+        "class 'bee' has 0",
+    ),
+    "per_class of none": (
+        lambda _: image_set().per_class(0, 0),
+        "`count` must be a whole number of at least 1",
+    ),
+    "split at 0": (lambda _: image_set().split(0.0, 0), r"`fraction` must lie in \(0, 1\)"),
+    "split at 1": (lambda _: image_set().split(1.0, 0), r"`fraction` must lie in \(0, 1\)"),
+    "split too small": (lambda _: image_set().split(0.25, 0), "leaves none of 'bee'"),
+    "split too large": (
+        lambda _: image_set().split(0.75, 0),
+        "leaves none of 'ape' .it has 2.; .*add images",
+    ),
+    "fraction at 0": (lambda _: image_set().fraction(0.0, 0), r"`fraction` must lie in \(0, 1\]"),
+    "fraction too small": (lambda _: image_set().fraction(0.01, 0), "leaves none of 'ape'"),
+    "noise": (lambda _: image_set().with_label_noise(1.1, 0), "`rate` must lie in"),
+    "seed": (lambda _: image_set().split(0.5, -1), "`seed` must be a whole number of at least 0"),
+    "index": (
+        lambda _: image_set().subset(torch.tensor([0, 4])),
+        r"must lie in 0..3; got numbers from 0 to 4",
+    ),
+    "negative index": (lambda _: image_set().subset(torch.tensor([-1])), "got numbers from -1"),
+    "mask": (lambda _: image_set().subset(LABELS == 0), r"got torch.bool .* mask.nonzero\(\)"),
+    "no index": (lambda _: image_set().subset(LABELS[:0]), "at least one"),
+    "negative pad": (lambda _: Augmentation(pad=-1), "`pad` must be a whole number of at least 0; got -1"),
+    "half a pixel": (
+        lambda _: Augmentation(cutout=0.5),  # type: ignore[arg-type]
+        "`cutout` must be a whole number",
+    ),
+    "more classes than pixels": (
+        lambda _: gaussian_images(5, shape=(1, 2, 2)),
+        "must not exceed the 4 pixels",
+    ),
+    "too much noise": (lambda _: GaussianClasses(noise=0.2), "5 standard deviations around the means within"),
+    "no separation": (
+        lambda _: GaussianClasses(separation=0.0),
+        "`separation` must be a finite number above 0",
+    ),
+}
+
+BAD = {**SETS, **METHODS}
+
+
+@pytest.mark.parametrize(("attempt", "fragment"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_clear_error(tmp_path, attempt, fragment):
+    with pytest.raises(ValueError, match=fragment):
+        attempt(tmp_path)
+
+
+def test_the_good_set_beside_the_bad_is_good():
+    assert len(image_set()) == 4

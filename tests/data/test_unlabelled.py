@@ -5,9 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from clearance.data import ImageSet, Preprocessing, StoredImageSet, gaussian_images, stored
+from clearance.data import ImageSet, Preprocessing, StoredImageSet, gaussian_images, open_unlabelled
 from clearance.data.folder import open_folder, open_pictures
-from clearance.data.intake import open_unlabelled
 
 COLOURED = ImageSet(torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]), ("a", "b"))
 
@@ -48,7 +47,7 @@ def test_pixels_are_those_of_labelled_pictures(pictures):
 
 def test_what_is_kept_of_labelled_pictures_is_not_taken_for_these(pictures, monkeypatch):
     """The same files, with labels first: both are kept, each by itself; on disk the digest is kept, too."""
-    monkeypatch.setattr(stored, "IN_MEMORY", 0)
+    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 0)
     for place in ("top.png", "b/deep/0.png", "b/.hidden.png"):
         (pictures / place).unlink()
     (pictures / "b" / "0.png").write_bytes((pictures / "a" / "0.png").read_bytes())
@@ -68,7 +67,7 @@ def test_a_broken_file_is_named_and_left_out(pictures):
 
 
 def test_many_stay_on_disk(pictures, monkeypatch):
-    monkeypatch.setattr(stored, "IN_MEMORY", 3 * 3 * 8 * 8 * 4)
+    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 3 * 3 * 8 * 8 * 4)
     found = open_pictures(pictures, HOW, cache=pictures.parent / "cache")
     assert isinstance(found, StoredImageSet)
     again = found.unlabelled()
@@ -110,7 +109,7 @@ def test_grey_becomes_colour_and_colour_grey_as_pillow_does():
 
 WRONG = {
     "size": (torch.zeros(2, 3, 9, 7), r"of the test images, 8x8; got 7x9 in 'images'. Resize"),
-    "channels": (torch.zeros(2, 2, 8, 8), r"the channels of the test images, 3; got 2"),
+    "channels": (torch.zeros(2, 2, 8, 8), r"as many channels as the test images, 3; got 2"),
     "range": (torch.full((2, 3, 8, 8), 2.0), r"must lie in \[0, 1\]"),
     "number": (7, "must be folder:PATH"),
     "place": ("files:x", "must be given as folder:PATH or npz:PATH"),

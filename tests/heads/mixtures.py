@@ -2,9 +2,9 @@
 
 import torch
 
+from clearance import Outputs
 from clearance.heads import GaussianMixture
 from clearance.losses import GaussianMixtureLoss
-from clearance.tensors import Outputs
 
 COVARIANCES = ("identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full")
 SHARED = ("identity", "scalar", "diagonal", "full")

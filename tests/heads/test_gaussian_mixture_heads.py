@@ -8,9 +8,9 @@ from torch import nn
 
 from clearance.data import gaussian_images
 from clearance.heads import GaussianMixture, GaussianMixtureHeads, HeadStack, linear_from_mixture
-from clearance.heads.scale import feature_unit
 from clearance.losses import CrossEntropyLoss, GaussianMixtureLoss
 from clearance.models import Classifier
+from clearance.research import feature_unit
 from clearance.training import FOCA, fit
 
 close = torch.testing.assert_close

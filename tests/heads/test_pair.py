@@ -3,10 +3,7 @@
 import pytest
 import torch
 
-from clearance.heads.ridge import (
-    pair_head,
-    solve_ridge,
-)
+from clearance.heads.ridge import pair_head, solve_ridge
 from heads.numbers import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     close,
     drawn,

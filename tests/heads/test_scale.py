@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
-from clearance.heads.scale import feature_unit
 from clearance.heads.weak.gradient import train_on_unit_scale
+from clearance.research import feature_unit
 
 TRAINING = HeadTraining(steps=20, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
 

@@ -1,4 +1,4 @@
-"""train_heads moves each head exactly as torch.optim.SGD moves it alone (float64, 1e-10)."""
+"""train_heads moves each head exactly as torch.optim.SGD moves it alone; ragged sets, divergence, misfits."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.heads import MLP, HeadTraining, train, train_heads
+from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
 
 SETTINGS = {
     "plain": (0.0, False, 0.0),
@@ -124,7 +124,7 @@ def test_rows_into_a_pool_equal_gathered_sets(
     mask[:, 2] = True
     head = nn.Sequential(nn.LayerNorm(14) if norm else nn.Identity(), MLP((14, 6, 14)))
     stack = fresh(head.double() if norm else head[1].double(), count=5, std=0.2)
-    monkeypatch.setattr(train, "_heads_at_once", lambda rows, features: at_once)
+    monkeypatch.setattr("clearance.heads.train._heads_at_once", lambda rows, features: at_once)
     training = HeadTraining(steps=3, lr=0.1, momentum=0.9, weight_decay=0.1, batch_size=batch_size)
     draws = [torch.Generator().manual_seed(3) for _ in range(2)]
     found = train_heads(stack, pool, labels, training, rows=rows, mask=mask, generator=draws[0])
@@ -133,7 +133,259 @@ def test_rows_into_a_pool_equal_gathered_sets(
     assert found.diverged.shape == (5,)
 
 
-@pytest.mark.parametrize(("n", "D", "most"), [(10, 100, 1000), (7, 33, 5000), (100, 100, 50)])
-def test_a_chunk_gathers_no_more_than_its_bound(n, D, most):
-    heads = train._heads_at_once(torch.zeros(3, n, dtype=torch.long), torch.zeros(5, D), elements=most)
-    assert heads == 1 or heads * n * D <= most < (heads + 1) * n * D
+# Ragged sets by a mask: a head trains on its own samples, whatever fills the rest.
+
+
+FULL = HeadTraining(steps=5, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1)
+SHORT = HeadTraining(steps=3, lr=1e-3)
+
+
+def ragged(features, labels, lengths, filler):
+    """Only the first samples of each head count; the others hold `filler`."""
+    mask = torch.arange(features.shape[1]) < torch.tensor(lengths)[:, None]
+    return torch.where(mask[..., None], features, filler), torch.where(mask, labels, 0), mask
+
+
+@pytest.mark.parametrize("D", [9, 20], ids=["dense", "gram"])
+@pytest.mark.parametrize("filler", [0.0, 1e3])
+def test_padding_does_not_matter(any_head, D, filler, fresh, cloud, loop_of_modules, assert_same_heads):
+    """Each head as if it were alone with exactly its own samples, not a masked mean of all."""
+    lengths = (8, 1, 5)
+    features, labels = cloud(3, 8, D, C=D)
+    stack = fresh(any_head(D, D), std=0.2)
+    padded, padded_labels, mask = ragged(features, labels, lengths, filler)
+    found = train_heads(stack, padded, padded_labels, FULL, mask=mask).stack
+    for k, length in enumerate(lengths):
+        alone = loop_of_modules(
+            stack.select(torch.tensor([k])), features[k : k + 1, :length], labels[k : k + 1, :length], FULL
+        )
+        assert_same_heads(found.select(torch.tensor([k])).parameters, alone)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own features", "shared features"])
+def test_minibatches_average_over_the_samples_that_count(
+    any_head, own, fresh, cloud, loop_of_modules, assert_same_heads
+):
+    """Head 1 counts one sample: most of its steps have none, and then only momentum and decay move it."""
+    features, labels = cloud(3 if own else None, 8, 9, C=9)
+    mask = torch.rand(3, 8, generator=torch.Generator().manual_seed(2)) < 0.6
+    mask[1] = torch.arange(8) == 4
+    mask[2, 0] = True
+    stack = fresh(any_head(9, 9), std=0.2)
+    training = HeadTraining(steps=10, lr=0.1, momentum=0.9, weight_decay=0.1, batch_size=3)
+    draws = [torch.Generator().manual_seed(3) for _ in range(2)]
+    found = train_heads(stack, features, labels, training, mask=mask, generator=draws[0])
+    expected = loop_of_modules(stack, features, labels, training, mask=mask, generator=draws[1])
+    assert_same_heads(found.stack.parameters, expected)
+
+
+def test_a_mask_of_all_is_no_mask(linear_relu, fresh, cloud, assert_same_heads):
+    for D in (6, 20):
+        features, labels = cloud(3, 8, D)
+        stack = fresh(linear_relu(D, 3))
+        masked = train_heads(stack, features, labels, FULL, mask=torch.ones(3, 8, dtype=torch.bool))
+        assert_same_heads(
+            masked.stack.parameters, train_heads(stack, features, labels, FULL).stack.parameters, 0.0
+        )
+
+
+@pytest.mark.parametrize("D", [9, 20], ids=["dense", "gram"])
+def test_a_loss_that_is_no_number_on_padding_does_not_spread(any_head, D, fresh, cloud):
+    """Logits of padding may reach any value: their loss and its gradient are left out, not taken times 0."""
+
+    def barrier(logits, labels):
+        true = logits.gather(-1, labels[:, None])[:, 0]
+        return -(2500 - true.square()).sqrt()  # beyond 50 neither it nor its gradient is a number
+
+    assert barrier(torch.tensor([[60.0]]), torch.tensor([0])).isnan().all()
+    features, labels = cloud(3, 8, D, C=D)
+    features, labels, mask = ragged(features, labels, (8, 2, 5), 1e3)
+    found = train_heads(fresh(any_head(D, D), std=0.2), features, labels, SHORT, mask=mask, loss=barrier)
+    assert not found.diverged.any()
+
+
+def test_a_head_without_any_sample_is_refused(fresh, cloud):
+    mask = torch.tensor([[True] * 8, [False] * 8, [True] * 8])
+    features, labels = cloud(3, 8, 6)
+    with pytest.raises(ValueError, match="at least one sample for every head"):
+        train_heads(fresh(nn.Linear(6, 3)), features, labels, FULL, mask=mask)
+
+
+# A head whose numbers left the finite is named, left out, and harms no other.
+
+
+TRAINING = HeadTraining(steps=40, lr=0.05, momentum=0.9, weight_decay=0.01)
+
+
+@pytest.mark.parametrize("n", [3, 8], ids=["gram", "dense"])
+def test_3_5_9_exactly_the_heads_that_broke_are_flagged(n, linear_relu, fresh, cloud, assert_same_heads):
+    """The step is far too long for the features of head 1 and only for those."""
+    features, labels = cloud(3, n, 9, C=9)
+    features[1] *= 1e100
+    stack = fresh(linear_relu(9, 9), std=0.1)
+    small_step = HeadTraining(steps=40, lr=0.01, momentum=0.5)
+    found = train_heads(stack, features, labels, small_step, loss=squared)
+    assert found.diverged.tolist() == [False, True, False]
+    others = torch.tensor([0, 2])
+    assert len(found.intact()) == 2
+    assert_same_heads(found.intact().parameters, found.stack.select(others).parameters, 0.0)
+    alone = train_heads(stack.select(others), features[others], labels[others], small_step, loss=squared)
+    assert_same_heads(found.intact().parameters, alone.stack.parameters, 1e-12)
+
+
+@pytest.mark.parametrize("n", [3, 8], ids=["gram", "dense"])
+def test_3_5_9_a_broken_neighbour_on_the_same_features_harms_nobody(
+    n, any_head, fresh, cloud, assert_same_heads
+):
+    features, labels = cloud(None, n, 9, C=9)
+    stack = fresh(any_head(9, 9), std=0.1)
+    for value in stack.parameters.values():
+        value[2] = torch.nan
+    found = train_heads(stack, features, labels, TRAINING)
+    assert found.diverged.tolist() == [False, False, True]
+    others = torch.tensor([0, 1])
+    alone = train_heads(stack.select(others), features, labels, TRAINING)
+    assert_same_heads(found.intact().parameters, alone.stack.parameters, 1e-12)
+
+
+@pytest.mark.parametrize("n", [3, 8], ids=["gram", "dense"])
+def test_3_5_9_a_huge_step_breaks_every_head(n, linear_relu, fresh, cloud):
+    features, labels = cloud(3, n, 9)
+    found = train_heads(
+        fresh(linear_relu(9, 3)), features, labels, HeadTraining(steps=200, lr=1e4), loss=squared
+    )
+    assert found.diverged.all()
+    assert len(found.intact()) == 0
+
+
+def test_one_number_that_is_not_finite_is_enough(fresh, cloud):
+    stack = fresh(nn.Sequential(nn.Linear(9, 4), nn.ReLU(), nn.Linear(4, 3)))
+    stack.parameters["2.bias"][1, 2] = torch.inf
+    features, labels = cloud(3, 8, 9)
+    found = train_heads(stack, features, labels, HeadTraining(steps=0))
+    assert found.diverged.tolist() == [False, True, False]
+
+
+def test_intact_is_the_stack_itself_where_nothing_broke(fresh, cloud):
+    features, labels = cloud(3, 8, 9)
+    found = train_heads(fresh(nn.Linear(9, 3)), features, labels, TRAINING)
+    assert found.intact() is found.stack
+
+
+def test_flags_keep_the_order_of_heads_across_chunks(fresh, cloud, monkeypatch):
+    pool, labels = cloud(None, 20, 6)
+    pool[7] = torch.nan
+    rows = torch.arange(20).view(5, 4)
+    monkeypatch.setattr("clearance.heads.train._heads_at_once", lambda rows, features: 2)
+    found = train_heads(fresh(nn.Linear(6, 3), count=5), pool, labels, TRAINING, rows=rows)
+    assert found.diverged.tolist() == [False, True, False, False, False]
+
+
+# What train_heads does with what it is given: nothing is changed, every dtype is read, misfits are refused.
+
+
+def test_no_step_leaves_heads_as_they_were(linear_relu, fresh, cloud, assert_same_heads):
+    for n, D in ((8, 6), (4, 12)):
+        stack = fresh(linear_relu(D, 3))
+        features, labels = cloud(3, n, D)
+        found = train_heads(stack, features, labels, HeadTraining(steps=0))
+        assert_same_heads(found.stack.parameters, stack.parameters, 0.0)
+
+
+def test_nothing_given_is_changed(any_head, fresh, cloud):
+    for n in (4, 10):
+        features, labels = cloud(3, n, 9, C=9)
+        stack = fresh(any_head(9, 9))
+        before = {name: value.clone() for name, value in stack.parameters.items()}
+        own = {name: value.clone() for name, value in stack.architecture.named_parameters()}
+        given = features.clone(), labels.clone()
+        train_heads(stack, features, labels, CARRIED)
+        assert all(torch.equal(stack.parameters[name], value) for name, value in before.items())
+        assert all(torch.equal(p, own[name]) for name, p in stack.architecture.named_parameters())
+        assert torch.equal(features, given[0])
+        assert torch.equal(labels, given[1])
+
+
+def test_the_callers_random_numbers_are_untouched(fresh, cloud):
+    stack = fresh(nn.Linear(6, 3))
+    before = torch.get_rng_state()
+    training = HeadTraining(steps=4, batch_size=3)
+    features, labels = cloud(3, 8, 6)
+    train_heads(stack, features, labels, training, generator=torch.Generator())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(("n", "D"), [(8, 6), (4, 12)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_3_5_8_heads_read_half_precision_features_in_float32(n, D, dtype, cloud, assert_same_heads):
+    features, labels = cloud(3, n, D)
+    features = features.to(dtype)
+    for architecture in (MLP((D, 5, 3)), nn.Sequential(nn.Linear(D, 5), nn.Tanh(), nn.Linear(5, 3))):
+        stack = HeadStack.initialised(architecture, 3, torch.Generator().manual_seed(0))
+        found = train_heads(stack, features, labels, CARRIED).stack.parameters
+        assert {value.dtype for value in found.values()} == {torch.float32}
+        assert_same_heads(found, train_heads(stack, features.float(), labels, CARRIED).stack.parameters, 0.0)
+
+
+@pytest.mark.parametrize(("n", "D"), [(8, 6), (4, 12)])
+def test_float32_follows_float64(linear_relu, n, D, fresh, cloud, assert_same_heads):
+    features, labels = cloud(3, n, D)
+    stack = fresh(linear_relu(D, 3))
+    exact = train_heads(stack, features, labels, CARRIED).stack.parameters
+    found = train_heads(stack, features.float(), labels, CARRIED).stack.parameters
+    assert {value.dtype for value in found.values()} == {torch.float32}
+    assert_same_heads({name: value.double() for name, value in found.items()}, exact, 1e-5)
+
+
+def test_minibatches_need_a_generator(fresh, cloud):
+    features, labels = cloud(3, 8, 6)
+    with pytest.raises(ValueError, match="`generator` is needed, because batch_size 3 is below the 8"):
+        train_heads(fresh(nn.Linear(6, 3)), features, labels, HeadTraining(batch_size=3))
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "rows", "mask"),
+    [
+        ((2, 8, 6), (2, 8), None, None),
+        ((8, 6), (7,), None, None),
+        ((3, 8, 6), (2, 8), None, None),
+        ((6,), (6,), None, None),
+        ((3, 8, 6), (3, 8), None, (3, 7)),
+        ((8, 6), (8,), None, (8,)),
+        ((8, 6), (8,), (2, 4), None),
+        ((8, 6), (3, 8), (3, 4), None),
+        ((3, 8, 6), (3, 8), (3, 4), None),
+        ((8, 6), (8,), (3, 4), (3, 8)),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(features, labels, rows, mask, fresh):
+    with pytest.raises(ValueError, match=r"must be .*; got "):
+        train_heads(
+            fresh(nn.Linear(6, 3)),
+            torch.zeros(features, dtype=torch.float64),
+            torch.zeros(labels, dtype=torch.long),
+            HeadTraining(steps=1),
+            rows=None if rows is None else torch.zeros(rows, dtype=torch.long),
+            mask=None if mask is None else torch.ones(mask, dtype=torch.bool),
+        )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"steps": -1},
+        {"steps": 1.5},
+        {"lr": 0.0},
+        {"lr": float("nan")},
+        {"lr": float("inf")},
+        {"momentum": 1.0},
+        {"momentum": -0.1},
+        {"weight_decay": -1e-3},
+        {"weight_decay": float("nan")},
+        {"batch_size": 0},
+    ],
+)
+def test_settings_out_of_range_are_refused(settings):
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"`{name}` must .*; got "):
+        HeadTraining(**settings)

@@ -14,10 +14,10 @@ from clearance.heads import (
     PairHeads,
     RidgeHeads,
 )
-from clearance.heads.scale import feature_unit
 from clearance.heads.weak import WeakHeads
 from clearance.losses import SquaredErrorLoss
 from clearance.models import Classifier
+from clearance.research import feature_unit
 from clearance.training import FOCA
 from heads.numbers import close  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from heads.weak_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml

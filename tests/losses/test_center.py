@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from clearance import Outputs
 from clearance.losses import CenterLoss
 from clearance.losses.center import centre_shift
-from clearance.tensors import Outputs
 
 
 def outputs_of(features, classes=3):

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from clearance.losses.cross_entropy import CrossEntropyLoss, cross_entropy
-from clearance.tensors import Outputs
+from clearance import Outputs
+from clearance.losses import CrossEntropyLoss
+from clearance.losses.cross_entropy import cross_entropy
 
 
 def random_logits(*shape, seed=0):

@@ -9,11 +9,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from clearance import Outputs
 from clearance.data import gaussian_images
 from clearance.heads import GaussianMixture
 from clearance.losses import CenterLoss, GaussianMixtureLoss
 from clearance.models import Classifier
-from clearance.tensors import Outputs
 from two_processes import close, play, told_by_both  # type: ignore[import-not-found]  # see pytest's path
 
 DATA = gaussian_images(class_count=3, per_class=8, shape=(1, 4, 4))

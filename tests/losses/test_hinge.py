@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from clearance.losses.hinge import HingeLoss, hinge
-from clearance.tensors import Outputs
+from clearance import Outputs
+from clearance.losses import HingeLoss
+from clearance.losses.hinge import hinge
 
 
 def random_logits(*shape, seed=0):

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from pytorch_metric_learning.losses import LargeMarginSoftmaxLoss as OtherLoss
 from torch import nn
 
+from clearance import Outputs
 from clearance.heads import MLP
 from clearance.losses import CrossEntropyLoss, InverseDecay, LargeMarginSoftmaxLoss
 from clearance.losses.large_margin_softmax import angular_margin
-from clearance.tensors import Outputs
 
 MULTIPLIERS = (1, 2, 3, 4)
 

@@ -9,10 +9,10 @@ from pytorch_metric_learning.miners import TripletMarginMiner
 from pytorch_metric_learning.reducers import MeanReducer
 from torch import nn
 
+from clearance import Outputs
 from clearance.losses import ContrastiveLoss, TripletLoss
 from clearance.losses.contrastive import contrastive
 from clearance.losses.triplet import triplet
-from clearance.tensors import Outputs
 
 
 def world(count=14, width=3, classes=4):

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from clearance.losses.squared_error import SquaredErrorLoss, squared_error
-from clearance.tensors import Outputs
+from clearance import Outputs
+from clearance.losses import SquaredErrorLoss
+from clearance.losses.squared_error import squared_error
 
 
 def random_logits(*shape, seed=0):

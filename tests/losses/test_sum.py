@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from clearance import Outputs
 from clearance.data import gaussian_images
 from clearance.heads import GaussianMixture
 from clearance.losses import (
@@ -18,7 +19,6 @@ from clearance.losses import (
     SumLoss,
 )
 from clearance.models import Classifier
-from clearance.tensors import Outputs
 from clearance.training import EndToEnd, fit
 
 
@@ -91,3 +91,12 @@ def test_sums_of_nothing_and_unknown_weights_are_refused():
         SumLoss({"hinge": HingeLoss()}, {"hing": 1.0})
     with pytest.raises(ValueError, match="`weights` must be a finite number of at least 0; got -1"):
         SumLoss({"hinge": HingeLoss()}, {"hinge": -1.0})
+
+
+@pytest.mark.parametrize("name", ["a.b", "", "keys"])
+def test_a_sum_takes_losses_under_names(name):
+    with pytest.raises(ValueError, match="`parts` must have names"):
+        SumLoss({name: HingeLoss()})
+    plain: dict = {"a": nn.CrossEntropyLoss()}
+    with pytest.raises(TypeError, match="`parts` must hold losses; got CrossEntropyLoss under 'a'"):
+        SumLoss(plain)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.models.classifier import Classifier
+from clearance.models import Classifier
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from clearance import Method
 from clearance.experiments.catalogue import MODELS, resolve
-from clearance.experiments.method import Method
 from clearance.experiments.saved import empty_model
 from clearance.models import convnet32, vgg16
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from clearance import Method
 from clearance.experiments.catalogue import MODELS, resolve
-from clearance.experiments.recipe import Method
 from clearance.experiments.saved import empty_model
 from clearance.heads import MLP
 from clearance.models import Classifier, large_margin_cnn, resnet20, small_cnn

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.experiments.method import Method
+from clearance import Method
 from clearance.experiments.saved import empty_model
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier, convnet13, lenet_plus

@@ -1,14 +1,30 @@
 """Trained modules of many shapes become classifiers: the cut is exact, and the module stays as it was."""
 
 import copy
+import gc
+import warnings
+import weakref
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from clearance.models.wrap import wrap
-from models.wrap_modules import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from clearance.models import wrap
+from models.library_shapes import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    Aux,
+    DataclassOutput,
+    Distilled,
+    ModelOutput,
+    NetworkInNetwork,
+    PointHead,
+    SqueezeNet,
+    TwoTasks,
+    ViT,
+)
+from models.wrap_modules import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     VGG,
+    Around,
     Nested,
     ResNet,
     cnn,
@@ -144,3 +160,565 @@ def test_other_dtypes_of_the_module(images, dtype):
     module, images = ResNet().to(dtype).eval(), images.to(dtype)
     model = wrap(module, example=images, mean=[0.4, 0.5, 0.6], std=0.25, verbose=False)
     assert model(images).dtype == dtype
+
+
+# Normalisation goes into the classifier, and what seems to normalise twice is warned of.
+
+
+def test_normalisation_inside(images):
+    module = ResNet().eval()
+    mean, std = [0.4, 0.5, 0.6], [0.2, 0.25, 0.3]
+    model = wrap(module, example=images, mean=mean, std=std, verbose=False)
+    normalised = torch.stack([(images[:, c] - mean[c]) / std[c] for c in range(3)], dim=1)
+    torch.testing.assert_close(model(images), module(normalised))
+
+
+class NormalizeLayer(nn.Module):
+    def forward(self, x):
+        return (x - 0.5) / 0.5
+
+
+class Remembering(ResNet):
+    """Keeps a mean and a std that are no normalisation."""
+
+    def __init__(self, mean, std):
+        super().__init__()
+        self.mean, self.std = mean, std
+
+
+class Whitened(ResNet):
+    def __init__(self, mean, std):
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).reshape(-1, 1, 1))
+        self.std = std
+
+    def forward(self, x):
+        return super().forward((x - self.mean) / torch.as_tensor(self.std).reshape(-1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: nn.Sequential(NormalizeLayer(), cnn()), "its first layer is a NormalizeLayer"),
+        (lambda: Whitened([0.5, 0.4, 0.3], 0.25), "it keeps mean"),
+        (lambda: nn.Sequential(Whitened([0.0], [0.2, 0.2, 0.3])), "submodule '0' keeps mean"),
+    ],
+)
+def test_normalising_twice_is_warned_of(make, words, images):
+    with pytest.warns(UserWarning, match=f"seems to normalise by itself .{words}") as caught:
+        wrap(make(), example=images, mean=0.5, std=0.5, verbose=False)
+    assert caught[0].filename == __file__
+    wrap(make(), example=images, verbose=False)  # without mean and std: no warning, which would be an error
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        ResNet,
+        lambda: Whitened([0.0], [1.0]),
+        lambda: Remembering(0.5, 0.0),  # no scale of a normalisation
+        lambda: Remembering(0.5, [0.5, 0.5]),  # neither one value nor one a channel
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 4), NormalizeLayer(), nn.Linear(4, 5)),
+    ],
+)
+def test_no_false_alarm_about_normalising_twice(make, images):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wrap(make(), example=images, mean=0.5, std=0.5, verbose=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"mean": [0.5, 0.5]}, r"`mean` must be one value or one a channel \(3 in the example\)"),
+        ({"std": [0.5, 0.5]}, "`std` must be one value"),
+        ({"std": 0.0}, "`std` must be above 0"),
+    ],
+)
+def test_normalisation_must_fit_the_images(options, reason, images):
+    with pytest.raises(ValueError, match=reason):
+        wrap(cnn(), example=images, **options)
+    with pytest.raises(ValueError, match="`std` must be above 0"):
+        wrap(cnn(), example=images, std=-1.0)
+
+
+# Modules that already have something unusual done to them: cut, hooked, shared, traced, compiled.
+
+
+def test_a_cut_module_can_be_cut_again(images):
+    inner = wrap(VGG().eval(), "classifier.6", example=images, verbose=False)
+    again = wrap(inner, example=images, verbose=False)
+    assert torch.equal(again(images), inner(images))
+    whole = wrap(nn.Sequential(inner, nn.Linear(5, 2)).eval(), example=images, verbose=False)
+    assert torch.equal(whole.features(images), inner(images))
+
+
+def test_the_signal_of_an_inner_cut_is_not_mistaken(images):
+    """The head to cut runs inside an extractor that is itself cut further on."""
+    inner = wrap(VGG().eval(), example=images, verbose=False)
+    with pytest.raises(ValueError, match="something follows the head"):
+        wrap(inner, "extractor.module.classifier.4", example=images)
+
+
+def test_nothing_of_a_forward_pass_stays_alive(images):
+    model = wrap(ResNet().eval(), example=images, verbose=False)
+    kept = []
+    model.get_submodule("extractor.module.stem").register_forward_hook(
+        lambda _m, _i, output: kept.append(weakref.ref(output))
+    )
+    gc.disable()
+    try:
+        with torch.no_grad():
+            model(images)
+        assert len(kept) == 1
+        assert kept[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_user_hooks_still_run(images):
+    module = ResNet().eval()
+    module.fc.register_forward_pre_hook(lambda _module, args: (2 * args[0],))
+    module.layers.register_forward_hook(lambda _module, _args, output: output + 1)
+    model = wrap(module, example=images, verbose=False)
+    assert torch.equal(model(images), module(images))
+    assert torch.equal(F.linear(2 * model.features(images), module.fc.weight, module.fc.bias), module(images))
+
+
+def test_alias_of_the_head_is_cut_as_well(images):
+    module = ResNet().eval()
+    module.alias = module.fc
+    model = wrap(module, "alias", example=images, verbose=False)
+    assert model.head is module.fc
+    assert not {"extractor.module.fc.weight", "extractor.module.alias.weight"} & set(model.state_dict())
+
+
+def test_container_under_two_names_stays_one(images):
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = self.b = ResNet()
+
+        def forward(self, x):
+            return self.a(x)
+
+    module = Twice().eval()
+    model = wrap(module, head="a.fc", example=images, verbose=False)
+    assert torch.equal(model(images), module(images))
+    assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in module.parameters())
+    assert model.extractor.get_submodule("module.a") is model.extractor.get_submodule("module.b")
+
+
+def test_layers_shared_inside_the_extractor_are_fine(images):
+    conv = nn.Conv2d(3, 3, 3, padding=1)
+    module = nn.Sequential(conv, nn.ReLU(), conv, nn.Flatten(), nn.Linear(192, 5)).eval()
+    assert torch.equal(wrap(module, example=images, verbose=False)(images), module(images))
+
+
+def test_traced_and_scripted_parts(images):
+    traced = torch.fx.symbolic_trace(ResNet().eval())
+    model = wrap(traced, example=images, verbose=False)
+    assert torch.equal(model(images), traced(images))
+    assert torch.equal(copy.deepcopy(model)(images), traced(images))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_scripted_child_is_fine_but_a_scripted_module_is_refused(images):
+    module = nn.Sequential(torch.jit.script(nn.Flatten()), nn.Linear(192, 5)).eval()
+    assert torch.equal(wrap(module, example=images, verbose=False)(images), module(images))
+    with pytest.raises(ValueError, match="scripted and cannot be cut"):
+        wrap(torch.jit.script(cnn()), example=images)
+
+
+def test_the_extractor_compiles(images):
+    extractor = wrap(ResNet().eval(), example=images, verbose=False).extractor
+    # Older releases may break the graph at the signal and go on in plain Python.
+    compiled = torch.compile(extractor, backend="eager", fullgraph=torch.__version__ >= "2.13")
+    assert torch.equal(compiled(images), extractor(images))
+
+
+def test_works_on_the_way_through_checkpointing_and_function_transforms(images):
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = ResNet()
+
+        def forward(self, x):
+            return torch.utils.checkpoint.checkpoint(self.net, x, use_reentrant=False)
+
+    module = Checkpointed().eval()
+    model = wrap(module, example=images, verbose=False)
+    model(images).sum().backward()
+    grads: list = [parameter.grad for parameter in model.parameters()]
+    plain = wrap(module.net, example=images, verbose=False)
+    expected = torch.autograd.grad(plain(images).sum(), list(plain.parameters()))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(grads, expected, strict=True))
+    jacobian = torch.func.vmap(torch.func.jacrev(lambda image: plain(image[None])[0]))(images)
+    assert jacobian.shape == (6, 5, 3, 8, 8)
+
+
+def test_module_that_works_on_its_input_in_place(images):
+    class Shifting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(192, 5)
+
+        def forward(self, x):
+            return self.fc(x.sub_(0.5).flatten(1))
+
+    before = images.clone()
+    module = Shifting()
+    model = wrap(module, example=images, verbose=False)
+    assert torch.equal(images, before)
+    assert torch.equal(model(images), module(images.clone()))
+
+
+# What cannot be cut is refused with the reason.
+
+
+def test_typo_gets_the_nearest_name(images):
+    with pytest.raises(
+        ValueError, match=r"submodule of the VGG; got 'clasifier'\. Did you mean 'classifier'"
+    ):
+        wrap(VGG(), "clasifier", example=images)
+    with pytest.raises(ValueError, match="outermost submodules: 'features', 'classifier'"):
+        wrap(VGG(), "zzz", example=images)
+
+
+class Conv(nn.Module):
+    def __init__(self, pool=True):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 5, 3)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+
+    def forward(self, x):
+        return self.pool(self.conv(x)).flatten(1)
+
+
+REFUSED = {
+    "softmax": (
+        lambda m, f: m.fc(f).softmax(1),
+        None,
+        "^softmax after the head 'fc': audit logits, not prob",
+    ),
+    "log-softmax": (lambda m, f: F.log_softmax(m.fc(f), 1), None, "^log-softmax after the head 'fc'"),
+    "temperature": (lambda m, f: m.fc(f) / 3, None, "differ by up to .* something follows the head"),
+    "temperature in place": (lambda m, f: m.fc(f).div_(3), None, "something follows the head"),
+    "pooling": (
+        lambda m, f: F.avg_pool1d(m.fc(f), 5),
+        None,
+        r"head 'fc' returns \(6, 5\) but the module returns \(6, 1\)",
+    ),
+    "not the last linear": (lambda m, f: F.relu(m.fc(f)), None, "something follows the head"),
+    "an earlier linear by name": (lambda m, f: m.fc(f), "body.1", "something follows the head"),
+    "head twice": (lambda m, f: m.fc(m.fc(f)), None, "head 'fc' runs 2 times"),
+    "dict": (lambda m, f: {"loss": None}, None, r"got dict with keys \['loss'\]"),
+    "tuple": (lambda m, f: (m.fc(f), f), None, r"one tensor of logits; got 2 \(0 \(6, 5\), 1 \(6, 5\)\)"),
+    "text": (lambda m, f: "logits", None, "or an object with `.logits`; got str"),
+    "nan": (lambda m, f: m.fc(f) * float("nan"), None, "finite logits"),
+    "keyword": (lambda m, f: m.fc(input=f), None, "'fc' must receive one tensor as its only argument"),
+    "never runs": (lambda m, f: m.fc(f), "unused", "head 'unused' is never called"),
+    "weights used directly": (lambda m, f: F.linear(f, m.fc.weight), "fc", "head 'fc' is never called"),
+    "weights used besides": (
+        lambda m, f: m.fc(f * m.fc.weight.mean()),
+        None,
+        "not up to it, with AttributeError.* has no attribute 'weight'",
+    ),
+    "noise": (lambda m, f: m.fc(F.dropout(f, 0.5, training=True)), None, "two runs on the example differ"),
+    "tokens": (
+        lambda m, f: m.fc(f[:, None].expand(-1, 2, -1)).mean(1),
+        None,
+        r"head 'fc' must receive features of shape \(B, D\); it receives \(6, 2, 5\) for 6 images",
+    ),
+    "crops in the batch": (
+        lambda m, f: m.fc(f.repeat(2, 1))[:6],
+        None,
+        r"receives \(12, 5\) for 6 images",
+    ),
+    "failing": (
+        lambda m, f: m.fc(f @ f),
+        None,
+        r"must take the example .*shape \(6, 3, 8, 8\).*RuntimeError",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_the_reason(case, images):
+    way, head, reason = REFUSED[case]
+    module = Around(way)
+    module.fc.training = False
+    with pytest.raises(ValueError, match=reason):
+        wrap(module, head, example=images)
+    assert module.training
+    assert not module.fc.training
+    assert not any(part._forward_pre_hooks for part in module.modules())
+
+
+def test_head_reached_past_its_attribute_is_refused(images):
+    module = Around(lambda m, f: m.hidden[0](f))
+    module.hidden = [module.fc]  # a plain list, which torch does not register
+    with pytest.raises(ValueError, match=r"ended without calling the head.* reach the head by its attribute"):
+        wrap(module, example=images)
+
+
+def test_head_with_an_argument_of_its_own_is_refused(images):
+    class Scaled(nn.Linear):
+        def forward(self, x, scale=1.0):
+            return scale * super().forward(x)
+
+    module = Around(lambda m, f: m.fc(f, scale=2.0))
+    module.fc = Scaled(5, 5)
+    with pytest.raises(ValueError, match="'fc' must receive one tensor as its only argument"):
+        wrap(module, example=images)
+
+
+def test_what_arrives_counts_not_what_a_hook_makes_of_it(images):
+    module = Around(lambda m, f: m.fc(f[:, :, None]))
+    module.fc.register_forward_pre_hook(lambda _module, args: (args[0].flatten(1),))
+    with pytest.raises(ValueError, match=r"it receives \(6, 5, 1\)"):
+        wrap(module, example=images)
+
+
+def test_head_returning_a_tuple_is_refused(images):
+    class Pair(nn.Linear):
+        def forward(self, x):
+            return super().forward(x), x
+
+    module = Around(lambda m, f: m.fc(f)[0])
+    module.fc = Pair(5, 5)
+    with pytest.raises(ValueError, match="head 'fc' must return one tensor; got tuple"):
+        wrap(module, example=images)
+
+
+def test_convolution_over_more_than_a_point_is_no_head(images):
+    with pytest.raises(
+        ValueError, match=r"head 'conv' must receive .* it receives \(6, 3, 8, 8\), and something else"
+    ):
+        wrap(Conv(), "conv", example=images)
+    with pytest.raises(
+        ValueError, match=r"no nn\.Linear runs in the Conv, nor a 1x1 convolution; name the submodule"
+    ):
+        wrap(Conv(), example=images)
+
+
+def test_tied_weights_are_refused(images):
+    module = Around(lambda m, f: m.fc(f))
+    module.body.append(nn.Linear(5, 5))
+    module.body[3].weight = module.fc.weight
+    with pytest.raises(ValueError, match=r"share 'module\.body\.3\.weight'"):
+        wrap(module, example=images)
+
+
+class FunctionalInPlace(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.mul_(2))
+
+
+def test_head_that_changes_its_features_is_refused(images):
+    with pytest.raises(ValueError, match=r"changes its features in place \(Dropout with inplace=True\)"):
+        wrap(VGG(inplace=True), "classifier", example=images)
+    wrap(VGG(inplace=True), example=images, verbose=False)  # the last layer alone is a good head
+    with pytest.raises(ValueError, match="head '1' changes its features in place,"):
+        wrap(nn.Sequential(nn.Flatten(), FunctionalInPlace(192, 5)), example=images)
+
+
+@pytest.mark.parametrize(
+    ("example", "reason"),
+    [
+        (
+            torch.randn(4, 3, 8, 8) * 9,
+            r"images in \[0, 1\]; got values from -.* give wrap `mean` and `std`",
+        ),
+        (torch.full((4, 3, 8, 8), float("nan")), "got values from nan"),
+        (torch.zeros(4, 3, 8, 8, dtype=torch.uint8), r"got torch\.uint8\. Divide by 255"),
+        (torch.zeros(3, 8, 8), r"shape \(B, C, H, W\); got \(3, 8, 8\)"),
+        (torch.zeros(0, 3, 8, 8), r"got \(0, 3, 8, 8\)"),
+        ([[0.0]], "got list"),
+    ],
+)
+def test_example_is_a_batch_of_images(example, reason):
+    with pytest.raises(ValueError, match=reason):
+        wrap(cnn(), example=example)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: F.relu, "must be a torch.nn.Module; got function"),
+        (lambda: nn.DataParallel(cnn()), r"DataParallel; wrap its `\.module`"),
+        (
+            lambda: torch.compile(cnn(), backend="eager"),
+            r"compiled and cannot be cut; wrap its `\._orig_mod`",
+        ),
+    ],
+)
+def test_modules_with_a_forward_of_their_own_are_refused(make, reason, images):
+    with pytest.raises(ValueError, match=reason):
+        wrap(make(), example=images)
+
+
+@pytest.mark.parametrize(("mean", "std"), [(127.5, 1.0), (0.5, 127.5), ((0.5, 104.0, 0.5), 1.0)])
+def test_means_and_deviations_of_grey_levels_are_refused(mean, std, images):
+    with pytest.raises(
+        ValueError, match=r"must be that of images in \[0, 1\].*Divide `mean` and `std` by 255"
+    ):
+        wrap(cnn(), example=images, mean=mean, std=std)
+
+
+# What people bring: models of torchvision, timm and Hugging Face, in small, and the packages where they are.
+
+
+def logits_of(output):
+    return output if isinstance(output, torch.Tensor) else output.logits
+
+
+@pytest.mark.parametrize(
+    ("make", "head", "width"),
+    [
+        (Aux, "fc", 6),
+        (lambda: Aux(always=True), "fc", 6),
+        (ViT, "classifier", 8),
+        (lambda: ViT(lambda logits, hidden_states: DataclassOutput(logits)), "classifier", 8),
+        (
+            lambda: ViT(lambda logits, hidden_states: {"logits": logits, "aux": hidden_states[0]}),
+            "classifier",
+            8,
+        ),
+        (PointHead, "fc", 6),
+    ],
+    ids=["auxiliary head", "auxiliary head returned", "ModelOutput", "dataclass", "dict", "1x1 convolution"],
+)
+@pytest.mark.parametrize("training", [False, True])
+def test_the_logits_are_found_and_the_cut_is_exact(make, head, width, training, images, capsys):
+    module = make().train(training)
+    model = wrap(module, head if getattr(module, "always", False) else None, example=images[:4])
+    assert f"wrap: head {head!r} " in capsys.readouterr().out
+    module.eval()
+    model.eval()
+    with torch.no_grad():
+        output = module(images)
+        expected = output["logits"] if type(output) is dict else logits_of(output)
+        assert torch.equal(model(images), expected)
+        assert model.features(images).shape == (6, width)
+
+
+def test_an_output_object_may_have_no_logits(images):
+    with pytest.raises(ValueError, match=r"or an object with `\.logits`; got object"):
+        wrap(ViT(lambda logits, hidden_states: object()), example=images)
+    assert ModelOutput(logits=1).logits == 1
+
+
+def test_of_one_entry_there_is_no_doubt(images):
+    module = TwoTasks(lambda a, b: {"out": a}).eval()
+    assert torch.equal(wrap(module, "species", example=images, verbose=False)(images), module(images)["out"])
+
+
+@pytest.mark.parametrize("kind", [lambda a, b: (a, b), lambda a, b: {"species": a, "colour": b}])
+def test_of_two_heads_the_named_one_is_taken(kind, images):
+    module = TwoTasks(kind).eval()
+    with pytest.raises(
+        ValueError, match=r"got 2 \(.* \(6, 5\), .* \(6, 3\)\)\. Name the head whose logits count"
+    ):
+        wrap(module, example=images)
+    for place, head in enumerate(("species", "colour")):
+        model = wrap(module, head, example=images, verbose=False)
+        output = module(images)
+        assert torch.equal(
+            model(images), list(output.values() if isinstance(output, dict) else output)[place]
+        )
+
+
+def test_an_auxiliary_head_that_runs_last_is_not_taken_for_the_head(images):
+    with pytest.raises(
+        ValueError, match=r"head 'aux' is not the module's output: .* 'fc' has as many outputs"
+    ):
+        wrap(Aux(always=True), example=images)
+
+
+def test_two_heads_that_are_averaged_are_refused_with_the_reason(images):
+    with pytest.raises(ValueError, match=r"'head' has as many outputs\. Name that one; where two heads"):
+        wrap(Distilled(), example=images)
+
+
+def test_a_convolution_before_pooling_has_pooled_features(images, capsys):
+    module = NetworkInNetwork().eval()
+    model = wrap(module, example=images)
+    assert "6 features" in capsys.readouterr().out
+    with torch.no_grad():
+        assert torch.equal(model.features(images), module.features(images).mean((2, 3)))
+        assert torch.allclose(model(images), module(images), atol=1e-6)
+    assert [id(p) for p in model.head.parameters()] == [id(p) for p in module.last.parameters()]
+
+
+def test_squeezenet_needs_its_whole_classifier(images, capsys):
+    module = SqueezeNet().eval()
+    with pytest.raises(
+        ValueError, match=r"head 'classifier\.1' .* receives \(6, 6, 6, 6\), and something else follows"
+    ):
+        wrap(module, example=images)
+    model = wrap(module, "classifier", example=images)
+    assert "216 features" in (told := capsys.readouterr().out)
+    assert "maps of 6 x 6 x 6 flattened: for this size alone" in told
+    assert torch.equal(model(images), module(images))
+
+
+def test_the_cut_in_a_row_of_linear_layers_is_told(images, capsys):
+    head = nn.Sequential(nn.Linear(192, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 5))
+    wrap(nn.Sequential(nn.Flatten(), nn.Sequential(*head)), example=images)
+    assert "head='1' would take all 3 linear layers, on 192 features" in capsys.readouterr().out
+
+
+def test_mean_and_std_from_what_keeps_them(images):
+    class Timm(PointHead):
+        pretrained_cfg = {  # noqa: RUF012 - as timm keeps it
+            "mean": (0.4, 0.5, 0.6),
+            "std": (0.2, 0.3, 0.4),
+            "input_size": (3, 8, 8),
+            "crop_pct": 0.9,
+        }
+
+    module = Timm().eval()
+    model = wrap(module, example=images, preprocessing=module, verbose=False)
+    mean, std = torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1), torch.tensor([0.2, 0.3, 0.4]).view(3, 1, 1)
+    assert torch.equal(model(images), module((images - mean) / std))
+    with pytest.raises(ValueError, match=r"give `preprocessing`, or `mean` and `std`, not both"):
+        wrap(module, example=images, preprocessing=module, mean=0.5)
+    with pytest.raises(ValueError, match=r"`preprocessing` must be a timm model .* got PointHead"):
+        wrap(module, example=images, preprocessing=PointHead())
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "width"),
+    [
+        ("resnet18", None, 512),
+        ("vgg11", "classifier.6", 4096),
+        ("googlenet", None, 1024),
+        ("squeezenet1_1", None, 0),
+    ],
+)
+def test_torchvision_itself(name, head, width):
+    models = pytest.importorskip("torchvision.models", reason="torchvision cannot be imported here")
+    module = models.get_model(name, weights=None)
+    example = torch.rand(2, 3, 224, 224)
+    if not width:
+        head, width = "classifier", 512 * 13 * 13
+    assert wrap(module, head, example=example, verbose=False).features(example).shape[1] == width
+
+
+def test_timm_itself():
+    timm = pytest.importorskip("timm", reason="timm cannot be imported here")
+    module = timm.create_model("resnet18", pretrained=False)
+    example = torch.rand(2, 3, 64, 64)
+    model = wrap(module, example=example, preprocessing=module, verbose=False)
+    assert model.features(example).shape == (2, 512)
+
+
+def test_transformers_itself():
+    transformers = pytest.importorskip("transformers", reason="transformers cannot be imported here")
+    settings = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=32
+    )
+    module = transformers.ViTForImageClassification(settings)
+    example = torch.rand(2, 3, 32, 32)
+    assert wrap(module, example=example, verbose=False).features(example).shape == (2, 16)

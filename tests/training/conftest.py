@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from clearance.data import gaussian_images
-from clearance.heads import MLP
-from clearance.heads.train import HeadTraining, TrainedHeads
-from clearance.heads.weak import GradientHeads
+from clearance.heads import MLP, GradientHeads, HeadTraining
+from clearance.heads.train import TrainedHeads
 from clearance.models import Classifier
 
 

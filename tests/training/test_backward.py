@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.heads.train import HeadTraining
-from clearance.heads.weak import GradientHeads
+from clearance.heads import GradientHeads, HeadTraining
 from clearance.losses import LargeMarginLoss
 from clearance.training import FOCA, EndToEnd
 

@@ -11,13 +11,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from clearance import LossTerms
 from clearance.data import gaussian_images
-from clearance.heads import MLP
-from clearance.heads.train import HeadTraining
+from clearance.heads import MLP, HeadTraining
 from clearance.losses import Loss
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.models import Classifier
-from clearance.tensors import LossTerms
 from clearance.training import FOCA, EndToEnd, Limits, fit
 from two_processes import close, play, told_by_both  # type: ignore[import-not-found]  # see pytest's path
 

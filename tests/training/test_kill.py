@@ -18,14 +18,12 @@ import pytest
 import torch
 from torch import nn
 
+from clearance import LossTerms
 from clearance.data import Augmentation, gaussian_images
-from clearance.heads import MLP
-from clearance.heads.train import HeadTraining
-from clearance.heads.weak import GradientHeads
+from clearance.heads import MLP, GradientHeads, HeadTraining
 from clearance.losses import Loss
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.models import Classifier
-from clearance.tensors import LossTerms
 from clearance.training import FOCA, EndToEnd, Limits, fit
 
 FILES = ("model.safetensors", "metrics.jsonl")

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from clearance import LossTerms, Outputs
 from clearance.data import gaussian_images
 from clearance.losses import LargeMarginLoss, Loss
 from clearance.models import Classifier
-from clearance.tensors import LossTerms, Outputs
 from clearance.training import EndToEnd, fit
 
 
