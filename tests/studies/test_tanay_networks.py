@@ -7,10 +7,9 @@ import math
 import pytest
 import torch
 
-from clearance._rng import derived_seed
-from clearance.audits._samples import fixed_images
 from clearance.experiments.datasets import load_dataset
 from clearance.records import Record
+from clearance.research import derived_seed, fixed_images
 from clearance.vocabulary import Measurement
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
