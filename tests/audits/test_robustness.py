@@ -70,6 +70,7 @@ def test_logits_times_64_change_no_bit_of_the_verdict(quiet):
     assert "do not read plain attacks as robustness" in loud.exhibits[0].caption
 
 
+@pytest.mark.slow
 def test_logits_times_50_move_at_most_two_images_of_the_test_set(whole):
     count = len(digits()[1])
     for one, other in zip(values(whole[50.0]), values(whole[1.0]), strict=True):
