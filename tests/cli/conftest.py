@@ -16,7 +16,7 @@ audit_settings:
   co_adaptation: {{per_class: [1], repetitions: [3], hidden: [4], all_images: false}}
 methods:
   plain: {{base: none, hidden: [8], lr: 0.1}}
-  foca: {{base: none, way of training: foca, hidden: [8], lr: 0.02, per_class: 1, head_steps: 4}}
+  foca: {{base: none, way: foca, hidden: [8], lr: 0.02, per_class: 1, head_steps: 4}}
 """
 
 

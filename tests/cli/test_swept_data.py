@@ -1,40 +1,40 @@
-"""A sweep of what the images are: every value is run, and its finished runs are known again, on images of its own."""
+"""A sweep of what the images are: every value is run on images of its own, and what leaves them alone shares them."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from clearance.experiments import compare
+import pytest
+
 from clearance.experiments.compare import Comparison
 from clearance.experiments.recipe import tuned_recipe
-from clearance.experiments.run import failed
 from clearance.experiments.sweep import parse_sweep
 
 
-def compared(monkeypatch, sweep):
-    """For each run: how many training images it has and its share of them; and how the runs ended."""
-    seen: list[tuple[int, float]] = []
-
-    def run(plans, data, *_, **__):
-        seen.extend(
-            (len(one.train), plan.recipe.train_fraction) for plan, one in zip(plans, data, strict=True)
-        )
-        return [failed(plan, "not tried") for plan in plans]
-
-    monkeypatch.setattr(compare, "run_grid", run)
+@pytest.mark.parametrize(
+    ("sweep", "expected"),
+    [
+        ("train_fraction=0.02,0.1", {0.02: 26, 0.1: 130}),
+        ("lr=0.01,0.1", {0.01: 130, 0.1: 130}),
+    ],
+)
+def test_each_value_was_trained_on_its_own_share(sweep, expected):
     start = tuned_recipe("digits")
-    recipe = replace(start, seeds=2, methods={"plain": start.methods["plain"]})
-    card = Comparison(recipe, parse_sweep(sweep)).run()
-    return seen, [note.status for note in card.report.runs]
-
-
-def test_each_share_of_the_training_images_has_its_own(monkeypatch):
-    seen, notes = compared(monkeypatch, "train_fraction=0.1,0.5")
-    assert seen == [(130, 0.1)] * 2 + [(650, 0.5)] * 2
-    assert [note.rpartition("(")[2] for note in notes] == ["train_fraction 0.1)"] * 2 + [
-        "train_fraction 0.5)"
-    ] * 2
-
-
-def test_what_leaves_images_alone_shares_them(monkeypatch):
-    seen, notes = compared(monkeypatch, "lr=0.01,0.1")
-    assert seen == [(1300, 1.0)] * 4
-    assert [note.rpartition("(")[2] for note in notes] == ["lr 0.01)"] * 2 + ["lr 0.1)"] * 2
+    recipe = replace(
+        start,
+        seeds=2,
+        epochs=1,
+        train_fraction=0.1,
+        audits=("accuracy",),
+        methods={"plain": start.methods["plain"]},
+    )
+    with ThreadPoolExecutor(1) as engine:
+        card = Comparison(recipe, parse_sweep(sweep)).run(engine)
+    name = sweep.partition("=")[0]
+    found = {
+        (m.context[name], r.seed): m.n
+        for r in card.records
+        if (m := r.measurement).audit == "accuracy" and m.context["split"] == "train"
+    }
+    assert found == {(value, seed): count for value, count in expected.items() for seed in (0, 1)}
+    ends = [note.status.rpartition("(")[2] for note in card.report.runs]
+    assert sorted(ends) == sorted(f"{name} {value})" for value in expected for _ in (0, 1))
