@@ -9,9 +9,9 @@ import torch
 import yaml
 
 import clearance as cl
-from clearance.data import gaussian_images
+from clearance.data import Augmentation, gaussian_images
 from clearance.data.subsets import draw_samples
-from clearance.experiments import run
+from clearance.experiments import build, run
 from clearance.experiments.build import RunData, build_data, check_draws, drawn_data
 from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe, tuned_recipe
@@ -207,3 +207,35 @@ def test_noise_that_leaves_a_class_without_labels_is_found_before_training():
     check_draws(
         Recipe(samples=3, label_noise=0.34, seeds=9, balanced=False), DATA
     )  # nobody promised one of each
+
+
+class TestHeldOut:
+    """A part of the training set stands in for the test set, which nobody reads."""
+
+    @pytest.fixture
+    def asked(self, monkeypatch, data):
+        splits = []
+
+        def load(name, split="train", root=None, size=None):
+            splits.append(split)
+            return data.train if split == "train" else data.test
+
+        monkeypatch.setattr(build, "load_dataset", load)
+        return splits
+
+    def test_the_test_set_is_not_read(self, asked, data):
+        found = build_data(Recipe(held_out=0.25))
+        assert asked == ["train"]
+        both = torch.cat([found.train.images, found.test.images])
+        assert len(found.test) == 6
+        assert {i.numpy().tobytes() for i in both} == {i.numpy().tobytes() for i in data.train.images}
+
+    def test_thinning_touches_the_training_part_alone(self, asked):
+        thin = build_data(Recipe(held_out=0.25, train_fraction=0.5, augment_flip=True))
+        assert (len(thin.train), len(thin.test)) == (9, 6)
+        assert thin.train.augmentation == Augmentation(flip=True)
+        assert thin.test.augmentation is None
+
+    def test_without_it_the_test_set_is_what_is_measured(self, asked, data):
+        assert build_data(Recipe()).test is data.test
+        assert asked == ["train", "test"]
