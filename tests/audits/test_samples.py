@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from audits import draws  # type: ignore[attr-defined]  # on pytest's path, see pyproject.toml
+from audits import draws  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from clearance.audits import CoAdaptation
 from clearance.audits._samples import first_half, partial_sets
 from clearance.data import ImageSet, gaussian_images
