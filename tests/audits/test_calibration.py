@@ -5,12 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from scipy.special import log_softmax
 from sklearn.metrics import brier_score_loss, log_loss
 from torch import nn
 
-from clearance.audits import Calibration, Subject
-from clearance.audits._samples import first_half
-from clearance.audits.calibration import binned, confidences, proper_scores, surplus
+from audits.draws import first_half  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from clearance.audits import Calibration
+from clearance.audits.calibration import binned, confidences, fitted_temperature, proper_scores, surplus
 from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 
@@ -133,17 +135,57 @@ def test_p14_the_true_posterior_of_a_gaussian_world_needs_no_temperature():
         assert loud[name, "calibrated"] == pytest.approx(found[name, "as trained"], rel=0.01)
 
 
+def test_temperature_is_a_minimum_and_follows_the_logits():
+    stream = torch.Generator().manual_seed(0)
+    labels = torch.randint(4, (200,), generator=stream)
+    logits = 3 * torch.randn(200, 4, generator=stream, dtype=torch.float64) + 4 * F.one_hot(labels, 4)
+    found = fitted_temperature(logits, labels)
+
+    assert (logits.argmax(dim=1) != labels).any()
+
+    def slow(temperature):
+        return -log_softmax(logits.numpy() / temperature, axis=1)[range(200), labels.numpy()].sum()
+
+    assert slow(found) < min(slow(found * 0.999), slow(found * 1.001))
+    assert fitted_temperature(40 * logits, labels) == pytest.approx(40 * found, rel=1e-5)
+
+
+def test_temperature_undoes_a_known_one():
+    stream = torch.Generator().manual_seed(1)
+    logits = 2 * torch.randn(20_000, 5, generator=stream, dtype=torch.float64)
+    labels = torch.multinomial(logits.softmax(dim=1), 1, generator=stream)[:, 0]
+    assert fitted_temperature(7 * logits, labels) == pytest.approx(7.0, rel=0.03)
+
+
+def test_temperature_is_that_of_sharp_probabilities_too():
+    """A calibrated world in which nearly every image is sure: one imagined image would weigh more than all of them."""
+    stream = torch.Generator().manual_seed(3)
+    logits = 30 * torch.randn(5000, 10, generator=stream, dtype=torch.float64)
+    labels = torch.multinomial(logits.softmax(dim=1), 1, generator=stream)[:, 0]
+    assert 0 < (logits.argmax(dim=1) != labels).double().mean() < 0.05
+    assert fitted_temperature(logits, labels) == pytest.approx(1.0, rel=0.2)
+
+
+def test_a_head_that_is_always_right_has_a_temperature():
+    """Two classes, margin 1, n images right: sigmoid(1/T) = 1 - 1 / (2 (n + 1)), so T = 1 / log(2 n + 1)."""
+    logits = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(25, 1)
+    labels = torch.tensor([0, 1]).repeat(25)
+    assert fitted_temperature(logits, labels) == pytest.approx(1 / math.log(101), rel=1e-6)
+
+
 def test_no_image_helps_to_choose_its_own_temperature():
-    """Logits of one half turned round move the temperature that the other half is read at, and not their own."""
-    model = Classifier(nn.Flatten(), Loud(1.0))
+    """Each half of the held-out images is read at the temperature of the other."""
+    model = Classifier(nn.Flatten(), Loud(3.0))
     half = first_half(TEST.labels, seed=0)
     with torch.no_grad():
         logits = model(TEST.images).double()
-    turned = torch.where(half[:, None], -logits, logits)
-    subject = Subject(model, TRAIN, TEST)
-    plain, moved = (Calibration()._calibrated(subject, seen)[0] / seen for seen in (logits, turned))
-    torch.testing.assert_close(plain[half], moved[half], rtol=1e-12, atol=0)
-    assert not torch.isclose(plain[~half], moved[~half], rtol=0.1).any()
+    of_half, of_rest = (fitted_temperature(logits[rows], TEST.labels[rows]) for rows in (half, ~half))
+    assert abs(of_half - of_rest) > 0.01
+    calm = torch.where(half[:, None], logits / of_rest, logits / of_half)
+    nll, brier = (float(each.mean()) for each in proper_scores(calm, TEST.labels))
+    found = values(Calibration()(model, TRAIN, TEST))
+    assert found["nll", "calibrated"] == pytest.approx(nll, rel=1e-6)
+    assert found["brier", "calibrated"] == pytest.approx(brier, rel=1e-6)
 
 
 def test_images_for_the_temperature_may_be_given():

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from clearance._rng import generator
+from audits.draws import partial_sets  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from clearance.audits import Churn
-from clearance.audits._samples import partial_sets
 from clearance.audits.churn import disagreements
 from clearance.audits.co_adaptation import head_training
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, HeadStack
 from clearance.models import Classifier
+from clearance.research import generator
 
 WORLD = GaussianClasses(class_count=3, shape=(1, 4, 4), separation=1.5, noise=0.05)
 TRAIN, TEST = WORLD.images(50, seed=0), WORLD.images(100, seed=1)

@@ -9,18 +9,18 @@ import torch.nn.functional as F
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from torch import nn
 
-from audits.pixel_world import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from audits.draws import partial_sets  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from audits.pixel_world import (  # type: ignore[import-not-found]
     SEED,
     WORLD,
 )
-from clearance._rng import generator
 from clearance.audits import CoAdaptation
-from clearance.audits._samples import partial_sets
 from clearance.audits.co_adaptation import head_training
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, HeadStack
 from clearance.models import Classifier
 from clearance.models.features import extract_features, predictions
+from clearance.research import generator
 
 
 def pixels():

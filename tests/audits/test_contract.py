@@ -1,10 +1,10 @@
 """What every audit must do, whatever its question: one list of cases, see tests/audit_cases.py."""
 
+import contextlib
 import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from functools import partial
 
 import pytest
 import torch
@@ -21,8 +21,9 @@ from audit_cases import test_set as held_out_set
 from clearance.audits import Audit
 from clearance.audits.co_adaptation import PIXEL_HEADS
 from clearance.experiments import catalogue
-from clearance.experiments.sweep import Sweep, _numeric_fields
-from clearance.models.features import extract_features, predictions_from
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe
+from clearance.experiments.sweep import Sweep, parse_sweep
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.vocabulary import Measurement
 
@@ -98,10 +99,18 @@ def test_measurements_say_how_to_read_them(findings, name):
         assert not numbers & results
 
 
+def swept_fields():
+    """Every setting that can be swept over."""
+    for field in (*dataclasses.fields(Method), *dataclasses.fields(Recipe)):
+        with contextlib.suppress(ValueError):
+            yield parse_sweep(f"{field.name}=1,2").field
+
+
 @pytest.mark.parametrize("name", AUDITS)
 def test_a_sweep_never_takes_the_place_of_what_tells_two_numbers_apart(findings, name):
     """It says its value in the same context, under a name of its own."""
-    swept = {Sweep(field, (1.0, 2.0)).setting for field in _numeric_fields()}
+    swept = {Sweep(field, (1.0, 2.0)).setting for field in swept_fields()}
+    assert {"lr", "weight_decay", "train_fraction"} <= swept
     told = [*findings[name].measurements, *findings[name].exhibits]
     assert not swept & {key for one in told for key in one.context}
 
@@ -163,13 +172,6 @@ def test_the_unit_of_features_does_not_matter(case, findings, factor):
             assert value == mine[key], key
         else:
             assert value == pytest.approx(mine[key], rel=1e-5), key
-
-
-def test_batch_size_does_not_matter(case, findings, monkeypatch):
-    monkeypatch.setattr(clearance.audits._audit, "extract_features", partial(extract_features, batch_size=7))
-    monkeypatch.setattr(clearance.audits._audit, "predictions_from", partial(predictions_from, batch_size=7))
-    found = values(case(classifier(), train_set(), held_out_set()))
-    assert found == pytest.approx(values(findings[case.audit.name]), rel=1e-5)
 
 
 def _sees_no_network(measurement):

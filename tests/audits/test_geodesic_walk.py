@@ -5,17 +5,17 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, grad, vmap
 
-from audits.pixel_world import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from audits.draws import partial_sets  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from audits.pixel_world import (  # type: ignore[import-not-found]
     AUDIT,
     SEED,
     by_key,
 )
-from clearance._rng import generator
-from clearance.audits._samples import partial_sets
 from clearance.audits.calibration import fitted_temperature
 from clearance.audits.co_adaptation import head_training
 from clearance.audits.geodesic import METRICS, fisher_rows
 from clearance.heads import MLP, HeadStack
+from clearance.research import generator
 
 LAYERS = ("1", "2", "3", "all")
 

@@ -116,13 +116,20 @@ def test_numbers_are_those_of_slow_loops():
         assert found["distance_ratio", name].n == 25
 
 
-def test_the_picture_lies_on_the_diagonal_for_chi_square_itself():
-    from clearance.audits.goodness_of_fit import _picture
+def test_the_picture_is_quantiles_over_those_of_chi_square():
+    train, test = cloud(30, seed=0), cloud(100, seed=1)
+    (shown,) = GoodnessOfFit("full")(pixels(), train, test).exhibits
+    levels = (np.arange(200) + 0.5) / 200
+    assert shown.columns["chi-square"] == pytest.approx(chi2.ppf(levels, WIDTH) / WIDTH)
+    fitted = fitted_gaussians(train.images.flatten(1), train.labels, 3, "full")
+    squared = fitted.squared_own(test.images.flatten(1), test.labels).numpy()
+    assert shown.columns["features"] == pytest.approx(np.quantile(squared, levels) / WIDTH, rel=1e-6)
 
-    levels = (torch.arange(4000, dtype=torch.float64) + 0.5) / 4000
-    shown = _picture(torch.as_tensor(chi2.ppf(levels.numpy(), 6)), 6, {}).columns
-    assert len(shown["features"]) == 200
-    assert shown["features"][2:-1] == pytest.approx(shown["chi-square"][2:-1], rel=5e-3)
+
+def test_the_picture_of_gaussian_features_lies_on_the_diagonal():
+    train, test = (cloud(count, seed, spread=(0.03, 0.03, 0.03)) for count, seed in ((20_000, 0), (4000, 1)))
+    (shown,) = GoodnessOfFit("full")(pixels(), train, test).exhibits
+    assert shown.columns["features"][2:-2] == pytest.approx(shown.columns["chi-square"][2:-2], rel=0.1)
 
 
 def test_directions_that_never_vary_are_left_out():

@@ -9,14 +9,23 @@ import torch
 from torch import nn
 from torch.distributions import Normal
 
+from audits.draws import first_half  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from clearance.audits import Likelihood, Subject, rejection_threshold
-from clearance.audits._samples import first_half, fixed_images
-from clearance.audits.likelihood import Evasion, _histogram, attacked, contact_sheets, pixel_steps, sign_noise
+from clearance.audits.likelihood import (
+    Evasion,
+    NormalImages,
+    Scorer,
+    attacked,
+    contact_sheets,
+    pixel_steps,
+    sign_noise,
+)
 from clearance.audits.rejection import detection
 from clearance.data import ImageSet, gaussian_images
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
+from clearance.research import fixed_images
 
 WORLD = GaussianClasses(class_count=3, shape=(1, 4, 4), separation=4.0, noise=0.03)
 TRAIN, TEST = WORLD.images(30, seed=0), WORLD.images(80, seed=1)
@@ -193,7 +202,9 @@ def test_every_score_is_asked_about_the_images_of_an_attack_that_knows_one():
         for score in (*SCORES, *PIXELS, "density")
     }
     # by hand: the same images, attacked and looked at again
-    normal = Likelihood(epsilons=(epsilon,), adaptive=())._normal(Subject(model, TRAIN, TEST))
+    half = first_half(TEST.labels, 0)
+    scorer = Scorer.fitted(Subject(model, TRAIN, TEST), reference=5000, neighbours=5)
+    normal = NormalImages(scorer, TEST.subset((~half).nonzero()[:, 0]), TEST.subset(half.nonzero()[:, 0]))
     data = fixed_images(normal.data, 15, 0, among=normal.right)
     attack = Evasion(normal.scorer, "density", normal.margin(), normal.spread("density"), (1.0,), 5)
     evaded = attack(data.images, data.labels, epsilon)
@@ -301,14 +312,19 @@ def test_single_scores_and_thresholds_are_there_for_programs():
     assert len(scores["class"]) == len(scores["taken for"]) == 120
 
 
-def test_bars_count_every_finite_score_once():
-    clean, moved = torch.tensor([0.0, 1.0, 1.0, 2.0]), torch.tensor([1.0, -500.0, math.nan, 2.0, -math.inf])
-    shown = _histogram(clean, moved, whole=False)
+def test_bars_count_every_score_once():
+    """Those beyond the ends, too: they are in the first and the last bar."""
+    found = audited(epsilons=(0.05,))
+    scores = torch.tensor(found.exhibits[0].columns["likelihood"], dtype=torch.float64)
+    shown = next(e for e in found.exhibits if e.name == "likelihood").columns
+    starts = torch.tensor(shown["from"], dtype=torch.float64)
+    width, bars = float(starts[1] - starts[0]), len(starts)
+    assert bool((scores < starts[0]).any() or (scores > starts[-1] + width).any())
+    places = ((scores - starts[0]) / width).floor().clamp(0, bars - 1).long()
+    expected = torch.bincount(places, minlength=bars) / len(scores)
+    # a score on the edge of a bar may be rounded into the next one
+    assert float((torch.tensor(shown["before"]) - expected).abs().sum()) <= 2.1 / len(scores)
     assert sum(shown["before"]) == pytest.approx(1.0)
-    assert shown["after"][0] == pytest.approx(1 / 3)  # beyond the end: in the first bar
-    assert _histogram(clean, torch.tensor([math.nan]), whole=True) == {}
-    whole = _histogram(torch.tensor([0.0, 1.0]), torch.tensor([0.5]), whole=True)
-    assert (whole["before"][0], whole["before"][-1], whole["after"][20]) == (0.5, 0.5, 1.0)
 
 
 def test_a_network_that_nothing_fools_has_nothing_to_be_told_apart():

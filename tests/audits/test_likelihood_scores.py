@@ -11,12 +11,12 @@ from torch import nn
 from torch.distributions import MultivariateNormal
 
 from clearance.audits import Subject
-from clearance.audits._samples import fixed_images
 from clearance.audits.likelihood import NETWORK_SCORES, Scorer, attacked, pixel_scores, sign_noise
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier
+from clearance.research import fixed_images
 
 WORLD = GaussianClasses(class_count=3, shape=(1, 3, 4), separation=2.0, noise=0.05)
 TRAIN, TEST = WORLD.images(30, seed=0), WORLD.images(20, seed=1)

@@ -88,19 +88,11 @@ def test_a_network_that_hides_its_gradients_rings_the_alarm():
     assert numbers["median_flip"].value == pytest.approx(plain, abs=1 / 16)  # half a step of rounding
 
 
-def test_what_the_search_misses_is_counted(monkeypatch):
-    """A search that finds nothing near: the blind one then finds images within the radius of the others."""
+def test_what_the_search_misses_is_counted():
+    """Past rounding the search stops short on some images, which the one without gradients then flips."""
     data = two_pixels(DISTANCES)
-    honest = MinimalPerturbation._distances
-
-    def lame(self, target):
-        distances = honest(self, target)
-        distances[torch.arange(len(distances)) % 3 == 0] = 0.45
-        return distances
-
     assert found(network(), data)["missed_flips"].value == 0.0
-    monkeypatch.setattr(MinimalPerturbation, "_distances", lame)
-    assert found(network(), data)["missed_flips"].value > 0.1
+    assert found(network(steps=8), data)["missed_flips"].value > 0.0
 
 
 def test_a_network_that_is_always_wrong_has_nothing_left_to_flip():

@@ -21,6 +21,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it imports from places that SciPy has moved
     foolbox = pytest.importorskip("foolbox")
 
+pytestmark = pytest.mark.slow
+
 LOSSES: dict[str, Callable[[], Loss]] = {
     "cross-entropy": CrossEntropyLoss,
     "margin": lambda: LargeMarginLoss(("input",), math.inf, 0.1, layer_weights=10.0),

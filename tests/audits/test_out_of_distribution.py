@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from audits.draws import first_half  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from clearance.audits import OutOfDistribution, Subject
 from clearance.data import ImageSet
 from clearance.models import Classifier
@@ -44,8 +45,6 @@ def test_the_numbers_are_those_of_a_slow_count():
         torch.cat([AWAY.images[:20], ALIKE.images[:30]]), torch.arange(50) % 2, ("a", "b"), "mixed"
     )
     subject = Subject(PLAIN, TRAIN, TEST)
-    from clearance.audits._samples import first_half
-
     half = first_half(TEST.labels, 0).numpy()
 
     def unit(images):

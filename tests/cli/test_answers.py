@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from clearance.cli.__main__ import COMMANDS
-from clearance.cli.compare import _without_folders
 from clearance.experiments import catalogue
 from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     loaded_by,
@@ -98,19 +97,3 @@ def test_a_sweep_of_a_recipe_file_has_all_its_curves(tmp_path, named, more):
     status, shown, _ = run("compare", *words)
     assert status == 0
     assert ("weight_scale" in shown) == (more is not None)
-
-
-@pytest.mark.parametrize(
-    ("word", "shown"),
-    [
-        ("--out=/home/ann/out", "--out=out"),
-        ("/home/ann/mine.yaml", "mine.yaml"),
-        ("folder:/home/ann/pets/", "folder:pets"),
-        ("--dataset=npz:~/two.npz", "--dataset=npz:two.npz"),
-        ("results/one", "results/one"),
-        ("--dry-run", "--dry-run"),
-        ("plain,foca", "plain,foca"),
-    ],
-)
-def test_a_reports_command_names_no_folder_of_the_machine(word, shown):
-    assert _without_folders(word) == shown

@@ -121,12 +121,15 @@ def test_a_folder_and_a_checkpoint_to_a_page(work, tmp_path):
     )
 
 
-def test_twice_gives_the_same_numbers_from_kept_features(work, tmp_path, monkeypatch):
+def test_twice_gives_the_same_numbers_from_kept_features(work, tmp_path):
+    def kept():
+        return {path: path.stat().st_mtime_ns for path in (work / "cache").rglob("features-*")}
+
     assert audit(work, tmp_path / "a", *OPTIONS)[0] == 0
-    monkeypatch.setattr(
-        "clearance.experiments.feature_cache.extract_features", lambda *_: pytest.fail("extracted")
-    )
+    before = kept()
+    assert before
     assert audit(work, tmp_path / "b", *OPTIONS)[0] == 0
+    assert kept() == before
     rows = [json.loads((tmp_path / name / "report.json").read_text())["measurements"] for name in "ab"]
     assert rows[0] == rows[1]
 
@@ -257,25 +260,6 @@ class TestDemo:
             "Out of distribution",
         ):
             assert f"<dt>{title}</dt>" in page
-
-    def test_it_takes_one_thread(self, monkeypatch):
-        """Two that share a busy machine with others wait for each other."""
-        from clearance.experiments import demo
-
-        class SeenError(Exception):
-            pass
-
-        def seen(*_, **__):
-            raise SeenError(torch.get_num_threads())
-
-        monkeypatch.setattr(demo, "run_method", seen)
-        torch.set_num_threads(2)
-        try:
-            with pytest.raises(SeenError, match=r"^1$"):
-                demo.demo()
-            assert torch.get_num_threads() == 2
-        finally:
-            torch.set_num_threads(1)
 
     def test_its_audits_are_those_of_any_model(self):
         from clearance.experiments.audit_plan import MODEL_AUDITS

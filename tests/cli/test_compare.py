@@ -93,3 +93,15 @@ def test_report_shows_what_the_records_say(compared, home, tmp_path, monkeypatch
     assert "43.2" in plain_text(changed)
     assert "43.2" not in plain_text(original)
     assert "43.2" in shown
+
+
+def test_a_reports_command_names_no_folder_of_the_machine(compared, home, tmp_path, monkeypatch):
+    told = json.loads((home / "report" / "report.json").read_text("utf-8"))["command"]
+    assert told == "clearance compare --recipe mine.yaml --out report --jobs 2"
+    monkeypatch.chdir(tmp_path)
+    short = (
+        "--methods plain --seeds 1 --epochs 1 --model tiny-cnn --audits accuracy --out results/one --jobs 1"
+    )
+    assert run("compare", f"--dataset=npz:{home}/world.npz", *short.split())[0] == 0
+    told = json.loads(Path("results/one/report.json").read_text("utf-8"))["command"]
+    assert told == f"clearance compare --dataset=npz:world.npz {short}"

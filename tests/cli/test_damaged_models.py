@@ -20,7 +20,7 @@ from clearance.report.findings import Findings
 from cli.terminal import plain_text, run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from digits_nets import digits, network, trained  # type: ignore[import-not-found]
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("error")]
 
 FEW: dict[str, dict[str, object]] = {
     "co_adaptation": {"per_class": [1, 50], "repetitions": [5, 2], "pixel_limit": 0},

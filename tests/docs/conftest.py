@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from clearance.audits import co_adaptation
-from clearance.audits._samples import partial_sets
 from clearance.heads import HeadTraining
 
 with warnings.catch_warnings(), contextlib.suppress(ImportError):
@@ -19,8 +18,10 @@ with warnings.catch_warnings(), contextlib.suppress(ImportError):
 def quick_heads(monkeypatch):
     """The audit of fresh heads draws one set of each size and takes five steps: enough to see that it runs."""
 
+    drawn = co_adaptation.partial_sets
+
     def one_draw(train, per_class, repetitions, seed):
-        return partial_sets(train, per_class, tuple(1 for _ in repetitions), seed)
+        return drawn(train, per_class, tuple(1 for _ in repetitions), seed)
 
     monkeypatch.setattr(co_adaptation, "partial_sets", one_draw)
     few = partial(HeadTraining, steps=5, batch_size=128)

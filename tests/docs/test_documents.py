@@ -64,7 +64,17 @@ def test_the_readme_is_one_of_the_documents():
     assert commands("README.md")
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if blocks(name, "python")])
+LONG_BLOCKS = {"docs/losses_and_loops.md"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG_BLOCKS else [])
+        for name in NAMES
+        if blocks(name, "python")
+    ],
+)
 @pytest.mark.usefixtures("steps_that_move", "quick_heads")
 def test_python_blocks_run(name, tmp_path, monkeypatch, capsys):
     """All blocks of a document, in order, in one namespace, in an empty folder."""

@@ -68,6 +68,7 @@ def test_all_of_them_and_one_with_settings():
     found = {audit.name: audit for audit in AuditPlan.of(["all", own], unknown=False).audits}
     assert {*found} == {*AUDITS} - {"out_of_distribution"}
     assert found["robustness"] is own
+    assert {*AuditPlan.of(["all"]).names} == {*AUDITS}
 
 
 def test_an_audit_that_nobody_else_knows(model):

@@ -8,15 +8,12 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.audits import Calibration, CoAdaptation
-from clearance.experiments import audit_plan, run
+from clearance.audits import Calibration
 from clearance.experiments.audit_plan import MODEL_AUDITS
 from clearance.experiments.build import build_data
-from clearance.experiments.catalogue import AUDITS
 from clearance.experiments.compare import Comparison
 from clearance.experiments.recipe import tuned_recipe
 from clearance.heads import MLP
-from clearance.training.fit import Session
 
 
 class Learnt(cl.losses.Loss):
@@ -76,19 +73,13 @@ def test_every_kind_of_method_is_compared(data):
     assert "<html" in card.to_html()
 
 
-def test_a_list_of_names_is_enough_and_the_rest_is_tuned(data, monkeypatch):
-    asked = []
-
-    def note(*_, **settings):
-        asked.append(settings)
-        raise OSError
-
-    monkeypatch.setattr(run, "fit", note)
-    with pytest.raises(OSError):  # noqa: PT011 - only a way out
-        cl.compare(["plain", "foca"], data.train, data.test)
-    tuned = tuned_recipe("gaussian")
-    assert (asked[0]["epochs"], asked[0]["batch_size"]) == (tuned.epochs, tuned.batch_size)
-    assert asked[0]["optimizer"].keywords["lr"] == tuned.methods["plain"].lr
+def test_a_list_of_names_is_enough_and_the_rest_is_tuned(data):
+    card = cl.compare(["plain", "foca"], data.train, data.test, seeds=1, audits=["accuracy"])
+    tuned, used = tuned_recipe("gaussian"), json.loads(card.to_json())["recipe"]
+    assert (used["epochs"], used["batch_size"]) == (tuned.epochs, tuned.batch_size)
+    assert {name: used["methods"][name]["lr"] for name in ("plain", "foca")} == {
+        name: tuned.methods[name].lr for name in ("plain", "foca")
+    }
 
 
 def test_every_seed_starts_with_the_loss_as_it_was_given(data):
@@ -125,13 +116,13 @@ def test_models_of_the_caller_start_alike_for_every_method_of_a_seed(data):
     )
 
 
-def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, tmp_path, monkeypatch):
+def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, tmp_path):
     def small(width=6):
         return lambda: cl.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, width)), MLP((width, 3)))
 
     first = compared({"mine": Learnt()}, data, model=small(), directory=tmp_path)
-    monkeypatch.setattr(Session, "advance", lambda _: pytest.fail("trained again"))
     again = compared({"mine": Learnt()}, data, model=small(), directory=tmp_path)
+    # the seconds that training took, too
     assert [r.to_json() for r in again.records] == [r.to_json() for r in first.records]
     with pytest.raises(ValueError, match=r"same run.*model"):
         compared({"mine": Learnt()}, data, model=small(width=7), directory=tmp_path)
@@ -155,10 +146,9 @@ def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, 
         ("plain", ValueError, "as a list or a mapping; got 'plain'"),
     ],
 )
-def test_what_is_no_method_is_refused_before_training(data, monkeypatch, methods, error, message):
-    monkeypatch.setattr(run, "fit", lambda *_, **__: pytest.fail("trained"))
+def test_what_is_no_method_is_refused_before_training(data, methods, error, message):
     with pytest.raises(error, match=message):
-        compared(methods, data)
+        compared(methods, data, on_run=lambda *_: pytest.fail("trained"))
 
 
 @pytest.mark.parametrize(
@@ -167,13 +157,16 @@ def test_what_is_no_method_is_refused_before_training(data, monkeypatch, methods
         ({"seeds": 0}, "`seeds`"),
         ({"epochs": 0}, "`epochs`"),
         ({"audits": ["accuracyy"]}, "Did you mean 'accuracy'"),
-        ({"model": "small-cnm"}, "Did you mean 'small-cnn'"),
     ],
 )
-def test_settings_are_checked_before_training(data, monkeypatch, settings, message):
-    monkeypatch.setattr(run, "fit", lambda *_, **__: pytest.fail("trained"))
+def test_settings_are_checked_before_training(data, settings, message):
     with pytest.raises(ValueError, match=message):
-        compared(["plain"], data, **settings)
+        compared(["plain"], data, on_run=lambda *_: pytest.fail("trained"), **settings)
+
+
+def test_an_extractor_that_is_not_there_is_refused(data):
+    with pytest.raises(ValueError, match="Did you mean 'small-cnn'"):
+        compared(["plain"], data, model="small-cnm")
 
 
 def test_a_builder_that_builds_something_else_is_refused(data):
@@ -187,13 +180,7 @@ def test_data_may_be_tensors(data):
     assert {r.dataset for r in card.records} == {"images"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Quick(CoAdaptation):
-    """The same audit with few small heads."""
-
-    per_class: tuple[int, ...] = (1,)
-    repetitions: tuple[int, ...] = (5,)
-    hidden: tuple[int, ...] = (4,)
+QUICK = {"co_adaptation": {"per_class": [1], "repetitions": [5], "hidden": [4]}}
 
 
 def test_audits_may_be_objects_and_have_settings(data):
@@ -221,16 +208,6 @@ def test_the_command_and_python_run_the_same_comparison(data):
 
 
 class TestAudit:
-    @pytest.fixture(autouse=True)
-    def quick(self, monkeypatch):
-        resolve = audit_plan.resolve
-
-        def resolved(kind, name, entries):
-            found = resolve(kind, name, entries)
-            return Quick if found is CoAdaptation else found
-
-        monkeypatch.setattr(audit_plan, "resolve", resolved)
-
     @pytest.fixture
     def model(self):
         torch.manual_seed(0)
@@ -257,12 +234,19 @@ class TestAudit:
         assert "mine" in repr(card)
 
     def test_the_default_audits_are_those_of_the_first_screen(self, model, data):
-        card = cl.audit(model, train=data.train, test=data.test)
+        card = cl.audit(model, train=data.train, test=data.test, audit_settings=QUICK)
         assert {m.audit for m in card.measurements} == {*MODEL_AUDITS} - {"out_of_distribution"}
 
     def test_the_seed_decides(self, model, data):
         def found(seed):
-            card = cl.audit(model, train=data.train, test=data.test, audits=["co_adaptation"], seed=seed)
+            card = cl.audit(
+                model,
+                train=data.train,
+                test=data.test,
+                audits=["co_adaptation"],
+                audit_settings=QUICK,
+                seed=seed,
+            )
             return [m.value for m in card.measurements]
 
         assert found(0) == found(0)
@@ -301,19 +285,6 @@ class TestAudit:
     def test_one_word_is_no_list_of_audits(self, model, data):
         with pytest.raises(TypeError, match=r"`audits` must be a list of names.*Write \['accuracy'\]"):
             cl.audit(model, train=data.train, test=data.test, audits="accuracy")
-
-
-def test_all_is_every_audit_for_a_comparison_too(data, monkeypatch):
-    asked = []
-
-    def note(plan, *_, **__):
-        asked.append(plan.recipe.audits)
-        raise OSError
-
-    monkeypatch.setattr("clearance.experiments.grid.run_method", note)
-    with pytest.raises(OSError):  # noqa: PT011 - only a way out
-        compared(["plain"], data, audits=["all"])
-    assert asked == [tuple(AUDITS)]
 
 
 def test_a_function_that_gives_the_same_classifier_twice_is_refused(data):

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 import clearance as cl
-from clearance.cli.compare import CompareCommand
-from clearance.data import gaussian_images
+from clearance.data import Augmentation, gaussian_images
 from clearance.data.subsets import draw_samples
 from clearance.experiments import build, run
-from clearance.experiments.build import RunData, check_draws, drawn_data
+from clearance.experiments.build import RunData, build_data, check_draws, drawn_data
 from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe, tuned_recipe
 from clearance.experiments.run import RunPlan, kept_findings, run_method
 from clearance.experiments.saved import load_run
+from cli.terminal import run as command  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 DATA = RunData(gaussian_images(per_class=40, seed=0), gaussian_images(per_class=10, seed=1))
 
@@ -129,14 +130,13 @@ def test_steps_are_as_many_for_few_images_as_for_all(recipe, data):
         assert steps == 7
 
 
-def test_finished_runs_are_known_again_and_load_with_their_own_images(recipe, data, tmp_path, monkeypatch):
-    plan = RunPlan(recipe(dataset="gaussian", samples=12, label_noise=0.25), "plain", 1)
+def test_finished_runs_are_known_again_and_load_with_their_own_images(recipe, archive, tmp_path):
+    plan = RunPlan(recipe(dataset=archive, samples=12, label_noise=0.25), "plain", 1)
+    data = build_data(plan.recipe)
     done = run_method(plan, data, tmp_path)
     kept = kept_findings(plan, data, tmp_path)
     assert kept is not None
     assert [r.to_json() for r in kept.records] == [r.to_json() for r in done.records]
-    sets = {"train": data.train, "test": data.test}
-    monkeypatch.setattr(build, "load_dataset", lambda name, split, *_: sets[split])
     again = load_run(tmp_path / plan.folder).data()
     assert torch.equal(again.train.labels, drawn_data(plan.recipe, data, 1).train.labels)
 
@@ -176,17 +176,25 @@ class TestCompare:
                 cl.compare(["plain"], data.train, data.test, **wrong_option)
 
     def test_and_on_the_command_line(self):
-        made = CompareCommand(noisy_labels=0.8, small_data=68, steps=3000)._recipe()
-        assert (made.label_noise, made.samples, made.steps) == (0.8, 68, 3000)
+        made = planned("--noisy-labels", "0.8", "--small-data", "68", "--steps", "3000")
+        assert (made["label_noise"], made["samples"], made["steps"]) == (0.8, 68, 3000)
 
     def test_epochs_of_the_command_line_take_the_place_of_a_files_steps(self, tmp_path):
         path = tmp_path / "mine.yaml"
         path.write_text("steps: 7\nmethods: {plain: {}}\n", "utf-8")
-        made = CompareCommand(recipe=path, epochs=2)._recipe()
-        assert (made.epochs, made.steps) == (2, None)
-        assert CompareCommand(recipe=path)._recipe().steps == 7
-        with pytest.raises(ValueError, match="--epochs and --steps both set the length"):
-            CompareCommand(epochs=2, steps=3)._recipe()
+        made = planned("--recipe", str(path), "--epochs", "2")
+        assert (made["epochs"], made.get("steps")) == (2, None)
+        assert planned("--recipe", str(path))["steps"] == 7
+        status, _, complaint = command("compare", "--epochs", "2", "--steps", "3")
+        assert status == 2
+        assert "--epochs and --steps both set the length" in complaint
+
+
+def planned(*words):
+    """The recipe that a command would run."""
+    status, shown, complaint = command("compare", *words, "--dry-run")
+    assert (status, complaint) == (0, "")
+    return yaml.safe_load(shown.partition("\n")[2])
 
 
 def test_noise_that_leaves_a_class_without_labels_is_found_before_training():
@@ -199,3 +207,35 @@ def test_noise_that_leaves_a_class_without_labels_is_found_before_training():
     check_draws(
         Recipe(samples=3, label_noise=0.34, seeds=9, balanced=False), DATA
     )  # nobody promised one of each
+
+
+class TestHeldOut:
+    """A part of the training set stands in for the test set, which nobody reads."""
+
+    @pytest.fixture
+    def asked(self, monkeypatch, data):
+        splits = []
+
+        def load(name, split="train", root=None, size=None):
+            splits.append(split)
+            return data.train if split == "train" else data.test
+
+        monkeypatch.setattr(build, "load_dataset", load)
+        return splits
+
+    def test_the_test_set_is_not_read(self, asked, data):
+        found = build_data(Recipe(held_out=0.25))
+        assert asked == ["train"]
+        both = torch.cat([found.train.images, found.test.images])
+        assert len(found.test) == 6
+        assert {i.numpy().tobytes() for i in both} == {i.numpy().tobytes() for i in data.train.images}
+
+    def test_thinning_touches_the_training_part_alone(self, asked):
+        thin = build_data(Recipe(held_out=0.25, train_fraction=0.5, augment_flip=True))
+        assert (len(thin.train), len(thin.test)) == (9, 6)
+        assert thin.train.augmentation == Augmentation(flip=True)
+        assert thin.test.augmentation is None
+
+    def test_without_it_the_test_set_is_what_is_measured(self, asked, data):
+        assert build_data(Recipe()).test is data.test
+        assert asked == ["train", "test"]

@@ -96,6 +96,7 @@ def test_a_run_that_diverges_says_so_and_is_measured(blocked):
     assert min(errors) > 0.5
 
 
+@pytest.mark.slow
 def test_one_and_two_at_a_time_give_the_same_and_what_is_finished_is_kept(blocked, comparison, tmp_path):
     folder, findings, _ = blocked
     data, plans = build_data(comparison), plans_of(comparison)
@@ -177,6 +178,7 @@ def waited(condition, process, seconds=120):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_goes_on_where_it_stood(archive, tmp_path):
     """Ctrl-C after the first checkpoint: exit 130, nobody holds the run, and the same run continues."""
     recipe = Recipe(
@@ -229,6 +231,7 @@ def test_an_interrupted_command_goes_on_where_it_stood(archive, tmp_path):
     assert again[:100] == logged[:100]
 
 
+@pytest.mark.slow
 def test_each_plan_may_have_images_of_its_own(comparison, tmp_path):
     both = [comparison, dataclasses.replace(comparison, left_out=(0,))]
     plans = [RunPlan(recipe, "plain", 0) for recipe in both]

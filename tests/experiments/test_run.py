@@ -2,22 +2,48 @@
 
 import dataclasses
 import json
+from typing import ClassVar
 
 import pytest
 import torch
 
+from clearance.audits import Audit, Findings
 from clearance.data import Augmentation
-from clearance.experiments import run
+from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import RunData
 from clearance.experiments.method import Method
 from clearance.experiments.run import RunPlan, run_method
 from clearance.experiments.saved import build_model, load_model, load_run
-from clearance.training import FOCA, EndToEnd, fit
+from clearance.models import Classifier
+from clearance.training import FOCA, EndToEnd
 from clearance.vocabulary import Outcome
 
 
-def refuse(*arguments, **settings):
-    raise AssertionError("trained again")
+class Sees(Audit):
+    """Keeps the networks that it is asked about."""
+
+    name = "sees"
+    question = "Which network?"
+    models: ClassVar[list[Classifier]] = []
+
+    def examine(self, subject):
+        self.models.append(subject.model)
+        return Findings(())
+
+
+@pytest.fixture
+def seen():
+    """The networks that runs with `SEEING` trained."""
+    Sees.models.clear()
+    return Sees.models
+
+
+SEEING = AuditPlan.of([Sees()])
+
+
+def trained(folder):
+    """When the weights of a run and its steps were written."""
+    return [(folder / name).stat().st_mtime_ns for name in ("model.safetensors", "metrics.jsonl")]
 
 
 def numbers(found, *without):
@@ -42,27 +68,20 @@ def test_records_say_whose_they_are(recipe, data):
     assert all(loss > 0 for loss in curve.columns["loss"])
 
 
-def test_what_is_finished_is_read_back(recipe, data, tmp_path, monkeypatch):
+def test_what_is_finished_is_read_back(recipe, data, tmp_path):
     plan = RunPlan(recipe(), "plain", 0)
     first = run_method(plan, data, tmp_path)
-    monkeypatch.setattr(run, "fit", refuse)
-    again = run_method(plan, data, tmp_path)
+    again = run_method(plan, data, tmp_path)  # the seconds that training took, too
     assert [r.to_json() for r in again.records] == [r.to_json() for r in first.records]
     assert [e.to_json() for e in again.exhibits] == [e.to_json() for e in first.exhibits]
     assert again.note == first.note
 
 
-def test_channels_last_is_the_same_training_but_for_rounding(recipe, data, tmp_path, monkeypatch):
-    kept = []
-
-    def fitted(model, *arguments, **settings):
-        kept.append(model)
-        return fit(model, *arguments, **settings)
-
-    monkeypatch.setattr(run, "fit", fitted)
+def test_channels_last_is_the_same_training_but_for_rounding(recipe, data, tmp_path, seen):
     for last in (False, True):
-        plan = RunPlan(recipe(model="tiny-cnn", channels_last=last), "plain", 0)
+        plan = RunPlan(recipe(model="tiny-cnn", channels_last=last), "plain", 0, audits=SEEING)
         run_method(plan, data, tmp_path)
+    kept = [*seen]
     kept.append(load_model(tmp_path / plan.folder))
     plain, moved, read_back = (dict(model.named_parameters()) for model in kept)
     filters = {name for name, weight in plain.items() if weight.ndim == 4 and weight.shape[1] > 1}
@@ -81,13 +100,14 @@ def test_other_settings_and_seeds_have_folders_of_their_own(recipe, data, tmp_pa
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 3
 
 
-def test_other_audits_are_measured_on_the_trained_model(recipe, data, tmp_path, monkeypatch):
+def test_other_audits_are_measured_on_the_trained_model(recipe, data, tmp_path):
     plan = RunPlan(recipe(), "plain", 0)
     first = run_method(plan, data, tmp_path)
-    monkeypatch.setattr(EndToEnd, "start", lambda *_: Untrained())
+    before = trained(tmp_path / plan.folder)
     more = run_method(
         dataclasses.replace(plan, recipe=recipe(audits=("accuracy", "class_scatter"))), data, tmp_path
     )
+    assert trained(tmp_path / plan.folder) == before
     assert numbers(first) == [r for r in numbers(more) if r["audit"] != "class_scatter"]
     assert any(r["audit"] == "class_scatter" for r in numbers(more))
 
@@ -120,13 +140,6 @@ def test_memory_that_was_measured_stays_when_other_audits_are_asked_for(recipe, 
     assert kept == measured
 
 
-class Untrained:
-    step = load_state_dict = refuse
-
-    def state_dict(self):
-        return {}
-
-
 def test_other_images_are_refused_where_a_run_is_kept(recipe, data, tmp_path):
     plan = RunPlan(recipe(), "plain", 0)
     run_method(plan, data, tmp_path)
@@ -138,11 +151,12 @@ def test_other_images_are_refused_where_a_run_is_kept(recipe, data, tmp_path):
         run_method(plan, changed, tmp_path)
 
 
-def test_another_test_set_is_measured_without_training(recipe, data, tmp_path, monkeypatch):
+def test_another_test_set_is_measured_without_training(recipe, data, tmp_path):
     plan = RunPlan(recipe(), "plain", 0)
     run_method(plan, data, tmp_path)
-    monkeypatch.setattr(EndToEnd, "start", lambda *_: Untrained())
+    before = trained(tmp_path / plan.folder)
     found = run_method(plan, RunData(data.train, data.test.subset(torch.arange(12))), tmp_path)
+    assert trained(tmp_path / plan.folder) == before
     assert {r["n"] for r in numbers(found) if r["audit"] == "accuracy"} == {24, 12}
 
 
@@ -159,13 +173,13 @@ def test_a_changed_fingerprint_is_refused(recipe, data, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["nearest", "accuracyy"])
-def test_a_wrong_audit_is_found_before_training(recipe, data, monkeypatch, name):
-    monkeypatch.setattr(run, "fit", refuse)
+def test_a_wrong_audit_is_found_before_training(recipe, data, tmp_path, name):
     with pytest.raises(ValueError, match="audit"):
-        run_method(RunPlan(recipe(audits=(name,)), "plain", 0), data)
+        run_method(RunPlan(recipe(audits=(name,)), "plain", 0), data, tmp_path)
     settings = {"accuracy": {"level": 1}}
     with pytest.raises(ValueError, match="setting of audit 'accuracy'"):
-        run_method(RunPlan(recipe(audit_settings=settings), "plain", 0), data)
+        run_method(RunPlan(recipe(audit_settings=settings), "plain", 0), data, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_sets_that_do_not_belong_together_are_refused_before_training(data):
@@ -246,23 +260,14 @@ def test_a_run_leaves_the_callers_random_numbers_alone(recipe, data, tmp_path):
 
 
 @pytest.mark.parametrize("change", [{}, {"norm": "batch", "dropout": 0.3, "hidden": (8, 9)}, {"way": "foca"}])
-def test_a_loaded_model_is_the_trained_one(recipe, data, tmp_path, monkeypatch, change):
-    trained = []
-    original = run.fit
-
-    def noted(*arguments, **settings):
-        result = original(*arguments, **settings)
-        trained.append(result.model)
-        return result
-
-    monkeypatch.setattr(run, "fit", noted)
+def test_a_loaded_model_is_the_trained_one(recipe, data, tmp_path, seen, change):
     method = dataclasses.replace(Method(hidden=(8,), per_class=2), **change)
-    plan = RunPlan(recipe(methods={"mine": method}), "mine", 2)
+    plan = RunPlan(recipe(methods={"mine": method}), "mine", 2, audits=SEEING)
     run_method(plan, data, tmp_path)
     loaded = load_run(tmp_path / plan.folder)
     assert not loaded.model.training
     with torch.no_grad():
-        assert torch.equal(loaded.model(data.test.images), trained[0](data.test.images))
+        assert torch.equal(loaded.model(data.test.images), seen[0].eval()(data.test.images))
     assert (loaded.method, loaded.seed) == ("mine", 2)
     assert loaded.recipe == plan.recipe
 

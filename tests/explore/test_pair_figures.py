@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from clearance.explore.exhibits import CHOSEN_AMONG, PAIR_BINS, POINTS, _typical, figures_at
+from clearance.explore.exhibits import CHOSEN_AMONG, PAIR_BINS, POINTS, figures_at
+from clearance.explore.machines import all_machines
+from clearance.explore.scene import scene_of
 from clearance.linear import tilting_plane
 from clearance.linear.hyperplane import signed_distances
 
@@ -48,8 +50,19 @@ def test_the_typical_sample_is_the_one_that_the_page_takes():
     """Among the first ones, which it draws; the one nearest of all may be another."""
     script = (files("clearance.explore") / "scripts" / "pair_plane.js").read_text("utf-8")
     assert f"const MOST_DRAWN = {CHOSEN_AMONG};" in script
-    rows = np.linspace(3.0, 1.0, CHOSEN_AMONG + 9).reshape(-1, 1) * np.ones(4)
-    assert _typical(rows, np.ones(4)).tolist() == rows[CHOSEN_AMONG - 1].tolist()
+    count, draw = CHOSEN_AMONG + 9, np.random.default_rng(0)
+    centres = np.array([[0.25] * 4, [0.75] * 4])
+    rows = np.concatenate([one + draw.uniform(-0.2, 0.2, (count, 4)) for one in centres])
+    labels = np.repeat([0, 1], count)
+    means = np.stack([rows[labels == k].mean(axis=0) for k in (0, 1)])
+    rows[[count - 1, 2 * count - 1]] = means  # the nearest of all, which are not drawn
+    scene = scene_of((rows, labels), (rows, labels), ("ape", "bee"), shape=(1, 2, 2))
+    shown = {one.name: one for one in figures_at(scene, all_machines(scene)[0], 40)}["pictures"].columns
+    for k, name in enumerate(("ape", "bee")):
+        image = np.array(shown["image"][list(shown["label"]).index(name)]).ravel()
+        first = rows[labels == k][:CHOSEN_AMONG]
+        nearest = first[((first - means[k]) ** 2).sum(axis=1).argmin()]
+        np.testing.assert_allclose(image, nearest, atol=0.01)  # as grey levels
 
 
 @pytest.mark.parametrize("step", STEPS)

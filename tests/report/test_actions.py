@@ -1,14 +1,10 @@
 """What the page says first of one network: no more than the numbers carry."""
 
-import io
 import re
 
 import pytest
-from rich.console import Console
 
-from clearance.cli._tables import print_sentences
 from clearance.records import ExhibitRecord, Record, Report
-from clearance.report import Card
 from clearance.report.audits import actions, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.page import render_page
@@ -211,19 +207,6 @@ class TestInATerminal:
             "The true size is smaller. Do not call this network robust."
         )
         assert "<" not in "".join(line.text for line in lines)
-
-    def test_they_are_printed_in_place_of_the_table(self):
-        file = io.StringIO()
-        print_sentences(Console(file=file, width=100), Card(with_summaries(report_of(*flips()))))
-        shown = " ".join(file.getvalue().split())
-        assert shown.startswith("Smallest change For half of the correctly classified images")
-        assert shown.endswith("Do not rely on it where someone could profit from a wrong prediction.")
-
-    def test_a_comparison_keeps_its_table(self):
-        file = io.StringIO()
-        card = Card(with_summaries(report_of(*flips(), methods=("one", "other"))))
-        print_sentences(Console(file=file, width=100), card)
-        assert "method" in file.getvalue()
 
 
 def test_so_few_test_images_that_one_is_more_than_two_points_tell_no_label_cost():

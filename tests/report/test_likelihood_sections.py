@@ -83,6 +83,7 @@ SUCCESSFUL = {"epsilon": 0.2, "score": "mahalanobis", "counted": "successful"}
         ("goodness_of_fit", "distance_ratio", {"statistics": "refitted", "class": "all"}),
     ],
 )
+@pytest.mark.slow
 def test_altering_one_record_alters_its_table(invented_likelihood, undrawn, audit, name, context):
     changed = altered(invented_likelihood, audit, name, context)
     before, after = (

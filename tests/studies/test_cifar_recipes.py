@@ -135,14 +135,14 @@ def test_with_five_seeds_every_claim_about_the_dataset_is_judged(done):
 
 
 @pytest.mark.parametrize("dataset", CLASSES)
-def test_without_files_nothing_is_run_and_the_status_is_0(dataset, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(module, "run_grid", lambda *_: pytest.fail("something was run"))
+def test_without_files_nothing_is_run_and_the_status_is_0(dataset, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for given, where in (([], "needs `root`"), (["--root", str(tmp_path / "empty")], "looked in")):
         main(["sato_2019", "--dataset", dataset, "--out", str(tmp_path / "out"), *given])
         shown = capsys.readouterr()
         assert shown.err == ""
         assert "Nothing was run: no data (" in shown.out
+        assert not (tmp_path / "out" / "runs").exists()
         assert where in shown.out
         text = (tmp_path / "out" / "ledger.md").read_text("utf-8")
         assert "**not run**: no data" in text

@@ -1,5 +1,6 @@
 """The toy of Elsayed et al. (2018): the boundary is exact, and the ledger has what it says."""
 
+import copy
 import json
 import math
 from collections.abc import Sequence
@@ -58,12 +59,18 @@ class TestToy:
         """A point moved by less than its distance, in any direction, keeps its label; by a bit more, some lose it."""
         train = toy.moons(6, 0.1, 0)
         model = toy.trained("cross-entropy", train, self.SETTINGS, 0)
-        curve = boundary_points(toy._score_of(model), 0.0, 1.0, 200)
+        network = copy.deepcopy(model).double().eval()
+
+        @torch.no_grad()
+        def score(points):
+            logits = network(points[:, :, None, None])
+            return logits[:, 1] - logits[:, 0]
+
+        curve = boundary_points(score, 0.0, 1.0, 200)
         points = train.images.flatten(1).double()
         found = distances_to(points, curve)
         angles = torch.linspace(0, 2 * math.pi, 2000, dtype=torch.float64)
         around = torch.stack([angles.cos(), angles.sin()], dim=1)
-        score = toy._score_of(model)
         for point, distance in zip(points, found, strict=True):
             side = score(point[None])[0] > 0
             assert bool(((score(point + 0.97 * distance * around) > 0) == side).all())

@@ -97,6 +97,7 @@ def test_without_mnist_the_study_says_not_run(tmp_path):
     assert "not run" in found.ledger.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_share_on_the_first_axis_stands_for_both_losses(monkeypatch, tmp_path):
     monkeypatch.setattr(squared_error, "squared_error_recipe", small_squared)
     found = run_study("squared-error", monkeypatch, tmp_path)

@@ -7,16 +7,15 @@ import math
 import pytest
 import torch
 
-from clearance._rng import derived_seed
-from clearance.audits._samples import fixed_images
 from clearance.experiments.datasets import load_dataset
 from clearance.records import Record
+from clearance.research import derived_seed, fixed_images
 from clearance.vocabulary import Measurement
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
 from papers.tanay_2018 import lenet, networks
 from papers.tanay_2018.lenet import attacked_network, error_curves, paired_lengths
-from papers.tanay_2018.seed_tables import SeedRow, table
+from papers.tanay_2018.seed_tables import SeedRow, factor_in_words, table
 from studies.small_runs import write_idx  # type: ignore[import-not-found]  # on pytest's path
 
 SETTINGS = lenet.LeNetSettings(
@@ -231,3 +230,21 @@ class TestLeNetStudy:
         for only in ("lenet", "adversarial", "depth"):
             found = reproduce("tanay_2018", "mnist", only=only, out=tmp_path / only)
             assert not found.has_data
+
+
+class TestTables:
+    def records(self):
+        values = {("low", 0): 1.0, ("low", 1): 3.0, ("high", 0): 2.0, ("high", 1): 6.0}
+        return [
+            Record("d", method, seed, Measurement("a", "norm", value, "", 3, context={"init": "he"}))
+            for (method, seed), value in values.items()
+        ]
+
+    def test_means_and_factors_by_hand(self):
+        norm = SeedRow("norm", "a", "norm", {}, "1.77")
+        low, high = (("low", {"init": "he"}), ("high", {"init": "he"}))
+        text = table(self.records(), [norm], {"low": low, "high": high})
+        assert "| norm | 2.00 ± 1.41 | 4.00 ± 2.83 | 1.77 |" in text
+        assert factor_in_words(self.records(), norm, high, low).startswith("2.0×")
+        assert factor_in_words(self.records(), norm, high, ("none", {})) == "no ratio"
+        assert "norm |" not in table(self.records(), [SeedRow("norm", "b", "norm")], {"low": low})

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import os
-from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from clearance.linear.hyperplane import wrong
 from papers.engine.catalogue import paper_claims
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
-from papers.engine.tasks import each
 from papers.tanay_2018 import svm
 from papers.tanay_2018.svm import (
     FIELDS,
@@ -71,53 +68,6 @@ def test_points_are_the_first_of_each_class_and_balanced():
     np.testing.assert_array_equal(x[0], first[0])
     _, classes = pair_points("digits", (4, 9), "test", None)
     assert len(classes) == int(((load_dataset("digits", "test").labels % 5) == 4).sum())
-
-
-class TestKeeping:
-    def test_finished_tasks_are_read_back_and_changed_ones_done_again(self, tmp_path):
-        seen = []
-
-        def work(task):
-            seen.append(task["x"])
-            return {"y": task["x"] ** 2, "odd": float("inf")}
-
-        first = each(work, {"a": {"x": 2}, "b": {"x": 3}}, tmp_path, 1)
-        again = each(work, {"a": {"x": 2}, "b": {"x": 5}}, tmp_path, 1)
-        assert seen == [2, 3, 5]
-        assert first["a"] == again["a"] == {"y": 4, "odd": float("inf")}
-        assert again["b"]["y"] == 25
-
-    @pytest.mark.parametrize("jobs", [1, 2])
-    def test_those_who_wait_are_told_of_every_task(self, tmp_path, jobs):
-        heard = []
-
-        def listener(task, event):
-            heard.append((task.title, task.folder, event["event"]))
-
-        folder, tasks = tmp_path / "pairs", {"a": {"x": 2}, "b": {"x": 3}}
-        each(dict, tasks, folder, jobs, listener)
-        assert sorted(heard) == [(f"pairs {name}", f"pairs/{name}", "done") for name in "ab"]
-        each(dict, {**tasks, "b": {"x": 4}}, folder, jobs, listener)
-        assert heard[2:] == [("pairs a", "pairs/a", "kept"), ("pairs b", "pairs/b", "done")]
-
-    def test_what_was_finished_before_an_interruption_stays(self, tmp_path):
-        def work(task):
-            if task["x"] == 2:
-                raise KeyboardInterrupt
-            return task
-
-        tasks = {name: {"x": k} for k, name in enumerate("abcd")}
-        with pytest.raises(KeyboardInterrupt):
-            each(work, tasks, tmp_path, 1)
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
-
-    def test_several_processes_give_the_same_in_the_order_of_the_tasks(self, tmp_path, monkeypatch):
-        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-        tasks = {f"digits-{k}": {**TASK, "pair": [k, 7]} for k in (5, 1)}
-        found = each(partial(solved_pair, root=None), tasks, tmp_path, 2)
-        assert list(found) == list(tasks)
-        assert found["digits-1"]["models"] == solved_pair(tasks["digits-1"])["models"]
-        assert "OMP_NUM_THREADS" not in os.environ
 
 
 class TestTruth:

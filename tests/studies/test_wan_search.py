@@ -5,9 +5,13 @@ import tomllib
 
 import pytest
 
+from clearance.experiments.build import build_data, build_optimizer, build_way
 from clearance.experiments.method import Method
 from clearance.experiments.run import RunPlan
+from clearance.experiments.saved import build_model
 from clearance.experiments.search import Trial
+from clearance.heads.scale import feature_unit
+from clearance.training import fit
 from papers.engine import rate_search, study
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError, StudyRequest
@@ -133,3 +137,26 @@ def small(seeds=None):
     attacks = {"inf": [0.1], "two": [], "images": 10, "steps": 2, "queries": 5}
     settings = {"co_adaptation": few, "robustness": attacks}
     return dataclasses.replace(recipe, epochs=1, train_fraction=0.1, methods=methods, audit_settings=settings)
+
+
+@pytest.mark.parametrize("name", [combinations.FOCA, combinations.FOCA_GM])
+def test_features_keep_their_scale_and_the_network_learns(name):
+    recipe = dataclasses.replace(combinations.combinations_recipe(), train_fraction=0.3, held_out=0.25)
+    data = build_data(recipe)
+    method = dataclasses.replace(recipe.methods[name], lr=0.025, final_head_steps=200)
+    model = build_model(recipe.model, method, data.train, 0)
+    before = feature_unit(model.eval().features(data.test.images))
+    fit(
+        model,
+        build_way(method, model=model),
+        data.train,
+        steps=60,
+        batch_size=recipe.batch_size,
+        optimizer=build_optimizer(method, model),
+        clip_norm=method.clip_norm,
+        seed=0,
+    )
+    after = feature_unit(model.features(data.test.images))
+    wrong = model(data.test.images).argmax(dim=1) != data.test.labels
+    assert 1 / 20 < float(after / before) < 20  # without normalisation mixture heads make it hundreds
+    assert float(wrong.float().mean()) < 0.2

@@ -140,6 +140,7 @@ class TestAccuracy:
 
 
 class TestFgsm:
+    @pytest.mark.slow
     def test_errors_grow_with_the_radius_and_the_verdict_stands_beside(self, quick, tmp_path):
         path = fgsm.run(StudyRequest(tmp_path, seeds=1))
         for method in METHODS:
@@ -208,6 +209,7 @@ class TestFgsm:
 
 
 class TestVerification:
+    @pytest.mark.slow
     def test_every_loss_is_judged_by_its_own_likelihood(self, quick, monkeypatch, tmp_path):
         asked = verification.verification_recipe
 

@@ -1,11 +1,70 @@
-"""The images that fresh heads learn from."""
+"""Which images an audit looks at: a fixed choice, on disk or in memory, and the small sets of fresh heads."""
 
+import numpy as np
 import pytest
 import torch
 
+from audits import draws  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from clearance.audits import CoAdaptation
-from clearance.audits._samples import partial_sets
+from clearance.audits._samples import first_half, partial_sets
 from clearance.data import ImageSet, gaussian_images
+from clearance.data.stored import StoredImageSet, write_pixels
+from clearance.research import fixed_images
+from digits_nets import digits  # type: ignore[import-not-found]
+
+
+def same_images(one, other):
+    """Whether two sets hold the same images with the same labels, in any order."""
+    rows = (sorted([int(y), *x.flatten().tolist()] for x, y in each) for each in (one, other))
+    return next(rows) == next(rows)
+
+
+def test_images_are_a_balanced_choice_that_the_seed_and_their_pixels_alone_decide():
+    _, test = digits()
+    assert fixed_images(test, 497, seed=3) is test
+    chosen = fixed_images(test, 100, seed=0)
+    assert torch.equal(torch.bincount(chosen.labels), torch.full((10,), 10))
+    assert torch.equal(fixed_images(test, 100, seed=0).images, chosen.images)
+    assert not torch.equal(fixed_images(test, 100, seed=1).images, chosen.images)
+    order = torch.randperm(len(test), generator=torch.Generator().manual_seed(1))
+    again = fixed_images(test.subset(order), 100, seed=0)  # the same images, whatever their order
+    assert same_images(again, chosen)
+    assert not torch.equal(again.images, chosen.images)
+    scarce = ImageSet(torch.rand(12, 1, 2, 2), torch.tensor([0] * 10 + [1] * 2), ("a", "b"))
+    assert torch.bincount(fixed_images(scarce, 8, seed=0).labels).tolist() == [4, 2]
+
+
+@pytest.fixture
+def stored(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 3, 8, 8)).astype(np.uint8)
+    return StoredImageSet(
+        write_pixels(tmp_path / "some.pixels", list(pixels)), torch.arange(40) % 2, ("a", "b"), "some"
+    )
+
+
+def test_the_same_as_in_memory(stored):
+    assert torch.equal(fixed_images(stored, 10, 0).images, fixed_images(stored.in_memory(), 10, 0).images)
+
+
+def test_in_pieces_and_once(stored, monkeypatch):
+    """An image of 3x224x224 takes 0.6 MB: a thousand at once would be what such a set is on disk to avoid."""
+    sizes = []
+    read = StoredImageSet.batches
+
+    def noted(self, size):
+        sizes.append(size)
+        return read(self, size)
+
+    monkeypatch.setattr(StoredImageSet, "batches", noted)
+    monkeypatch.setattr("clearance.data.image_set._CHUNK", 4 * 3 * 8 * 8 * 5)
+    first = fixed_images(stored, 10, 0)
+    assert sizes == [5]
+    assert torch.equal(fixed_images(stored, 10, 0).images, first.images)
+    assert torch.bincount(fixed_images(stored, 4, 0).labels).tolist() == [2, 2]
+    assert sizes == [5]
+    fixed_images(stored, 10, 1)
+    assert sizes == [5, 5]
+
 
 UNEVEN = torch.tensor([0] * 9 + [1] * 4 + [2] * 7)
 
@@ -26,9 +85,9 @@ def uneven():
 
 def test_every_draw_is_balanced_and_without_repeats(uneven):
     one, three, everything = partial_sets(uneven, (1, 3), (40, 25), seed=0)
-    for sets, per_class, draws in ((one, 1, 40), (three, 3, 25)):
+    for sets, per_class, count in ((one, 1, 40), (three, 3, 25)):
         assert sets.samples == 3 * per_class
-        assert sets.rows.shape == (draws, 3 * per_class)
+        assert sets.rows.shape == (count, 3 * per_class)
         for rows in sets.rows:
             assert len(rows.unique()) == len(rows)
             assert torch.bincount(uneven.labels[rows]).tolist() == [per_class] * 3
@@ -85,3 +144,11 @@ def test_rows_depend_on_labels_and_seed_alone(uneven):
 def test_settings_are_checked_before_anything_runs(settings, message):
     with pytest.raises(ValueError, match=message):
         CoAdaptation(**settings)
+
+
+def test_the_draws_are_those_of_a_slow_loop(uneven):
+    found = partial_sets(uneven, (1, 3), (4, 2), seed=5)
+    for one, other in zip(found, draws.partial_sets(uneven, (1, 3), (4, 2), 5), strict=True):
+        assert one.samples == other.samples
+        assert torch.equal(one.rows, other.rows)
+    assert torch.equal(first_half(uneven.labels, 5), draws.first_half(uneven.labels, 5))

@@ -7,7 +7,7 @@ import pytest
 from clearance.records import Record, Report
 from clearance.report.numbers import THIN
 from clearance.vocabulary import Measurement
-from papers.engine.ledger import JudgedStudy, by_seed, mean_and_spread
+from papers.engine.ledger import JudgedStudy, by_seed, cut_table, mean_and_spread
 
 NOISE = JudgedStudy("elsayed_2018", ("noise",), "digits")
 
@@ -62,3 +62,53 @@ def test_numbers_are_those_of_one_method_quantity_and_setting():
 def test_one_seed_has_no_spread():
     assert mean_and_spread(0.25, None, "fraction") == "25.0 %"
     assert mean_and_spread(0.25, 0.013, "fraction") == "25.0 % ± 1.3 %"
+
+
+def cut_record(method, seed, audit, head, samples, value):
+    context = {"head": head, "samples": samples} | ({"cut": 1} if audit == "deeper_cut" else {})
+    measurement = Measurement(audit, "error", value, "fraction", 5, better="lower", context=context)
+    return Record("digits", method, seed, measurement)
+
+
+def report_of(cut_records):
+    return Report({}, {}, "", "", records=tuple(cut_records))
+
+
+@pytest.fixture
+def cut_records():
+    """Two methods and seeds, 10 and 100 images; the later cut knows no neighbours."""
+    worth = {"retrained": 0.2, "class mean": 0.3, "nearest neighbour": 0.4}
+    found = []
+    for method, factor in (("plain", 1.0), ("foca", 0.6)):
+        for seed in (0, 1):
+            for samples in (10, 100):
+                small = factor * (1 + 0.1 * seed) * 10 / samples
+                found += [
+                    cut_record(method, seed, "co_adaptation", h, samples, small * w) for h, w in worth.items()
+                ]
+                found.append(
+                    cut_record(method, seed, "co_adaptation", "nearest pixel", samples, 5.5 / samples)
+                )
+                found.append(cut_record(method, seed, "deeper_cut", "retrained", samples, small * 0.1))
+    return found
+
+
+def test_each_number_is_the_mean_over_seeds_of_its_head_method_and_cut(cut_records):
+    columns, lines = cut_table(report_of(cut_records)) or ([], [])
+    assert columns == [
+        "from 10 images",
+        "plain, as trained",
+        "plain, later",
+        "foca, as trained",
+        "foca, later",
+    ]
+    assert lines == [
+        ["retrained", "21.0 %", "10.5 %", "12.6 %", "6.3 %"],
+        ["class mean", "31.5 %", "–", "18.9 %", "–"],
+        ["nearest neighbour", "42.0 %", "–", "25.2 %", "–"],
+        ["nearest pixel, no network", "55.0 %", "", "", ""],
+    ]
+
+
+def test_one_cut_is_no_table(cut_records):
+    assert cut_table(report_of(r for r in cut_records if r.measurement.audit != "deeper_cut")) is None
