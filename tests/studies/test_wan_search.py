@@ -153,7 +153,7 @@ def test_features_keep_their_scale_and_the_network_learns(name):
         steps=60,
         batch_size=recipe.batch_size,
         optimizer=build_optimizer(method, model),
-        clip_norm=method.clip_norm,
+        limits=Limits(clip_norm=method.clip_norm),
         seed=0,
     )
     after = feature_unit(model.features(data.test.images))
