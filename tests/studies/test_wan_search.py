@@ -11,7 +11,7 @@ from clearance.experiments.run import RunPlan
 from clearance.experiments.saved import build_model
 from clearance.experiments.search import Trial
 from clearance.heads.scale import feature_unit
-from clearance.training import fit
+from clearance.training import Limits, fit
 from papers.engine import rate_search, study
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError, StudyRequest
