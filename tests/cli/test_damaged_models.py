@@ -11,7 +11,7 @@ import re
 import pytest
 import torch
 
-from clearance.experiments.audit import audited
+from clearance.experiments.audit import AuditRequest, Target, run_audit
 from clearance.experiments.audit_plan import MODEL_AUDITS, AuditPlan
 from clearance.experiments.build import RunData
 from clearance.models import Classifier
@@ -75,14 +75,10 @@ class Audits:
 
     def add(self, name, model: Classifier, train=None):
         known, test = digits()
-        card = audited(
-            model,
-            RunData(train or known, test),
-            AuditPlan.of(MODEL_AUDITS, FEW).audits,
-            0,
-            "network",
-            lambda _: "clearance audit",
+        target = Target(
+            model, RunData(train or known, test), AuditPlan.of(MODEL_AUDITS, FEW).audits, 0, "network"
         )
+        card = run_audit(target, AuditRequest(), lambda _: "clearance audit")
         card.save_folder(self.folder / name)
         self.said[name] = actions(Findings(card.report, "digits"))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clearance.attacks import PGD, transferred
-from clearance.experiments.audit import audited
+from clearance.experiments.audit import AuditRequest, Target, run_audit
 from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
 from clearance.experiments.provenance import full_settings
@@ -121,7 +121,8 @@ def test_reports_name_the_source(sourced, data, tmp_path):
     run_method(sources_of([plan])[0], data, tmp_path)
     audits = plan.resolved_audits(data, tmp_path)
     model = load_model(tmp_path / sources_of([plan])[0].folder)
-    card = audited(model, data, audits, 0, "plain", lambda _: "", sources={"robustness": "plain"})
+    target = Target(model, data, audits, 0, "plain", sources={"robustness": "plain"})
+    card = run_audit(target, AuditRequest(), lambda _: "")
     told = {one["type"].split(":")[-1].split(".")[-1]: one for one in card.report.recipe["audits"]}
     assert told["Robustness"]["source"] == "plain"
     assert told["Robustness"]["steps"] == STEPS

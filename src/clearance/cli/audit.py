@@ -5,8 +5,7 @@ import os
 import shlex
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +18,7 @@ from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from clearance.experiments.audit import RunFolder
     from clearance.experiments.outside import OutsideModel
     from clearance.report import Card
 
@@ -192,7 +192,26 @@ class AuditCommand:
     def _card(self, console: "Console") -> "Card":
         if self._is_demo():
             return self._demo(console)
-        return self._of_a_run(console) if self._is_run() else self._from_elsewhere(console)
+        from clearance.experiments.audit import AuditRequest, run_audit
+
+        source = self._run() if self._is_run() else self._outside()
+
+        def say(line: str) -> None:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+        with console.status("reading") as status:
+            request = AuditRequest(
+                split_names(self.audits) or None,
+                audit_settings(self.settings),
+                self.images,
+                self.budget,
+                include_images=self.include_images,
+                seed=self.seed,
+                keep=True,
+                say=say,
+                on_audit=lambda audit: status.update(f"auditing: {audit}"),
+            )
+            return run_audit(source, request, lambda audits: command(self, source.name, audits))
 
     def _is_demo(self) -> bool:
         return self.model == DEMO and not Path(DEMO).exists()
@@ -213,56 +232,11 @@ class AuditCommand:
         """Whether the model is a run's directory, or neither that nor MODULE:NAME, which then is an error."""
         return Path(self.model).exists() or ":" not in self.model
 
-    def _of_a_run(self, console: "Console") -> "Card":
-        from clearance.experiments.audit import audit_run
+    def _run(self) -> "RunFolder":
+        from clearance.experiments.audit import RunFolder
 
         refuse(self, OF_MODELS, "a run's directory, with its own weights and images")
-        with self._progress(console) as on_audit:
-            return audit_run(
-                self.model,
-                split_names(self.audits) or None,
-                lambda name, more: command(self, name, more),
-                seed=self.seed,
-                unknown=self.unknown,
-                root=self.root,
-                cache=self.cache,
-                settings=audit_settings(self.settings),
-                images=self.images,
-                on_audit=on_audit,
-                **self._bounds(),
-            )
-
-    def _from_elsewhere(self, console: "Console") -> "Card":
-        from clearance.experiments.outside import audit_outside
-
-        outside, bounds = self._outside(), self._bounds()
-
-        def say(line: str) -> None:
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-        with self._progress(console) as on_audit:
-            return audit_outside(
-                outside,
-                split_names(self.audits) or None,
-                self.seed or 0,
-                lambda more: command(self, outside.name, more),
-                say,
-                settings=audit_settings(self.settings),
-                images=self.images,
-                on_audit=on_audit,
-                **bounds,
-            )
-
-    def _bounds(self) -> dict[str, Any]:
-        from clearance.experiments.auditing import Budget, seconds_of
-
-        budget = None if self.budget is None else Budget(seconds_of(self.budget))
-        return {"budget": budget, "keep": True, "include_images": self.include_images}
-
-    @contextmanager
-    def _progress(self, console: "Console") -> Iterator[Callable[[str], object]]:
-        with console.status("reading") as status:
-            yield lambda name: status.update(f"auditing: {name}")
+        return RunFolder(self.model, self.unknown, self.root, self.cache)
 
     def _outside(self) -> "OutsideModel":
         from clearance.experiments.outside import OutsideModel

@@ -1,10 +1,14 @@
-"""Audit one trained classifier, from Python."""
+"""The audit of one trained classifier, wherever it comes from: Python's memory, a run's folder, or somebody's code.
+
+:func:`clearance.audit` and ``clearance audit`` make a source and a request, and call :func:`run_audit`.
+"""
 
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -38,6 +42,13 @@ PICTURES = "images"  # the kind of exhibit that shows images
 SHARED = 0.05  # share of the test images: small pictures repeat by chance
 Again = Callable[[Sequence[str] | None], str]
 """Gives the command that makes a report again, or, for names of audits, the one that adds them."""
+Say = Callable[[str], object]
+"""Takes each step of the preparation as a line."""
+
+
+def _silent(line: str) -> None:
+    """Say nothing."""
+    del line
 
 
 def audit(
@@ -92,68 +103,181 @@ def audit(
     check_classifier(model)
     if audits is not None and not isinstance(audits, str):  # AuditPlan raises for a string
         audits = list(audits)
-    deadline = None if budget is None else Budget(seconds_of(budget))
-    data = RunData(open_images(train), open_images(test))
-    check_held_out(data)
-    check_logits(_first_logits(model, data.test), data.test)
-    others = None if unknown is None else unknown_images(unknown, data.test)
-    plan = AuditPlan.of(audits, audit_settings, unknown=others is not None)
-    ready = plan.resolved(test=data.test, unknown=others, images=images)
-    return audited(model, data, ready, seed, name, _call, budget=deadline, include_images=include_images)
+    request = AuditRequest(audits, audit_settings, images, budget, include_images=include_images, seed=seed)
+    return run_audit(InMemory(model, train, test, unknown, name), request, _call)
 
 
-def audit_run(
-    run_dir: str | Path,
-    audits: Sequence[str] | None,
-    again: "Callable[[str, Sequence[str] | None], str]",
-    *,
-    seed: int | None = None,
-    unknown: Any = None,
-    root: str | None = None,
-    cache: Path | None = None,
-    settings: Settings | None = None,
-    images: int | None = None,
-    **how_to_run: Any,
-) -> Card:
-    """The card of a finished run.
+@dataclass(frozen=True)
+class AuditRequest:
+    """What is asked of a trained classifier.
 
     Args:
-        run_dir: Its directory.
-        audits: Names; None means those of its recipe, and `out_of_distribution` if `unknown` is given.
-        again: Gives the command that makes the report again, from the directory's name and names of audits.
-        seed: Seed of everything that audits draw; None means the run's.
+        audits: Names of audits, or audits with their settings; None means the source's usual ones.
+        settings: Settings of audits by audit and name, where they differ from the defaults.
+        images: Attacks and similar audits use at most this many test images; None means each audit's own number.
+        budget: The time after which no audit starts.
+        include_images: Whether the card may show images.
+        seed: Seed of everything that audits draw; None means the source's own, or 0.
+        keep: Whether an interruption keeps the finished audits.
+        say: Called with each step of the preparation.
+        on_audit: Called with the name of each audit before it starts.
+    """
+
+    audits: "Sequence[str | Audit] | None" = None
+    settings: Settings | None = None
+    images: int | None = None
+    budget: str | float | None = None
+    include_images: bool = False
+    seed: int | None = None
+    keep: bool = False
+    say: Say = _silent
+    on_audit: Callable[[str], object] | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A trained classifier with its images, and audits that can run on them.
+
+    Args:
+        model: The classifier.
+        data: Its training images, and held-out ones.
+        audits: The audits to run.
+        seed: Seed of everything that audits draw.
+        name: The model's name on the card.
+        sources: By audit, the method whose network its images are made on.
+        facts: Other settings that the report keeps.
+        cache: Where features are kept.
+    """
+
+    model: Classifier
+    data: RunData
+    audits: Sequence[Audit]
+    seed: int
+    name: str
+    sources: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    cache: FeatureCache | None = None
+
+
+class Source(Protocol):
+    """Where a trained classifier comes from."""
+
+    @property
+    def name(self) -> str:
+        """What the command and the card call it."""
+
+    def target(self, request: AuditRequest) -> Target:
+        """Load and check the model and its images, and resolve the audits.
+
+        Args:
+            request: What is asked.
+
+        Raises:
+            FileNotFoundError: If a file or folder does not exist.
+            ValueError: If model, images and request do not fit together.
+        """
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A classifier in this process; the arguments are those of :func:`audit`."""
+
+    model: Classifier
+    train: Any
+    test: Any
+    unknown: Any = None
+    name: str = "this model"
+
+    def target(self, request: AuditRequest) -> Target:
+        """Open the images and resolve the audits."""
+        data = RunData(open_images(self.train), open_images(self.test))
+        check_held_out(data)
+        check_logits(_first_logits(self.model, data.test), data.test)
+        others = None if self.unknown is None else unknown_images(self.unknown, data.test)
+        plan = AuditPlan.of(request.audits, request.settings, unknown=others is not None)
+        ready = plan.resolved(test=data.test, unknown=others, images=request.images)
+        return Target(self.model, data, ready, request.seed or 0, self.name)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A finished run.
+
+    Args:
+        folder: Its directory.
         unknown: Out-of-distribution images.
         root: The folder of datasets' files, if it has moved.
         cache: Folder for decoded pictures.
-        settings: Settings of audits, which override the recipe's.
-        images: Attacks and similar audits use at most this many test images.
-        how_to_run: Budget, progress and other arguments of :func:`audited`.
+    """
+
+    folder: str | Path
+    unknown: Any = None
+    root: str | None = None
+    cache: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The folder's, without the folders above it."""
+        return Path(self.folder).name
+
+    def target(self, request: AuditRequest) -> Target:
+        """Load the run; its usual audits are those of its recipe, with their settings."""
+        folder = Path(self.folder)
+        run = load_run(folder)
+        has_unknown = self.unknown is not None
+        usual = (*run.recipe.audits, *((NEEDS_UNKNOWN,) if has_unknown else ()))
+        asked = AuditPlan.of(
+            request.audits,
+            request.settings,
+            usual=usual,
+            defaults=run.recipe.audit_settings,
+            unknown=has_unknown,
+        )
+        plan = RunPlan(run.recipe, run.method, run.seed, audits=asked)
+        data = run.data(self.root)
+        others = None
+        if has_unknown:
+            others = unknown_images(
+                self.unknown, data.test, cache=self.cache, root=self.root or run.recipe.root
+            )
+        ready = plan.resolved_audits(data, folder.resolve().parent, unknown=others, images=request.images)
+        seed = run.seed if request.seed is None else request.seed
+        return Target(run.model, data, ready, seed, run.method, sources=asked.sources)
+
+
+def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> Card:
+    """Prepare, audit, and make the card.
+
+    Args:
+        source: Where the classifier comes from, or a target that is prepared.
+        request: What is asked.
+        again: Gives the command that the card names.
 
     Raises:
-        FileNotFoundError: If the run or a file is missing.
-        ValueError: If the run is not finished, or an argument is invalid.
+        FileNotFoundError: If a file or folder does not exist.
+        ValueError: If model, images and request do not fit together, or the budget leaves no time for one audit.
     """
-    folder = Path(run_dir)
-    run = load_run(folder)
-    own = run.recipe.audit_settings
-    usual = (*run.recipe.audits, *(() if unknown is None else (NEEDS_UNKNOWN,)))
-    asked = AuditPlan.of(audits, settings, usual=usual, defaults=own, unknown=unknown is not None)
-    plan = RunPlan(run.recipe, run.method, run.seed, audits=asked)
-    data = run.data(root)
-    others = None
-    if unknown is not None:
-        others = unknown_images(unknown, data.test, cache=cache, root=root or run.recipe.root)
-    ready = plan.resolved_audits(data, folder.resolve().parent, unknown=others, images=images)
-    return audited(
-        run.model,
-        data,
-        ready,
-        run.seed if seed is None else seed,
-        run.method,
-        lambda more: again(folder.name, more),
-        sources=asked.sources,
-        **how_to_run,
+    budget = None if request.budget is None else Budget(seconds_of(request.budget))
+    found = source if isinstance(source, Target) else source.target(request)
+    subject = subject_of(found.model, found.data, found.seed, found.cache)
+    done = bounded_audits(subject, found.audits, budget, request.on_audit, keep=request.keep)
+    where = (found.data.test.name, found.name, found.seed)
+    exhibits = [e for f in done.findings for e in f.exhibits]
+    shown = [e for e in exhibits if request.include_images or e.kind != PICTURES]
+    records = RunFindings(
+        None,
+        tuple(Record(*where, m) for f in done.findings for m in f.measurements),
+        tuple(ExhibitRecord(*where, e) for e in shown),
     )
+    made_on = {audit: {SOURCE: method} for audit, method in found.sources.items()}
+    settings = {
+        **found.facts,
+        "dataset": found.data.test.name,
+        "seed": found.seed,
+        "audits": [{**described(audit), **made_on.get(audit.name, {})} for audit in done.audits],
+        **_left(done, budget, again, found.data.test, pictures=len(exhibits) - len(shown)),
+    }
+    return Card(report_with(settings, [records], again(None)))
 
 
 def check_held_out(data: RunData) -> None:
@@ -195,59 +319,6 @@ def _first_logits(model: Classifier, images: ImageSet) -> Tensor:
     with evaluating(model):
         logits: Tensor = model(images.batch(torch.tensor([0]))[0].to(device))
     return logits
-
-
-def audited(
-    model: Classifier,
-    data: RunData,
-    audits: Sequence[Audit],
-    seed: int,
-    name: str,
-    again: Again,
-    *,
-    sources: Mapping[str, str] | None = None,
-    extra: Mapping[str, Any] | None = None,
-    cache: FeatureCache | None = None,
-    budget: Budget | None = None,
-    keep: bool = False,
-    include_images: bool = False,
-    on_audit: Callable[[str], object] | None = None,
-) -> Card:
-    """The card of one classifier.
-
-    Args:
-        model: The classifier.
-        data: The images that it was trained on, and held-out ones.
-        audits: The audits to run.
-        seed: Seed of everything that audits draw.
-        name: The model's name on the card.
-        again: Gives the command that makes the report again, or, for names of audits, the one that adds them.
-        sources: By audit, the method on whose network images were made.
-        extra: More settings for the report to store.
-        cache: Cache of features.
-        budget: The time in which audits may start.
-        keep: Whether an interruption keeps finished audits.
-        include_images: Whether the card may show images.
-        on_audit: Called with the name of each audit before it starts.
-    """
-    done = bounded_audits(subject_of(model, data, seed, cache), audits, budget, on_audit, keep=keep)
-    where = (data.test.name, name, seed)
-    exhibits = [e for f in done.findings for e in f.exhibits]
-    shown = [e for e in exhibits if include_images or e.kind != PICTURES]
-    found = RunFindings(
-        None,
-        tuple(Record(*where, m) for f in done.findings for m in f.measurements),
-        tuple(ExhibitRecord(*where, e) for e in shown),
-    )
-    named = {name: {SOURCE: source} for name, source in (sources or {}).items()}
-    settings = {
-        **(extra or {}),
-        "dataset": data.test.name,
-        "seed": seed,
-        "audits": [{**described(audit), **named.get(audit.name, {})} for audit in done.audits],
-        **_left(done, budget, again, data.test, pictures=len(exhibits) - len(shown)),
-    }
-    return Card(report_with(settings, [found], again(None)))
 
 
 def _left(done: Done, budget: Budget | None, again: Again, test: ImageSet, pictures: int) -> dict[str, Any]:

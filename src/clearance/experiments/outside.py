@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from clearance.audits.preprocessing import InputWay, input_ways, right_when
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images, preprocessing_of
 from clearance.data.folder import default_cache
 from clearance.data.preprocessing import short_side_of
-from clearance.experiments.audit import Again, audited, check_held_out
+from clearance.experiments.audit import AuditRequest, Say, Target, check_held_out
 from clearance.experiments.audit_plan import OTHER, SOURCE, AuditPlan, Settings, unknown_images
 from clearance.experiments.build import RunData
 from clearance.experiments.datasets import open_split
@@ -29,7 +29,6 @@ from clearance.models._running import device_of, evaluating
 from clearance.models.factory import build_module
 from clearance.models.features import batch_size_for
 from clearance.models.wrap import check_of_unit_images, wrapped
-from clearance.report import Card
 from clearance.training._way import check_logits
 from clearance.training.fit import device_named
 
@@ -81,6 +80,44 @@ class OutsideModel:
         """The place without folders of this machine."""
         where, _, name = self.place.rpartition(":")
         return f"{Path(where).name if where.endswith('.py') else where}:{name}"
+
+    def target(self, request: AuditRequest) -> Target:
+        """Build, load, read and check: the model's weights, its preprocessing and its images.
+
+        Raises:
+            FileNotFoundError: If a file or folder does not exist.
+            ValueError: If something does not fit; the message says what to do.
+            AccuracyMissedError: A ValueError, if the accuracy is below `expect_accuracy`: before any other number.
+        """
+        if self.expect_accuracy is not None:
+            check_expected(self.expect_accuracy)
+        audits, settings, say = request.audits, request.settings, request.say
+        has_unknown = self.unknown is not None
+        names = AuditPlan.of(audits, settings, unknown=has_unknown).names  # raises before anything is read
+        _check_settings(settings or {})
+        _check_unknown(self)
+        module = _module(self, say)
+        how = _preprocessing(self, module)
+        say(f"preprocessing: {how}")
+        cache = default_cache() if self.cache is None else self.cache
+        with _warnings_to(say):
+            train, test = (
+                open_split(split, getattr(self, split), split, how, cache=cache, root=self.root)
+                for split in ("train", "test")
+            )
+            data = RunData(train, _named(test))
+            check_held_out(data)
+            unknown = _unknown(self, data, how, cache)
+        model, outputs = _classifier(self, module, how, data.test, say)
+        plan = AuditPlan.of(audits, settings, defaults=_limits(data, names, say), unknown=has_unknown)
+        chosen = plan.resolved(test=data.test, unknown=unknown, images=request.images)
+        say(plan_line(model, data, unknown, names))
+        if self.expect_accuracy is not None:
+            say(check_accuracy(model, data.test, self.expect_accuracy))
+        facts = {**self.settings(how), **outputs, **_of_unknown(unknown)}
+        return Target(
+            model, data, chosen, request.seed or 0, self.name, facts=facts, cache=FeatureCache(cache)
+        )
 
     def settings(self, how: Preprocessing) -> dict[str, Any]:
         """The settings for the report, without folders of this machine.
@@ -205,78 +242,8 @@ def _size(count: int) -> str:
     return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
 
 
-Say = Callable[[str], object]
 _EXAMPLES = 4
 _PIXEL_HEADS = "co_adaptation"  # the audit that also trains heads on raw pixels, all of them at once
-
-
-def audit_outside(
-    outside: OutsideModel,
-    audits: Sequence[str] | None,
-    seed: int,
-    again: Again,
-    say: Say,
-    *,
-    settings: Settings | None = None,
-    images: int | None = None,
-    **how_to_run: Any,
-) -> Card:
-    """Build the model, load weights and images, check the cut, and audit; `say` gets one line for each step.
-
-    Args:
-        outside: The model and its images.
-        audits: Names of audits; None means those that the first screen needs.
-        seed: Seed of everything that audits draw.
-        again: Gives the command that makes the report again, or adds audits to it.
-        say: Called with one line for each step.
-        settings: Settings of audits, by audit and name, where they differ from the defaults.
-        images: Attacks and similar audits use at most this many test images.
-        how_to_run: Budget, progress and other arguments of :func:`audited`.
-
-    Raises:
-        FileNotFoundError: If a file or folder is missing.
-        ValueError: If an argument is invalid; the message says what to do.
-        AccuracyMissedError: A ValueError, if the accuracy is below `expect_accuracy`; raised before any audit.
-    """
-    if outside.expect_accuracy is not None:
-        check_expected(outside.expect_accuracy)
-    has_unknown = outside.unknown is not None
-    names = AuditPlan.of(
-        audits, settings, unknown=has_unknown
-    ).names  # raises for a wrong name before images are read
-    _check_settings(settings or {})
-    _check_unknown(outside)
-    module = _module(outside, say)
-    how = _preprocessing(outside, module)
-    say(f"preprocessing: {how}")
-    cache = default_cache() if outside.cache is None else outside.cache
-    with _warnings_to(say):
-        train, test = (
-            open_split(split, getattr(outside, split), split, how, cache=cache, root=outside.root)
-            for split in ("train", "test")
-        )
-        data = RunData(train, _named(test))
-        check_held_out(data)
-        unknown = _unknown(outside, data, how, cache)
-    model, outputs = _classifier(outside, module, how, data.test, say)
-    plan = AuditPlan.of(audits, settings, defaults=_limits(data, names, say), unknown=has_unknown)
-    chosen = plan.resolved(test=data.test, unknown=unknown, images=images)
-    say(plan_line(model, data, unknown, names))
-    if outside.expect_accuracy is not None:
-        say(check_accuracy(model, data.test, outside.expect_accuracy))
-    extra = {**outside.settings(how), **outputs, **_of_unknown(unknown)}
-    kept = FeatureCache(cache)
-    return audited(
-        model,
-        data,
-        chosen,
-        seed,
-        outside.name,
-        again,
-        extra=extra,
-        cache=kept,
-        **how_to_run,
-    )
 
 
 def _check_settings(settings: Settings) -> None:
