@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance.attacks import PGD
-from clearance.attacks.queries import logits_of
+from clearance.attacks.attack import logits_of
 from clearance.audits import Robustness
 from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet

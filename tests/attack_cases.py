@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearance.attacks import FGSM, IFGSM, PGD, TargetedAscent, as_attack, transferred
-from clearance.attacks.deep_fool import DeepFool
-from clearance.attacks.minimum_norm import MinimumNorm
+from clearance.attacks.minimum_norm import DeepFool, MinimumNorm
 from clearance.attacks.square import SquareSearch
 from digits_nets import digits, network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 

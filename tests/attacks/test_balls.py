@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from clearance.attacks.balls import (
+from clearance.attacks.attack import (
     NORMS,
     STEP_SHARE,
     linear_optimum,

@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from clearance.attacks import deep_fool
-from clearance.attacks.balls import norm_of, shortest_step
-from clearance.attacks.deep_fool import Slopes
-from clearance.attacks.minimum_norm import MinimumNorm
+from clearance.attacks import minimum_norm
+from clearance.attacks.attack import norm_of
+from clearance.attacks.minimum_norm import MinimumNorm, Slopes, shortest_step
 from clearance.vocabulary import Bounds
 
 NORMS = (1.0, 2.0, math.inf)
@@ -30,7 +29,7 @@ def world(count=50, pixels=20, rivals=6):
 @pytest.mark.parametrize("norm", NORMS)
 def test_the_step_is_the_shortest_of_all(norm):
     points, slopes = world()
-    found = deep_fool._nearest(slopes, points, norm, BOUNDS, factor=1.02)
+    found = minimum_norm._nearest(slopes, points, norm, BOUNDS, factor=1.02)
     all_steps = [
         shortest_step(points, gradient, -1.02 * gap, norm, BOUNDS)
         for gap, gradient in zip(slopes.gaps, slopes.gradients, strict=True)
@@ -50,14 +49,14 @@ def test_rivals_that_are_farther_to_first_order_are_not_looked_at(monkeypatch):
         looked.append(len(rows))
         return shortest_step(rows, *rest)
 
-    monkeypatch.setattr(deep_fool, "shortest_step", watched)
-    deep_fool._nearest(slopes, points, 2.0, BOUNDS, factor=1.0)
+    monkeypatch.setattr(minimum_norm, "shortest_step", watched)
+    minimum_norm._nearest(slopes, points, 2.0, BOUNDS, factor=1.0)
     assert looked[0] == len(points) - 4
     assert sum(looked) < 0.6 * slopes.gaps.numel()
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("attack", [deep_fool.DeepFool, MinimumNorm])
+@pytest.mark.parametrize("attack", [minimum_norm.DeepFool, MinimumNorm])
 def test_an_image_on_a_boundary_is_next_to_it(attack, norm):
     """It is right by the order of classes alone."""
     model = torch.nn.Identity().eval()

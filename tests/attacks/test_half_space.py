@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.optimize import linprog, minimize
 
-from clearance.attacks.balls import shortest_step
+from clearance.attacks.minimum_norm import shortest_step
 from clearance.vocabulary import Bounds
 
 NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)

@@ -7,11 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.attacks.attack import broken
-from clearance.attacks.balls import norm_of, shortest_step
-from clearance.attacks.deep_fool import DeepFool
-from clearance.attacks.minimum_norm import MinimumNorm
-from clearance.attacks.queries import NoGradientWarning
+from clearance.attacks.attack import NoGradientWarning, broken, norm_of
+from clearance.attacks.minimum_norm import DeepFool, MinimumNorm, shortest_step
 from clearance.vocabulary import Bounds
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,

@@ -18,9 +18,8 @@ from clearance.attacks import (
     transfer_matrix,
     transferred,
 )
-from clearance.attacks.balls import steepest
-from clearance.attacks.losses import logit_margin
-from clearance.attacks.straight_through import has_steps
+from clearance.attacks.attack import logit_margin, steepest
+from clearance.attacks.transfer import has_steps
 from clearance.audits import Robustness
 from clearance.training.end_to_end import _seeded
 from clearance.vocabulary import Bounds

@@ -16,8 +16,7 @@ from clearance.attacks import (
     transfer_matrix,
     transferred,
 )  # fmt: skip
-from clearance.attacks.attack import broken, rescored
-from clearance.attacks.queries import gradients_of, logits_of
+from clearance.attacks.attack import broken, gradients_of, logits_of, rescored
 from clearance.vocabulary import Bounds
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,

@@ -10,8 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from clearance.attacks import FGSM, PGD
-from clearance.audits import Accuracy, BoundaryDistance, MinimalPerturbation, Robustness
-from clearance.audits import _attacked as attacked_network
+from clearance.audits import Accuracy, BoundaryDistance, MinimalPerturbation, Robustness, robustness
 from clearance.models import Classifier
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,
@@ -78,7 +77,7 @@ class TestRefused:
 
     def test_one_image_by_itself_is_no_company(self):
         one = digits()[1].images[:1]
-        assert attacked_network.survivors(network(), one, digits()[1].labels[:1], [FGSM(1e-6)]).tolist() == [
+        assert robustness.survivors(network(), one, digits()[1].labels[:1], [FGSM(1e-6)]).tolist() == [
             True
         ]
 
@@ -142,7 +141,7 @@ class TestSource:
     def test_one_that_makes_no_images_for_this_network_is_refused_before_any_attack(
         self, monkeypatch, source, message
     ):
-        monkeypatch.setattr(attacked_network, "survivors", lambda *_: pytest.fail("attacked"))
+        monkeypatch.setattr(robustness, "survivors", lambda *_: pytest.fail("attacked"))
         with pytest.raises(ValueError, match=message):
             audited(network(), source=source.eval())
 
@@ -299,7 +298,7 @@ def test_large_images_are_attacked_in_parts_to_the_same_end(monkeypatch):
     """An attack takes some thirty times the memory of its images."""
     test = some(13)
     attacks = [PGD(0.08, steps=5, restarts=2), PGD(0.5, 1.0, steps=5)]
-    whole = attacked_network.survivors(network(), test.images, test.labels, attacks)
+    whole = robustness.survivors(network(), test.images, test.labels, attacks)
     assert 0 < int(whole.sum()) < len(whole)
-    monkeypatch.setattr(attacked_network, "SLICE", test.images[:64].nbytes)
-    assert torch.equal(attacked_network.survivors(network(), test.images, test.labels, attacks), whole)
+    monkeypatch.setattr(robustness, "SLICE", test.images[:64].nbytes)
+    assert torch.equal(robustness.survivors(network(), test.images, test.labels, attacks), whole)

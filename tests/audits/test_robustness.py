@@ -9,9 +9,8 @@ from torch import nn
 
 from clearance.attacks import FGSM, PGD
 from clearance.audits import Robustness, robustness
-from clearance.audits._attacked import survivors
 from clearance.audits._samples import fixed_images
-from clearance.audits.robustness import Signs, sentence
+from clearance.audits.robustness import Signs, sentence, survivors
 from clearance.data import GaussianClasses, ImageSet
 from clearance.models import Classifier
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml

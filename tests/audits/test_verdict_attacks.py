@@ -9,10 +9,9 @@ import torch
 from torch import nn
 
 from clearance.attacks import FGSM, PGD, NoGradientWarning, SquareSearch
-from clearance.attacks.straight_through import straight_through
+from clearance.attacks.transfer import straight_through
 from clearance.audits import Robustness
-from clearance.audits._attacked import survivors
-from clearance.audits.robustness import scale_free_attacks
+from clearance.audits.robustness import scale_free_attacks, survivors
 from clearance.models import Classifier
 from digits_nets import digits, network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 

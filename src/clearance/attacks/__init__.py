@@ -30,20 +30,20 @@ Losses are named (:data:`LOSSES`); only those in :data:`SCALE_FREE` give a verdi
 """
 
 from clearance.attacks.ascent import TargetedAscent as TargetedAscent
+from clearance.attacks.attack import LOSSES as LOSSES
+from clearance.attacks.attack import SCALE_FREE as SCALE_FREE
 from clearance.attacks.attack import AnyAttack as AnyAttack
 from clearance.attacks.attack import Attack as Attack
 from clearance.attacks.attack import Attacked as Attacked
-from clearance.attacks.deep_fool import DeepFool as DeepFool
+from clearance.attacks.attack import NoGradientWarning as NoGradientWarning
 from clearance.attacks.foreign import as_attack as as_attack
 from clearance.attacks.gradient import FGSM as FGSM
 from clearance.attacks.gradient import IFGSM as IFGSM
 from clearance.attacks.gradient import PGD as PGD
-from clearance.attacks.losses import LOSSES as LOSSES
-from clearance.attacks.losses import SCALE_FREE as SCALE_FREE
+from clearance.attacks.minimum_norm import DeepFool as DeepFool
 from clearance.attacks.minimum_norm import MinimumNorm as MinimumNorm
-from clearance.attacks.queries import NoGradientWarning as NoGradientWarning
 from clearance.attacks.square import SquareSearch as SquareSearch
-from clearance.attacks.straight_through import straight_through as straight_through
+from clearance.attacks.transfer import straight_through as straight_through
 from clearance.attacks.transfer import transfer_matrix as transfer_matrix
 from clearance.attacks.transfer import transferred as transferred
 

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearance.attacks.attack import Attack, Batch
-from clearance.attacks.queries import Model
+from clearance.attacks.attack import Attack, Batch, Model
 from clearance.vocabulary import Bounds
 
 Images = Callable[[Model, Tensor, Tensor], Any]

@@ -7,10 +7,15 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_fraction
-from clearance.attacks.attack import Attack, Batch
-from clearance.attacks.balls import norm_of, projected, room_along, streams_of
-from clearance.attacks.losses import logit_margin
-from clearance.attacks.queries import logits_of
+from clearance.attacks.attack import (
+    Attack,
+    Batch,
+    logits_of,
+    norm_of,
+    projected,
+    room_along,
+    streams_of,
+)
 
 
 @dataclass(frozen=True)
@@ -176,7 +181,7 @@ class SquareSearch(Attack):
             logits = logits_of(
                 batch.model, (images[rows] + tried).reshape(batch.images.shape), chunk=self.chunk
             )
-            margin, done = _margin(batch, logits).to(least), batch.broken(logits)
+            margin, done = batch.margin(logits).to(least), batch.broken(logits)
             margin = margin.masked_fill(
                 done & margin.isnan(), math.inf
             )  # logits that are no numbers name no class
@@ -282,9 +287,3 @@ def _one_put_back(delta: Tensor, share: Tensor) -> Tensor:
     running = flat.abs().cumsum(dim=1)
     place = torch.searchsorted(running, share.unsqueeze(1).to(running) * running[:, -1:], right=True)
     return flat.scatter(1, place.clamp(max=flat.shape[1] - 1), 0.0).view_as(delta)
-
-
-def _margin(batch: Batch, logits: Tensor) -> Tensor:
-    if batch.targets is None:
-        return logit_margin(logits, batch.labels)
-    return -logit_margin(logits, batch.targets)

@@ -42,8 +42,8 @@ from clearance.audits._audit import Audit as Audit
 from clearance.audits._audit import Findings as Findings
 from clearance.audits._audit import Subject as Subject
 from clearance.audits._audit import check_comparable as check_comparable
+from clearance.audits._audit import wilson_interval as wilson_interval
 from clearance.audits.accuracy import Accuracy as Accuracy
-from clearance.audits.accuracy import wilson_interval as wilson_interval
 from clearance.audits.boundary_distance import BoundaryDistance as BoundaryDistance
 from clearance.audits.calibration import Calibration as Calibration
 from clearance.audits.churn import Churn as Churn

@@ -12,14 +12,20 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
-from clearance.attacks.attack import broken
-from clearance.attacks.balls import projected, steepest, streams_of
+from clearance.attacks.attack import (
+    CHUNK,
+    Model,
+    broken,
+    gradients_of,
+    logit_margin,
+    logits_of,
+    projected,
+    steepest,
+    streams_of,
+)
 from clearance.attacks.gradient import FGSM, IFGSM
-from clearance.attacks.losses import logit_margin
-from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import balanced_rows, first_half, fixed_images
-from clearance.audits.accuracy import wilson_interval
 from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
 from clearance.audits.out_of_distribution import neighbour_score, unit_length
 from clearance.audits.rejection import check_enough, detection, lowest_for_nan, p_values, rejection_threshold

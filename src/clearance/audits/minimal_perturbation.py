@@ -9,14 +9,13 @@ from scipy.stats import binom
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
+from clearance.attacks.attack import Model
 from clearance.attacks.minimum_norm import MinimumNorm
-from clearance.attacks.queries import Model
 from clearance.attacks.square import SquareSearch
-from clearance.attacks.straight_through import straight_through
-from clearance.audits._attacked import Target
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.attacks.transfer import straight_through
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import fixed_images
-from clearance.audits.accuracy import wilson_interval
+from clearance.audits.robustness import Target
 from clearance.data import ImageSet
 from clearance.models._running import evaluating
 from clearance.vocabulary import Exhibit, Measurement, Scalar
