@@ -43,8 +43,7 @@ def some(per_class=3):
 
 
 def audited(model, test=None, norm="inf", epsilon=0.1, **settings):
-    radii = {"inf": (), norm: (epsilon,)}
-    return Robustness(**{"two": (), **radii, **FEW, **settings})(
+    return Robustness(epsilons={norm: (epsilon,)}, **{**FEW, **settings})(
         model, digits()[0], some() if test is None else test
     )
 
@@ -77,9 +76,7 @@ class TestRefused:
 
     def test_one_image_by_itself_is_no_company(self):
         one = digits()[1].images[:1]
-        assert robustness.survivors(network(), one, digits()[1].labels[:1], [FGSM(1e-6)]).tolist() == [
-            True
-        ]
+        assert robustness.survivors(network(), one, digits()[1].labels[:1], [FGSM(1e-6)]).tolist() == [True]
 
     def test_probabilities_have_no_distances(self):
         sure = Classifier(network().extractor, nn.Sequential(network().head, nn.Softmax(dim=1))).eval()
@@ -199,7 +196,7 @@ FRONTS = {
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize(("norm", "epsilon"), [("inf", 0.1), ("two", 0.5)])
+@pytest.mark.parametrize(("norm", "epsilon"), [("inf", 0.1), ("2", 0.5)])
 def test_a_faint_way_beside_a_front_hides_nothing(front, norm, epsilon):
     """Gradients are not zero then, only wrong; of all signs of that none need ring."""
     test = some(6)
@@ -249,7 +246,7 @@ class Stopped(nn.Module):
 @pytest.mark.parametrize(
     "audit",
     [
-        Robustness(inf=(0.1,), two=(), **FEW),
+        Robustness(epsilons={"inf": (0.1,)}, **FEW),
         MinimalPerturbation(steps=3, queries=3),
         BoundaryDistance(steps=3),
     ],

@@ -39,7 +39,7 @@ def test_with_two_classes_there_is_no_third_logit_and_no_choice_of_a_rival():
 
 def test_what_is_not_said_is_the_full_effort():
     assert (Robustness().steps, Robustness().queries, Robustness().images) == (40, 1000, 1000)
-    assert Robustness().inf == (0.1, 0.3)
+    assert Robustness().epsilons == {"inf": (0.1, 0.3), "2": (1.0,)}
 
 
 class Table(nn.Module):
@@ -67,7 +67,7 @@ def test_where_no_gradient_leads_through_a_search_without_any_decides():
     right = model(some.images).argmax(1) == some.labels
     with pytest.warns(NoGradientWarning):
         by_gradients = survivors(past, some.images, some.labels, blind)
-    found = Robustness(inf=(EPSILON,), two=(), steps=5, queries=300)(model, train, some)
+    found = Robustness(epsilons={"inf": (EPSILON,)}, steps=5, queries=300)(model, train, some)
     (verdict,) = [m.value for m in found.measurements if m.name == "robust_accuracy"]
     searched = survivors(model, some.images, some.labels, [SquareSearch(EPSILON, queries=300)])
     assert float(right.double().mean()) > 0.9
@@ -88,7 +88,9 @@ def test_how_many_images_the_network_sees_at_once_does_not_matter(monkeypatch):
 
             monkeypatch.setattr(kind, "__init__", smaller)
         assert FGSM(0.1).chunk == PGD(0.1).chunk == SquareSearch(0.1).chunk == chunk
-        found = Robustness(inf=(0.05,), two=(0.4,), steps=8, queries=50)(network(), train, some)
+        found = Robustness(epsilons={"inf": (0.05,), "2": (0.4,)}, steps=8, queries=50)(
+            network(), train, some
+        )
         monkeypatch.undo()
         return [m.value for m in found.measurements]
 

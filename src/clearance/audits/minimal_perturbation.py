@@ -15,7 +15,7 @@ from clearance.attacks.square import SquareSearch
 from clearance.attacks.transfer import straight_through
 from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import fixed_images
-from clearance.audits.robustness import Target
+from clearance.audits.robustness import Target, norm_name
 from clearance.data import ImageSet
 from clearance.models._running import evaluating
 from clearance.vocabulary import Exhibit, Measurement, Scalar
@@ -44,7 +44,7 @@ class MinimalPerturbation(Audit):
     so that two models can be compared over the images that both are right on.
 
     Args:
-        norm: ``"inf"`` (every pixel by at most so much) or ``"2"``.
+        norm: inf (the largest change of a pixel) or 2, as a word or a number.
         images: At most; a class-balanced choice by the seed where there are more.
         steps: Of the search for the nearest wrong image.
         queries: Of the search without gradients, an image.
@@ -62,13 +62,15 @@ class MinimalPerturbation(Audit):
 
     name: ClassVar[str] = "minimal_perturbation"
     question: ClassVar[str] = "How small a change of the image changes the answer?"
-    norm: str = "inf"
+    norm: float | str = "inf"
     images: int = 200
     steps: int = 100
     queries: int = 300
 
     def __post_init__(self) -> None:
-        check_choice("norm", self.norm, ("inf", "2"))
+        norm = norm_name(self.norm)
+        check_choice("norm", norm, ("inf", "2"))
+        object.__setattr__(self, "norm", norm)
         for name in ("images", "steps", "queries"):
             check_count(name, getattr(self, name))
 

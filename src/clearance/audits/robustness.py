@@ -2,8 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -18,7 +18,9 @@ from clearance.attacks.attack import (
     Attack,
     Model,
     NoGradientWarning,
+    as_norm,
     broken,
+    check_norm,
     check_radius,
     gradients_of,
     logits_of,
@@ -224,7 +226,19 @@ class Target:
         return self._blind[loss]
 
 
-NORMS = {"inf": math.inf, "two": 2.0, "one": 1.0}
+NORM_NAMES = {math.inf: "inf", 2.0: "2", 1.0: "1"}
+"""How records spell the norms, in the order in which they are measured."""
+
+
+def norm_name(norm: float | str) -> str:
+    """A norm as records spell it.
+
+    >>> norm_name(math.inf), norm_name(2), norm_name("1")
+    ('inf', '2', '1')
+    """
+    number = as_norm(norm)
+    check_norm(number)
+    return NORM_NAMES[number]
 
 
 @dataclass(frozen=True)
@@ -370,10 +384,9 @@ class Robustness(Audit):
     alarm in words in its caption. Exhibit ``alarms`` where there are any: a row for each reason.
 
     Args:
-        inf: Radii in norm inf, in pixel units, ascending, each above 0; 0.1 and 0.3 are those of MNIST (Madry
-            et al. 2018). They are far too large for photographs, where 8 / 255 is usual.
-        two: Radii in norm 2.
-        one: Radii in norm 1.
+        epsilons: Radii by norm (inf, 2, 1; as a word or a number), in pixel units, ascending, each above 0. Only the
+            norms given here are measured. By default 0.1 and 0.3 in norm inf, those of MNIST (Madry et al. 2018), and
+            1 in norm 2. They are far too large for photographs, where 8 / 255 in norm inf is usual.
         images: At most, but one of every class at least; a class-balanced choice where there are more, by their pixels:
             the same for all methods and seeds, and in whatever order the test set is.
         steps: Of PGD.
@@ -387,7 +400,8 @@ class Robustness(Audit):
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
     >>> train, test = gaussian_images(per_class=9, seed=0), gaussian_images(per_class=9, seed=1)
-    >>> found = Robustness(inf=(0.1,), two=(), steps=3)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> audit = Robustness(epsilons={"inf": (0.1,)}, steps=3)
+    >>> found = audit(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> sorted({m.name for m in found.measurements})
     ['alarms', 'cross_entropy_attack_accuracy', 'full_radius_accuracy', 'noise_accuracy', 'robust_accuracy',
      'zero_gradients']
@@ -395,9 +409,9 @@ class Robustness(Audit):
 
     name: ClassVar[str] = "robustness"
     question: ClassVar[str] = "How many images stay right under attack?"
-    inf: tuple[float, ...] = (0.1, 0.3)
-    two: tuple[float, ...] = (1.0,)
-    one: tuple[float, ...] = ()
+    epsilons: Mapping[str, tuple[float, ...]] = field(
+        default_factory=lambda: {"inf": (0.1, 0.3), "2": (1.0,)}, hash=False
+    )
     images: int = 1000
     steps: int = 40
     queries: int = 1000
@@ -410,17 +424,7 @@ class Robustness(Audit):
             raise TypeError(
                 f"`source` must be a Classifier or None; got {type(self.source).__name__}; clearance.wrap makes one."
             )
-        for name in NORMS:
-            radii = getattr(self, name)
-            if isinstance(radii, str) or not isinstance(radii, Sequence):
-                raise TypeError(f"`{name}` must be radii in a tuple, such as (0.1, 0.3); got {radii!r}.")
-            for epsilon in radii:
-                check_positive(name, epsilon)
-                check_radius(epsilon, NORMS[name], Bounds())
-            if list(radii) != sorted(set(radii)):
-                raise ValueError(f"`{name}` must ascend, each radius once; got {radii}.")
-        if not (self.inf or self.two or self.one):
-            raise ValueError("at least one radius must be given; got none in `inf`, `two` and `one`.")
+        object.__setattr__(self, "epsilons", _checked_radii(self.epsilons))
 
     def examine(self, subject: Subject) -> Findings:
         """Every norm, radius by radius."""
@@ -435,12 +439,12 @@ class Robustness(Audit):
 
     def _examined(self, target: Target) -> Findings:
         found, exhibits = list(zero_gradients(target)), []
-        for name, norm in NORMS.items():
-            if radii := getattr(self, name):
-                readings = list(self._readings(target, norm, radii))
-                found.append(full_radius(target, norm, readings[0].signs))
-                found.extend(m for reading in readings for m in reading.measurements())
-                exhibits += [under_attack(norm, target, readings), *alarms(norm, readings)]
+        for name, radii in self.epsilons.items():
+            norm = float(name)
+            readings = list(self._readings(target, norm, radii))
+            found.append(full_radius(target, norm, readings[0].signs))
+            found.extend(m for reading in readings for m in reading.measurements())
+            exhibits += [under_attack(norm, target, readings), *alarms(norm, readings)]
         return Findings(tuple(found), tuple(exhibits))
 
     def _readings(self, target: Target, norm: float, radii: tuple[float, ...]) -> Iterator[Reading]:
@@ -480,6 +484,25 @@ class Robustness(Audit):
         yield SquareSearch(epsilon, norm, queries=self.queries, seed=target.seed)
 
 
+def _checked_radii(epsilons: Any) -> dict[str, tuple[float, ...]]:
+    """Radii by the norm's name, in the order of `NORM_NAMES`; norms without a radius are left out."""
+    if not isinstance(epsilons, Mapping):
+        raise TypeError(f'`epsilons` must be radii by norm, such as {{"inf": (0.1, 0.3)}}; got {epsilons!r}.')
+    given = {norm_name(norm): radii for norm, radii in epsilons.items()}
+    for name, radii in given.items():
+        place = f"epsilons[{name!r}]"
+        if isinstance(radii, str) or not isinstance(radii, Sequence):
+            raise TypeError(f"`{place}` must be radii in a tuple, such as (0.1, 0.3); got {radii!r}.")
+        for epsilon in radii:
+            check_positive(place, epsilon)
+            check_radius(epsilon, float(name), Bounds())
+        if list(radii) != sorted(set(radii)):
+            raise ValueError(f"`{place}` must ascend, each radius once; got {radii}.")
+    if not any(given.values()):
+        raise ValueError("`epsilons` must have at least one radius; got none.")
+    return {name: tuple(given[name]) for name in NORM_NAMES.values() if given.get(name)}
+
+
 def _whole_radius(norm: float, images: Tensor) -> float:
     """The radius within which every image lies, whatever the original."""
     pixels = images[0].numel()
@@ -509,7 +532,6 @@ def sentence(verdict: float, epsilon: float, norm: str, doubts: list[Reason], fo
 
 STARTS = 5  # the image itself and four random ones
 RIVALS = 3
-NORM_NAMES = {math.inf: "inf", 2.0: "2", 1.0: "1"}
 
 
 def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, seed: int) -> list[Attack]:

@@ -64,8 +64,8 @@ def audit(
         unknown: Images of things that the model never saw, of the size of `test`, without labels or with: a folder of
             pictures, a tensor, the name of a dataset or whatever `test` may be; see
             :func:`clearance.data.open_unlabelled`. The audits `out_of_distribution` and `likelihood` look at them.
-        audits: Names of audits, or audits with settings of your own, as in ``[Robustness(inf=(0.03,))]``; by default
-            those that the first screen of one network needs, as on the command line. ``["all"]`` is every one.
+        audits: Names of audits, or audits with settings of your own, as in ``[MinimalPerturbation(norm=2)]``; by
+            default those that the first screen of one network needs, as on the command line. ``["all"]`` is every one.
         audit_settings: Settings of audits by audit and name, as in
             ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.
         images: Held-out images that attacks and the like look at, at most, equally many of each class; by default
