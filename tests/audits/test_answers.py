@@ -59,7 +59,7 @@ class TestRefused:
         [
             (lambda f: F.dropout(f, 0.1, training=True), "the model must give the same logits every time"),
             (lambda f: f + 0.2 * torch.randn_like(f), "the model must give the same logits every time"),
-            (lambda f: f - f.mean(dim=0), "the model must answer to an image alone"),
+            (lambda f: f - f.mean(dim=0), "the model must give logits that depend on one image only"),
         ],
     )
     def test_answers_that_chance_or_other_images_change(self, audit, changed, message):
@@ -69,7 +69,7 @@ class TestRefused:
     def test_normalisation_by_the_batch_has_its_own_words(self):
         extractor = nn.Sequential(network().extractor, nn.BatchNorm1d(48, track_running_stats=False))
         model = with_extractor(extractor)
-        with pytest.raises(ValueError, match="the model must answer to an image alone"):
+        with pytest.raises(ValueError, match="the model must give logits that depend on one image only"):
             audited(model)
         with pytest.raises(ValueError, match=r"its 'extractor.1' normalises by the statistics of"):
             FGSM(0.1)(model, some().images, some().labels)

@@ -1,6 +1,6 @@
-"""Attacks: small changes of an image that change what a model calls it.
+"""Attacks: small changes of an image that change the class that a model predicts.
 
-An attack sees a callable `model(images) -> logits`, images within bounds and labels; never a classifier's insides.
+An attack uses a callable `model(images) -> logits`, images within bounds and labels; never a classifier's insides.
 It holds its settings and is called:
 
 >>> import torch
@@ -18,12 +18,12 @@ its ball, and scored by asking the model again.
 | FGSM | the point of the ball that is best to first order | inf, 2, 1 |
 | IFGSM | the end of many small steps | inf, 2, 1 |
 | PGD | the same from several starts, towards several rivals | inf, 2, 1 |
-| TargetedAscent | an image that the model is sure of being something else | inf, 2, 1 |
-| DeepFool | the first boundary on the way of linear steps | inf, 2, 1 |
+| TargetedAscent | an image that the model takes for another class with high confidence | inf, 2, 1 |
+| DeepFool | the first boundary that linear steps cross | inf, 2, 1 |
 | MinimumNorm | the nearest image that the model gets wrong | inf, 2, 1 |
 | SquareSearch | what random patches find, without gradients | inf, 2, 1 |
 | transferred | what another attack finds on another model | its own |
-| straight_through | nothing itself: the model with a gradient where it rounds or stops one | |
+| straight_through | no images: returns the model with gradients where it rounds or stops them | |
 | as_attack | what any callable returns | inf, 2, 1 |
 
 Losses are named (:data:`LOSSES`); only those in :data:`SCALE_FREE` give a verdict that the scale of logits cannot move.

@@ -41,7 +41,7 @@ CHUNK = 64
 
 
 class NoGradientWarning(UserWarning):
-    """A model whose logits carry no gradient back to its images: what attacks by gradients leave says nothing."""
+    """A model whose logits carry no gradient back to its images: the result of gradient attacks means nothing."""
 
 
 def logits_of(model: Model, images: Tensor, *, chunk: int = CHUNK) -> Tensor:
@@ -54,7 +54,7 @@ def logits_of(model: Model, images: Tensor, *, chunk: int = CHUNK) -> Tensor:
     Args:
         model: Images to logits.
         images: (B, ...), B at least 1.
-        chunk: Images that the model sees at once; memory and speed alone are a reason to change it.
+        chunk: Images that the model sees at once; change it only for memory or speed.
 
     Raises:
         ValueError: If what comes back is not of shape (chunk, C) with C at least 2.
@@ -135,7 +135,7 @@ def _gradient(value: Tensor, leaf: Tensor) -> Tensor:
             raise
         _warn("a step within has no derivative")  # like `//`, as round() has a gradient of 0
         return torch.zeros_like(leaf)
-    if gradient is None:  # the logits depend on parameters alone
+    if gradient is None:  # the logits depend only on parameters
         _warn(NO_GRAPH)
         return torch.zeros_like(leaf)
     return gradient.detach()
@@ -143,8 +143,8 @@ def _gradient(value: Tensor, leaf: Tensor) -> Tensor:
 
 def _warn(reason: str) -> None:
     warnings.warn(
-        f"the model passes no gradient to its images: {reason}. Attacks by gradients will find nothing, which is no "
-        "robustness: use SquareSearch, or straight_through(model) where it only rounds.",
+        f"the model passes no gradient to its images: {reason}. Gradient attacks will find nothing, which does not "
+        "make it robust: use SquareSearch, or straight_through(model) where it only rounds.",
         NoGradientWarning,
         stacklevel=2,
     )
@@ -157,7 +157,7 @@ NORMS = (math.inf, 2.0, 1.0)
 
 
 def check_norm(norm: float) -> None:
-    """Raise ValueError unless there is a ball of this norm.
+    """Raise ValueError unless the norm is inf, 2 or 1.
 
     >>> check_norm(3)
     Traceback (most recent call last):
@@ -168,7 +168,7 @@ def check_norm(norm: float) -> None:
 
 
 def as_norm(norm: float | str) -> float:
-    """A norm as a number, where it is a word, as in recipes; anything else as it is.
+    """A norm as a number if it is a word, as in recipes; anything else unchanged.
 
     >>> as_norm("inf"), as_norm("2"), as_norm(1)
     (inf, 2.0, 1)
@@ -266,7 +266,7 @@ def common_factor(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
     """The t of (B, 1) with ||min(t size, room)||_2 = radius; infinite where all the room is less than that.
 
     A pixel that is at its bound for some t is there for every larger one. So t is raised to what the other
-    pixels would need alone, as long as that brings further ones to their bound.
+    pixels would need on their own, as long as that brings more of them to their bound.
     """
     factor = torch.zeros_like(size[:, :1])
     at_bound = room <= 0
@@ -361,7 +361,7 @@ def linear_optimum(
         1     the largest |g| is moved to its bound first, then the next, until epsilon is spent
 
     Args:
-        gradient: (B, ...); entries that are zero or not a number are left alone.
+        gradient: (B, ...); entries that are zero or not a number are not moved.
         images: What is displaced, the same shape, within `bounds`.
         epsilon: Radius in pixel units, at least 0: one number, or one an image, (B,).
         norm: inf, 2 or 1.
@@ -422,7 +422,7 @@ def random_starts(
     """A displacement for each image, uniform in the ball and then clipped to the bounds.
 
     The draw follows from the seed, the stream and the image's own pixels. So an image gets the same one
-    wherever it stands in a batch and whatever stands beside it, and on every device; equal images get
+    at any place in a batch, with any other images, and on every device; equal images get
     equal ones. float64 and float32 images with the same values are equal.
 
     Args:
@@ -431,7 +431,7 @@ def random_starts(
         norm: inf, 2 or 1.
         bounds: Of pixel values.
         seed: At least 0.
-        stream: Tells several draws of one seed apart.
+        stream: Distinguishes several draws of one seed.
 
     Returns:
         Displacements of the shape and type of `images`.
@@ -558,7 +558,7 @@ def targeted_logit_margin(logits: Tensor, labels: Tensor, targets: Tensor) -> Te
 
 
 def targeted_dlr(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
-    """(z_t - z_y) / (z_(1) - (z_(3) + z_(4)) / 2); with three classes z_(3) stands for the mean.
+    """(z_t - z_y) / (z_(1) - (z_(3) + z_(4)) / 2); with three classes z_(3) replaces the mean.
 
     Raises:
         ValueError: For two classes.
@@ -620,7 +620,7 @@ def _best_but(logits: Tensor, classes: Tensor) -> Tensor:
 
 
 def _or_one(spread: Tensor) -> Tensor:
-    """Where logits are tied there is no scale to take out."""
+    """Tied logits have no scale to divide by."""
     return torch.where(spread > 0, spread, 1)
 
 
@@ -647,13 +647,13 @@ ROUNDING = 1e-4
 
 @dataclass(frozen=True)
 class Attacked:
-    """Images after an attack; all three are verified, none is the attack's own word.
+    """Images after an attack; all three are verified, none is taken from the attack.
 
     Args:
         images: Within bounds and ball, shape and type of the originals. An image that the model got wrong
             before the attack is the original.
         success: (B,), whether the model is wrong on it: the class of the largest logit differs from the
-            label (or equals the target, where there is one).
+            label (or equals the target, if there is one).
         distance: (B,), norm of `images` minus the originals, in pixel units, of successes and failures alike.
 
     >>> hit = Attacked(torch.zeros(2, 3), torch.tensor([True, False]), torch.zeros(2))
@@ -667,14 +667,14 @@ class Attacked:
 
     @property
     def success_rate(self) -> float:
-        """Share of images on which the model is wrong; NaN where there are none."""
+        """Share of images on which the model is wrong; NaN without images."""
         return float(self.success.double().mean())
 
 
 def broken(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Whether the class of the largest logit differs from the label, or equals the target where there is one.
+    """Whether the class of the largest logit differs from the label, or equals the target if there is one.
 
-    Logits that are not finite name no class: wrong whatever the label, and no target.
+    Logits that are not finite name no class: they are wrong for every label and reach no target.
 
     >>> broken(torch.tensor([[1.0, 2.0], [float("nan"), 0.0]]), torch.tensor([1, 0]))
     tensor([False,  True])
@@ -703,7 +703,7 @@ def rescored(
     """Clip, check the range, ask the model again.
 
     An image on which the model was wrong before (or which it took for the target) is a success at distance
-    0 and returned unchanged, whatever the attack made of it. Pixels that are not numbers are put back.
+    0 and returned unchanged. Pixels that are not numbers are reset to the original.
 
     Args:
         model: Images to logits.
@@ -712,10 +712,10 @@ def rescored(
         labels: (B,).
         norm: inf, 2 or 1; of the ball and of the distance.
         bounds: Of pixel values.
-        epsilon: Radius of the ball in pixel units; None where the attack looks for the distance itself.
-        targets: (B,), the classes wanted; None where any wrong class will do.
+        epsilon: Radius of the ball in pixel units; None where the attack searches for the distance itself.
+        targets: (B,), the classes wanted; None if any wrong class counts.
         chunk: Images that the model sees at once.
-        before: (B,), whether the originals are broken, where that is known; else the model is asked.
+        before: (B,), whether the originals are broken, if known; else the model is asked.
 
     Raises:
         ValueError: If candidates have another shape, or are outside the ball by more than rounding.
@@ -740,14 +740,14 @@ def rescored(
 def confined(
     candidates: Tensor, originals: Tensor, *, norm: float, bounds: Bounds, epsilon: float | None
 ) -> Tensor:
-    """What an attack found, clipped and range-checked; pixels that are not numbers are put back.
+    """What an attack found, clipped and range-checked; pixels that are not numbers are reset to the original.
 
     Args:
         candidates: What it found.
         originals: (B, ...), within `bounds`.
         norm: Of the ball.
         bounds: Of pixel values.
-        epsilon: Radius of the ball; None where there is none.
+        epsilon: Radius of the ball; None without a ball.
 
     Raises:
         ValueError: If candidates have another shape, or are outside the ball by more than rounding.
@@ -763,7 +763,7 @@ def confined(
 
 
 def _inside(found: Tensor, originals: Tensor, epsilon: float, norm: float, bounds: Bounds) -> Tensor:
-    """Within the ball; what is outside by rounding is led back, what is farther outside is refused."""
+    """Within the ball; what is outside by rounding is projected back, anything farther outside is an error."""
     delta = found - originals
     distance = norm_of(delta, norm)
     largest = max(float(one.abs().max()) for one in (found, originals)) if len(found) else 0.0
@@ -793,7 +793,7 @@ class Batch:
         model: Images to logits.
         images: The originals, (B, ...).
         labels: (B,).
-        targets: (B,), the classes wanted, or None where any wrong class will do.
+        targets: (B,), the classes wanted, or None if any wrong class counts.
         logits: Of the originals, (B, C).
         chunk: Images that the model sees at once.
     """
@@ -877,14 +877,14 @@ def _plain(tensor: Tensor) -> Tensor:
 class Attack(ABC):
     """An attack in a ball: settings that are called with a model, images and labels.
 
-    A subclass says in `_search` how candidates are found. What it finds is clipped, range-checked and scored
+    A subclass implements `_search`. What it finds is clipped, range-checked and scored
     by asking the model again (:func:`rescored`).
 
     Args:
         epsilon: Radius in the unit of the pixels, at least 0; of the width of `bounds` at most in norm inf.
         norm: inf, 2 or 1.
         bounds: Of pixel values; [0, 1] everywhere in Clearance.
-        chunk: Images that the model sees at once. Memory and speed alone are a reason to change it.
+        chunk: Images that the model sees at once. Change it only for memory or speed.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -902,7 +902,7 @@ class Attack(ABC):
         check_count("chunk", self.chunk)
 
     @final
-    @torch.inference_mode(False)  # of a caller: what is made in it cannot be differentiated by
+    @torch.inference_mode(False)  # a caller's inference mode would make tensors without gradients
     @torch.no_grad()
     def __call__(
         self, model: Model, images: Tensor, labels: Tensor, targets: Tensor | None = None
@@ -911,10 +911,10 @@ class Attack(ABC):
 
         Args:
             model: Images to logits; a module must be in evaluation mode. Its parameters' ``.grad`` and the
-                images' are left alone.
+                images' stay unchanged.
             images: (B, ...) within the bounds, floating point.
             labels: (B,), the true classes.
-            targets: (B,), classes that the images shall be taken for; by default any wrong class will do.
+            targets: (B,), the classes wanted; by default any wrong class counts.
 
         Returns:
             Verified images; those that the model got wrong before are unchanged, at distance 0.
@@ -951,7 +951,7 @@ class Attack(ABC):
     ) -> Tensor:
         """The images after every step of the attack, whether or not the model is wrong on them already.
 
-        Transfer wants these: images that are broken early go on to be changed. They are clipped and range-checked,
+        Transfer wants these: images that are broken early are changed further. They are clipped and range-checked,
         but no success is claimed. Arguments and errors are those of a call.
         """
         batch = Batch.checked(model, images, labels, targets, self.bounds, self.chunk)
@@ -967,12 +967,12 @@ class Attack(ABC):
 
         Args:
             batch: Images to change.
-            persist: Whether to go on with an image that is broken.
+            persist: Whether to continue with an image that is broken.
         """
 
 
 AnyAttack = Callable[[Model, Tensor, Tensor], Attacked]
-"""What takes attacks takes any of these; a callable that returns images becomes one by :func:`as_attack`."""
+"""Whatever takes attacks takes any of these; a callable that returns images becomes one by :func:`as_attack`."""
 
 
 FARTHER = (1.0005, 1.002, 1.01, 1.02)
@@ -981,12 +981,12 @@ FARTHER = (1.0005, 1.002, 1.01, 1.02)
 
 @dataclass(frozen=True)
 class DistanceAttack(ABC):
-    """An attack without a radius: it looks for the nearest image that the model gets wrong.
+    """An attack without a radius: it searches for the nearest image that the model gets wrong.
 
     Args:
-        norm: inf, 2 or 1; what nearest means.
+        norm: inf, 2 or 1; of the distance.
         bounds: Of pixel values; [0, 1] everywhere in Clearance.
-        chunk: Images that the model sees at once. Memory and speed alone are a reason to change it.
+        chunk: Images that the model sees at once. Change it only for memory or speed.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -1003,7 +1003,7 @@ class DistanceAttack(ABC):
         check_count("chunk", self.chunk)
 
     @final
-    @torch.inference_mode(False)  # of a caller: what is made in it cannot be differentiated by
+    @torch.inference_mode(False)  # a caller's inference mode would make tensors without gradients
     @torch.no_grad()
     def __call__(self, model: Model, images: Tensor, labels: Tensor) -> Attacked:
         """The nearest wrong images found for those that the model gets right.
@@ -1045,7 +1045,7 @@ class DistanceAttack(ABC):
     def _settled(self, batch: Batch, found: Tensor, before: Tensor) -> Tensor:
         """Candidates that lie so near the boundary that rounding decides, moved a little farther out.
 
-        What a search saw of an image can differ in the last bit from what the whole batch shows.
+        Logits of an image can differ in the last bit between a search and the whole batch.
         """
         for farther in FARTHER:
             wrong = before | batch.broken(logits_of(batch.model, found, chunk=batch.chunk))
@@ -1070,7 +1070,7 @@ def shortened(batch: Batch, far: Tensor, bounds: Bounds, halvings: int) -> Tenso
     """Wrong images nearer to the originals, on the straight way to `far`, found by bisection.
 
     Precise to 2^-halvings of the way; exact where the way crosses the boundary once. Rows of `far` that are
-    not wrong themselves are returned as they are, or nearly.
+    not wrong themselves are returned unchanged, or nearly.
 
     >>> model = torch.nn.Identity().eval()                                  # the larger pixel names the class
     >>> batch = Batch.checked(model, torch.tensor([[1.0, 0.5]]), torch.tensor([0]), None, Bounds(), 64)
@@ -1132,8 +1132,8 @@ def check_mode(model: Any) -> None:
     found = next((name for name, module in model.named_modules() if _by_the_batch(module)), None)
     if found is not None:
         raise ValueError(
-            f"`model` must answer to an image alone; its {found!r} normalises by the statistics of whatever images are "
-            "asked together, also in evaluation mode. Give it running statistics (track_running_stats=True)."
+            f"`model` must give logits that depend on one image only; its {found!r} normalises by the statistics "
+            "of the whole batch, also in evaluation mode. Give it running statistics (track_running_stats=True)."
         )
 
 
@@ -1177,7 +1177,7 @@ def checked_classes(name: str, classes: Any, images: Tensor) -> Tensor:
 
 
 def check_other(targets: Tensor | None, labels: Tensor) -> None:
-    """Raise ValueError if a target is the image's own label, which every image would reach as it is."""
+    """Raise ValueError if a target is the image's own label, which every image would reach unchanged."""
     if targets is not None and len(same := (targets == labels).nonzero().flatten()):
         raise ValueError(
             f"`targets` must be other classes than `labels`; got the label itself, {int(labels[same[0]])}, for "

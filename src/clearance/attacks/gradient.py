@@ -51,7 +51,7 @@ class FGSM(GradientAttack):
     Source: Goodfellow, Shlens and Szegedy, *Explaining and Harnessing Adversarial Examples* (2015), section 4.
     In norm 2 the step is x' = clip(x + t grad_x L) with the t that uses up all of epsilon, in norm 1 it fills
     the pixels with the largest gradients up to their bounds: where pixels are at their bound, these go
-    farther than a clipped unit step. On a linear model of two classes they are the strongest attack there is.
+    farther than a clipped unit step. On a linear model of two classes they are the strongest attack.
 
     Args:
         epsilon: Radius in the unit of the pixels, at least 0.
@@ -74,7 +74,7 @@ class FGSM(GradientAttack):
     """
 
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
-        del persist  # there is but one step
+        del persist  # it has only one step
         _, gradient = batch.ascent(batch.images, self.loss)
         return batch.images + linear_optimum(gradient, batch.images, self.epsilon, self.norm, self.bounds)
 
@@ -87,8 +87,8 @@ class IteratedAttack(GradientAttack):
     (:func:`~clearance.attacks.attack.projected`). A broken image is kept and is not asked about again.
 
     In norm 1 steps shrink evenly to zero: a step there moves few pixels, and at a constant length they would
-    change places for ever. At the end stands the better of what they reached and of the point of the ball that gains
-    most along the last gradient, which on a linear model is the strongest there is.
+    move back and forth for ever. The result is the better of what they reached and of the point of the ball that
+    gains most along the last gradient, which on a linear model is the strongest attack.
     """
 
     steps: int = 10
@@ -193,18 +193,18 @@ class PGD(IteratedAttack):
         loss: What is ascended; by default the logit margin, which the scale of logits cannot mislead.
         steps: From each start; 40 by default, as in the paper for MNIST.
         step: Length of one in pixel units; by default 2.5 epsilon / steps, the paper's for CIFAR-10.
-        restarts: How many starts there are: the first is the image itself, all others are random points of
+        restarts: The number of starts: the first is the image itself, all others are random points of
             the ball, uniform in it before they are clipped to the bounds.
-        targets: Steer at each of so many nearest rivals in turn, by the largest wrong logits of the image,
+        targets: Steer at each of this number of nearest rivals in turn, by the largest wrong logits of the image,
             rather than away from the label; all of them where there are fewer. Any wrong class counts. A call
-            with targets of its own has one rival, and does not go with this.
+            with its own targets has one rival, and excludes this setting.
         seed: Of the random starts. What is drawn for an image follows from it and from the image's own
-            pixels, so that neither its place nor its company in a batch matters.
+            pixels, so that neither its place nor the other images in a batch matter.
         bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
     An image that breaks is dropped from all that follows. One that never does is returned as the start left it
-    that ended with the largest logit margin, whatever the loss.
+    that ended with the largest logit margin, for every loss.
 
     Raises:
         ValueError: If a setting is out of range.

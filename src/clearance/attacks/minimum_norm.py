@@ -124,7 +124,7 @@ def rival_slopes(batch: Batch, points: Tensor, rivals: int) -> Slopes:
 
 
 def margin_slope(batch: Batch, points: Tensor) -> Slopes:
-    """The same for the best rival alone (K = 1), in one forward and one backward pass."""
+    """The same for only the best rival (K = 1), in one forward and one backward pass."""
     logits, gradients = batch.ascent(points, "logit_margin")
     gaps = logit_margin(logits, batch.labels).to(points.dtype)
     return Slopes(batch.broken(logits), _finite(gaps)[None], _finite(gradients)[None])
@@ -162,7 +162,7 @@ class DeepFool(DistanceAttack):
     Args:
         norm: inf, 2 or 1.
         steps: At most; 50 as in the authors' code.
-        rivals: Wrong classes whose boundaries are looked at in a step, by largest logit; 9 is all of ten
+        rivals: Wrong classes whose boundaries are examined in a step, by largest logit; 9 is all of ten
             classes, as in the paper.
         overshoot: How much farther than the boundary a step goes, as a share of the gap; 0.02 as in the
             paper, section 4.1, but for each step rather than for their sum.
@@ -210,10 +210,10 @@ class DeepFool(DistanceAttack):
 
 
 def _nearest(slopes: Slopes, points: Tensor, norm: float, bounds: Bounds, factor: float) -> Tensor:
-    """The shortest of the steps to the rivals' linear boundaries; 0 where no gradient leads anywhere.
+    """The shortest of the steps to the rivals' linear boundaries; 0 without a usable gradient.
 
     A step that reaches its boundary inside the bounds is never shorter than the first-order distance, which costs
-    no sorting of pixels: a rival is only looked at where that is less than the steps to the rivals before it. Where no
+    no sorting of pixels: a rival is only examined where that is less than the steps to the rivals before it. Where no
     boundary can be reached inside the bounds, the shortest of the steps as far as those.
     """
     best, short = torch.zeros_like(points), torch.zeros_like(points)
@@ -253,7 +253,7 @@ class MinimumNorm(DistanceAttack):
        then the exact projection onto a ball around x. Its radius shrinks while x' is wrong, to (1 - a) of itself
        and at most the best distance yet, and grows by (1 + a) while it is right. Length of step and a follow
        half a cosine from their first to their last value. The loss is cross-entropy in units of the sample's
-       own logits the first time, which looks at all classes, and the logit margin the second time.
+       own logits the first time, which uses all classes, and the logit margin the second time.
     3. Bisection from the best x' towards x; then 12 turns towards the point nearest to x on the tangent of the
        boundary there, inside the bounds, each followed by bisection and kept if it is shorter.
 
@@ -263,7 +263,7 @@ class MinimumNorm(DistanceAttack):
     distance known so far, not in pixel units, so that small images need no other setting, and no step depends
     on the scale of logits.
 
-    Where no gradient leads anywhere the start is a blend with black, white, grey or the negative.
+    Without a usable gradient the start is a blend with black, white, grey or the negative.
 
     Args:
         norm: inf, 2 or 1.
@@ -350,7 +350,7 @@ class MinimumNorm(DistanceAttack):
         return near
 
     def _blends(self, batch: Batch) -> Tensor:
-        """Where there is no gradient to follow: the nearest wrong blend with an image that shows nothing."""
+        """Without a gradient to follow: the nearest wrong blend with a blank image or the negative."""
         images, (low, high) = batch.images, (self.bounds.lower, self.bounds.upper)
         blank = [torch.full_like(images, level) for level in (low, high, (low + high) / 2)]
         found, least = images.clone(), torch.full_like(norm_of(images, self.norm), torch.inf)

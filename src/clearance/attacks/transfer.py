@@ -67,7 +67,7 @@ class TransferMatrix:
         sources: Names of the models on which images were made: the rows.
         targets: Names of the models to which they were shown: the columns.
         accuracy: (S, T) float64, share of all images that the target still gets right. Where source and target
-            are one model this is the white box.
+            are one model, this is white-box accuracy.
         clean: (T,) float64, the same without an attack.
     """
 
@@ -87,7 +87,7 @@ def transfer_matrix(
     """Accuracy of every target on images made on every source.
 
     Every image is attacked on the source, also where the source is wrong about it; otherwise a bad source
-    would hand clean images to the target, and black box accuracy would be too high.
+    would give the target clean images, and black-box accuracy would be too high.
 
     Args:
         attack: How images are made.
@@ -97,7 +97,7 @@ def transfer_matrix(
         labels: (B,).
 
     Raises:
-        ValueError: If there is no source, no target or no image, or for what the attack refuses.
+        ValueError: If there is no source, no target or no image, or if the attack refuses its arguments.
         TypeError: If that is no attack in a ball.
 
     >>> from clearance.attacks.gradient import FGSM
@@ -125,11 +125,11 @@ def transfer_matrix(
 
 
 NAMES = ("round", "floor", "ceil", "trunc", "fix", "sign", "sgn")
-"""Functions whose gradient is zero nearly everywhere, and which follow their argument from afar."""
+"""Functions whose gradient is zero nearly everywhere, and which roughly follow their argument."""
 
 
 def _of_both(names: Sequence[str]) -> frozenset[Any]:
-    """The functions of torch and of tensors by these names, where there are such."""
+    """The functions of torch and of tensors by these names, if they exist."""
     found = (getattr(room, name, None) for room in (torch, Tensor) for name in names)
     return frozenset(function for function in found if function is not None)
 
@@ -187,7 +187,7 @@ class _Passing(TorchFunctionMode):
 
     def _passing(self, func: Any, args: tuple[Any, ...], named: Any) -> Any:
         if func in _REMAINDERS:
-            self.passed += 1  # what is left of a step: x less the rounded x, which goes along with x
+            self.passed += 1  # what is left of a step: x less the rounded x, which moves with x
             return func(*args, **named).detach()
         rounds = bool(named.get("rounding_mode"))
         if func in _IN_PLACE:
@@ -219,7 +219,7 @@ def _divisor(args: tuple[Any, ...], named: Any) -> Any:
 
 
 def _is_whole(answer: Any) -> bool:
-    """Whether a cast gave whole numbers; yes and no are none."""
+    """Whether a cast gave whole numbers; booleans are not."""
     return isinstance(answer, Tensor) and not answer.is_floating_point() and answer.dtype != torch.bool
 
 
@@ -228,8 +228,8 @@ def straight_through(model: Model) -> Model:
 
     d round(x) / dx := 1
 
-    An attack that follows gradients finds nothing before a network that rounds its images, and the network is no
-    safer for it. Attacks made on this model (with :func:`transferred`, judged on the model itself) find what is behind.
+    A gradient attack finds nothing on a network that rounds its images, which does not make the network safer.
+    Attacks made on this model (with :func:`transferred`, judged on the model itself) see past the rounding.
 
     Source: Bengio, Leonard and Courville (2013) for the estimator; Athalye, Carlini and Wagner (2018), *Obfuscated
     Gradients Give a False Sense of Security*, section 4.1, for attacks with it.
@@ -240,8 +240,8 @@ def straight_through(model: Model) -> Model:
     Misleads: ``round``, ``floor``, ``ceil``, ``trunc`` and ``sign`` are passed, and so are divisions that round
     (``//``), both in place as well (``round_``, ``//=``), remainders (``%``) and casts to whole numbers, unless the
     model needs whole numbers there (as indices). What stops gradients (``detach``, ``data``, ``torch.no_grad``) is
-    passed where that changes the gradient, unless the model goes on where there can be none (NumPy, checkpointing): a
-    network that has a straight-through estimator of its own may lose by it, so that both gradients should be tried.
+    passed where that changes the gradient, unless the model continues without one (NumPy, checkpointing). A network
+    with its own straight-through estimator may get a worse gradient by this, so try both gradients.
     Comparisons, lookups in tables, scripted modules, other libraries' code and noise are not passed.
 
     >>> rounded = lambda images: (4 * images).round() / 4
@@ -283,7 +283,7 @@ def has_steps(model: Model, images: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class _Way:
-    """How a model's steps can be passed, and whether there are any."""
+    """How a model's steps can be passed, and whether it has any."""
 
     casts: bool
     stops: bool
@@ -304,7 +304,7 @@ def _way(model: Model, images: Tensor) -> _Way:
             return _Way(casts=False, stops=False, steps=False)
     finally:
         with torch.no_grad():
-            model(images[:1].detach())  # so that nothing which the model keeps of its last images has a graph
+            model(images[:1].detach())  # what the model keeps of its last images then has no graph
 
 
 def _slope(model: Model, images: Tensor, *, casts: bool, stops: bool) -> tuple[_Passing, Tensor] | None:

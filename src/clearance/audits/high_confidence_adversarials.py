@@ -1,4 +1,4 @@
-"""How far must an image change until the network is sure of another class?"""
+"""How far must an image change until the network predicts another class with 95 % confidence?"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,12 +24,12 @@ PIXELS = "pixel units"
 
 @dataclass(frozen=True)
 class HighConfidenceAdversarials(Audit):
-    r"""Targeted ascent until the network is as sure of the next class as it is of its answers in the median.
+    r"""Targeted ascent until the next class has the confidence that the median prediction has.
 
         x' <- clip(x' + step * g / ||g||_2),  g = grad log softmax(logits / T)_t,  until p_t(x') >= confidence
 
-    T is the temperature at which the median held-out image is `confidence` sure of its answer, so that networks with
-    loud and with quiet logits are asked alike; the target t is the class after an image's own, the first after the
+    T is the temperature at which the median held-out prediction has this confidence, so that networks with
+    large and with small logits are treated alike; the target t is the class after an image's own, the first after the
     last.
 
     Source: Tanay and Griffin, *A New Angle on L2 Regularization* (2018), the section on neural networks: there for one
@@ -38,9 +38,9 @@ class HighConfidenceAdversarials(Audit):
     Measurements, medians over images, in the Euclidean norm: ``sure_distance``, how far the ascent went, infinite
     where it did not arrive, 0 for an image that is taken for the target from the start; ``nearest_distance``, of the
     same images the nearest wrong one that :class:`~clearance.attacks.MinimumNorm` finds, 0 where the answer is wrong.
-    ``reached``: the share that arrived. ``temperature``: T, 0 where no temperature makes the median image that sure.
-    Exhibit ``contact_sheet``: the first image of each class, what it became, how sure the network is of each, and how
-    long the change is.
+    ``reached``: the share that arrived. ``temperature``: T, 0 if no temperature gives the median image that confidence.
+    Exhibit ``contact_sheet``: the first image of each class, what it became, the confidence in each, and the length of
+    the change.
 
     Args:
         confidence: Of the target at which to stop, and of the median image; above 1 over the number of classes, below
@@ -50,8 +50,8 @@ class HighConfidenceAdversarials(Audit):
         steps: At most.
         search: Steps of the search for the nearest wrong image.
 
-    Misleads as a shortest distance: the ascent's path is not the shortest, and ends where the network is sure, not
-    where it errs. A network that hides its gradients seems far from everything (see the audit `robustness`).
+    Misleads as a shortest distance: the ascent's path is not the shortest, and ends where the network is confident, not
+    where it first errs. A network that hides its gradients seems far from everything (see the audit `robustness`).
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
@@ -99,7 +99,7 @@ class HighConfidenceAdversarials(Audit):
         return Findings(numbers, (sheet,))
 
     def _temperature(self, subject: Subject) -> float:
-        """Of all held-out images; infinite where answers are no numbers, 0 where ties leave none."""
+        """Of all held-out images; infinite where logits are not finite, 0 where ties leave none."""
         parts = subject.test_features.split(CHUNK)
         logits = torch.cat([subject.model.head(part) for part in parts]).double()
         if not bool(logits.isfinite().all()):
@@ -112,7 +112,7 @@ class HighConfidenceAdversarials(Audit):
     def _ascended(self, model: Classifier, some: ImageSet, temperature: float) -> tuple[Tensor, Tensor]:
         """What images became, and how far that is: infinite where the confidence was not reached.
 
-        Of a network whose answers are no numbers nothing is asked: it errs where it stands.
+        A network with logits that are not finite is not attacked: every image is wrong already.
         """
         if temperature == torch.inf:
             return some.images, torch.zeros(len(some))

@@ -34,7 +34,7 @@ class MinimalPerturbation(Audit):
 
     The alarm: ``missed_flips`` is the share of right images farther than the median that a search without
     gradients flips within it, and ``no_gradient`` the share whose logit margin has no gradient at all. Either far
-    above 0 says that the median may be too long: the classifier hides its gradients. The search goes past rounding
+    above 0 means that the median may be too long: the classifier hides its gradients. The search goes past rounding
     (:func:`clearance.attacks.straight_through`), but not past everything that hides them.
 
     Without a right image ``median_flip`` is 0 and ``noise_flipped`` 1. ``median_flip`` is infinite where for half of
@@ -49,7 +49,7 @@ class MinimalPerturbation(Audit):
         steps: Of the search for the nearest wrong image.
         queries: Of the search without gradients, an image.
 
-    Misleads: an upper bound, and a change that somebody aims, not one that happens by itself.
+    Misleads: an upper bound, and of a change that is aimed, not one that occurs by chance.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
@@ -94,7 +94,7 @@ class MinimalPerturbation(Audit):
     def _distances(self, target: Target) -> Tensor:
         models: list[Model] = [target.model]
         if target.steps:
-            models.append(straight_through(target.model))  # the same but for its gradient
+            models.append(straight_through(target.model))  # the same except for its gradient
         search = MinimumNorm(float(self.norm), steps=self.steps)
         images, labels = target.images[target.right], target.labels[target.right]
         return torch.stack([search(model, images, labels).distance for model in models]).amin(dim=0)

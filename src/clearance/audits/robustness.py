@@ -37,7 +37,7 @@ from clearance.vocabulary import Better, Bounds, Exhibit, Measurement, Scalar
 
 SUMS_TO_ONE = 1e-3
 ALIKE = 0.02  # of the spread of logits over images: rounding is below it, dropout and noise far above
-GRAIN = 1e-5  # of a logit, for networks that say nearly the same of all images
+GRAIN = 1e-5  # of a logit, for networks with nearly equal logits on all images
 
 
 def checked_logits(model: Model, images: Tensor, name: str = "the model") -> Tensor:
@@ -49,9 +49,9 @@ def checked_logits(model: Model, images: Tensor, name: str = "the model") -> Ten
         name: What messages call the model.
 
     Raises:
-        ValueError: If these are probabilities: where they round to 0 and 1 no attack sees a way, and the number
-            would say that the network is safe. If the answer to an image is drawn anew every time, or depends on the
-            images that are asked with it: then there is no one answer to break.
+        ValueError: If these are probabilities: where they round to 0 and 1 attacks have no gradient, and the network
+            would look safe. If the logits of an image are random, or depend on the other images of the batch: then
+            no single prediction can be attacked.
 
     >>> checked_logits(torch.nn.Identity(), torch.tensor([[3.0, -1.0], [0.0, 2.0]])).shape
     torch.Size([2, 2])
@@ -63,7 +63,7 @@ def checked_logits(model: Model, images: Tensor, name: str = "the model") -> Ten
 
 
 def check_source(source: Model, images: Tensor, classes: int) -> None:
-    """Raise ValueError unless images can be made on another network, before any attack has begun.
+    """Raise ValueError unless images can be made on another network, before any attack starts.
 
     Args:
         source: In evaluation mode.
@@ -94,26 +94,26 @@ def _refuse_probabilities(logits: Tensor, name: str) -> None:
 
 
 def _refuse_other_answers(model: Model, images: Tensor, logits: Tensor, name: str) -> None:
-    """Ask every other image of the first ones again, which are then in other company."""
+    """Compute every other image of the first ones again, in another batch."""
     rows = torch.arange(0, min(len(images), 2 * CHUNK), 2, device=images.device)
     again = logits_of(model, images[rows])
     if _alike(again, logits[rows]):
         return
     if _alike(logits_of(model, images[rows]), again):
         raise ValueError(
-            f"{name} must answer to an image alone; its logits depend on the images that are asked with it. Look for "
+            f"{name} must give logits that depend on one image only; they change with the rest of the batch. Look for "
             "normalisation by the batch's own statistics (track_running_stats=False) or sums over the batch."
         )
     raise ValueError(
         f"{name} must give the same logits every time in evaluation mode; asked twice they differ. Look for noise or "
-        "dropout that ignores eval(): what is drawn anew has no one answer to break. Judge its mean over many draws: a "
-        "module that returns their average, with fixed noise."
+        "dropout that ignores eval(): random logits have no single prediction to attack. Judge their mean over many "
+        "draws: a module that returns their average, with fixed noise."
     )
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
     wide = torch.where(other.isfinite(), other, 0.0).double()
-    # class by class: one that is masked by a large number says nothing of the others
+    # class by class: one masked by a large number must not hide the others
     spread = wide.std(dim=0).max() if len(wide) > 1 else wide.std()
     close = (one.double() - wide).abs() <= ALIKE * spread + GRAIN * wide.abs()
     return bool((close | (one == other) | ~other.isfinite()).all())
@@ -175,17 +175,17 @@ BOUNDS = Bounds()
 
 
 class Target:
-    """What one audit attacks, asked once for what does not depend on a radius.
+    """What one audit attacks; what does not depend on a radius is computed once.
 
     Args:
         model: In evaluation mode.
         images: (B, ...).
         labels: (B,).
-        source: A network whose gradients make images too, in evaluation mode; None where there is none.
+        source: A network whose gradients make images too, in evaluation mode, or None.
         seed: Of everything drawn.
 
     Raises:
-        ValueError: If either gives probabilities, or no one answer to an image (see :func:`checked_logits`), or the
+        ValueError: If either gives probabilities or logits that vary (see :func:`checked_logits`), or the
             source has other classes or takes other images.
     """
 
@@ -214,7 +214,7 @@ class Target:
 
     @cached_property
     def steps(self) -> bool:
-        """Whether the model rounds on the way, or stops gradients that would count."""
+        """Whether the model rounds, or stops gradients that would count."""
         return has_steps(self.model, self.images)
 
     def blind(self, loss: str) -> float:
@@ -243,7 +243,7 @@ def norm_name(norm: float | str) -> str:
 
 @dataclass(frozen=True)
 class Reason:
-    """Something that speaks against a number: words with a gap for a share, and the share.
+    """A reason to doubt a number: text with a placeholder for a share, and the share.
 
     >>> str(Reason("{} of images have no gradient at all", 0.25))
     '25.0% of images have no gradient at all'
@@ -258,17 +258,17 @@ class Reason:
 
 @dataclass(frozen=True)
 class Signs:
-    """What was seen of one radius, as shares of images; accuracies are under attack.
+    """Signs of weak attacks at one radius, as shares of images; accuracies are under attack.
 
     Args:
         white_box: Accuracy under all scale-free gradient attacks.
         cross_entropy: Under plain cross-entropy attacks.
         noise: Under one draw of noise of the same radius.
-        everything: Under gradient attacks whose radius reaches every image there is.
+        everything: Under gradient attacks whose radius reaches every possible image.
         blind: Share of right images where the logit margin has no gradient.
         blind_cross_entropy: Where cross-entropy has none.
-        transfer: Accuracy under images made on another network; None where there is none.
-        unnumbered: Share of images whose logits, unattacked, are not all finite numbers: they name no class.
+        transfer: Accuracy on images made on another network; None without one.
+        unnumbered: Share of images whose logits, unattacked, are not all finite: they name no class.
     """
 
     white_box: float
@@ -323,7 +323,7 @@ class Reading:
     signs: Signs
 
     def measurements(self) -> Iterator[Measurement]:
-        """The verdict first, then what it is to be read beside."""
+        """The verdict first, then what to compare it with."""
         yield self._accuracy("robust_accuracy", self.verdict)
         yield self._accuracy("cross_entropy_attack_accuracy", self.signs.cross_entropy)
         yield self._accuracy("noise_accuracy", self.signs.noise)
@@ -333,7 +333,7 @@ class Reading:
         yield _measured("alarms", reasons, "count", self.count, "lower", self._context())
 
     def words(self) -> str:
-        """The verdict and what speaks against it."""
+        """The verdict and the reasons to doubt it."""
         doubts, fooled = self.signs.doubts(), self.signs.fooled(self.verdict)
         return sentence(self.verdict, self.epsilon, NORM_NAMES[self.norm], doubts, fooled)
 
@@ -370,7 +370,7 @@ class Robustness(Audit):
     radius is broken within a larger one.
 
     Logits times a constant are the same classifier, and get the same verdict. Plain cross-entropy attacks do
-    not: their gradient vanishes where logits are large. What they leave is shown beside the verdict.
+    not: their gradient vanishes where logits are large. The accuracy that they leave is shown with the verdict.
 
     Source: Croce and Hein (2020) for the worst case over several attacks; Carlini et al., *On Evaluating
     Adversarial Robustness* (2019), for the signs of a weak one; Athalye, Carlini and Wagner (2018) for rounding.
@@ -378,10 +378,10 @@ class Robustness(Audit):
     Measurements, for each ``norm`` and ``epsilon``: ``robust_accuracy`` and ``cross_entropy_attack_accuracy``
     (FGSM and PGD from the image) with 95 % Wilson intervals, ``noise_accuracy`` (one uniform draw from the
     ball), ``transfer_accuracy`` where there is a source, ``alarms`` (reasons to doubt the gradient attacks, or to
-    disbelieve the plain ones). For each norm ``full_radius_accuracy``: the radius reaches every image there
-    is, so anything much above 0 says that the attack is stuck. For each ``loss`` ``zero_gradients``: share of
+    disbelieve the plain ones). For each norm ``full_radius_accuracy``: the radius reaches every possible
+    image, so anything much above 0 means that the attack is stuck. For each ``loss`` ``zero_gradients``: share of
     right images without a gradient. Exhibit ``under_attack`` for each norm: these over the radius, and the
-    alarm in words in its caption. Exhibit ``alarms`` where there are any: a row for each reason.
+    alarm in its caption. Exhibit ``alarms`` where there are any: a row for each reason.
 
     Args:
         epsilons: Radii by norm (inf, 2, 1; as a word or a number), in pixel units, ascending, each above 0. Only the
@@ -428,7 +428,7 @@ class Robustness(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Every norm, radius by radius."""
-        data = fixed_images(subject.test, self.images, seed=0)  # whatever the run: what differs are networks
+        data = fixed_images(subject.test, self.images, seed=0)  # the same in every run: only networks differ
         with evaluating(subject.model), warnings.catch_warnings():
             warnings.simplefilter("ignore", NoGradientWarning)  # the alarm says it
             if self.source is None:
@@ -452,7 +452,7 @@ class Robustness(Audit):
         alive = white = plain = target.right
         for epsilon in radii:
             attacks = scale_free_attacks(norm, epsilon, target.classes, self.steps, target.seed)
-            # apart from what other attacks break, which would hide at the next radius that gradients find little
+            # without what other attacks break, which would hide at the next radius that gradients find little
             white = target.left(attacks, white)
             alive = alive & white
             plain = target.left(cross_entropy_attacks(norm, epsilon, self.steps), plain)
@@ -471,12 +471,12 @@ class Robustness(Audit):
                 transfer,
                 target.unnumbered,
             )
-            if signs.doubts() or target.steps:  # a faint smooth way beside what rounds hides all signs
+            if signs.doubts() or target.steps:  # a weak smooth path next to the rounded one hides all signs
                 alive = target.left(self._in_doubt(target, norm, epsilon), alive)
             yield Reading(norm, epsilon, len(target.labels), share(alive), signs)
 
     def _in_doubt(self, target: Target, norm: float, epsilon: float) -> Iterator[AnyAttack]:
-        """Attacks for a network whose gradients may lead nowhere: past what rounds, then without any."""
+        """Attacks for a network whose gradients may be useless: past its rounding, then without gradients."""
         if target.steps:
             past = straight_through(target.model)
             for attack in scale_free_attacks(norm, epsilon, target.classes, self.steps, target.seed):
@@ -504,7 +504,7 @@ def _checked_radii(epsilons: Any) -> dict[str, tuple[float, ...]]:
 
 
 def _whole_radius(norm: float, images: Tensor) -> float:
-    """The radius within which every image lies, whatever the original."""
+    """The radius within which every image lies, for any original."""
     pixels = images[0].numel()
     return 1.0 if math.isinf(norm) else pixels ** (1 / norm)
 
@@ -515,7 +515,7 @@ GAP = 0.05  # between plain cross-entropy attacks and the verdict
 
 
 def sentence(verdict: float, epsilon: float, norm: str, doubts: list[Reason], fooled: list[Reason]) -> str:
-    """What the verdict at one radius is, and what speaks against it.
+    """The verdict at one radius, and the reasons to doubt it.
 
     >>> sentence(0.5, 0.1, "inf", [], [])
     'At radius 0.1 (norm inf) 50.0% of images stay right; nothing seen speaks against it.'
@@ -537,7 +537,7 @@ RIVALS = 3
 def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, seed: int) -> list[Attack]:
     """White-box attacks whose loss ignores the scale of logits, cheap ones first.
 
-    The same direction of attack is tried under three losses, because each has networks that it is stuck on:
+    The same direction of attack is tried under three losses, because each is stuck on some networks:
     the margin sees one rival at a time, the difference-of-logits ratio bends where the third logit comes near,
     scaled cross-entropy sees every class.
     """
@@ -575,14 +575,14 @@ def zero_gradients(target: Target) -> Iterator[Measurement]:
 
 
 def full_radius(target: Target, norm: float, signs: Signs) -> Measurement:
-    """What attacks leave that may change everything."""
+    """The accuracy left by attacks that may change everything."""
     context: dict[str, Scalar] = {"norm": NORM_NAMES[norm]}
     count = len(target.labels)
     return _measured("full_radius_accuracy", signs.everything, "fraction", count, "lower", context)
 
 
 def under_attack(norm: float, target: Target, readings: list[Reading]) -> Exhibit:
-    """Accuracies over the radius, with the verdict and the alarm in words."""
+    """Accuracies over the radius, with the verdict and the alarm in the caption."""
     clean = share(target.right)
     columns: dict[str, list[float]] = {
         "radius": [0.0, *(reading.epsilon for reading in readings)],
@@ -598,7 +598,7 @@ def under_attack(norm: float, target: Target, readings: list[Reading]) -> Exhibi
 
 
 def alarms(norm: float, readings: list[Reading]) -> tuple[Exhibit, ...]:
-    """Every reason that was seen, radius by radius; nothing where there was none."""
+    """Every reason found, radius by radius; empty without one."""
     seen = [
         (reading.epsilon, about, reason)
         for reading in readings
