@@ -181,11 +181,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class NormalImages:
-    """Images of the classes that were learned: some to be told apart, others to choose thresholds on.
+    """Images of the classes that were learned: some to detect among, others to choose thresholds on.
 
     Args:
         scorer: Of the classifier, which is in evaluation mode.
-        data: To be told from abnormal ones.
+        data: To be separated from abnormal ones.
         held_out: For thresholds; disjoint from `data`.
     """
 
@@ -240,7 +240,7 @@ class NormalImages:
 
 @dataclass(frozen=True)
 class Likelihood(Audit):
-    r"""How well a classifier's likelihood, and other scores, tell images that it has not learned from normal ones.
+    r"""How well a classifier's likelihood, and other scores, detect images that it has not learned.
 
     Scores (higher is more normal): ``likelihood``, the log-density at the predicted class of a Gaussian-mixture head,
     of any other head the logit of the predicted class; ``density``, log p(x) of the mixture; ``class mean``, minus half
@@ -260,18 +260,18 @@ class Likelihood(Audit):
     other. ``fooled``: share of right images that an attack breaks. ``evasion``: share of right images for which an
     attack that knows the score finds a misclassified image above the threshold; its images are an ``attack`` of their
     own, ``adaptive``, about which every score is asked, with the one that it knew as ``attacked``. Log-densities of
-    single images, and the thresholds, are exhibits. Where nothing was fooled, nothing can be told apart, and there is
+    single images, and the thresholds, are exhibits. Where no attack succeeds, there is nothing to detect, and there is
     no measurement.
 
     Args:
         epsilons: Radii in norm inf, ascending, in pixel units; those of the paper by default.
         steps: Of I-FGSM.
-        images: At most, to be told apart, and as many for thresholds; a class-balanced choice by the seed.
+        images: At most, to detect among, and the same number for thresholds; a class-balanced choice by the seed.
         other: Images of another dataset, of the same shape; a recipe gives its name.
         adaptive: Scores that are attacked.
         adaptive_images: At most, of those; as many as a network sees at once, by default.
         adaptive_steps: For each beta.
-        betas: Weights of the score beside the margin; four decades by default.
+        betas: Weights of the score relative to the margin; four decades by default.
         targets: Steer the attack at so many wrong classes in turn too, which costs as often again; worth it where
             evasion is rare.
         neighbours: k, of the nearest training features.
@@ -586,7 +586,7 @@ class Evasion:
     x' <- P(x' + step * sign grad [(max_{i != y} z_i - z_y) / u + beta s_r(x') / v])
 
     s_r is the score of the likeliest wrong class r, where there is one for each class. u and v are the typical sizes of
-    margin and score on normal images, so that beta means the same whatever unit logits and features have. Steps shrink
+    margin and score on normal images, so that beta means the same in any unit of logits and features. Steps shrink
     evenly to zero. Last comes a run without a beta, on the margin alone while the image is right and on the score alone
     while it is wrong, which follows the boundary to where the score is highest. Of all the points on the way, the one
     that is misclassified with the highest score is kept, as the detector would read it.
@@ -649,7 +649,7 @@ class Evasion:
         return Evaded(best, scores)
 
     def _joint(self, images: Tensor) -> Tensor:
-        """Logits, and beside them the columns of the score."""
+        """Logits, followed by the columns of the score."""
         features, logits = self.scorer.read(images)
         return torch.cat([logits, self.scorer.columns(self.score, features, logits)], dim=1)
 
@@ -707,7 +707,7 @@ ALL, SUCCESSFUL = "all", "successful"
 ORIGINALS, NOISE = "originals", "noise"
 
 
-def told_apart(normal: Scores, abnormal: Scores, context: dict[str, Scalar]) -> Iterator[Measurement]:
+def detections(normal: Scores, abnormal: Scores, context: dict[str, Scalar]) -> Iterator[Measurement]:
     """AUROC, AUPR and FPR95 of every score that both have; nothing where one set is empty."""
     for score, values in abnormal.items():
         if score not in normal or not (len(values) and len(normal[score])):
@@ -745,9 +745,9 @@ def under_attack(normal: NormalImages, seen: Seen, noisy: Tensor) -> Iterator[Me
     after = {**seen.scores, **pixel_scores(changed.images, changed.epsilon)}
     hit = _rows(after, changed.fooled)
     for negatives, unchanged in ((ORIGINALS, originals), (NOISE, normal.of(noisy, changed.epsilon))):
-        yield from told_apart(unchanged, after, {**context, "counted": ALL, "negatives": negatives})
+        yield from detections(unchanged, after, {**context, "counted": ALL, "negatives": negatives})
         counted: dict[str, Scalar] = {**context, "counted": SUCCESSFUL, "negatives": negatives}
-        yield from told_apart(_rows(unchanged, changed.fooled), hit, counted)
+        yield from detections(_rows(unchanged, changed.fooled), hit, counted)
     for score, limit in normal.thresholds(changed.epsilon).items():
         yield from share("caught", below(hit[score], limit), {**context, "score": score}, "higher")
 
@@ -776,13 +776,13 @@ def evasion_rate(
         context: dict[str, Scalar] = {
             "attack": ADAPTIVE, "attacked": score, "epsilon": epsilon, "counted": SUCCESSFUL, "negatives": negatives,
         }  # fmt: skip
-        yield from told_apart(normal.of(unchanged[wrong], epsilon), after, context)
+        yield from detections(normal.of(unchanged[wrong], epsilon), after, context)
 
 
 def unseen(normal: NormalImages, images: Tensor, name: str, epsilon: float) -> Iterator[Measurement]:
-    """How well each score tells images that were never learned from normal ones."""
+    """How well each score detects images that were never learned."""
     after = normal.of(images, epsilon)
-    yield from told_apart(normal.scores(epsilon), after, {"unseen": name})
+    yield from detections(normal.scores(epsilon), after, {"unseen": name})
     for score, limit in normal.thresholds(epsilon).items():
         yield from share("caught", below(after[score], limit), {"unseen": name, "score": score}, "higher")
 
@@ -899,7 +899,7 @@ def _nested(image: Tensor) -> list[object]:
 
 
 def tables(normal: NormalImages, epsilon: float) -> list[Exhibit]:
-    """Two exhibits of numbers that nothing draws, because they mean nothing beside those of another model.
+    """Two exhibits of numbers that no page draws, because they cannot be compared between models.
 
     ``scores``: for each normal image its class, what it was taken for, its ``likelihood``, the ``density`` where the
     head has one, and ``p``, the share of held-out images that are as unlikely. ``thresholds``: what each score is held

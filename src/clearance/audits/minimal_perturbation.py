@@ -156,7 +156,7 @@ class MinimalPerturbation(Audit):
 
 
 def median_interval(values: Tensor) -> tuple[float, float, float]:
-    """The median and the 95 % interval of order statistics that holds whatever the distribution.
+    """The median and the 95 % interval of order statistics that holds for every distribution.
 
     Of n values in order the interval is from the j-th to the (n + 1 - j)-th, j the largest number for which
     P(Binomial(n, 1/2) < j) <= 2.5 %, and the extremes where n is below 6.

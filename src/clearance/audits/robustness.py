@@ -388,7 +388,7 @@ class Robustness(Audit):
             norms given here are measured. By default 0.1 and 0.3 in norm inf, those of MNIST (Madry et al. 2018), and
             1 in norm 2. They are far too large for photographs, where 8 / 255 in norm inf is usual.
         images: At most, but one of every class at least; a class-balanced choice where there are more, by their pixels:
-            the same for all methods and seeds, and in whatever order the test set is.
+            the same for all methods and seeds, and for every order of the test set.
         steps: Of PGD.
         queries: Of the square search.
         source: A network whose gradients make images too (a transfer attack), in any mode; moved to
@@ -520,14 +520,14 @@ def sentence(verdict: float, epsilon: float, norm: str, doubts: list[Reason], fo
     >>> sentence(0.5, 0.1, "inf", [], [])
     'At radius 0.1 (norm inf) 50.0% of images stay right; nothing seen speaks against it.'
     """
-    said = f"At radius {epsilon:g} (norm {norm}) {verdict:.1%} of images stay right"
+    words = f"At radius {epsilon:g} (norm {norm}) {verdict:.1%} of images stay right"
     if not doubts and not fooled:
-        return f"{said}; nothing seen speaks against it."
+        return f"{words}; nothing seen speaks against it."
     if doubts:
-        said += f"; ALARM, gradient attacks are too weak here: {'; '.join(map(str, doubts))}"
+        words += f"; ALARM, gradient attacks are too weak here: {'; '.join(map(str, doubts))}"
     if fooled:
-        said += f"; do not read plain attacks as robustness: {'; '.join(map(str, fooled))}"
-    return f"{said}."
+        words += f"; do not read plain attacks as robustness: {'; '.join(map(str, fooled))}"
+    return f"{words}."
 
 
 STARTS = 5  # the image itself and four random ones
