@@ -14,7 +14,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from clearance.attacks.queries import logits_of
+from clearance.attacks.attack import logits_of
 from clearance.audits import Robustness
 from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet
@@ -69,7 +69,7 @@ def main() -> None:
     model = load_model(given.run).eval()
     data = fixed_images(load_dataset(given.dataset, "test", given.root), given.images, seed=0)
     began = time.process_time()
-    found = Robustness(inf=tuple(given.epsilons), two=(), images=given.images)(model, data, data)
+    found = Robustness(epsilons={"inf": tuple(given.epsilons)}, images=given.images)(model, data, data)
     seconds = time.process_time() - began
     verdicts = {m.context["epsilon"]: m.value for m in found.measurements if m.name == "robust_accuracy"}
     print(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance.attacks import PGD
-from clearance.attacks.queries import logits_of
+from clearance.attacks.attack import logits_of
 from clearance.audits import Robustness
 from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet
@@ -73,7 +73,7 @@ def main() -> None:
     print(f"{'source':<20} {'epsilon':>8} {'plain attacks':>14} {'verdict':>8} {'transfer':>9}  target")
     for name, source in sources.items():
         began = time.process_time()
-        found = Robustness(inf=tuple(given.epsilons), two=(), images=given.images, source=source)(
+        found = Robustness(epsilons={"inf": tuple(given.epsilons)}, images=given.images, source=source)(
             hidden, data, data
         )
         values = {(m.name, m.context.get("epsilon")): m.value for m in found.measurements}

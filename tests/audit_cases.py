@@ -110,7 +110,7 @@ AUDITS = {
         MinimalPerturbation(images=12, steps=5, queries=5), {"median_flip": 0.0, "noise_flipped": 1.0}
     ),
     "robustness": AuditCase(
-        Robustness(inf=(0.03,), two=(0.07,), steps=5, queries=10),
+        Robustness(epsilons={"inf": (0.03,), "2": (0.07,)}, steps=5, queries=10),
         {"robust_accuracy": 0.0, "cross_entropy_attack_accuracy": 0.0, "noise_accuracy": 0.0},
     ),
     "boundary_distance": AuditCase(

@@ -1,9 +1,9 @@
-"""Counts of the house: lines, files, importers, circles, public names, and what a call passes through.
+"""Counts of the code: lines, files, importers, circles, public names, and the files that a call passes.
 
     python tools/house.py [ROOT]
 
-ROOT is a checkout, this one by default; the calls are made of the `clearance` that is imported, which has to be
-ROOT's (PYTHONPATH=ROOT/src). `--only` takes parts of the names below.
+ROOT is a checkout, this one by default; the calls use the `clearance` that is imported, which must be ROOT's
+(PYTHONPATH=ROOT/src). `--only size,imports,public,calls` measures some of it; `--files` lists every file passed.
 """
 
 import argparse
@@ -179,8 +179,8 @@ def public(root: Path) -> dict[str, Any]:
     top = counts.pop(PACKAGE, 0)
     near = sum(count for name, count in counts.items() if name.removeprefix(f"{PACKAGE}.") in shown)
     rooms = ", ".join(f"{name.removeprefix(PACKAGE + '.')} {count}" for name, count in counts.items())
-    told = f"{top + near}: {top} at the top, {near} in rooms among these; in all rooms {sum(counts.values())} ({rooms})"
-    return {"public names": told}
+    words = f"{top + near}: {top} at the top, {near} in rooms among these; all rooms {sum(counts.values())} ({rooms})"
+    return {"public names": words}
 
 
 # ----------------------------------------------------------------------------------------------- what a call passes
@@ -214,14 +214,19 @@ def _loss_call(*layers: str) -> Callable[[], object]:
     return lambda: kind(layers)(outputs, labels).total.backward(retain_graph=True)
 
 
-def _robustness_call() -> Callable[[], object]:
+class _Rounded(nn.Module):
+    """Pixels in steps, which gradients do not pass: the audit goes on to every attack that it has."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return (4 * images).round().flatten(1) / 4
+
+
+def _robustness_call(extractor: nn.Module) -> Callable[[], object]:
     library = migration.first("clearance")
     robustness = migration.first("clearance.audits:Robustness")
     images, labels = torch.rand(24, 1, 6, 6), torch.arange(24) % 3
-    model = library.Classifier(nn.Flatten(), nn.Linear(36, 3)).eval()
-    train = test = migration.first("clearance.data.intake:as_image_set", "clearance.data:as_image_set")(
-        (images, labels)
-    )
+    model = library.Classifier(extractor, nn.Linear(36, 3)).eval()
+    train = test = migration.first("clearance.data:as_image_set")((images, labels))
     audit = robustness()
     return lambda: audit(model, train, test)
 
@@ -266,7 +271,7 @@ def room_of(file: str) -> str:
     return Path(file).parts[0] if os.sep in file else "(top)"
 
 
-def calls(root: Path) -> dict[str, Any]:
+def calls(root: Path, *, every: bool = False) -> dict[str, Any]:
     """Files and rooms that three calls pass through."""
     imported = Path(importlib.import_module(PACKAGE).__file__ or "").parents[2]
     if imported != root:
@@ -278,7 +283,8 @@ def calls(root: Path) -> dict[str, Any]:
             "LargeMarginLoss at input and features, made, called, backward": lambda: _loss_call(
                 "input", "features"
             ),
-            "a robustness verdict": _robustness_call,
+            "a robustness verdict": lambda: _robustness_call(nn.Flatten()),
+            "a robustness verdict of a network that rounds": lambda: _robustness_call(_Rounded()),
             "audit MODULE:NAME": lambda: _outside_call(Path(place)),
         }
         for name, make in makers.items():
@@ -293,7 +299,7 @@ def calls(root: Path) -> dict[str, Any]:
             found[name] = (
                 f"{len(files)} files, {len(counts)} rooms ({', '.join(f'{r} {n}' for r, n in counts.items())})"
             )
-            if len(files) <= 40:
+            if every or len(files) <= 40:
                 found[name] += ": " + ", ".join(sorted(files))
     return found
 
@@ -302,7 +308,6 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "size": size,
     "imports": imports,
     "public": public,
-    "calls": calls,
 }
 
 
@@ -312,11 +317,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("root", type=Path, nargs="?", default=HERE)
-    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--only", default=",".join([*PARTS, "calls"]))
+    parser.add_argument("--files", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    root = given.root.resolve()
     for part in given.only.split(","):
-        for name, value in PARTS[part](given.root.resolve()).items():
+        found = calls(root, every=given.files) if part == "calls" else PARTS[part](root)
+        for name, value in found.items():
             print(f"- {name}: {value}", flush=True)
     return 0
 

@@ -69,7 +69,7 @@ def with_verdict(recipe: Recipe, box: str) -> Recipe:
     """The recipe with the verdict that the scale of logits cannot move; it counts the black box's images, too."""
     varied = PROTOCOLS[recipe.dataset]
     radii = varied.adversarial_verdict if box == TRAINED else varied.verdict
-    verdict = {"inf": list(radii), "two": [], "source": BASELINE}
+    verdict = {"epsilons": {"inf": list(radii)}, "source": BASELINE}
     settings = {**recipe.audit_settings, VERDICT: verdict}
     return dataclasses.replace(recipe, audits=(*recipe.audits, VERDICT), audit_settings=settings)
 

@@ -62,7 +62,7 @@ def combinations_recipe(seeds: int | None = None) -> Recipe:
         audits=("accuracy", "co_adaptation", "robustness"),
         audit_settings={
             "co_adaptation": {"per_class": [1], "repetitions": [50], "all_images": False},
-            "robustness": {"inf": [0.1], "two": [], "images": 300},
+            "robustness": {"epsilons": {"inf": [0.1]}, "images": 300},
         },
         methods=methods,
     )

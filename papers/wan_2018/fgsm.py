@@ -163,12 +163,12 @@ def run(request: StudyRequest) -> Path:
 def attacked_recipe(dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
     """The paper's recipe, audited for the scale-proof verdict at the radii of the attack.
 
-    >>> attacked_recipe("digits").audit_settings["robustness"]["inf"]
-    [0.1, 0.2, 0.3]
+    >>> attacked_recipe("digits").audit_settings["robustness"]["epsilons"]
+    {'inf': [0.1, 0.2, 0.3]}
     """
     varied = PROTOCOLS[dataset]
     start = base_recipe(dataset, root, seeds)
-    verdict = {"inf": list(varied.epsilons), "two": [], "images": varied.verdict_images}
+    verdict = {"epsilons": {"inf": list(varied.epsilons)}, "images": varied.verdict_images}
     return dataclasses.replace(
         start, audits=(*start.audits, VERDICT), audit_settings={**start.audit_settings, VERDICT: verdict}
     )

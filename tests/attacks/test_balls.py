@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.optimize import linprog, minimize
 
-from clearance.attacks.balls import (
+from clearance.attacks.attack import (
     NORMS,
     STEP_SHARE,
     linear_optimum,
@@ -14,9 +14,9 @@ from clearance.attacks.balls import (
     projected,
     random_starts,
     room_along,
-    shortest_step,
     steepest,
 )
+from clearance.attacks.minimum_norm import shortest_step
 from clearance.vocabulary import Bounds
 
 BOUNDS = Bounds()

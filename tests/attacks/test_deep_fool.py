@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearance.attacks import DeepFool, MinimumNorm
-from clearance.attacks.balls import shortest_step
+from clearance.attacks.minimum_norm import shortest_step
 
 NORMS = (1.0, 2.0, math.inf)
 

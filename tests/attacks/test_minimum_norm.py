@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from clearance.attacks import DeepFool, MinimumNorm
-from clearance.attacks.balls import shortest_step
-from clearance.attacks.queries import NoGradientWarning
+from clearance.attacks.attack import NoGradientWarning
+from clearance.attacks.minimum_norm import shortest_step
 from clearance.vocabulary import Bounds
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,

@@ -18,9 +18,8 @@ from clearance.attacks import (
     transfer_matrix,
     transferred,
 )
-from clearance.attacks.balls import steepest
-from clearance.attacks.losses import logit_margin
-from clearance.attacks.straight_through import has_steps
+from clearance.attacks.attack import logit_margin, steepest
+from clearance.attacks.transfer import has_steps
 from clearance.audits import Robustness
 from clearance.training.end_to_end import _seeded
 from clearance.vocabulary import Bounds
@@ -188,7 +187,7 @@ def test_an_attack_made_on_another_network_gets_fresh_starts_too():
         (lambda: transfer_matrix(NO_RADIUS, {}, {}, *shown()), "`attack` must be an attack in a ball"),
         (lambda: as_attack(OTHER_KIND, 0.1), "`make` must be a callable .*got tuple"),
         (lambda: as_attack(lambda *_: None, 0.1)(network(), *shown()), "images as a tensor; it returned NoneType"),
-        (lambda: Robustness(inf=WORD), "`inf` must be radii in a tuple.*got 'plain'"),
+        (lambda: Robustness(epsilons=WORD), "`epsilons` must be radii by norm.*got 'plain'"),
         (lambda: Robustness(source=WORD), "`source` must be a Classifier or None; got str"),
     ],
 )  # fmt: skip

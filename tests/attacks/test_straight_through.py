@@ -9,8 +9,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from clearance.attacks import FGSM, straight_through, transferred
-from clearance.attacks.queries import NoGradientWarning, gradients_of
-from clearance.attacks.straight_through import has_steps
+from clearance.attacks.attack import NoGradientWarning, gradients_of
+from clearance.attacks.transfer import has_steps
 
 
 @torch.no_grad()

@@ -10,8 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from clearance.attacks import FGSM, PGD
-from clearance.audits import Accuracy, BoundaryDistance, MinimalPerturbation, Robustness
-from clearance.audits import _attacked as attacked_network
+from clearance.audits import Accuracy, BoundaryDistance, MinimalPerturbation, Robustness, robustness
 from clearance.models import Classifier
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,
@@ -44,8 +43,7 @@ def some(per_class=3):
 
 
 def audited(model, test=None, norm="inf", epsilon=0.1, **settings):
-    radii = {"inf": (), norm: (epsilon,)}
-    return Robustness(**{"two": (), **radii, **FEW, **settings})(
+    return Robustness(epsilons={norm: (epsilon,)}, **{**FEW, **settings})(
         model, digits()[0], some() if test is None else test
     )
 
@@ -61,7 +59,7 @@ class TestRefused:
         [
             (lambda f: F.dropout(f, 0.1, training=True), "the model must give the same logits every time"),
             (lambda f: f + 0.2 * torch.randn_like(f), "the model must give the same logits every time"),
-            (lambda f: f - f.mean(dim=0), "the model must answer to an image alone"),
+            (lambda f: f - f.mean(dim=0), "the model must give logits that depend on one image only"),
         ],
     )
     def test_answers_that_chance_or_other_images_change(self, audit, changed, message):
@@ -71,7 +69,7 @@ class TestRefused:
     def test_normalisation_by_the_batch_has_its_own_words(self):
         extractor = nn.Sequential(network().extractor, nn.BatchNorm1d(48, track_running_stats=False))
         model = with_extractor(extractor)
-        with pytest.raises(ValueError, match="the model must answer to an image alone"):
+        with pytest.raises(ValueError, match="the model must give logits that depend on one image only"):
             audited(model)
         with pytest.raises(ValueError, match=r"its 'extractor.1' normalises by the statistics of"):
             FGSM(0.1)(model, some().images, some().labels)
@@ -195,7 +193,7 @@ FRONTS = {
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize(("norm", "epsilon"), [("inf", 0.1), ("two", 0.5)])
+@pytest.mark.parametrize(("norm", "epsilon"), [("inf", 0.1), ("2", 0.5)])
 def test_a_faint_way_beside_a_front_hides_nothing(front, norm, epsilon):
     """Gradients are not zero then, only wrong; of all signs of that none need ring."""
     test = some(6)
@@ -245,7 +243,7 @@ class Stopped(nn.Module):
 @pytest.mark.parametrize(
     "audit",
     [
-        Robustness(inf=(0.1,), two=(), **FEW),
+        Robustness(epsilons={"inf": (0.1,)}, **FEW),
         MinimalPerturbation(steps=3, queries=3),
         BoundaryDistance(steps=3),
     ],
@@ -294,7 +292,7 @@ def test_large_images_are_attacked_in_parts_to_the_same_end(monkeypatch):
     """An attack takes some thirty times the memory of its images."""
     test = some(13)
     attacks = [PGD(0.08, steps=5, restarts=2), PGD(0.5, 1.0, steps=5)]
-    whole = attacked_network.survivors(network(), test.images, test.labels, attacks)
+    whole = robustness.survivors(network(), test.images, test.labels, attacks)
     assert 0 < int(whole.sum()) < len(whole)
-    monkeypatch.setattr(attacked_network, "SLICE", test.images[:64].nbytes)
-    assert torch.equal(attacked_network.survivors(network(), test.images, test.labels, attacks), whole)
+    monkeypatch.setattr(robustness, "SLICE", test.images[:64].nbytes)
+    assert torch.equal(robustness.survivors(network(), test.images, test.labels, attacks), whole)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.attacks.queries import logits_of
+from clearance.attacks.attack import logits_of
 from clearance.audits import Subject
 from clearance.audits.likelihood import Evasion, NormalImages, Scorer
 from clearance.data import ImageSet

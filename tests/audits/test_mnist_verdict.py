@@ -58,7 +58,7 @@ def trained(request, mnist):
 @pytest.fixture(scope="module")
 def verdicts(trained, mnist):
     """By radius."""
-    found = Robustness(inf=(0.1, 0.3), two=(), queries=200)(trained, *mnist)
+    found = Robustness(epsilons={"inf": (0.1, 0.3)}, queries=200)(trained, *mnist)
     return {m.context["epsilon"]: m.value for m in found.measurements if m.name == "robust_accuracy"}
 
 

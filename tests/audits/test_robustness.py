@@ -2,13 +2,14 @@
 
 import math
 import warnings
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from clearance.attacks import PGD
-from clearance.audits import Robustness, robustness
+from clearance.audits import MinimalPerturbation, Robustness, robustness
 from clearance.audits.robustness import Signs, sentence
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
@@ -36,7 +37,7 @@ def headed(scale=1.0, model=None):
 
 def audited(model, test=None, **settings):
     train, whole = digits()
-    chosen = {"inf": (EPSILON,), "two": (), **settings}
+    chosen = {"epsilons": {"inf": (EPSILON,)}, **settings}
     return Robustness(**chosen)(model, train, whole if test is None else test)
 
 
@@ -50,10 +51,11 @@ def whole():
     return {scale: audited(headed(scale)) for scale in (1.0, 50.0)}
 
 
-def on_some(model, order=None, two=(0.4,)):
+def on_some(model, order=None):
     """Both norms on 60 images, few steps: for properties that hold at any length."""
     some = digits()[1].per_class(6, seed=0)
-    return audited(model, some if order is None else some.subset(order), two=two, steps=12)
+    epsilons = {"inf": (EPSILON,), "2": (0.4,)}
+    return audited(model, some if order is None else some.subset(order), epsilons=epsilons, steps=12)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +92,7 @@ def test_order_does_not_matter(quiet):
 
 def test_order_does_not_matter_where_only_some_are_looked_at():
     train, test = digits()
-    audit = Robustness(inf=(EPSILON,), two=(), steps=5, queries=20, images=40)
+    audit = Robustness(epsilons={"inf": (EPSILON,)}, steps=5, queries=20, images=40)
     order = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))
     one, other = (audit(headed(), train, data) for data in (test, test.subset(order)))
     assert 0 < values(one)[0] < 1
@@ -165,8 +167,7 @@ def test_a_rounding_front_is_never_called_robust(norm, epsilon, with_source):
     _, test = digits()
     some = test.per_class(3, seed=0)
     hidden = Classifier(RoundingFront(network().extractor), network().head)
-    asked = {"inf": (), {math.inf: "inf", 2.0: "two", 1.0: "one"}[norm]: (epsilon,)}
-    found = audited(hidden, some, source=network() if with_source else None, **asked)
+    found = audited(hidden, some, source=network() if with_source else None, epsilons={norm: (epsilon,)})
     made = PGD(epsilon, norm, loss="cross_entropy").perturbed(network(), some.images, some.labels)
     hidden.eval()
     transfer = float((hidden(made).argmax(1) == some.labels).double().mean())
@@ -242,7 +243,9 @@ def test_on_a_linear_world_the_verdict_is_the_closed_form():
     logits = rows @ head.weight.detach().T.double() + head.bias.detach().double()
     gap = torch.where(test.labels == 0, 1, -1) * (logits[:, 0] - logits[:, 1])
     across = (head.weight[0] - head.weight[1]).detach().double()
-    found = Robustness(inf=(0.005, 0.01), two=(0.02,), one=(0.05,), steps=20)(model, train, test)
+    found = Robustness(epsilons={"inf": (0.005, 0.01), "2": (0.02,), "1": (0.05,)}, steps=20)(
+        model, train, test
+    )
     radii = [(0.005, 1), (0.01, 1), (0.02, 2), (0.05, math.inf)]
     expected = [float((gap > eps * across.norm(p=dual)).double().mean()) for eps, dual in radii]
     assert all(0.02 < value < 0.99 for value in expected)
@@ -258,7 +261,7 @@ def test_every_run_is_judged_on_the_same_images():
         model.extractor.register_forward_pre_hook(
             lambda _, given, first=first: first.append(given[0].clone())
         )
-        Robustness(inf=(0.2,), two=(), images=50, steps=1, queries=2)(model, train, test, seed)
+        Robustness(epsilons={"inf": (0.2,)}, images=50, steps=1, queries=2)(model, train, test, seed)
         seen[seed] = first[0][:50]  # batches are filled up
     assert torch.equal(seen[0], seen[1])
 
@@ -266,7 +269,9 @@ def test_every_run_is_judged_on_the_same_images():
 def test_an_alarm_that_rang_at_a_radius_rings_at_the_next(monkeypatch):
     """What a square search breaks is not put down to gradients that find nothing."""
     monkeypatch.setattr(robustness, "scale_free_attacks", lambda *_: [])
-    found = audited(headed(), digits()[1].per_class(4, seed=0), inf=(0.2, 0.201), steps=2, queries=100)
+    found = audited(
+        headed(), digits()[1].per_class(4, seed=0), epsilons={"inf": (0.2, 0.201)}, steps=2, queries=100
+    )
     assert min(values(found, "alarms")) > 0
 
 
@@ -282,7 +287,7 @@ def test_two_classes_are_attacked_from_a_source_that_is_sure_of_them():
         head.weight[1, 0] = 10.0
         head.bias.copy_(torch.tensor([0.0, -6.0]))
     model = Classifier(nn.Flatten(), head).eval()
-    audit = Robustness(inf=(0.4,), two=(), steps=5, source=model)
+    audit = Robustness(epsilons={"inf": (0.4,)}, steps=5, source=model)
     found = audit(model, data, data)
     assert values(found, "transfer_accuracy") == [0.0]
 
@@ -290,13 +295,28 @@ def test_two_classes_are_attacked_from_a_source_that_is_sure_of_them():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"inf": (0.3, 0.1)}, "`inf` must ascend"),
-        ({"inf": (), "two": ()}, "at least one radius"),
-        ({"inf": (8.0,)}, "must be at most 1, the width of the bounds"),
-        ({"two": (-1.0,)}, "`two` must be a finite number above 0"),
+        ({"epsilons": {"inf": (0.3, 0.1)}}, r"`epsilons\['inf'\]` must ascend"),
+        ({"epsilons": {"inf": ()}}, "at least one radius"),
+        ({"epsilons": {"inf": (8.0,)}}, "must be at most 1, the width of the bounds"),
+        ({"epsilons": {2: (-1.0,)}}, r"`epsilons\['2'\]` must be a finite number above 0"),
+        ({"epsilons": {"two": (1.0,)}}, "`norm` must be one of inf, 2, 1; got 'two'"),
         ({"images": 0}, "`images` must be a whole number"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Robustness(**settings)
+
+
+def test_norms_are_words_or_numbers_and_only_those_given_are_measured():
+    numbers: Any = {1: [0.5], math.inf: (0.1,), 2.0: ()}
+    in_numbers = Robustness(epsilons=numbers)
+    assert in_numbers == Robustness(epsilons={"inf": (0.1,), "1": (0.5,)})
+    assert list(in_numbers.epsilons) == ["inf", "1"]
+    assert MinimalPerturbation(norm=2) == MinimalPerturbation(norm="2")
+
+
+@pytest.mark.parametrize("epsilons", [(0.1,), 0.1, {"inf": 0.1}, {"inf": "0.1"}])
+def test_radii_without_a_norm_are_refused(epsilons):
+    with pytest.raises(TypeError, match="must be radii"):
+        Robustness(epsilons=epsilons)

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from clearance.attacks import FGSM, PGD, SquareSearch
-from clearance.attacks.queries import NoGradientWarning
-from clearance.attacks.straight_through import straight_through
+from clearance.attacks.attack import NoGradientWarning
+from clearance.attacks.transfer import straight_through
 from clearance.audits import Robustness
 from clearance.audits.robustness import scale_free_attacks
 from clearance.models import Classifier
@@ -46,7 +46,7 @@ def test_with_two_classes_there_is_no_third_logit_and_no_choice_of_a_rival():
 
 def test_what_is_not_said_is_the_full_effort():
     assert (Robustness().steps, Robustness().queries, Robustness().images) == (40, 1000, 1000)
-    assert Robustness().inf == (0.1, 0.3)
+    assert Robustness().epsilons == {"inf": (0.1, 0.3), "2": (1.0,)}
 
 
 class Table(nn.Module):
@@ -74,7 +74,7 @@ def test_where_no_gradient_leads_through_a_search_without_any_decides():
     right = model(some.images).argmax(1) == some.labels
     with pytest.warns(NoGradientWarning):
         by_gradients = left(past, some.images, some.labels, blind)
-    found = Robustness(inf=(EPSILON,), two=(), steps=5, queries=300)(model, train, some)
+    found = Robustness(epsilons={"inf": (EPSILON,)}, steps=5, queries=300)(model, train, some)
     (verdict,) = [m.value for m in found.measurements if m.name == "robust_accuracy"]
     searched = left(model, some.images, some.labels, [SquareSearch(EPSILON, queries=300)])
     assert float(right.double().mean()) > 0.9

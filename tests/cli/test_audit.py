@@ -41,7 +41,9 @@ def test_audit_without_options_finds_what_the_run_found(compared, home, tmp_path
 
 
 def test_settings_go_on_top_of_those_of_the_run(compared, home, tmp_path):
-    asked = "robustness.inf=0.02; robustness.two=0.1; robustness.steps=2; robustness.queries=2"
+    asked = (
+        "robustness.epsilons.inf=0.02; robustness.epsilons.2=0.1; robustness.steps=2; robustness.queries=2"
+    )
     words = ("--audits", "robustness", "--settings", asked, "--out", str(tmp_path))
     assert run("audit", str(saved_run(home)), *words)[0] == 0
     rows = json.loads((tmp_path / "report.json").read_text("utf-8"))["measurements"]

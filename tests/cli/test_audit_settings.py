@@ -58,7 +58,7 @@ def report_of(folder):
 
 
 def test_radii_in_the_form_in_which_people_write_them(tmp_path):
-    asked = f"robustness.inf=2/255,8/255; robustness.two=0.5; {FEW}"
+    asked = f"robustness.epsilons.inf=2/255,8/255; robustness.epsilons.2=0.5; {FEW}"
     status, _, complaint = audited(tmp_path, *AUDITS, "--settings", asked)
     assert (status, complaint) == (0, "")
     report = report_of(tmp_path)
@@ -69,13 +69,13 @@ def test_radii_in_the_form_in_which_people_write_them(tmp_path):
     ]
     assert found == [("inf", 2 / 255, 20), ("inf", 8 / 255, 20), ("2", 0.5, 20)]
     assert f"--settings '{asked}'" in report["command"]
-    assert [told["inf"] for told in report["recipe"]["audits"] if "inf" in told] == [[2 / 255, 8 / 255]]
+    assert [told["epsilons"] for told in report["recipe"]["audits"] if "epsilons" in told] == [
+        {"inf": [2 / 255, 8 / 255], "2": [0.5]}
+    ]
 
 
 def test_one_norm_alone(tmp_path):
-    assert (
-        audited(tmp_path, *AUDITS, "--settings", f"robustness.inf=0.05; robustness.two=none; {FEW}")[0] == 0
-    )
+    assert audited(tmp_path, *AUDITS, "--settings", f"robustness.epsilons.inf=0.05; {FEW}")[0] == 0
     rows = report_of(tmp_path)["measurements"]
     assert {row["context"]["norm"] for row in rows if row["name"] == "robust_accuracy"} == {"inf"}
 
@@ -138,13 +138,25 @@ def test_values_are_what_the_audit_declares():
 
 
 WRONG = {
-    "no value": ("robustness.inf", "--settings takes AUDIT.SETTING=VALUE"),
+    "no value": ("robustness.epsilons.inf", "--settings takes AUDIT.SETTING=VALUE"),
     "no setting": ("robustness=3", "--settings takes AUDIT.SETTING=VALUE"),
-    "no audit": ("robustnes.inf=1", "Did you mean 'robustness'?"),
-    "misspelt": ("robustness.inff=1", "Did you mean 'inf'?"),
-    "twice": ("robustness.inf=0.1; robustness.inf=0.2", "robustness.inf twice"),
-    "no number": ("robustness.inf=wide", "`inf` must be a finite number above 0; got 'wide'"),
-    "divided by nothing": ("robustness.inf=1/0", "`inf` must be a finite number above 0; got '1/0'"),
+    "no audit": ("robustnes.epsilons.inf=1", "Did you mean 'robustness'?"),
+    "misspelt": ("robustness.epsilon.inf=1", "Did you mean 'epsilons'?"),
+    "no norm": ("robustness.epsilons=0.1", "such as robustness.epsilons.inf=2/255,8/255"),
+    "a norm of one number": ("robustness.steps.inf=3", "--settings takes AUDIT.SETTING=VALUE"),
+    "another norm": ("robustness.epsilons.3=0.1", "`norm` must be one of inf, 2, 1; got '3'"),
+    "twice": (
+        "robustness.epsilons.inf=0.1; robustness.epsilons.inf=0.2",
+        "robustness.epsilons.inf twice",
+    ),
+    "no number": (
+        "robustness.epsilons.inf=wide",
+        "`epsilons['inf']` must be a finite number above 0; got 'wide'",
+    ),
+    "divided by nothing": (
+        "robustness.epsilons.inf=1/0",
+        "`epsilons['inf']` must be a finite number above 0; got '1/0'",
+    ),
     "not asked for": (
         "minimal_perturbation.steps=3",
         "Add it: --audits accuracy,robustness,minimal_perturbation",

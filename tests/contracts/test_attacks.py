@@ -11,7 +11,7 @@ from torch import nn
 import clearance.attacks
 from attack_cases import ATTACKS, COUNT, batch  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from clearance.attacks import FGSM, PGD, SquareSearch
-from clearance.attacks.queries import NoGradientWarning
+from clearance.attacks.attack import NoGradientWarning
 from digits_nets import RoundingFront, Times, network  # type: ignore[import-not-found]
 
 

@@ -14,7 +14,7 @@ from clearance.experiments.catalogue import AUDITS
 from clearance.heads import MLP
 from clearance.vocabulary import Measurement
 
-QUICK: Any = {"inf": (0.03,), "two": (), "steps": 3, "queries": 5}
+QUICK: Any = {"epsilons": {"inf": (0.03,)}, "steps": 3, "queries": 5}
 
 
 class MeanPixel(Audit):
@@ -56,7 +56,7 @@ def test_also_from_what_can_be_read_once(model):
 
 
 def test_two_settings_of_one_audit_are_two_calls(model):
-    both = [Robustness(inf=(epsilon,)) for epsilon in (0.03, 0.1)]
+    both = [Robustness(epsilons={"inf": (epsilon,)}) for epsilon in (0.03, 0.1)]
     asks: Any = (both, [both[0], "robustness"])
     for asked in asks:
         with pytest.raises(ValueError, match="`audits` must have each audit once; got 'robustness' twice"):

@@ -20,7 +20,7 @@ RADIUS, STEPS = 0.2, 2
 @pytest.fixture
 def sourced(recipe):
     """Plain training and a gentler one, attacked with images of another plainly trained network."""
-    settings = {"inf": [RADIUS], "two": [], "steps": STEPS, "queries": 1, "source": "plain"}
+    settings = {"epsilons": {"inf": [RADIUS]}, "steps": STEPS, "queries": 1, "source": "plain"}
     methods = {"plain": Method(hidden=(), clip_norm=1.0), "gentle": Method(hidden=(), lr=0.01)}
 
     def make(**changes):

@@ -272,7 +272,7 @@ class TestAttacked:
         attacked.attack_study("white-box", box, recipe, StudyRequest(tmp_path, seeds=1))
         targets = [plan.recipe for plan in seen if plan.seed < attacked.FIRST_SOURCE]
         assert {r.audits for r in targets} == {("accuracy", "robustness")}
-        asked = targets[0].audit_settings["robustness"]["inf"]
+        asked = targets[0].audit_settings["robustness"]["epsilons"]["inf"]
         read = {
             epsilon
             for claim in CLAIMS.claims
@@ -307,7 +307,7 @@ class TestAttacked:
         monkeypatch.setattr(engine, "run_grid", nothing)
         monkeypatch.setattr(attacked, "data_if_there", lambda recipe: build_data(Recipe()))
         attacked.run_adversarially_trained(StudyRequest(tmp_path, seeds=1, dataset=dataset))
-        (asked,) = {str(plan.recipe.audit_settings["robustness"]["inf"]) for plan in seen}
+        (asked,) = {str(plan.recipe.audit_settings["robustness"]["epsilons"]["inf"]) for plan in seen}
         assert asked == str(radii)
         assert {plan.settings.adversarial for plan in seen} == {radii[-1]}
         assert {plan.recipe.epochs for plan in seen} == {protocol.adversarial_recipe(dataset).epochs}

@@ -134,7 +134,7 @@ def small(seeds=None):
     }
     few = {"per_class": [1], "repetitions": [2], "all_images": False, "hidden": [4]}
     few |= {"least_steps": 2, "passes": 1, "most_steps": 5}
-    attacks = {"inf": [0.1], "two": [], "images": 10, "steps": 2, "queries": 5}
+    attacks = {"epsilons": {"inf": [0.1]}, "images": 10, "steps": 2, "queries": 5}
     settings = {"co_adaptation": few, "robustness": attacks}
     return dataclasses.replace(recipe, epochs=1, train_fraction=0.1, methods=methods, audit_settings=settings)
 

@@ -1,6 +1,6 @@
-"""Attacks: small changes of an image that change what a model calls it.
+"""Attacks: small changes of an image that change the class that a model predicts.
 
-An attack sees a callable `model(images) -> logits`, images within bounds and labels; never a classifier's insides.
+An attack uses a callable `model(images) -> logits`, images within bounds and labels; never a classifier's insides.
 It holds its settings and is called:
 
 >>> import torch
@@ -18,29 +18,30 @@ its ball, and scored by asking the model again.
 | FGSM | the point of the ball that is best to first order | inf, 2, 1 |
 | IFGSM | the end of many small steps | inf, 2, 1 |
 | PGD | the same from several starts, towards several rivals | inf, 2, 1 |
-| TargetedAscent | an image that the model is sure of being something else | inf, 2, 1 |
-| DeepFool | the first boundary on the way of linear steps | inf, 2, 1 |
+| TargetedAscent | an image that the model takes for another class with high confidence | inf, 2, 1 |
+| DeepFool | the first boundary that linear steps cross | inf, 2, 1 |
 | MinimumNorm | the nearest image that the model gets wrong | inf, 2, 1 |
 | SquareSearch | what random patches find, without gradients | inf, 2, 1 |
 | transferred | what another attack finds on another model | its own |
-| straight_through | nothing itself: the model with a gradient where it rounds or stops one | |
+| straight_through | no images: returns the model with gradients where it rounds or stops them | |
 | as_attack | what any callable returns | inf, 2, 1 |
 
 Losses are named (:data:`LOSSES`); only those in :data:`SCALE_FREE` give a verdict that the scale of logits cannot move.
 """
 
 from clearance.attacks.ascent import TargetedAscent as TargetedAscent
+from clearance.attacks.attack import SCALE_FREE as SCALE_FREE
 from clearance.attacks.attack import Attack as Attack
 from clearance.attacks.attack import Attacked as Attacked
-from clearance.attacks.deep_fool import DeepFool as DeepFool
+from clearance.attacks.attack import NoGradientWarning as NoGradientWarning
 from clearance.attacks.foreign import as_attack as as_attack
 from clearance.attacks.gradient import FGSM as FGSM
 from clearance.attacks.gradient import IFGSM as IFGSM
 from clearance.attacks.gradient import PGD as PGD
-from clearance.attacks.losses import SCALE_FREE as SCALE_FREE
+from clearance.attacks.minimum_norm import DeepFool as DeepFool
 from clearance.attacks.minimum_norm import MinimumNorm as MinimumNorm
 from clearance.attacks.square import SquareSearch as SquareSearch
-from clearance.attacks.straight_through import straight_through as straight_through
+from clearance.attacks.transfer import straight_through as straight_through
 from clearance.attacks.transfer import transfer_matrix as transfer_matrix
 from clearance.attacks.transfer import transferred as transferred
 

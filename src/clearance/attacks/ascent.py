@@ -1,4 +1,4 @@
-"""Targeted gradient ascent until the model is as sure of the target as wanted."""
+"""Targeted gradient ascent until the target has the wanted probability."""
 
 from dataclasses import dataclass, field, replace
 
@@ -6,10 +6,19 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_fraction, check_positive
-from clearance.attacks.attack import Attacked, Batch, rescored
-from clearance.attacks.balls import as_norm, check_norm, steepest
-from clearance.attacks.losses import targeted_cross_entropy
-from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
+from clearance.attacks.attack import (
+    CHUNK,
+    Attacked,
+    Batch,
+    Model,
+    as_norm,
+    check_norm,
+    gradients_of,
+    logits_of,
+    rescored,
+    steepest,
+    targeted_cross_entropy,
+)
 from clearance.vocabulary import Bounds
 
 
@@ -25,7 +34,7 @@ class TargetedAscent:
     Args:
         confidence: Of the target at which to stop, between 0 and 1; 0.95 in the article.
         step: Length of a step in the unit of the pixels, above 0; one grey level of 255 in the article.
-        steps: At most so many.
+        steps: At most this number.
         norm: Of the steps and of the distance: 2 in the article, inf or 1.
         temperature: Logits are divided by it, above 0. The article calibrates it for each network, so that the
             median probability of the predicted class is 0.95.
@@ -62,12 +71,12 @@ class TargetedAscent:
         check_positive("temperature", self.temperature)
         check_count("chunk", self.chunk)
 
-    @torch.inference_mode(False)  # of a caller: what is made in it cannot be differentiated by
+    @torch.inference_mode(False)  # a caller's inference mode would make tensors without gradients
     @torch.no_grad()
     def __call__(
         self, model: Model, images: Tensor, labels: Tensor, targets: Tensor | None = None
     ) -> Attacked:
-        """Move every image until the model is sure that it shows the target.
+        """Move every image until the target has the wanted probability.
 
         Args:
             model: Images to logits; a module must be in evaluation mode.

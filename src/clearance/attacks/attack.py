@@ -1,19 +1,645 @@
-"""What all attacks share: one public call that checks, selects, searches and verifies."""
+"""What all attacks share: how a model is asked, the balls of a norm, the losses, and the call that verifies.
 
+An attack sees a callable `model(images) -> logits` with bounds, and nothing else of a classifier.
+
+| loss | scale-free | source |
+|---|---|---|
+| cross_entropy | no | Goodfellow, Shlens and Szegedy (2015) |
+| logit_margin | yes | Carlini and Wagner (2017), without their floor |
+| dlr | yes | Croce and Hein (2020), equations 6 and 7 |
+| scaled_cross_entropy | yes | cross-entropy in units of the sample's own logits, as log odds |
+
+*Scale-free*: logits times c > 0 is the same classifier, and an attack on it takes the same steps: bit for bit
+where c is a power of two, up to rounding elsewhere. Plain cross-entropy saturates instead: its gradient becomes
+exactly zero, and a classifier looks robust only because its logits are large.
+"""
+
+import hashlib
 import math
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearance._checks import check_count, check_non_negative
-from clearance.attacks.balls import as_norm, check_norm, norm_of, projected
-from clearance.attacks.losses import LOSSES, TARGETED_LOSSES
-from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
+from clearance._rng import generator
 from clearance.vocabulary import Bounds
+
+# asking the model -------------------------------------------------------------------------------------------
+
+Model = Callable[[Tensor], Tensor]
+"""Images in, logits (B, C) out; a module in evaluation mode, or any other callable."""
+
+NO_GRAPH = "its logits have no graph to them (torch.no_grad, detach, or NumPy within)"
+CHUNK = 64
+"""Images that a model sees at once."""
+
+
+class NoGradientWarning(UserWarning):
+    """A model whose logits carry no gradient back to its images: the result of gradient attacks means nothing."""
+
+
+def logits_of(model: Model, images: Tensor, *, chunk: int = CHUNK) -> Tensor:
+    """Logits of images, without a graph, shape (B, C).
+
+    Arithmetic on a batch depends, in its last bits, on how many images are in it: libraries choose another
+    kernel for another shape. An attack asks about fewer and fewer images, and its steps turn last bits into
+    whole steps. So the model always sees `chunk` images; where fewer are left, the last one is repeated.
+
+    Args:
+        model: Images to logits.
+        images: (B, ...), B at least 1.
+        chunk: Images that the model sees at once; change it only for memory or speed.
+
+    Raises:
+        ValueError: If what comes back is not of shape (chunk, C) with C at least 2.
+
+    >>> logits_of(torch.nn.Flatten(), torch.ones(3, 1, 1, 2)).shape
+    torch.Size([3, 2])
+    """
+    # inference mode of a caller would outlive torch.no_grad() in the tensors that are made here
+    with torch.inference_mode(False), torch.no_grad():
+        return torch.cat([_answer(model, padded)[:size] for padded, size in _chunks(images, chunk)])
+
+
+def gradients_of(
+    model: Model, images: Tensor, loss: Callable[[Tensor, slice], Tensor], *, chunk: int = CHUNK
+) -> tuple[Tensor, Tensor]:
+    """Logits of images, and the gradient of each image's loss with respect to it.
+
+    The sum over a chunk is differentiated, so that no gradient depends on how many images there are.
+    Parameters' ``.grad`` and that of `images` stay as they are. A model whose logits do not depend on its
+    images in any differentiable way has gradients of zero.
+
+    Warns:
+        NoGradientWarning: Of such a model.
+
+    Args:
+        model: Images to logits.
+        images: (B, ...), B at least 1.
+        loss: Turns logits (b, C) and the rows of `images` that they belong to into losses (b,).
+        chunk: Images that the model sees at once; see :func:`logits_of`.
+
+    Returns:
+        Logits (B, C), without a graph, and gradients of the shape and type of `images`.
+
+    >>> images = torch.tensor([[1.0, 2.0]])
+    >>> gradients_of(torch.nn.Identity(), images, lambda logits, rows: logits[:, 0])
+    (tensor([[1., 2.]]), tensor([[1., 0.]]))
+    """
+    logits, gradients = [], []
+    with torch.inference_mode(False), torch.enable_grad():
+        start = 0
+        for padded, size in _chunks(images, chunk):
+            leaf = padded.requires_grad_()
+            answer = _answer(model, leaf.clone())  # which the model may change in place
+            value = loss(answer[:size], slice(start, start + size)).sum()
+            logits.append(answer[:size].detach())
+            gradients.append(_gradient(value, leaf)[:size])
+            start += size
+    return torch.cat(logits), torch.cat(gradients)
+
+
+def _chunks(images: Tensor, chunk: int) -> Iterator[tuple[Tensor, int]]:
+    """Copies of `chunk` images each, the last one filled up, and how many of them count."""
+    for part in images.detach().split(chunk):
+        missing = chunk - len(part)
+        yield torch.cat([part, part[-1:].expand(missing, *part.shape[1:])]), len(part)
+
+
+def _answer(model: Model, images: Tensor) -> Tensor:
+    logits = model(images)
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"`model` must return a tensor of logits; got {type(logits).__name__}.")
+    if logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < 2:
+        raise ValueError(
+            f"`model` must return logits of shape (B, C) with at least 2 classes; "
+            f"got {tuple(logits.shape)} for {len(images)} images."
+        )
+    return logits
+
+
+def _gradient(value: Tensor, leaf: Tensor) -> Tensor:
+    if not value.requires_grad:
+        _warn(NO_GRAPH)
+        return torch.zeros_like(leaf)
+    try:
+        (gradient,) = torch.autograd.grad(value, leaf, allow_unused=True)
+    except RuntimeError as error:
+        if "derivative for" not in str(error):
+            raise
+        _warn("a step within has no derivative")  # like `//`, as round() has a gradient of 0
+        return torch.zeros_like(leaf)
+    if gradient is None:  # the logits depend only on parameters
+        _warn(NO_GRAPH)
+        return torch.zeros_like(leaf)
+    return gradient.detach()
+
+
+def _warn(reason: str) -> None:
+    warnings.warn(
+        f"the model passes no gradient to its images: {reason}. Gradient attacks will find nothing, which does not "
+        "make it robust: use SquareSearch, or straight_through(model) where it only rounds.",
+        NoGradientWarning,
+        stacklevel=2,
+    )
+
+
+# balls of a norm within the bounds --------------------------------------------------------------------------
+
+NORMS = (math.inf, 2.0, 1.0)
+"""The norms that have a ball here."""
+
+
+def check_norm(norm: float) -> None:
+    """Raise ValueError unless the norm is inf, 2 or 1.
+
+    >>> check_norm(3)
+    Traceback (most recent call last):
+    ValueError: `norm` must be one of inf, 2, 1; got 3.
+    """
+    if norm not in NORMS:
+        raise ValueError(f"`norm` must be one of inf, 2, 1; got {norm!r}.")
+
+
+def as_norm(norm: float | str) -> float:
+    """A norm as a number if it is a word, as in recipes; anything else unchanged.
+
+    >>> as_norm("inf"), as_norm("2"), as_norm(1)
+    (inf, 2.0, 1)
+    """
+    words = {"inf": math.inf, "2": 2.0, "1": 1.0}
+    found: Any = words.get(norm, norm) if isinstance(norm, str) else norm
+    return found
+
+
+def norm_of(delta: Tensor, norm: float) -> Tensor:
+    """The norm of each displacement, of at least float32 and safe from overflow and underflow.
+
+    Args:
+        delta: (B, ...).
+        norm: inf, 2 or 1.
+
+    Returns:
+        (B,).
+
+    >>> norm_of(torch.tensor([[3.0, -4.0]]), 2), norm_of(torch.tensor([[3.0, -4.0]]), 1)
+    (tensor([5.]), tensor([7.]))
+    """
+    check_norm(norm)
+    size = wide(delta).flatten(1).abs()
+    if norm == 1:
+        return size.sum(dim=1)
+    peak = size.amax(dim=1)
+    if norm == math.inf:
+        return peak
+    unit = torch.where(peak > 0, peak, 1)
+    return unit * (size / unit.unsqueeze(1)).square().sum(dim=1).sqrt()
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """At least float32."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+_MOST_ROUNDS = 100  # of the search for a common factor; each round settles at least one pixel, mostly many
+
+
+def projected(delta: Tensor, images: Tensor, epsilon: float | Tensor, norm: float, bounds: Bounds) -> Tensor:
+    """The displacement nearest to `delta` (Euclidean) that stays in the ball and within the bounds.
+
+    With the room c_i that pixel i has left in the direction of delta_i, and every sign kept::
+
+        inf   |d_i| = min(|delta_i|, epsilon, c_i)
+        2     |d_i| = min(t |delta_i|, c_i), t <= 1 so that the norm is at most epsilon
+        1     |d_i| = min(max(|delta_i| - s, 0), c_i), s >= 0 likewise
+
+    The factor t is found by rounds that each settle pixels for good, s at the kinks of a piecewise linear
+    function; neither is an approximation.
+
+    Args:
+        delta: Displacements, (B, ...).
+        images: What is displaced, the same shape, within `bounds`.
+        epsilon: Radius in pixel units, at least 0: one number, or one an image, (B,).
+        norm: inf, 2 or 1.
+        bounds: Of pixel values.
+
+    >>> projected(torch.tensor([[2.0, 1.0]]), torch.tensor([[0.0, 0.5]]), 1.0, 1, Bounds())
+    tensor([[1., 0.]])
+    """
+    check_norm(norm)
+    room = room_along(delta, images, bounds)
+    radius = one_an_image(epsilon, delta)
+    size = delta.abs()
+    if norm == math.inf:
+        return torch.copysign(torch.minimum(torch.minimum(size, room), radius), delta)
+    flat, space, limit = wide(size).flatten(1), wide(room).flatten(1), wide(radius).flatten(1)
+    if norm == 2:
+        factor = common_factor(flat, space, limit).clamp(max=1)
+        moved = torch.minimum(factor * flat, space)
+    else:
+        moved = torch.minimum((flat - _common_threshold(flat, space, limit)).clamp(min=0), space)
+    return torch.copysign(within(moved, limit, norm).to(delta.dtype).view_as(delta), delta)
+
+
+def room_along(direction: Tensor, images: Tensor, bounds: Bounds) -> Tensor:
+    """How far each pixel can move in the direction's sign before it meets a bound, at least 0.
+
+    >>> room_along(torch.tensor([[1.0, -1.0]]), torch.tensor([[0.75, 0.75]]), Bounds())
+    tensor([[0.2500, 0.7500]])
+    """
+    return torch.where(direction > 0, bounds.upper - images, images - bounds.lower).clamp(min=0)
+
+
+def one_an_image(epsilon: float | Tensor, images: Tensor) -> Tensor:
+    """The radius in the shape (B, 1, ...), or (1, ...) where all images share it."""
+    radius = torch.as_tensor(epsilon, dtype=images.dtype, device=images.device)
+    return radius.reshape(-1, *[1] * (images.ndim - 1))
+
+
+def common_factor(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
+    """The t of (B, 1) with ||min(t size, room)||_2 = radius; infinite where all the room is less than that.
+
+    A pixel that is at its bound for some t is there for every larger one. So t is raised to what the other
+    pixels would need on their own, as long as that brings more of them to their bound.
+    """
+    factor = torch.zeros_like(size[:, :1])
+    at_bound = room <= 0
+    for _ in range(_MOST_ROUNDS):
+        spent = torch.where(at_bound, room, 0).square().sum(dim=1, keepdim=True)
+        free = torch.where(at_bound, 0, size).square().sum(dim=1, keepdim=True)
+        needed = ((radius.square() - spent).clamp(min=0) / free).sqrt()
+        factor = torch.maximum(factor, torch.where(free > 0, needed, math.inf))
+        further = at_bound | (torch.where(size > 0, factor * size, 0) >= room)
+        if torch.equal(further, at_bound):
+            break
+        at_bound = further
+    return factor
+
+
+def _common_threshold(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
+    """The s >= 0 of (B, 1) with sum_i min(max(size_i - s, 0), room_i) = radius; 0 where the sum is less there.
+
+    Seen from large s to small, a pixel's term starts to grow at s = size_i and stops at s = size_i - room_i.
+    """
+    kinks = torch.cat([size, (size - room).clamp(min=0)], dim=1)
+    change = torch.cat([torch.ones_like(size), -torch.ones_like(size)], dim=1)
+    kinks, order = kinks.sort(dim=1, descending=True, stable=True)
+    slope = change.gather(1, order).cumsum(dim=1)
+    grown = (slope[:, :-1] * (kinks[:, :-1] - kinks[:, 1:])).cumsum(dim=1)
+    total = torch.cat([torch.zeros_like(grown[:, :1]), grown], dim=1)
+    # the last kink at which the sum still is within the radius, and how far below it the rest is used up
+    last = (total <= radius).sum(dim=1, keepdim=True) - 1
+    left = radius - total.gather(1, last)
+    return (kinks.gather(1, last) - left / slope.gather(1, last).clamp(min=1)).clamp(min=0)
+
+
+def within(moved: Tensor, radius: Tensor, norm: float) -> Tensor:
+    """Rounding may leave the ball by a few units in the last place; a common factor leads back."""
+    length = norm_of(moved, norm).unsqueeze(1)
+    return moved * torch.where(length > radius, radius / length, 1)
+
+
+STEP_SHARE = 0.01
+"""Share of the pixels that one step of norm 1 moves: the 99 % quantile of Tramer and Boneh (2019), SLIDE.
+
+The steepest step of norm 1 moves a single pixel, which makes forty steps visit at most forty pixels; moving
+all of them would be a step of another norm.
+"""
+
+_LONGEST = 1e6  # of a step, in units of one that meets no bound; less where its square would be no number
+
+
+def steepest(gradient: Tensor, norm: float, room: Tensor | None = None) -> Tensor:
+    """The step of norm 1 in which to first order the most is gained: sign, unit vector, or few pixels.
+
+    A gradient that is zero, or not a number, gives no step. Multiplying the gradient by a power of two
+    changes no bit.
+
+    Args:
+        gradient: (B, ...).
+        norm: inf, 2 or 1. The step of norm 1 is shared evenly by the `STEP_SHARE` of pixels with the
+            largest gradient (rounded up; ties by position), more of them where there is no room.
+        room: How far each pixel can still move along its gradient, in lengths of the step, same shape. What a
+            pixel has no room for then goes to the others: in norm 1 to the one with the next smaller
+            gradient, in norm 2 by a longer step in the same direction, whose part within the bounds has norm
+            1. (All of it is asked for, so that a projection leaves pixels at their bound where they are.)
+
+    >>> steepest(torch.tensor([[3.0, -4.0, 0.0]]), 2)
+    tensor([[ 0.6000, -0.8000,  0.0000]])
+    >>> steepest(torch.tensor([[3.0, -4.0, 0.0]]), 1)
+    tensor([[ 0., -1.,  0.]])
+    """
+    check_norm(norm)
+    gradient = torch.nan_to_num(gradient, nan=0.0)
+    if norm == math.inf:
+        return gradient.sign()
+    flat = wide(gradient).flatten(1)
+    # in units of the largest entry, so that squares neither vanish nor overflow
+    peak = flat.abs().amax(dim=1, keepdim=True)
+    flat = flat / torch.where(peak > 0, peak, 1)
+    space = None if room is None else wide(room).flatten(1)
+    longest = min(_LONGEST, math.sqrt(torch.finfo(gradient.dtype).max) / 4)
+    step = _unit_vector(flat, space, longest) if norm == 2 else _few_pixels(flat, space)
+    return step.to(gradient.dtype).view_as(gradient)
+
+
+def linear_optimum(
+    gradient: Tensor, images: Tensor, epsilon: float | Tensor, norm: float, bounds: Bounds
+) -> Tensor:
+    """The displacement in the ball and within the bounds that gains most to first order.
+
+    It maximises <gradient, d> exactly: for a linear model this is the strongest attack there is. ::
+
+        inf   d = epsilon sign(g), clipped
+        2     d = clip(t g), t so that the norm is epsilon (or every pixel is at its bound)
+        1     the largest |g| is moved to its bound first, then the next, until epsilon is spent
+
+    Args:
+        gradient: (B, ...); entries that are zero or not a number are not moved.
+        images: What is displaced, the same shape, within `bounds`.
+        epsilon: Radius in pixel units, at least 0: one number, or one an image, (B,).
+        norm: inf, 2 or 1.
+        bounds: Of pixel values.
+
+    >>> images, gradient = torch.tensor([[0.9, 0.5]]), torch.tensor([[4.0, 3.0]])
+    >>> linear_optimum(gradient, images, 0.5, 1, Bounds())
+    tensor([[0.1000, 0.4000]])
+    """
+    check_norm(norm)
+    gradient = torch.nan_to_num(gradient, nan=0.0)
+    radius = one_an_image(epsilon, images)
+    room = room_along(gradient, images, bounds)
+    if norm == math.inf:
+        return torch.minimum(radius, room) * gradient.sign()
+    flat, limit = wide(gradient).flatten(1), wide(radius).flatten(1)
+    peak = flat.abs().amax(dim=1, keepdim=True)
+    size = flat.abs() / torch.where(peak > 0, peak, 1)
+    space = torch.where(size > 0, wide(room).flatten(1), 0)
+    if norm == 2:
+        moved = torch.where(size > 0, torch.minimum(common_factor(size, space, limit) * size, space), 0)
+    else:
+        moved = _largest_first(size, space, limit)
+    return (within(moved, limit, norm) * flat.sign()).to(images.dtype).view_as(images)
+
+
+def _unit_vector(gradient: Tensor, room: Tensor | None, longest: float) -> Tensor:
+    if room is None:
+        length = gradient.square().sum(dim=1, keepdim=True).sqrt()
+        return gradient / torch.where(length > 0, length, 1)
+    size = gradient.abs()
+    factor = common_factor(size, torch.where(size > 0, room, 0), torch.ones_like(size[:, :1]))
+    # where there is less room than a step needs, the farthest pixel reaches its bound
+    most = torch.where(size > 0, room / size, 0).amax(dim=1, keepdim=True).clamp(max=longest)
+    return gradient * torch.minimum(factor, most)
+
+
+def _few_pixels(gradient: Tensor, room: Tensor | None) -> Tensor:
+    size = gradient.abs()
+    share = torch.full_like(size, 1 / math.ceil(STEP_SHARE * size.shape[1]))
+    if room is not None:
+        share = torch.minimum(share, room.to(share))
+    whole = torch.ones_like(size[:, :1])
+    return _largest_first(size, torch.where(size > 0, share, 0), whole) * gradient.sign()
+
+
+def _largest_first(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
+    order = size.argsort(dim=1, descending=True, stable=True)
+    space = room.gather(1, order)
+    before = space.cumsum(dim=1) - space
+    filled = torch.minimum((radius - before).clamp(min=0), space)
+    return torch.zeros_like(size).scatter(1, order, filled)
+
+
+def random_starts(
+    images: Tensor, epsilon: float, norm: float, bounds: Bounds, *, seed: int, stream: int
+) -> Tensor:
+    """A displacement for each image, uniform in the ball and then clipped to the bounds.
+
+    The draw follows from the seed, the stream and the image's own pixels. So an image gets the same one
+    at any place in a batch, with any other images, and on every device; equal images get
+    equal ones. float64 and float32 images with the same values are equal.
+
+    Args:
+        images: (B, ...), within `bounds`.
+        epsilon: Radius in the unit of the pixels.
+        norm: inf, 2 or 1.
+        bounds: Of pixel values.
+        seed: At least 0.
+        stream: Distinguishes several draws of one seed.
+
+    Returns:
+        Displacements of the shape and type of `images`.
+
+    >>> images = torch.rand(4, 9)
+    >>> starts = random_starts(images, 0.5, 2, Bounds(), seed=0, stream=1)
+    >>> bool((norm_of(starts, 2) <= 0.5).all())
+    True
+    >>> torch.equal(random_starts(images[2:], 0.5, 2, Bounds(), seed=0, stream=1), starts[2:])
+    True
+    """
+    check_norm(norm)
+    size = images[0].numel()
+    drawn = [_uniform(size, norm, draws) for draws in streams_of(images, seed, "start", stream)]
+    delta = (epsilon * torch.stack(drawn)).to(images).view_as(images)
+    # towards the centre at most, so the ball is not left
+    return torch.maximum(torch.minimum(delta, bounds.upper - images), bounds.lower - images)
+
+
+def streams_of(images: Tensor, seed: int, *names: str | int) -> Iterator[torch.Generator]:
+    """A stream of random numbers for each image, which follows from the seed, the names and its own pixels.
+
+    >>> one, other = streams_of(torch.tensor([[0.0, 0.5], [-0.0, 0.5]]), 0, "example")
+    >>> one.initial_seed() == other.initial_seed()
+    True
+    """
+    for pixels in images.detach().to("cpu", torch.float64):
+        bits = (pixels + 0.0).numpy().tobytes()  # + 0.0 makes one zero of two
+        yield generator(seed, *names, hashlib.sha256(bits).hexdigest())
+
+
+def _uniform(size: int, norm: float, draws: torch.Generator) -> Tensor:
+    """A point of the unit ball: a direction that is uniform on its surface, times U^(1 / size)."""
+    if norm == math.inf:
+        return 2 * torch.rand(size, generator=draws, dtype=torch.float64) - 1
+    direction = torch.randn(size, generator=draws, dtype=torch.float64)
+    if norm == 1:
+        # uniform on the surface of the cross-polytope: exponential sizes, random signs
+        uniform = torch.rand(size, generator=draws, dtype=torch.float64)
+        direction = direction.sign() * -torch.log1p(-uniform)
+    radius = torch.rand(1, generator=draws, dtype=torch.float64) ** (1 / size)
+    return radius * direction / norm_of(direction.unsqueeze(0), norm)
+
+
+# losses of one sample each ----------------------------------------------------------------------------------
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""(logits (B, C), labels (B,)) to (B,)."""
+TargetedLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(logits (B, C), labels (B,), targets (B,)) to (B,)."""
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """-log softmax(z)[y]: what most published attacks ascend.
+
+    Misleads where logits are large: softmax is exactly one-hot in floating point, and the gradient zero.
+
+    >>> cross_entropy(torch.zeros(1, 2), torch.tensor([0]))
+    tensor([0.6931])
+    """
+    return F.cross_entropy(wide(logits), labels, reduction="none")
+
+
+def logit_margin(logits: Tensor, labels: Tensor) -> Tensor:
+    """max_{i != y} z_i - z_y: positive where the sample is broken.
+
+    >>> logit_margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
+    tensor([-1.])
+    """
+    logits = wide(logits)
+    return _best_but(logits, labels) - _at(logits, labels)
+
+
+def dlr(logits: Tensor, labels: Tensor) -> Tensor:
+    """(max_{i != y} z_i - z_y) / (z_(1) - z_(3)), z_(k) being the k-th largest logit: difference of logits ratio.
+
+    Raises:
+        ValueError: For two classes, where there is no third logit.
+
+    >>> dlr(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
+    tensor([-0.5000])
+    """
+    _check_third_class(logits)
+    top = wide(logits).topk(3, dim=1).values
+    return logit_margin(logits, labels) / _or_one(top[:, 0] - top[:, 2])
+
+
+def scaled_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy of z / s as log odds, log((1 - p_y) / p_y), s being the sample's own spread of logits.
+
+    log sum_{i != y} exp(z_i / s) - z_y / s
+
+    s = (max_i z_i - min_i z_i) / SPREAD_IN_UNITS, constant in the gradient, and 1 where all logits are equal. Its
+    gradient has the direction of cross-entropy's and, unlike that, never vanishes: with two classes p_y is 1 to the
+    last digit in any such units. Numerator and denominator of z / s are multiplied by the same power of two without
+    rounding, so that not even the last bit changes.
+
+    >>> logits, labels = torch.randn(5, 10), torch.arange(5)
+    >>> torch.equal(scaled_cross_entropy(64 * logits, labels), scaled_cross_entropy(logits, labels))
+    True
+    """
+    own = _in_own_units(logits)
+    return own.scatter(1, labels.unsqueeze(1), -torch.inf).logsumexp(dim=1) - _at(own, labels)
+
+
+def targeted_cross_entropy(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
+    """Log-probability of the target, log softmax(z)[t]; the labels are not read.
+
+    >>> targeted_cross_entropy(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([1]))
+    tensor([-0.6931])
+    """
+    del labels
+    return -cross_entropy(logits, targets)
+
+
+def targeted_logit_margin(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
+    """z_t - max_{i != t} z_i: positive where the sample is taken for the target; the labels are not read.
+
+    >>> targeted_logit_margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]), torch.tensor([1]))
+    tensor([-2.])
+    """
+    del labels
+    return -logit_margin(logits, targets)
+
+
+def targeted_dlr(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
+    """(z_t - z_y) / (z_(1) - (z_(3) + z_(4)) / 2); with three classes z_(3) replaces the mean.
+
+    Raises:
+        ValueError: For two classes.
+
+    >>> targeted_dlr(torch.tensor([[4.0, 1.0, 2.0, 1.0]]), torch.tensor([0]), torch.tensor([2]))
+    tensor([-0.6667])
+    """
+    _check_third_class(logits)
+    values = wide(logits)
+    top = values.topk(min(4, values.shape[1]), dim=1).values
+    return (_at(values, targets) - _at(values, labels)) / _or_one(top[:, 0] - top[:, 2:].mean(dim=1))
+
+
+def targeted_scaled_cross_entropy(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
+    """Log odds of the target, log(p_t / (1 - p_t)) of z / s as in :func:`scaled_cross_entropy`.
+
+    The labels are not read.
+
+    >>> targeted_scaled_cross_entropy(torch.tensor([[0.0, 2.0]]), torch.tensor([0]), torch.tensor([1]))
+    tensor([20.])
+    """
+    del labels
+    return -scaled_cross_entropy(logits, targets)
+
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": cross_entropy,
+    "logit_margin": logit_margin,
+    "dlr": dlr,
+    "scaled_cross_entropy": scaled_cross_entropy,
+}
+"""Losses by name, to be ascended away from the label."""
+
+TARGETED_LOSSES: dict[str, TargetedLoss] = {
+    "cross_entropy": targeted_cross_entropy,
+    "logit_margin": targeted_logit_margin,
+    "dlr": targeted_dlr,
+    "scaled_cross_entropy": targeted_scaled_cross_entropy,
+}
+"""Losses by name, to be ascended towards a target."""
+
+SCALE_FREE = ("logit_margin", "dlr", "scaled_cross_entropy")
+"""Names of the losses whose attacks the scale of logits cannot mislead."""
+
+SPREAD_IN_UNITS = 20.0
+"""What the spread of a sample's logits becomes in :func:`scaled_cross_entropy`.
+
+Of 1, 3, 5, 10, 20 and 40 the one that leaves least accuracy to one step and to forty on two small networks of the
+digits, in all three norms; 10 is as good for forty steps, smaller values are clearly weaker.
+"""
+
+
+def _at(logits: Tensor, classes: Tensor) -> Tensor:
+    return logits.gather(1, classes.unsqueeze(1)).squeeze(1)
+
+
+def _best_but(logits: Tensor, classes: Tensor) -> Tensor:
+    return logits.scatter(1, classes.unsqueeze(1), -torch.inf).amax(dim=1)
+
+
+def _or_one(spread: Tensor) -> Tensor:
+    """Tied logits have no scale to divide by."""
+    return torch.where(spread > 0, spread, 1)
+
+
+def _in_own_units(logits: Tensor) -> Tensor:
+    values = wide(logits)
+    still = values.detach()
+    spread = (still.amax(dim=1) - still.amin(dim=1)) / SPREAD_IN_UNITS
+    return values / _or_one(spread).unsqueeze(1)
+
+
+def _check_third_class(logits: Tensor) -> None:
+    if logits.shape[1] < 3:
+        raise ValueError(
+            f"`loss` 'dlr' must have at least 3 classes because it divides by the gap to the third logit; "
+            f"got {logits.shape[1]}; use 'logit_margin'."
+        )
+
+
+# attacks ----------------------------------------------------------------------------------------------------
 
 ROUNDING = 1e-4
 """Share of epsilon by which rounding may leave the ball; more than that is a mistake of the attack."""
@@ -21,13 +647,13 @@ ROUNDING = 1e-4
 
 @dataclass(frozen=True)
 class Attacked:
-    """Images after an attack; all three are verified, none is the attack's own word.
+    """Images after an attack; all three are verified, none is taken from the attack.
 
     Args:
         images: Within bounds and ball, shape and type of the originals. An image that the model got wrong
             before the attack is the original.
         success: (B,), whether the model is wrong on it: the class of the largest logit differs from the
-            label (or equals the target, where there is one).
+            label (or equals the target, if there is one).
         distance: (B,), norm of `images` minus the originals, in pixel units, of successes and failures alike.
 
     >>> hit = Attacked(torch.zeros(2, 3), torch.tensor([True, False]), torch.zeros(2))
@@ -41,14 +667,14 @@ class Attacked:
 
     @property
     def success_rate(self) -> float:
-        """Share of images on which the model is wrong; NaN where there are none."""
+        """Share of images on which the model is wrong; NaN without images."""
         return float(self.success.double().mean())
 
 
 def broken(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Whether the class of the largest logit differs from the label, or equals the target where there is one.
+    """Whether the class of the largest logit differs from the label, or equals the target if there is one.
 
-    Logits that are not finite name no class: wrong whatever the label, and no target.
+    Logits that are not finite name no class: they are wrong for every label and reach no target.
 
     >>> broken(torch.tensor([[1.0, 2.0], [float("nan"), 0.0]]), torch.tensor([1, 0]))
     tensor([False,  True])
@@ -77,7 +703,7 @@ def rescored(
     """Clip, check the range, ask the model again.
 
     An image on which the model was wrong before (or which it took for the target) is a success at distance
-    0 and returned unchanged, whatever the attack made of it. Pixels that are not numbers are put back.
+    0 and returned unchanged. Pixels that are not numbers are reset to the original.
 
     Args:
         model: Images to logits.
@@ -86,10 +712,10 @@ def rescored(
         labels: (B,).
         norm: inf, 2 or 1; of the ball and of the distance.
         bounds: Of pixel values.
-        epsilon: Radius of the ball in pixel units; None where the attack looks for the distance itself.
-        targets: (B,), the classes wanted; None where any wrong class will do.
+        epsilon: Radius of the ball in pixel units; None where the attack searches for the distance itself.
+        targets: (B,), the classes wanted; None if any wrong class counts.
         chunk: Images that the model sees at once.
-        before: (B,), whether the originals are broken, where that is known; else the model is asked.
+        before: (B,), whether the originals are broken, if known; else the model is asked.
 
     Raises:
         ValueError: If candidates have another shape, or are outside the ball by more than rounding.
@@ -114,14 +740,14 @@ def rescored(
 def confined(
     candidates: Tensor, originals: Tensor, *, norm: float, bounds: Bounds, epsilon: float | None
 ) -> Tensor:
-    """What an attack found, clipped and range-checked; pixels that are not numbers are put back.
+    """What an attack found, clipped and range-checked; pixels that are not numbers are reset to the original.
 
     Args:
         candidates: What it found.
         originals: (B, ...), within `bounds`.
         norm: Of the ball.
         bounds: Of pixel values.
-        epsilon: Radius of the ball; None where there is none.
+        epsilon: Radius of the ball; None without a ball.
 
     Raises:
         ValueError: If candidates have another shape, or are outside the ball by more than rounding.
@@ -137,7 +763,7 @@ def confined(
 
 
 def _inside(found: Tensor, originals: Tensor, epsilon: float, norm: float, bounds: Bounds) -> Tensor:
-    """Within the ball; what is outside by rounding is led back, what is farther outside is refused."""
+    """Within the ball; what is outside by rounding is projected back, anything farther outside is an error."""
     delta = found - originals
     distance = norm_of(delta, norm)
     largest = max(float(one.abs().max()) for one in (found, originals)) if len(found) else 0.0
@@ -167,7 +793,7 @@ class Batch:
         model: Images to logits.
         images: The originals, (B, ...).
         labels: (B,).
-        targets: (B,), the classes wanted, or None where any wrong class will do.
+        targets: (B,), the classes wanted, or None if any wrong class counts.
         logits: Of the originals, (B, C).
         chunk: Images that the model sees at once.
     """
@@ -219,6 +845,12 @@ class Batch:
         """Whether the attack has what it wants, for logits of these images."""
         return broken(logits, self.labels, self.targets)
 
+    def margin(self, logits: Tensor) -> Tensor:
+        """How near each image is to what the attack wants, (B,): positive where it is broken."""
+        if self.targets is None:
+            return logit_margin(logits, self.labels)
+        return targeted_logit_margin(logits, self.labels, self.targets)
+
     def ascent(self, images: Tensor, loss: str, towards: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Logits of changed `images`, and the gradient of the loss named.
 
@@ -245,14 +877,14 @@ def _plain(tensor: Tensor) -> Tensor:
 class Attack(ABC):
     """An attack in a ball: settings that are called with a model, images and labels.
 
-    A subclass says in `_search` how candidates are found. What it finds is clipped, range-checked and scored
-    by asking the model again (:func:`~clearance.attacks.attack.rescored`).
+    A subclass implements `_search`. What it finds is clipped, range-checked and scored
+    by asking the model again (:func:`rescored`).
 
     Args:
         epsilon: Radius in the unit of the pixels, at least 0; of the width of `bounds` at most in norm inf.
         norm: inf, 2 or 1.
         bounds: Of pixel values; [0, 1] everywhere in Clearance.
-        chunk: Images that the model sees at once. Memory and speed alone are a reason to change it.
+        chunk: Images that the model sees at once. Change it only for memory or speed.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -270,7 +902,7 @@ class Attack(ABC):
         check_count("chunk", self.chunk)
 
     @final
-    @torch.inference_mode(False)  # of a caller: what is made in it cannot be differentiated by
+    @torch.inference_mode(False)  # a caller's inference mode would make tensors without gradients
     @torch.no_grad()
     def __call__(
         self, model: Model, images: Tensor, labels: Tensor, targets: Tensor | None = None
@@ -279,10 +911,10 @@ class Attack(ABC):
 
         Args:
             model: Images to logits; a module must be in evaluation mode. Its parameters' ``.grad`` and the
-                images' are left alone.
+                images' stay unchanged.
             images: (B, ...) within the bounds, floating point.
             labels: (B,), the true classes.
-            targets: (B,), classes that the images shall be taken for; by default any wrong class will do.
+            targets: (B,), the classes wanted; by default any wrong class counts.
 
         Returns:
             Verified images; those that the model got wrong before are unchanged, at distance 0.
@@ -319,7 +951,7 @@ class Attack(ABC):
     ) -> Tensor:
         """The images after every step of the attack, whether or not the model is wrong on them already.
 
-        Transfer wants these: images that are broken early go on to be changed. They are clipped and range-checked,
+        Transfer wants these: images that are broken early are changed further. They are clipped and range-checked,
         but no success is claimed. Arguments and errors are those of a call.
         """
         batch = Batch.checked(model, images, labels, targets, self.bounds, self.chunk)
@@ -335,12 +967,12 @@ class Attack(ABC):
 
         Args:
             batch: Images to change.
-            persist: Whether to go on with an image that is broken.
+            persist: Whether to continue with an image that is broken.
         """
 
 
 AnyAttack = Callable[[Model, Tensor, Tensor], Attacked]
-"""What takes attacks takes any of these; a callable that returns images becomes one by :func:`as_attack`."""
+"""Whatever takes attacks takes any of these; a callable that returns images becomes one by :func:`as_attack`."""
 
 
 FARTHER = (1.0005, 1.002, 1.01, 1.02)
@@ -349,12 +981,12 @@ FARTHER = (1.0005, 1.002, 1.01, 1.02)
 
 @dataclass(frozen=True)
 class DistanceAttack(ABC):
-    """An attack without a radius: it looks for the nearest image that the model gets wrong.
+    """An attack without a radius: it searches for the nearest image that the model gets wrong.
 
     Args:
-        norm: inf, 2 or 1; what nearest means.
+        norm: inf, 2 or 1; of the distance.
         bounds: Of pixel values; [0, 1] everywhere in Clearance.
-        chunk: Images that the model sees at once. Memory and speed alone are a reason to change it.
+        chunk: Images that the model sees at once. Change it only for memory or speed.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -371,7 +1003,7 @@ class DistanceAttack(ABC):
         check_count("chunk", self.chunk)
 
     @final
-    @torch.inference_mode(False)  # of a caller: what is made in it cannot be differentiated by
+    @torch.inference_mode(False)  # a caller's inference mode would make tensors without gradients
     @torch.no_grad()
     def __call__(self, model: Model, images: Tensor, labels: Tensor) -> Attacked:
         """The nearest wrong images found for those that the model gets right.
@@ -413,7 +1045,7 @@ class DistanceAttack(ABC):
     def _settled(self, batch: Batch, found: Tensor, before: Tensor) -> Tensor:
         """Candidates that lie so near the boundary that rounding decides, moved a little farther out.
 
-        What a search saw of an image can differ in the last bit from what the whole batch shows.
+        Logits of an image can differ in the last bit between a search and the whole batch.
         """
         for farther in FARTHER:
             wrong = before | batch.broken(logits_of(batch.model, found, chunk=batch.chunk))
@@ -438,7 +1070,7 @@ def shortened(batch: Batch, far: Tensor, bounds: Bounds, halvings: int) -> Tenso
     """Wrong images nearer to the originals, on the straight way to `far`, found by bisection.
 
     Precise to 2^-halvings of the way; exact where the way crosses the boundary once. Rows of `far` that are
-    not wrong themselves are returned as they are, or nearly.
+    not wrong themselves are returned unchanged, or nearly.
 
     >>> model = torch.nn.Identity().eval()                                  # the larger pixel names the class
     >>> batch = Batch.checked(model, torch.tensor([[1.0, 0.5]]), torch.tensor([0]), None, Bounds(), 64)
@@ -500,8 +1132,8 @@ def check_mode(model: Any) -> None:
     found = next((name for name, module in model.named_modules() if _by_the_batch(module)), None)
     if found is not None:
         raise ValueError(
-            f"`model` must answer to an image alone; its {found!r} normalises by the statistics of whatever images are "
-            "asked together, also in evaluation mode. Give it running statistics (track_running_stats=True)."
+            f"`model` must give logits that depend on one image only; its {found!r} normalises by the statistics "
+            "of the whole batch, also in evaluation mode. Give it running statistics (track_running_stats=True)."
         )
 
 
@@ -545,7 +1177,7 @@ def checked_classes(name: str, classes: Any, images: Tensor) -> Tensor:
 
 
 def check_other(targets: Tensor | None, labels: Tensor) -> None:
-    """Raise ValueError if a target is the image's own label, which every image would reach as it is."""
+    """Raise ValueError if a target is the image's own label, which every image would reach unchanged."""
     if targets is not None and len(same := (targets == labels).nonzero().flatten()):
         raise ValueError(
             f"`targets` must be other classes than `labels`; got the label itself, {int(labels[same[0]])}, for "

@@ -1,4 +1,4 @@
-"""Attacks of other libraries, and anybody's own: any callable (model, images, labels) -> images."""
+"""Attacks of other libraries and your own: any callable (model, images, labels) -> images."""
 
 import contextlib
 import math
@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearance.attacks.attack import Attack, Batch
-from clearance.attacks.queries import Model
+from clearance.attacks.attack import Attack, Batch, Model
 from clearance.vocabulary import Bounds
 
 Images = Callable[[Model, Tensor, Tensor], Any]
@@ -24,7 +23,7 @@ class ForeignAttack(Attack):
     make: Images = field(kw_only=True)
 
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
-        del persist  # its own affair
+        del persist  # up to the callable
         if batch.targets is not None:
             raise ValueError(
                 "`targets` must be None because a callable takes no targets; let it choose its own."
@@ -47,7 +46,7 @@ class ForeignAttack(Attack):
 
 @contextlib.contextmanager
 def _as_before(model: Model) -> Iterator[None]:
-    """Whatever is done within, a module's modes, buffers and parameters' gradients are afterwards what they were."""
+    """Restore a module's modes, buffers and parameters' gradients afterwards."""
     if not isinstance(model, nn.Module):
         yield
         return
@@ -74,12 +73,12 @@ def as_attack(
 ) -> ForeignAttack:
     """Any callable ``(model, images, labels) -> images`` as an attack, verified like every other.
 
-    It is given the images that the model gets right, and copies of them; what it returns is clipped, checked
-    against the ball, and scored by asking the model again. Its own word on success is not heard. The modes of the
-    model's parts, its buffers and the gradients of its parameters are put back after it.
+    It gets copies of the images that the model gets right; what it returns is clipped, checked against the ball, and
+    scored by asking the model again. The modes of the model's parts, its buffers and the gradients of its parameters
+    are restored after it.
 
     Args:
-        make: The callable. Its radius is its own: give it the same `epsilon`, in the unit of the pixels.
+        make: The callable. It keeps its own radius: give it the same `epsilon`, in the unit of the pixels.
         epsilon: Radius of the ball in which its images must lie.
         norm: inf, 2 or 1.
         bounds: Of pixel values, by default [0, 1].
@@ -87,9 +86,9 @@ def as_attack(
     Raises:
         ValueError: If `epsilon` or `norm` is out of range; on a call, if images come back outside the ball by
             more than rounding, or in another shape.
-        TypeError: If `make` is no callable; on a call, if it returns no images.
+        TypeError: If `make` is not a callable; on a call, if it returns no images.
 
-    Whether it depends on batch size, on order or on the scale of logits is the callable's own affair.
+    Whether it depends on batch size, on order or on the scale of logits is up to the callable.
 
     >>> def darker(model, images, labels):
     ...     return images - 0.25

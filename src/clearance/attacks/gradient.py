@@ -7,10 +7,17 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_positive
-from clearance.attacks.attack import Attack, Batch
-from clearance.attacks.balls import linear_optimum, projected, random_starts, room_along, steepest
-from clearance.attacks.losses import LOSSES, logit_margin
-from clearance.attacks.queries import logits_of
+from clearance.attacks.attack import (
+    LOSSES,
+    Attack,
+    Batch,
+    linear_optimum,
+    logits_of,
+    projected,
+    random_starts,
+    room_along,
+    steepest,
+)
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,7 @@ class GradientAttack(Attack):
     Args:
         epsilon: Radius in the unit of the pixels.
         norm: inf, 2 or 1.
-        loss: A name in :data:`~clearance.attacks.losses.LOSSES`.
+        loss: A name in :data:`~clearance.attacks.attack.LOSSES`.
         bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
@@ -44,7 +51,7 @@ class FGSM(GradientAttack):
     Source: Goodfellow, Shlens and Szegedy, *Explaining and Harnessing Adversarial Examples* (2015), section 4.
     In norm 2 the step is x' = clip(x + t grad_x L) with the t that uses up all of epsilon, in norm 1 it fills
     the pixels with the largest gradients up to their bounds: where pixels are at their bound, these go
-    farther than a clipped unit step. On a linear model of two classes they are the strongest attack there is.
+    farther than a clipped unit step. On a linear model of two classes they are the strongest attack.
 
     Args:
         epsilon: Radius in the unit of the pixels, at least 0.
@@ -56,7 +63,7 @@ class FGSM(GradientAttack):
     Raises:
         ValueError: If a setting is out of range.
 
-    Misleads with its default loss where logits are large: see :mod:`clearance.attacks.losses`.
+    Misleads with its default loss where logits are large: see :mod:`clearance.attacks.attack`.
 
     >>> import torch
     >>> model = torch.nn.Linear(2, 2, bias=False).eval()
@@ -67,7 +74,7 @@ class FGSM(GradientAttack):
     """
 
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
-        del persist  # there is but one step
+        del persist  # it has only one step
         _, gradient = batch.ascent(batch.images, self.loss)
         return batch.images + linear_optimum(gradient, batch.images, self.epsilon, self.norm, self.bounds)
 
@@ -77,11 +84,11 @@ class IteratedAttack(GradientAttack):
     """Steps of most gain, each followed by the nearest point of the ball within the bounds.
 
     x_{t+1} = P(x_t + step * s(grad_x L(x_t))), s the steepest step of the norm and P the exact projection
-    (:mod:`clearance.attacks.balls`). An image that is broken is kept as it is and costs nothing from there on.
+    (:func:`~clearance.attacks.attack.projected`). A broken image is kept and is not asked about again.
 
     In norm 1 steps shrink evenly to zero: a step there moves few pixels, and at a constant length they would
-    change places for ever. At the end stands the better of what they reached and of the point of the ball that gains
-    most along the last gradient, which on a linear model is the strongest there is.
+    move back and forth for ever. The result is the better of what they reached and of the point of the ball that
+    gains most along the last gradient, which on a linear model is the strongest attack.
     """
 
     steps: int = 10
@@ -129,8 +136,7 @@ class IteratedAttack(GradientAttack):
     def _or_corner(self, batch: Batch, delta: Tensor, gradient: Tensor) -> Tensor:
         corner = linear_optimum(gradient, batch.images, self.epsilon, self.norm, self.bounds)
         reached, there = (
-            _margin(batch, logits_of(batch.model, batch.images + d, chunk=batch.chunk))
-            for d in (delta, corner)
+            batch.margin(logits_of(batch.model, batch.images + d, chunk=batch.chunk)) for d in (delta, corner)
         )
         better = (there > reached).view(-1, *[1] * (delta.ndim - 1))
         return torch.where(better, corner, delta)
@@ -162,7 +168,7 @@ class IFGSM(IteratedAttack):
     Raises:
         ValueError: If a setting is out of range.
 
-    Misleads with its default loss where logits are large: see :mod:`clearance.attacks.losses`.
+    Misleads with its default loss where logits are large: see :mod:`clearance.attacks.attack`.
 
     >>> model = torch.nn.Identity().eval()
     >>> hit = IFGSM(epsilon=0.25)(model, torch.tensor([[0.75, 0.5], [1.0, 0.0]]), torch.tensor([0, 0]))
@@ -187,18 +193,18 @@ class PGD(IteratedAttack):
         loss: What is ascended; by default the logit margin, which the scale of logits cannot mislead.
         steps: From each start; 40 by default, as in the paper for MNIST.
         step: Length of one in pixel units; by default 2.5 epsilon / steps, the paper's for CIFAR-10.
-        restarts: How many starts there are: the first is the image itself, all others are random points of
+        restarts: The number of starts: the first is the image itself, all others are random points of
             the ball, uniform in it before they are clipped to the bounds.
-        targets: Steer at each of so many nearest rivals in turn, by the largest wrong logits of the image,
+        targets: Steer at each of this number of nearest rivals in turn, by the largest wrong logits of the image,
             rather than away from the label; all of them where there are fewer. Any wrong class counts. A call
-            with targets of its own has one rival, and does not go with this.
+            with its own targets has one rival, and excludes this setting.
         seed: Of the random starts. What is drawn for an image follows from it and from the image's own
-            pixels, so that neither its place nor its company in a batch matters.
+            pixels, so that neither its place nor the other images in a batch matter.
         bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
     An image that breaks is dropped from all that follows. One that never does is returned as the start left it
-    that ended with the largest logit margin, whatever the loss.
+    that ended with the largest logit margin, for every loss.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -227,7 +233,7 @@ class PGD(IteratedAttack):
             check_count("targets", self.targets)
 
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
-        best, least = batch.images.clone(), torch.full_like(_margin(batch, batch.logits), -math.inf)
+        best, least = batch.images.clone(), torch.full_like(batch.margin(batch.logits), -math.inf)
         rows = torch.arange(len(batch), device=batch.images.device)
         for start, rank in self._runs(batch):
             active = batch[rows]
@@ -235,7 +241,7 @@ class PGD(IteratedAttack):
             found, done = self._ascended(active, self._start(active, start), towards=towards, persist=persist)
             logits = logits_of(active.model, found, chunk=self.chunk)
             done |= active.broken(logits)
-            value = _margin(active, logits)
+            value = active.margin(logits)
             value = value.masked_fill(
                 done & value.isnan(), math.inf
             )  # logits that are no numbers name no class
@@ -268,10 +274,3 @@ def _rivals(batch: Batch, rank: int) -> Tensor:
     """The wrong class with the largest logit, or the next ones after it."""
     others = batch.logits.scatter(1, batch.labels.unsqueeze(1), -math.inf)
     return others.argsort(dim=1, descending=True, stable=True)[:, rank]
-
-
-def _margin(batch: Batch, logits: Tensor) -> Tensor:
-    """How near the goal an image is, whatever loss it was moved by."""
-    if batch.targets is None:
-        return logit_margin(logits, batch.labels)
-    return -logit_margin(logits, batch.targets)

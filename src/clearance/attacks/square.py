@@ -1,4 +1,4 @@
-"""Square search: random changes of square patches, kept when they help; needs scores alone, no gradient."""
+"""Square search: random changes of square patches, kept when they help; needs only logits, no gradient."""
 
 import math
 from dataclasses import dataclass
@@ -7,10 +7,15 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_fraction
-from clearance.attacks.attack import Attack, Batch
-from clearance.attacks.balls import norm_of, projected, room_along, streams_of
-from clearance.attacks.losses import logit_margin
-from clearance.attacks.queries import logits_of
+from clearance.attacks.attack import (
+    Attack,
+    Batch,
+    logits_of,
+    norm_of,
+    projected,
+    room_along,
+    streams_of,
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ def pyramid(rows: int, columns: int) -> Tensor:
 
 
 def split_pyramid(rows: int, columns: int) -> Tensor:
-    """A bump in two halves of opposite sign, one beside the other, (rows, columns).
+    """A bump in two halves of opposite sign, next to each other, (rows, columns).
 
     >>> split_pyramid(1, 2)
     tensor([[ 1., -1.]])
@@ -109,7 +114,7 @@ def _from_edge(size: int) -> Tensor:
 HALVED_AT = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 """After which share of the queries the area of a patch is halved: the paper's schedule for 10,000 queries."""
 DRAWS = 5
-"""Numbers that one query of one image uses besides the signs of its channels: two corners and a turn."""
+"""Numbers that one query of one image uses in addition to the signs of its channels: two corners and a turn."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +125,12 @@ class SquareSearch(Attack):
     -epsilon. Norm 2: the start is a grid of bumps of random sign; then a patch gets a bump in two halves of
     opposite sign, paid for by emptying another patch. Norm 1: the start is the image; then a patch of one channel, of
     at most as many pixels as epsilon can move from bound to bound, goes towards one, paid for by what is not spent
-    yet, and where that is too little by putting one pixel back, the likelier the farther it is from where it was.
+    yet, and where that is too little by putting one pixel back, drawn in proportion to how far it was moved.
     Patches shrink as queries are spent.
 
     Source: Andriushchenko, Croce, Flammarion, Hein, *Square Attack* (2020), algorithms 1 to 3 and section 3.3;
-    written from the description. Norm 1 is ours (Croce and Hein, *Mind the Box*, 2021, have a search of their own
-    there).
+    written from the description. Norm 1 is not in the paper (Croce and Hein, *Mind the Box*, 2021, have another
+    search there).
 
     Args:
         epsilon: Radius in the unit of the pixels, at least 0.
@@ -133,7 +138,7 @@ class SquareSearch(Attack):
         queries: Forward passes an image, the start's included; 1,000 by default.
         share: Of the image's area that the first patches cover, in (0, 1]; 0.8, the paper's for MNIST.
         seed: What is drawn for an image follows from it and from the image's own pixels, so that neither its
-            place nor its company in a batch matters.
+            place nor the other images in a batch matter.
         bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
@@ -142,8 +147,8 @@ class SquareSearch(Attack):
     Raises:
         ValueError: If a setting is out of range.
 
-    Misleads as a verdict of its own: it finds less than gradients do where there are any. It is there for
-    models that hide them.
+    Misleads as the only attack: gradients find more where the model has them. It is meant for models that
+    hide them.
 
     >>> model, image = torch.nn.Flatten().eval(), torch.tensor([[[[0.8, 0.4]]]])     # every pixel is a class
     >>> hit = SquareSearch(epsilon=0.3, queries=50)(model, image, torch.tensor([0]))
@@ -176,7 +181,7 @@ class SquareSearch(Attack):
             logits = logits_of(
                 batch.model, (images[rows] + tried).reshape(batch.images.shape), chunk=self.chunk
             )
-            margin, done = _margin(batch, logits).to(least), batch.broken(logits)
+            margin, done = batch.margin(logits).to(least), batch.broken(logits)
             margin = margin.masked_fill(
                 done & margin.isnan(), math.inf
             )  # logits that are no numbers name no class
@@ -282,9 +287,3 @@ def _one_put_back(delta: Tensor, share: Tensor) -> Tensor:
     running = flat.abs().cumsum(dim=1)
     place = torch.searchsorted(running, share.unsqueeze(1).to(running) * running[:, -1:], right=True)
     return flat.scatter(1, place.clamp(max=flat.shape[1] - 1), 0.0).view_as(delta)
-
-
-def _margin(batch: Batch, logits: Tensor) -> Tensor:
-    if batch.targets is None:
-        return logit_margin(logits, batch.labels)
-    return -logit_margin(logits, batch.targets)

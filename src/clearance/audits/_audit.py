@@ -1,5 +1,6 @@
 """The contract of an audit, and what several audits of one classifier share."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -178,3 +179,25 @@ class Audit(ABC):
     @abstractmethod
     def examine(self, subject: Subject) -> Findings:
         """Measure; print nothing, store nothing."""
+
+
+Z_95 = 1.959963984540054  # the standard normal's 97.5 % point
+
+
+def wilson_interval(wrong: int, images: int) -> tuple[float, float]:
+    """The 95 % Wilson interval of a fraction; never leaves [0, 1], and is not empty at 0 or 1.
+
+    centre +- half = (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+
+    Source: Wilson, JASA 1927.
+
+    >>> low, high = wilson_interval(0, 10)
+    >>> low, round(high, 4)
+    (0.0, 0.2775)
+    """
+    fraction, shrink = wrong / images, 1 + Z_95**2 / images
+    centre = fraction + Z_95**2 / (2 * images)
+    half = Z_95 * math.sqrt(fraction * (1 - fraction) / images + Z_95**2 / (4 * images**2))
+    low = 0.0 if wrong == 0 else (centre - half) / shrink
+    high = 1.0 if wrong == images else (centre + half) / shrink
+    return low, high

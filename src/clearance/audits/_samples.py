@@ -1,4 +1,4 @@
-"""Which images an audit looks at: a fixed choice, two halves, small sets with equally many of each class."""
+"""Which images an audit uses: a fixed choice, two halves, small sets with the same number of each class."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ from clearance.data.stratified import draw_quota
 
 
 def fixed_images(data: ImageSet, limit: int, seed: int, among: Tensor | None = None) -> ImageSet:
-    """All images where they are at most `limit`; else equally many of every class, at least one, drawn by the seed.
+    """All images where they are at most `limit`; else the same number of every class, at least one, drawn by the seed.
 
     Which, follows from the seed and their pixels: the same set in another order gives the same images. A class with
-    fewer than its share gives all that it has; the others do not make up for it. A mask, `among`, says which may be
-    drawn; two masks that differ in a few images give sets that do so, too.
+    fewer than its share gives all that it has; the others do not make up for it. `among` is a mask of the rows that
+    may be drawn; two masks that differ in a few images give sets that differ in a few images.
 
     >>> from clearance.data import gaussian_images
     >>> chosen = fixed_images(gaussian_images(class_count=3, per_class=20), limit=10, seed=0)
@@ -43,7 +43,7 @@ def fixed_rows(data: ImageSet, limit: int, seed: int, among: Tensor | None = Non
 
 
 def balanced_rows(labels: Tensor, limit: int, seed: int, classes: int) -> Tensor:
-    """Rows of at most `limit` labels, equally many of every class, ascending; drawn by their places alone.
+    """Rows of at most `limit` labels, the same number of every class, ascending; drawn only by their positions.
 
     >>> balanced_rows(torch.tensor([0, 0, 1, 1]), 4, 0, classes=2)
     tensor([0, 1, 2, 3])
@@ -67,12 +67,12 @@ def _first_of_each(order: Tensor, data: ImageSet, limit: int) -> Tensor:
 
 
 def _keys(data: ImageSet, seed: int) -> list[bytes]:
-    """A number for every image that its pixels and the seed alone decide, and that nothing else tells of it."""
+    """A number for every image that depends only on its pixels and the seed."""
     return image_digests(data, str(derived_seed(seed, "audits", "fixed images")))
 
 
 def first_half(labels: Tensor, seed: int) -> Tensor:
-    """A mask, true for half of every class (the smaller half of an odd number), drawn by the seed alone.
+    """A mask, true for half of every class (the smaller half of an odd number), drawn only by the seed.
 
     Args:
         labels: (N,).
@@ -106,7 +106,7 @@ def partial_sets(
         train: The images to draw from.
         per_class: Images of every class, ascending.
         repetitions: r, draws for each of `per_class`.
-        seed: Equal seeds give equal rows for equal labels, whatever the model.
+        seed: Equal seeds give equal rows for equal labels, for every model.
     """
     counts = torch.bincount(train.labels, minlength=train.class_count).cpu()
     sets = []

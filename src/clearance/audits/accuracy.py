@@ -1,35 +1,13 @@
 """How often is the classifier wrong?"""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.data import ImageSet
 from clearance.vocabulary import Exhibit, Measurement
-
-Z_95 = 1.959963984540054  # the standard normal's 97.5 % point
-
-
-def wilson_interval(wrong: int, images: int) -> tuple[float, float]:
-    """The 95 % Wilson interval of a fraction; never leaves [0, 1], and is not empty at 0 or 1.
-
-    centre +- half = (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
-
-    Source: Wilson, JASA 1927.
-
-    >>> low, high = wilson_interval(0, 10)
-    >>> low, round(high, 4)
-    (0.0, 0.2775)
-    """
-    fraction, shrink = wrong / images, 1 + Z_95**2 / images
-    centre = fraction + Z_95**2 / (2 * images)
-    half = Z_95 * math.sqrt(fraction * (1 - fraction) / images + Z_95**2 / (4 * images**2))
-    low = 0.0 if wrong == 0 else (centre - half) / shrink
-    high = 1.0 if wrong == images else (centre + half) / shrink
-    return low, high
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
+from clearance.attacks.attack import Model
 from clearance.attacks.minimum_norm import MinimumNorm
-from clearance.attacks.queries import Model
-from clearance.attacks.straight_through import has_steps, straight_through
-from clearance.audits._attacked import checked_logits
+from clearance.attacks.transfer import has_steps, straight_through
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import fixed_images, fixed_rows
+from clearance.audits.robustness import checked_logits
 from clearance.data import ImageSet
 from clearance.geometry.first_order import dual_norm, first_order_distance
 from clearance.geometry.nearest import squared_distances

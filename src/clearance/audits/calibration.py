@@ -11,9 +11,8 @@ from scipy.special import erf
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Z_95, Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import first_half
-from clearance.audits.accuracy import Z_95, wilson_interval
 from clearance.data import ImageSet
 from clearance.data.intake import as_image_set
 from clearance.models._running import evaluating

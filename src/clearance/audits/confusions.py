@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._heads import are_a_cloud
-from clearance.audits.accuracy import wilson_interval
 from clearance.geometry.scatter import class_distance_normalised_variances, class_scatter
 from clearance.vocabulary import Exhibit, Measurement
 

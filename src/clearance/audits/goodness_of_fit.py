@@ -9,9 +9,8 @@ from scipy.stats import chi2, kstest
 from torch import Tensor
 
 from clearance._checks import check_choice
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._heads import are_a_cloud
-from clearance.audits.accuracy import wilson_interval
 from clearance.heads.gaussian_mixture import (
     GaussianMixture,
     half_distances,

@@ -12,14 +12,20 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
-from clearance.attacks.attack import broken
-from clearance.attacks.balls import projected, steepest, streams_of
+from clearance.attacks.attack import (
+    CHUNK,
+    Model,
+    broken,
+    gradients_of,
+    logit_margin,
+    logits_of,
+    projected,
+    steepest,
+    streams_of,
+)
 from clearance.attacks.gradient import FGSM, IFGSM
-from clearance.attacks.losses import logit_margin
-from clearance.attacks.queries import CHUNK, Model, gradients_of, logits_of
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import balanced_rows, first_half, fixed_images
-from clearance.audits.accuracy import wilson_interval
 from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
 from clearance.audits.out_of_distribution import neighbour_score, unit_length
 from clearance.audits.rejection import check_enough, detection, lowest_for_nan, p_values, rejection_threshold
@@ -235,7 +241,7 @@ class NormalImages:
 
 @dataclass(frozen=True)
 class Likelihood(Audit):
-    r"""How well a classifier's likelihood, and other scores, tell images that it has not learned from normal ones.
+    r"""How well a classifier's likelihood, and other scores, detect images that it has not learned.
 
     Scores (higher is more normal): ``likelihood``, the log-density at the predicted class of a Gaussian-mixture head,
     of any other head the logit of the predicted class; ``density``, log p(x) of the mixture; ``class mean``, minus half
@@ -581,7 +587,7 @@ class Evasion:
     x' <- P(x' + step * sign grad [(max_{i != y} z_i - z_y) / u + beta s_r(x') / v])
 
     s_r is the score of the likeliest wrong class r, where there is one for each class. u and v are the typical sizes of
-    margin and score on normal images, so that beta means the same whatever unit logits and features have. Steps shrink
+    margin and score on normal images, so that beta means the same in any unit of logits and features. Steps shrink
     evenly to zero. Last comes a run without a beta, on the margin alone while the image is right and on the score alone
     while it is wrong, which follows the boundary to where the score is highest. Of all the points on the way, the one
     that is misclassified with the highest score is kept, as the detector would read it.
@@ -702,7 +708,7 @@ ALL, SUCCESSFUL = "all", "successful"
 ORIGINALS, NOISE = "originals", "noise"
 
 
-def told_apart(normal: Scores, abnormal: Scores, context: dict[str, Scalar]) -> Iterator[Measurement]:
+def detections(normal: Scores, abnormal: Scores, context: dict[str, Scalar]) -> Iterator[Measurement]:
     """AUROC, AUPR and FPR95 of every score that both have; nothing where one set is empty."""
     for score, values in abnormal.items():
         if score not in normal or not (len(values) and len(normal[score])):
@@ -740,9 +746,9 @@ def under_attack(normal: NormalImages, seen: Seen, noisy: Tensor) -> Iterator[Me
     after = {**seen.scores, **pixel_scores(changed.images, changed.epsilon)}
     hit = _rows(after, changed.fooled)
     for negatives, unchanged in ((ORIGINALS, originals), (NOISE, normal.of(noisy, changed.epsilon))):
-        yield from told_apart(unchanged, after, {**context, "counted": ALL, "negatives": negatives})
+        yield from detections(unchanged, after, {**context, "counted": ALL, "negatives": negatives})
         counted: dict[str, Scalar] = {**context, "counted": SUCCESSFUL, "negatives": negatives}
-        yield from told_apart(_rows(unchanged, changed.fooled), hit, counted)
+        yield from detections(_rows(unchanged, changed.fooled), hit, counted)
     for score, limit in normal.thresholds(changed.epsilon).items():
         yield from share("caught", below(hit[score], limit), {**context, "score": score}, "higher")
 
@@ -771,13 +777,13 @@ def evasion_rate(
         context: dict[str, Scalar] = {
             "attack": ADAPTIVE, "attacked": score, "epsilon": epsilon, "counted": SUCCESSFUL, "negatives": negatives,
         }  # fmt: skip
-        yield from told_apart(normal.of(unchanged[wrong], epsilon), after, context)
+        yield from detections(normal.of(unchanged[wrong], epsilon), after, context)
 
 
 def unseen(normal: NormalImages, images: Tensor, name: str, epsilon: float) -> Iterator[Measurement]:
-    """How well each score tells images that were never learned from normal ones."""
+    """How well each score detects images that were never learned."""
     after = normal.of(images, epsilon)
-    yield from told_apart(normal.scores(epsilon), after, {"unseen": name})
+    yield from detections(normal.scores(epsilon), after, {"unseen": name})
     for score, limit in normal.thresholds(epsilon).items():
         yield from share("caught", below(after[score], limit), {"unseen": name, "score": score}, "higher")
 

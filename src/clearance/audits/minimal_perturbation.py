@@ -9,14 +9,13 @@ from scipy.stats import binom
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
+from clearance.attacks.attack import Model
 from clearance.attacks.minimum_norm import MinimumNorm
-from clearance.attacks.queries import Model
 from clearance.attacks.square import SquareSearch
-from clearance.attacks.straight_through import straight_through
-from clearance.audits._attacked import Target
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.attacks.transfer import straight_through
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import fixed_images
-from clearance.audits.accuracy import wilson_interval
+from clearance.audits.robustness import Target, norm_name
 from clearance.data import ImageSet
 from clearance.models._running import evaluating
 from clearance.vocabulary import Exhibit, Measurement, Scalar
@@ -45,7 +44,7 @@ class MinimalPerturbation(Audit):
     so that two models can be compared over the images that both are right on.
 
     Args:
-        norm: ``"inf"`` (every pixel by at most so much) or ``"2"``.
+        norm: inf (the largest change of a pixel) or 2, as a word or a number.
         images: At most; a class-balanced choice by the seed where there are more.
         steps: Of the search for the nearest wrong image.
         queries: Of the search without gradients, an image.
@@ -63,13 +62,15 @@ class MinimalPerturbation(Audit):
 
     name: ClassVar[str] = "minimal_perturbation"
     question: ClassVar[str] = "What is the smallest change of an image that changes the prediction?"
-    norm: str = "inf"
+    norm: float | str = "inf"
     images: int = 200
     steps: int = 100
     queries: int = 300
 
     def __post_init__(self) -> None:
-        check_choice("norm", self.norm, ("inf", "2"))
+        norm = norm_name(self.norm)
+        check_choice("norm", norm, ("inf", "2"))
+        object.__setattr__(self, "norm", norm)
         for name in ("images", "steps", "queries"):
             check_count(name, getattr(self, name))
 
@@ -93,7 +94,7 @@ class MinimalPerturbation(Audit):
     def _distances(self, target: Target) -> Tensor:
         models: list[Model] = [target.model]
         if target.steps:
-            models.append(straight_through(target.model))  # the same but for its gradient
+            models.append(straight_through(target.model))  # the same except for its gradient
         search = MinimumNorm(float(self.norm), steps=self.steps)
         images, labels = target.images[target.right], target.labels[target.right]
         return torch.stack([search(model, images, labels).distance for model in models]).amin(dim=0)
@@ -155,7 +156,7 @@ class MinimalPerturbation(Audit):
 
 
 def median_interval(values: Tensor) -> tuple[float, float, float]:
-    """The median and the 95 % interval of order statistics that holds whatever the distribution.
+    """The median and the 95 % interval of order statistics that holds for every distribution.
 
     Of n values in order the interval is from the j-th to the (n + 1 - j)-th, j the largest number for which
     P(Binomial(n, 1/2) < j) <= 2.5 %, and the extremes where n is below 6.

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import balanced_rows, first_half, fixed_images
-from clearance.audits.accuracy import wilson_interval
 from clearance.audits.rejection import KEPT, check_enough, detection, lowest_for_nan, rejection_threshold
 from clearance.data import ImageSet
 from clearance.data.intake import as_image_set

@@ -1,4 +1,4 @@
-"""How well a score tells abnormal images from normal ones, and the threshold at which an image is rejected."""
+"""How well a score separates abnormal images from normal ones, and the threshold at which an image is rejected."""
 
 import numpy as np
 import torch
@@ -16,11 +16,11 @@ def detection(normal: Tensor, abnormal: Tensor) -> dict[str, float]:
     """AUROC, AUPR and FPR95 of a score, by name.
 
     ``auroc``: the chance that an abnormal image scores below a normal one, ties counting half. ``aupr``: average
-    precision, abnormal images being what is looked for; a score that knows nothing has their share. ``fpr95``: the
+    precision with abnormal images as positives; an uninformative score has their share. ``fpr95``: the
     share of abnormal images that pass where the threshold lets 95 % of the normal ones pass.
 
     Args:
-        normal: (n,), at least one. What is not a number counts as the lowest score there is.
+        normal: (n,), at least one. NaN counts as the lowest score.
         abnormal: (m,), at least one, likewise.
 
     >>> detection(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 2.0]))
@@ -37,7 +37,7 @@ def detection(normal: Tensor, abnormal: Tensor) -> dict[str, float]:
 
 
 def lowest_for_nan(scores: Tensor) -> Tensor:
-    """Scores with minus infinity for what is not a number.
+    """Scores with minus infinity in place of NaN.
 
     >>> lowest_for_nan(torch.tensor([float("nan"), 1.0]))
     tensor([-inf, 1.])
@@ -51,14 +51,14 @@ LEAST = 19  # images that a threshold for 5 % needs
 def rejection_threshold(held_out: Tensor, rejected: float = REJECTED) -> float:
     """Below this a score is rejected: with the k-th smallest of n held-out ones, k = floor(rejected (n + 1)).
 
-    A new normal image then falls below it with a probability of at most `rejected`, whatever the scores' distribution,
+    A new normal image then falls below it with a probability of at most `rejected`, for every distribution of scores,
     as long as it is drawn like the held-out ones (a conformal p-value).
 
     Source: Vovk, Gammerman, Shafer, *Algorithmic Learning in a Random World* (2005), chapter 2.
 
     Args:
         held_out: Scores of normal images, higher being more normal, (n,), n at least 1; of images that neither the
-            network nor the score was fitted to. What is not a number counts as the lowest score there is.
+            network nor the score was fitted to. NaN counts as the lowest score.
         rejected: Share of normal images that may be lost, in (0, 1); 0.05 is the share of every audit here.
 
     Returns:
@@ -100,7 +100,7 @@ def p_values(held_out: Tensor, scores: Tensor) -> Tensor:
 
 
 def check_enough(images: int) -> None:
-    """Raise ValueError unless a threshold can be chosen on so many test images."""
+    """Raise ValueError unless a threshold can be chosen on this number of test images."""
     if images < LEAST:
         raise ValueError(
             f"`test` must have at least {2 * LEAST} images, {LEAST} of them for a threshold that keeps 95 %; got "

@@ -2,33 +2,248 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_positive
-from clearance.attacks.attack import AnyAttack, Attack, check_radius
+from clearance.attacks.attack import (
+    CHUNK,
+    LOSSES,
+    AnyAttack,
+    Attack,
+    Model,
+    NoGradientWarning,
+    as_norm,
+    broken,
+    check_norm,
+    check_radius,
+    gradients_of,
+    logits_of,
+    random_starts,
+)
 from clearance.attacks.gradient import FGSM, PGD
-from clearance.attacks.queries import NoGradientWarning
 from clearance.attacks.square import SquareSearch
-from clearance.attacks.straight_through import straight_through
-from clearance.attacks.transfer import transferred
-from clearance.audits._attacked import Target, share
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.attacks.transfer import has_steps, straight_through, transferred
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import fixed_images
-from clearance.audits.accuracy import wilson_interval
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.vocabulary import Better, Bounds, Exhibit, Measurement, Scalar
 
-NORMS = {"inf": math.inf, "two": 2.0, "one": 1.0}
+SUMS_TO_ONE = 1e-3
+ALIKE = 0.02  # of the spread of logits over images: rounding is below it, dropout and noise far above
+GRAIN = 1e-5  # of a logit, for networks with nearly equal logits on all images
+
+
+def checked_logits(model: Model, images: Tensor, name: str = "the model") -> Tensor:
+    """Logits of images, (B, C), by a network that attacks can judge.
+
+    Args:
+        model: In evaluation mode.
+        images: (B, ...), at least one.
+        name: What messages call the model.
+
+    Raises:
+        ValueError: If these are probabilities: where they round to 0 and 1 attacks have no gradient, and the network
+            would look safe. If the logits of an image are random, or depend on the other images of the batch: then
+            no single prediction can be attacked.
+
+    >>> checked_logits(torch.nn.Identity(), torch.tensor([[3.0, -1.0], [0.0, 2.0]])).shape
+    torch.Size([2, 2])
+    """
+    logits = logits_of(model, images)
+    _refuse_probabilities(logits, name)
+    _refuse_other_answers(model, images, logits, name)
+    return logits
+
+
+def check_source(source: Model, images: Tensor, classes: int) -> None:
+    """Raise ValueError unless images can be made on another network, before any attack starts.
+
+    Args:
+        source: In evaluation mode.
+        images: (B, ...), of which the first are asked.
+        classes: How many logits the attacked network has.
+    """
+    try:
+        logits = checked_logits(source, images[: 2 * CHUNK], "`source`")
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"`source` must take the images that the model takes, {tuple(images.shape[1:])}, {images.dtype}; it fails "
+            f"with {type(error).__name__}: {error}"
+        ) from error
+    if logits.shape[1] != classes:
+        raise ValueError(
+            f"`source` must have a logit for each of the model's {classes}; got {logits.shape[1]}. Give a network of "
+            "the same classes in the same order."
+        )
+
+
+def _refuse_probabilities(logits: Tensor, name: str) -> None:
+    sums = logits.double().sum(dim=1)
+    if len(logits) > 1 and bool((logits >= 0).all()) and bool(((sums - 1).abs() < SUMS_TO_ONE).all()):
+        raise ValueError(
+            f"{name} must return logits; its outputs are at least 0 and sum to one for all {len(logits)} images, as "
+            "probabilities do, whose gradient vanishes where they round to 0 and 1. Remove the softmax from the model."
+        )
+
+
+def _refuse_other_answers(model: Model, images: Tensor, logits: Tensor, name: str) -> None:
+    """Compute every other image of the first ones again, in another batch."""
+    rows = torch.arange(0, min(len(images), 2 * CHUNK), 2, device=images.device)
+    again = logits_of(model, images[rows])
+    if _alike(again, logits[rows]):
+        return
+    if _alike(logits_of(model, images[rows]), again):
+        raise ValueError(
+            f"{name} must give logits that depend on one image only; they change with the rest of the batch. Look for "
+            "normalisation by the batch's own statistics (track_running_stats=False) or sums over the batch."
+        )
+    raise ValueError(
+        f"{name} must give the same logits every time in evaluation mode; asked twice they differ. Look for noise or "
+        "dropout that ignores eval(): random logits have no single prediction to attack. Judge their mean over many "
+        "draws: a module that returns their average, with fixed noise."
+    )
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    wide = torch.where(other.isfinite(), other, 0.0).double()
+    # class by class: one masked by a large number must not hide the others
+    spread = wide.std(dim=0).max() if len(wide) > 1 else wide.std()
+    close = (one.double() - wide).abs() <= ALIKE * spread + GRAIN * wide.abs()
+    return bool((close | (one == other) | ~other.isfinite()).all())
+
+
+SLICE = 2**26  # bytes of images that are attacked at once: an attack takes some thirty times that
+
+
+def survivors(
+    model: Model, images: Tensor, labels: Tensor, attacks: Iterable[AnyAttack], alive: Tensor | None = None
+) -> Tensor:
+    """The images that no attack breaks, (B,); one that is broken is not attacked again.
+
+    Args:
+        model: In evaluation mode.
+        images: (B, ...).
+        labels: (B,).
+        attacks: In the order in which they are tried.
+        alive: Images to begin with, by default all; the rest counts as broken.
+
+    >>> from clearance.attacks import FGSM
+    >>> images, model = torch.tensor([[0.9, 0.1], [0.6, 0.5]]), torch.nn.Identity().eval()
+    >>> survivors(model, images, torch.tensor([0, 0]), [FGSM(0.1), FGSM(0.2)])
+    tensor([ True, False])
+    """
+    alive = torch.ones_like(labels, dtype=torch.bool) if alive is None else alive.clone()
+    for attack in attacks:
+        for rows in alive.nonzero().flatten().split(_at_once(images)):
+            if len(rows):
+                alive[rows[attack(model, images[rows], labels[rows]).success]] = False
+    return alive
+
+
+def _at_once(images: Tensor) -> int:
+    """Images that are attacked at once: whole chunks, so that the model sees the same ones together."""
+    return max(1, SLICE // (images[:1].nbytes * CHUNK)) * CHUNK
+
+
+def blind_share(model: Model, images: Tensor, labels: Tensor, loss: str) -> float:
+    """Share of images where the loss has a gradient of exactly zero (or none that is a number).
+
+    >>> import torch
+    >>> blind_share(lambda images: images.round(), torch.tensor([[0.9, 0.1]]), torch.tensor([0]), "logit_margin")
+    1.0
+    """
+    if not len(images):
+        return 0.0
+    _, gradients = gradients_of(model, images, lambda logits, rows: LOSSES[loss](logits, labels[rows]))
+    seen = (gradients.isfinite() & (gradients != 0)).flatten(1).any(dim=1)
+    return float((~seen).double().mean())
+
+
+def share(alive: Tensor) -> float:
+    """Share of images that are alive."""
+    return float(alive.double().mean())
+
+
+BOUNDS = Bounds()
+
+
+class Target:
+    """What one audit attacks; what does not depend on a radius is computed once.
+
+    Args:
+        model: In evaluation mode.
+        images: (B, ...).
+        labels: (B,).
+        source: A network whose gradients make images too, in evaluation mode, or None.
+        seed: Of everything drawn.
+
+    Raises:
+        ValueError: If either gives probabilities or logits that vary (see :func:`checked_logits`), or the
+            source has other classes or takes other images.
+    """
+
+    def __init__(
+        self, model: Model, images: Tensor, labels: Tensor, source: Model | None = None, seed: int = 0
+    ) -> None:
+        self.model, self.images, self.labels = model, images, labels
+        self.source, self.seed = source, seed
+        logits = checked_logits(model, images)
+        self.classes = logits.shape[1]
+        self.unnumbered = share(~logits.isfinite().all(dim=1))
+        if source is not None:
+            check_source(source, images, self.classes)
+        self.right = ~broken(logits, labels)
+        self._blind: dict[str, float] = {}
+
+    def left(self, attacks: Iterable[AnyAttack], alive: Tensor | None = None) -> Tensor:
+        """The images that no attack breaks, of those alive, by default of those that are right."""
+        begin = self.right if alive is None else alive
+        return survivors(self.model, self.images, self.labels, attacks, begin)
+
+    def under_noise(self, norm: float, epsilon: float) -> Tensor:
+        """The images that stay right at one point of the ball that is drawn for each."""
+        noise = random_starts(self.images, epsilon, norm, BOUNDS, seed=self.seed, stream=0)
+        return self.right & ~broken(logits_of(self.model, self.images + noise), self.labels)
+
+    @cached_property
+    def steps(self) -> bool:
+        """Whether the model rounds, or stops gradients that would count."""
+        return has_steps(self.model, self.images)
+
+    def blind(self, loss: str) -> float:
+        """Share of right images where a loss has no gradient."""
+        if loss not in self._blind:
+            self._blind[loss] = blind_share(
+                self.model, self.images[self.right], self.labels[self.right], loss
+            )
+        return self._blind[loss]
+
+
+NORM_NAMES = {math.inf: "inf", 2.0: "2", 1.0: "1"}
+"""How records spell the norms, in the order in which they are measured."""
+
+
+def norm_name(norm: float | str) -> str:
+    """A norm as records spell it.
+
+    >>> norm_name(math.inf), norm_name(2), norm_name("1")
+    ('inf', '2', '1')
+    """
+    number = as_norm(norm)
+    check_norm(number)
+    return NORM_NAMES[number]
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Something that speaks against a number: words with a gap for a share, and the share.
+    """A reason to doubt a number: text with a placeholder for a share, and the share.
 
     >>> str(Reason("{} of images have no gradient", 0.25))
     '25.0% of images have no gradient'
@@ -43,17 +258,17 @@ class Reason:
 
 @dataclass(frozen=True)
 class Signs:
-    """What was seen of one radius, as shares of images; accuracies are under attack.
+    """Signs of weak attacks at one radius, as shares of images; accuracies are under attack.
 
     Args:
         white_box: Accuracy under all scale-free gradient attacks.
         cross_entropy: Under plain cross-entropy attacks.
         noise: Under one draw of noise of the same radius.
-        everything: Under gradient attacks whose radius reaches every image there is.
+        everything: Under gradient attacks whose radius reaches every possible image.
         blind: Share of right images where the logit margin has no gradient.
         blind_cross_entropy: Where cross-entropy has none.
-        transfer: Accuracy under images made on another network; None where there is none.
-        unnumbered: Share of images whose logits, unattacked, are not all finite numbers: they name no class.
+        transfer: Accuracy on images made on another network; None without one.
+        unnumbered: Share of images whose logits, unattacked, are not all finite: they name no class.
     """
 
     white_box: float
@@ -118,7 +333,7 @@ class Reading:
         yield _measured("alarms", reasons, "count", self.count, "lower", self._context())
 
     def words(self) -> str:
-        """The verdict and what speaks against it."""
+        """The verdict and the reasons to doubt it."""
         doubts, fooled = self.signs.doubts(), self.signs.fooled(self.verdict)
         return sentence(self.verdict, self.epsilon, NORM_NAMES[self.norm], doubts, fooled)
 
@@ -163,18 +378,17 @@ class Robustness(Audit):
     Measurements, for each ``norm`` and ``epsilon``: ``robust_accuracy`` and ``cross_entropy_attack_accuracy``
     (FGSM and PGD from the image) with 95 % Wilson intervals, ``noise_accuracy`` (one uniform draw from the
     ball), ``transfer_accuracy`` where there is a source, ``alarms`` (reasons to doubt the gradient attacks, or to
-    disbelieve the plain ones). For each norm ``full_radius_accuracy``: the radius reaches every image there
-    is, so anything much above 0 says that the attack is stuck. For each ``loss`` ``zero_gradients``: share of
+    disbelieve the plain ones). For each norm ``full_radius_accuracy``: the radius reaches every possible
+    image, so anything much above 0 means that the attack is stuck. For each ``loss`` ``zero_gradients``: share of
     right images without a gradient. Exhibit ``under_attack`` for each norm: these over the radius, and the
-    alarm in words in its caption. Exhibit ``alarms`` where there are any: a row for each reason.
+    alarm in its caption. Exhibit ``alarms`` where there are any: a row for each reason.
 
     Args:
-        inf: Radii in norm inf, in pixel units, ascending, each above 0; 0.1 and 0.3 are those of MNIST (Madry
-            et al. 2018). They are far too large for photographs, where 8 / 255 is usual.
-        two: Radii in norm 2.
-        one: Radii in norm 1.
+        epsilons: Radii by norm (inf, 2, 1; as a word or a number), in pixel units, ascending, each above 0. Only the
+            norms given here are measured. By default 0.1 and 0.3 in norm inf, those of MNIST (Madry et al. 2018), and
+            1 in norm 2. They are far too large for photographs, where 8 / 255 in norm inf is usual.
         images: At most, but one of every class at least; a class-balanced choice where there are more, by their pixels:
-            the same for all methods and seeds, and in whatever order the test set is.
+            the same for all methods and seeds, and for every order of the test set.
         steps: Of PGD.
         queries: Of the square search.
         source: A network whose gradients make images too (a transfer attack), in any mode; moved to
@@ -186,7 +400,8 @@ class Robustness(Audit):
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
     >>> train, test = gaussian_images(per_class=9, seed=0), gaussian_images(per_class=9, seed=1)
-    >>> found = Robustness(inf=(0.1,), two=(), steps=3)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> audit = Robustness(epsilons={"inf": (0.1,)}, steps=3)
+    >>> found = audit(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> sorted({m.name for m in found.measurements})
     ['alarms', 'cross_entropy_attack_accuracy', 'full_radius_accuracy', 'noise_accuracy', 'robust_accuracy',
      'zero_gradients']
@@ -194,9 +409,9 @@ class Robustness(Audit):
 
     name: ClassVar[str] = "robustness"
     question: ClassVar[str] = "How many images stay right under attack?"
-    inf: tuple[float, ...] = (0.1, 0.3)
-    two: tuple[float, ...] = (1.0,)
-    one: tuple[float, ...] = ()
+    epsilons: Mapping[str, tuple[float, ...]] = field(
+        default_factory=lambda: {"inf": (0.1, 0.3), "2": (1.0,)}, hash=False
+    )
     images: int = 1000
     steps: int = 40
     queries: int = 1000
@@ -209,21 +424,11 @@ class Robustness(Audit):
             raise TypeError(
                 f"`source` must be a Classifier or None; got {type(self.source).__name__}; clearance.wrap makes one."
             )
-        for name in NORMS:
-            radii = getattr(self, name)
-            if isinstance(radii, str) or not isinstance(radii, Sequence):
-                raise TypeError(f"`{name}` must be radii in a tuple, such as (0.1, 0.3); got {radii!r}.")
-            for epsilon in radii:
-                check_positive(name, epsilon)
-                check_radius(epsilon, NORMS[name], Bounds())
-            if list(radii) != sorted(set(radii)):
-                raise ValueError(f"`{name}` must ascend, each radius once; got {radii}.")
-        if not (self.inf or self.two or self.one):
-            raise ValueError("at least one radius must be given; got none in `inf`, `two` and `one`.")
+        object.__setattr__(self, "epsilons", _checked_radii(self.epsilons))
 
     def examine(self, subject: Subject) -> Findings:
         """Every norm, radius by radius."""
-        data = fixed_images(subject.test, self.images, seed=0)  # whatever the run: what differs are networks
+        data = fixed_images(subject.test, self.images, seed=0)  # the same in every run: only networks differ
         with evaluating(subject.model), warnings.catch_warnings():
             warnings.simplefilter("ignore", NoGradientWarning)  # the alarm says it
             if self.source is None:
@@ -234,12 +439,12 @@ class Robustness(Audit):
 
     def _examined(self, target: Target) -> Findings:
         found, exhibits = list(zero_gradients(target)), []
-        for name, norm in NORMS.items():
-            if radii := getattr(self, name):
-                readings = list(self._readings(target, norm, radii))
-                found.append(full_radius(target, norm, readings[0].signs))
-                found.extend(m for reading in readings for m in reading.measurements())
-                exhibits += [under_attack(norm, target, readings), *alarms(norm, readings)]
+        for name, radii in self.epsilons.items():
+            norm = float(name)
+            readings = list(self._readings(target, norm, radii))
+            found.append(full_radius(target, norm, readings[0].signs))
+            found.extend(m for reading in readings for m in reading.measurements())
+            exhibits += [under_attack(norm, target, readings), *alarms(norm, readings)]
         return Findings(tuple(found), tuple(exhibits))
 
     def _readings(self, target: Target, norm: float, radii: tuple[float, ...]) -> Iterator[Reading]:
@@ -247,7 +452,7 @@ class Robustness(Audit):
         alive = white = plain = target.right
         for epsilon in radii:
             attacks = scale_free_attacks(norm, epsilon, target.classes, self.steps, target.seed)
-            # apart from what other attacks break, which would hide at the next radius that gradients find little
+            # without what other attacks break, which would hide at the next radius that gradients find little
             white = target.left(attacks, white)
             alive = alive & white
             plain = target.left(cross_entropy_attacks(norm, epsilon, self.steps), plain)
@@ -271,7 +476,7 @@ class Robustness(Audit):
             yield Reading(norm, epsilon, len(target.labels), share(alive), signs)
 
     def _in_doubt(self, target: Target, norm: float, epsilon: float) -> Iterator[AnyAttack]:
-        """Attacks for a network whose gradients may lead nowhere: past what rounds, then without any."""
+        """Attacks for a network whose gradients may be useless: past its rounding, then without gradients."""
         if target.steps:
             past = straight_through(target.model)
             for attack in scale_free_attacks(norm, epsilon, target.classes, self.steps, target.seed):
@@ -279,8 +484,27 @@ class Robustness(Audit):
         yield SquareSearch(epsilon, norm, queries=self.queries, seed=target.seed)
 
 
+def _checked_radii(epsilons: Any) -> dict[str, tuple[float, ...]]:
+    """Radii by the norm's name, in the order of `NORM_NAMES`; norms without a radius are left out."""
+    if not isinstance(epsilons, Mapping):
+        raise TypeError(f'`epsilons` must be radii by norm, such as {{"inf": (0.1, 0.3)}}; got {epsilons!r}.')
+    given = {norm_name(norm): radii for norm, radii in epsilons.items()}
+    for name, radii in given.items():
+        place = f"epsilons[{name!r}]"
+        if isinstance(radii, str) or not isinstance(radii, Sequence):
+            raise TypeError(f"`{place}` must be radii in a tuple, such as (0.1, 0.3); got {radii!r}.")
+        for epsilon in radii:
+            check_positive(place, epsilon)
+            check_radius(epsilon, float(name), Bounds())
+        if list(radii) != sorted(set(radii)):
+            raise ValueError(f"`{place}` must ascend, each radius once; got {radii}.")
+    if not any(given.values()):
+        raise ValueError("`epsilons` must have at least one radius; got none.")
+    return {name: tuple(given[name]) for name in NORM_NAMES.values() if given.get(name)}
+
+
 def _whole_radius(norm: float, images: Tensor) -> float:
-    """The radius within which every image lies, whatever the original."""
+    """The radius within which every image lies, for any original."""
     pixels = images[0].numel()
     return 1.0 if math.isinf(norm) else pixels ** (1 / norm)
 
@@ -291,30 +515,29 @@ GAP = 0.05  # between plain cross-entropy attacks and the verdict
 
 
 def sentence(verdict: float, epsilon: float, norm: str, doubts: list[Reason], fooled: list[Reason]) -> str:
-    """What the verdict at one radius is, and what speaks against it.
+    """The verdict at one radius, and the reasons to doubt it.
 
     >>> sentence(0.5, 0.1, "inf", [], [])
     'At radius 0.1 (norm inf) 50.0% of images stay right; no sign was found against it.'
     """
-    said = f"At radius {epsilon:g} (norm {norm}) {verdict:.1%} of images stay right"
+    words = f"At radius {epsilon:g} (norm {norm}) {verdict:.1%} of images stay right"
     if not doubts and not fooled:
-        return f"{said}; no sign was found against it."
+        return f"{words}; no sign was found against it."
     if doubts:
-        said += f"; WARNING, gradient attacks are too weak here: {'; '.join(map(str, doubts))}"
+        words += f"; WARNING, gradient attacks are too weak here: {'; '.join(map(str, doubts))}"
     if fooled:
-        said += f"; do not read plain attacks as robustness: {'; '.join(map(str, fooled))}"
-    return f"{said}."
+        words += f"; do not read plain attacks as robustness: {'; '.join(map(str, fooled))}"
+    return f"{words}."
 
 
 STARTS = 5  # the image itself and four random ones
 RIVALS = 3
-NORM_NAMES = {math.inf: "inf", 2.0: "2", 1.0: "1"}
 
 
 def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, seed: int) -> list[Attack]:
     """White-box attacks whose loss ignores the scale of logits, cheap ones first.
 
-    The same direction of attack is tried under three losses, because each has networks that it is stuck on:
+    The same direction of attack is tried under three losses, because each is stuck on some networks:
     the margin sees one rival at a time, the difference-of-logits ratio bends where the third logit comes near,
     scaled cross-entropy sees every class.
     """
@@ -352,14 +575,14 @@ def zero_gradients(target: Target) -> Iterator[Measurement]:
 
 
 def full_radius(target: Target, norm: float, signs: Signs) -> Measurement:
-    """What attacks leave that may change everything."""
+    """The accuracy left by attacks that may change everything."""
     context: dict[str, Scalar] = {"norm": NORM_NAMES[norm]}
     count = len(target.labels)
     return _measured("full_radius_accuracy", signs.everything, "fraction", count, "lower", context)
 
 
 def under_attack(norm: float, target: Target, readings: list[Reading]) -> Exhibit:
-    """Accuracies over the radius, with the verdict and the alarm in words."""
+    """Accuracies over the radius, with the verdict and the alarm in the caption."""
     clean = share(target.right)
     columns: dict[str, list[float]] = {
         "radius": [0.0, *(reading.epsilon for reading in readings)],
@@ -375,7 +598,7 @@ def under_attack(norm: float, target: Target, readings: list[Reading]) -> Exhibi
 
 
 def alarms(norm: float, readings: list[Reading]) -> tuple[Exhibit, ...]:
-    """Every reason that was seen, radius by radius; nothing where there was none."""
+    """Every reason found, radius by radius; empty without one."""
     seen = [
         (reading.epsilon, about, reason)
         for reading in readings

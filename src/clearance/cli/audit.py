@@ -22,22 +22,25 @@ if TYPE_CHECKING:
     from clearance.experiments.outside import OutsideModel
     from clearance.report import Card
 
-FORM = "AUDIT.SETTING=VALUE, semicolons between them and commas within, such as robustness.inf=2/255,8/255"
+FORM = "AUDIT.SETTING=VALUE, semicolons between them and commas within, such as robustness.epsilons.inf=2/255,8/255"
+BY_NAME = "Mapping[str, "  # in the declared type of a setting that has values by name
 
 
 def audit_settings(text: str | None) -> dict[str, dict[str, Any]]:
     """Settings by audit and name; a setting that takes several values is always a list.
 
+    A setting with values by name, such as radii by norm, is written with that name, AUDIT.SETTING.NAME=VALUE.
+
     Args:
-        text: For example ``"robustness.inf=2/255,8/255; minimal_perturbation.steps=20"``.
+        text: For example ``"robustness.epsilons.inf=2/255,8/255; minimal_perturbation.steps=20"``.
 
     Raises:
         ValueError: If a part has another form, an audit or setting is unknown, or one is given twice.
 
-    >>> audit_settings("robustness.inf=0.25; robustness.images=500; likelihood.other=photographs")
-    {'robustness': {'inf': [0.25], 'images': 500}, 'likelihood': {'other': 'photographs'}}
-    >>> audit_settings("robustness.two=none")
-    {'robustness': {'two': []}}
+    >>> audit_settings("robustness.images=500; likelihood.other=photographs")
+    {'robustness': {'images': 500}, 'likelihood': {'other': 'photographs'}}
+    >>> audit_settings("robustness.epsilons.inf=0.25; robustness.epsilons.2=0.5,1")
+    {'robustness': {'epsilons': {'inf': [0.25], '2': [0.5, 1]}}}
     >>> audit_settings("boundary_distance.norms=inf,2")
     {'boundary_distance': {'norms': ['inf', '2']}}
     """
@@ -46,15 +49,21 @@ def audit_settings(text: str | None) -> dict[str, dict[str, Any]]:
         if not part.strip():
             continue
         place, equals, value = (word.strip() for word in part.partition("="))
-        audit, dot, setting = place.partition(".")
+        audit, dot, path = place.partition(".")
         if not (equals and dot and value):
             raise ValueError(f"--settings takes {FORM}; got {part.strip()!r}.")
-        if setting in found.setdefault(audit, {}):
-            raise ValueError(f"--settings must have each setting once; got {place} twice.")
+        setting, _, name = path.partition(".")
         kind = _type_of(audit, setting)
+        if bool(name) != (BY_NAME in kind):
+            raise ValueError(f"--settings takes {FORM}; got {part.strip()!r}.")
+        settings, key = found.setdefault(audit, {}), setting
+        if name:
+            settings, key, kind = settings.setdefault(setting, {}), name, kind.rpartition(BY_NAME)[2]
+        if key in settings:
+            raise ValueError(f"--settings must have each setting once; got {place} twice.")
         values = [] if "tuple[" in kind and value.lower() == "none" else value.split(",")
         values = [word.strip() if "str" in kind else _value(word.strip()) for word in values]
-        found[audit][setting] = values if len(values) > 1 or "tuple[" in kind else values[0]
+        settings[key] = values if len(values) > 1 or "tuple[" in kind else values[0]
     return found
 
 
@@ -126,8 +135,8 @@ class AuditCommand:
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
         root: The folder with the files of a run's dataset, if it has moved, or of datasets given by name.
         audits: Names separated by commas, or all (default: those of the run; else what the first screen needs).
-        settings: Settings of audits, such as "robustness.inf=2/255,8/255; robustness.two=none" (default: the run's, or
-            each audit's own).
+        settings: Settings of audits, such as "robustness.epsilons.inf=2/255,8/255" (default: the run's, or each
+            audit's own).
         images: Attacks use at most this many test images, the same number of each class (default: each audit's own).
         budget: A time such as 90s, 5m or 2h after which no audit starts; the page names those left out.
         include_images: Show images on the page, in audits that have pictures of them.

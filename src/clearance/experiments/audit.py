@@ -75,7 +75,7 @@ def audit(
         unknown: Out-of-distribution images of the same size as `test`, with or without labels: a folder of pictures, a
             tensor, the name of a dataset or anything that `test` may be; see
             :func:`clearance.data.open_unlabelled`. The audits `out_of_distribution` and `likelihood` use them.
-        audits: Names of audits, or audits with your own settings, as in ``[Robustness(inf=(0.03,))]``; by default
+        audits: Names of audits, or audits with your own settings, as in ``[MinimalPerturbation(norm=2)]``; by default
             those that the first screen of one network needs, as on the command line. ``["all"]`` runs every audit.
         audit_settings: Settings of audits by audit and name, as in
             ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.

@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from clearance._checks import check_count
-from clearance.audits.accuracy import wilson_interval
+from clearance.audits._audit import wilson_interval
 from clearance.audits.preprocessing import InputWay, input_ways, right_when
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images, preprocessing_of
 from clearance.data.folder import default_cache
