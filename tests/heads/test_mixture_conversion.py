@@ -59,7 +59,7 @@ def test_log_priors_of_a_narrow_layer_are_wide(dtype):
         (
             mixture_from_linear,
             nn.Sequential(nn.Linear(2, 3)),
-            r"`linear` must be a torch.nn.Linear; got Sequential\. Of several",
+            r"`linear` must be a torch.nn.Linear; got Sequential\. With several",
         ),
         (mixture_from_linear, None, r"`linear` must be a torch.nn.Linear; got NoneType\."),
         (linear_from_mixture, nn.Linear(2, 3), r"`head` must be a GaussianMixture; got Linear\."),

@@ -128,9 +128,9 @@ def test_a_collapse_is_looked_for_every_so_many_steps_where_epochs_are_short(dat
     monkeypatch.setattr(FIT, "collapse_reason", lambda *_: looks.append(None))
     fit(make_model(), EndToEnd(), data, epochs=40, batch_size=10)
     ends = range(3, 121, 3)
-    assert [step for step in ends if FIT._is_looked_at(step, 3)] == [3, 51, 102]
+    assert [step for step in ends if FIT._is_checked(step, 3)] == [3, 51, 102]
     assert len(looks) == 3 + 1  # and once at the end, where the finished run is judged
-    assert all(FIT._is_looked_at(step, 100) for step in (100, 200, 250))
+    assert all(FIT._is_checked(step, 100) for step in (100, 200, 250))
 
 
 def test_features_far_from_zero_that_differ_have_not_collapsed(data):
