@@ -234,7 +234,7 @@ def test_classes_that_coincide_have_no_boundary_and_say_so():
     for fit in svm_path(x, y, GRID):
         assert not fit.w.any()
         assert fit.risk == pytest.approx(1.0)
-        with pytest.raises(ValueError, match="Class centroids that coincide"):
+        with pytest.raises(ValueError, match="Check whether the class centroids coincide"):
             _ = fit.plane
     shuffled = np.concatenate([points, points[np.random.default_rng(1).permutation(300)]])
     assert plateau(shuffled, y).lam == 0
