@@ -16,10 +16,9 @@ ImageSet('digits', 1300 images of shape (1, 8, 8), 10 classes)
 >>> images.shape, labels.shape
 (torch.Size([32, 1, 8, 8]), torch.Size([32]))
 
-Readers: `read_digits` (inside scikit-learn), `read_idx` (MNIST, Fashion-MNIST), `read_cifar10`,
-`read_cifar100`, `read_npz`; `as_image_set` takes tensors, arrays and other people's
-Datasets. `open_images` takes any of these of any size (`open_folder`, loaders, Hugging Face's datasets): what is
-larger than memory stays on disk, and is read in batches. `GaussianClasses` makes images whose Bayes error is known.
+:func:`clearance.load_dataset` reads digits, MNIST, Fashion-MNIST and CIFAR by name. `open_images` takes tensors,
+arrays, folders of pictures, loaders and other people's Datasets of any size: what is larger than memory stays on
+disk, and is read in batches. `gaussian_images` makes images whose Bayes error is known.
 """
 
 from clearance.data.augmentation import Augmentation
