@@ -696,18 +696,18 @@ def _warn_where_rounding_picks(logits: Tensor, distances: Tensor) -> bool:
     with torch.no_grad():
         rounding = rounding_of(distances.detach()).amax(dim=1)
         try:
-            if float(rounding.max()) <= LARGEST_ROUNDING:
+            if rounding.max().item() <= LARGEST_ROUNDING:
                 return False
         except RuntimeError:  # under vmap tensors have no values
             return False
         first, second = logits.detach().topk(2, dim=1).values.unbind(dim=1)
         lost = (rounding > LARGEST_ROUNDING) & (first - second < rounding)
-        share = float(lost.double().mean())
+        share = lost.double().mean().item()
     if share == 0:
         return False
     warnings.warn(
         f"rounding may decide the class of {math.ceil(100 * share)} % of these samples: they lie so far from the means "
-        f"of the mixture that {logits.dtype} loses up to {float(rounding.max()):.2g} nats of their scores to rounding. "
+        f"of the mixture that {logits.dtype} loses up to {rounding.max().item():.2g} nats of their scores to rounding. "
         "Scale the features, compute in float64, or, if classes share their covariance, use the linear head with "
         "the same posteriors (heads.linear_from_mixture).",
         stacklevel=3,
