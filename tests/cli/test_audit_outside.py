@@ -96,7 +96,7 @@ def test_a_folder_and_a_checkpoint_to_a_page(work, tmp_path):
     )
     assert (status, complaint) == (0, "")
     lines = shown.splitlines()
-    assert lines[0] == "weights: 4 tensors from best.pt['state_dict'], prefix 'module.' taken off"
+    assert lines[0] == "weights: 4 tensors from best.pt['state_dict'], prefix 'module.' removed"
     assert lines[1] == "preprocessing: images 12 -> 12 px, mean 0.3, 0.4, 0.5, std 0.2"
     assert lines[2].startswith(
         "note: 1 of 61 files of 'train' cannot be read and are left out: red/broken.png"

@@ -190,7 +190,7 @@ def test_a_large_offset_that_float32_rounds_out_of_the_means_is_told():
     features, labels = samples(4000, 8, 2)
     for covariance in COVARIANCES:
         head = GaussianMixture(8, 2, covariance)
-        with pytest.warns(UserWarning, match="rounds means of features that lie so far from 0"):
+        with pytest.warns(UserWarning, match="rounds the means of features so far from 0"):
             head.fit_statistics((1e6 + 0.03 + features).float(), labels)
         head.fit_statistics(features.float(), labels)
         found = head.double().fit_statistics(1e6 + 0.03 + features, labels)
@@ -297,7 +297,7 @@ def test_classes_that_rounding_picks_far_away_are_told_once(covariance, size):
         head(features)
     assert len(told) <= 1
     assert told or not wrong.any()
-    assert all("rounding may pick the class of" in str(one.message) for one in told)
+    assert all("rounding may decide the class of" in str(one.message) for one in told)
     if covariance in SHARED and size in (1.0, 1e8):
         assert bool(told) == bool(wrong.any()) == (size > 1)
 
@@ -310,7 +310,7 @@ def test_where_values_cannot_be_looked_at_nothing_is_told():
     compiled = torch.compile(head, backend="eager", fullgraph=True)
     close(compiled(features), stack(features)[0])
     assert head(features[:0]).shape == (0, head.classes)
-    with pytest.warns(UserWarning, match="rounding may pick"):
+    with pytest.warns(UserWarning, match="rounding may decide"):
         head(features)
 
 
@@ -919,7 +919,7 @@ def test_log_priors_of_a_narrow_layer_are_wide(dtype):
         (
             mixture_from_linear,
             nn.Sequential(nn.Linear(2, 3)),
-            r"`linear` must be a torch.nn.Linear; got Sequential\. Of several",
+            r"`linear` must be a torch.nn.Linear; got Sequential\. With several",
         ),
         (mixture_from_linear, None, r"`linear` must be a torch.nn.Linear; got NoneType\."),
         (linear_from_mixture, nn.Linear(2, 3), r"`head` must be a GaussianMixture; got Linear\."),

@@ -105,14 +105,14 @@ def test_refusals_of_labels_and_classes():
 
 @pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, math.inf])
 def test_nothing_is_steepest_without_a_direction(norm):
-    refused("got zeros alone, along which nothing is steepest", steepest, torch.zeros(2), norm)
+    refused("must not be all 0, because it then has no direction", steepest, torch.zeros(2), norm)
     refused("`weight` must be finite; got nan", steepest, [NAN, 1.0], norm)
     assert steepest([0.0, -3.0], norm).tolist() == [0.0, -1.0]
 
 
 @pytest.mark.parametrize("size", [1e160, 1e-160])
 def test_planes_whose_lengths_are_no_numbers_are_refused(size):
-    refused("squares that are numbers; the largest weight is 1e", Hyperplane.of, [size, 0.0])
+    refused("squares within float64; got a largest weight of 1e", Hyperplane.of, [size, 0.0])
 
 
 @pytest.mark.parametrize(("count", "width"), [(30, 150_528), (3000, 784)])

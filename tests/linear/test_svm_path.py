@@ -176,8 +176,8 @@ def test_refusals():
     refused(r"one label for each of the 2 rows of `x`; got \(3,\)", y=(-1, 1, 1))
     refused("`x` must be finite; got nan in row 1", x=((0.0,), (float("nan"),)))
     refused("`x` must be finite; got inf in row 0", x=((float("inf"),), (0.0,)))
-    refused("squares that are numbers; the largest of its values is 1e[+]160", x=((-1e160,), (1e160,)))
-    refused("squares that are numbers; the largest of its values is 1e-170", x=((-1e-170,), (1e-170,)))
+    refused("squares within float64; got a largest value of 1e[+]160", x=((-1e160,), (1e160,)))
+    refused("squares within float64; got a largest value of 1e-170", x=((-1e-170,), (1e-170,)))
     refused(r"shape \(n, d\) with d above 0; got \(2,\)", x=(0.0, 1.0))
     refused("`lambdas` must be a finite number above 0; got 0.0", lambdas=(1.0, 0))
     refused("`lambdas` must be a finite number above 0; got -1.0", lambdas=(-1.0,))
@@ -223,7 +223,7 @@ def test_lambdas_farther_apart_than_numbers_reach():
     strong, weak = svm_path(x, y, [1e300, 1e-300])
     assert strong.risk == pytest.approx(1.0)
     np.testing.assert_allclose(strong.w * 1e300, svm_path(x, y, [1e3])[0].w * 1e3, rtol=1e-9)
-    with pytest.raises(ValueError, match="squares that are numbers"):
+    with pytest.raises(ValueError, match="squares within float64"):
         _ = strong.plane
     assert weak.risk == 0
 
@@ -234,7 +234,7 @@ def test_classes_that_coincide_have_no_boundary_and_say_so():
     for fit in svm_path(x, y, GRID):
         assert not fit.w.any()
         assert fit.risk == pytest.approx(1.0)
-        with pytest.raises(ValueError, match="Class centroids that coincide"):
+        with pytest.raises(ValueError, match="Check whether the class centroids coincide"):
             _ = fit.plane
     shuffled = np.concatenate([points, points[np.random.default_rng(1).permutation(300)]])
     assert plateau(shuffled, y).lam == 0

@@ -104,7 +104,7 @@ def test_averaged_weights_come_first_and_others_are_told_and_can_be_chosen(tmp_p
     found = load_weights(module, file)
     assert same(module, trained())
     assert str(found) == (
-        "weights: 9 tensors from best.pt['model_ema'], prefix 'module.' taken off; not used: 'model'"
+        "weights: 9 tensors from best.pt['model_ema'], prefix 'module.' removed; not used: 'model'"
     )
     load_weights(module, file, entry="model")
     assert not same(module, trained())
@@ -163,7 +163,7 @@ WRONG = {
         named(net(classes=9)),
         r"'3.weight' is \(9, 4\) in the checkpoint and \(3, 4\) in the module; '3.bias' is \(9,\)",
     ),
-    "another module": (named(nn.LSTM(2, 2)), "no name of it fits. The module has '0.weight'"),
+    "another module": (named(nn.LSTM(2, 2)), "got no name that fits. The module has '0.weight'"),
     "nan": ({**named(trained()), "3.bias": torch.full((3,), torch.nan)}, "NaN or infinity in '3.bias'"),
     "no tensors": ({"epoch": 3}, r"got 'epoch' \(int\). Save model.state_dict\(\)"),
     "empty": ({}, "got an empty one"),
@@ -223,10 +223,10 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(FileNotFoundError, match="got a folder"):
         read_checkpoint(tmp_path)
     (tmp_path / "w.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n")
-    with pytest.raises(ValueError, match="the pointer that Git LFS leaves in its place"):
+    with pytest.raises(ValueError, match="got a Git LFS pointer"):
         read_checkpoint(tmp_path / "w.pt")
     (tmp_path / "w.pt").write_text("hello")
-    with pytest.raises(ValueError, match=r"w.pt must be what torch.save wrote; got a file of another kind"):
+    with pytest.raises(ValueError, match=r"w.pt must be a file of torch.save; got another kind of file"):
         read_checkpoint(tmp_path / "w.pt")
     (tmp_path / "w.safetensors").write_text("hello")
     with pytest.raises(ValueError, match=r"w.safetensors cannot be read as safetensors"):
@@ -236,5 +236,5 @@ def test_files_that_are_none(tmp_path):
         read_checkpoint(tmp_path / "w.onnx")
     content = saved(tmp_path, named(trained()), "cut.pth").read_bytes()
     (tmp_path / "cut.pth").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=r"cut.pth is damaged or no checkpoint"):
+    with pytest.raises(ValueError, match=r"cut.pth is damaged or not a checkpoint"):
         read_checkpoint(tmp_path / "cut.pth")

@@ -77,8 +77,8 @@ def test_an_absolute_path_and_an_installed_package(home, monkeypatch):
 WRONG = {
     "no name": ("mypkg.net", "must be given as MODULE:NAME .*; got 'mypkg.net'"),
     "empty name": ("mypkg.net:", "must be given as MODULE:NAME"),
-    "no module": ("mypkgg.net:build", "there is no module 'mypkgg.net', neither in the working directory"),
-    "no submodule": ("mypkg.nett:build", "there is no module 'mypkg.nett'"),
+    "no module": ("mypkgg.net:build", "no module 'mypkgg.net', neither in the working directory"),
+    "no submodule": ("mypkg.nett:build", "no module 'mypkg.nett'"),
     "needs another": ("mypkg.needy:build", "it needs 'not_installed_anywhere'; install that"),
     "typo": ("mypkg.typo:build", "cannot be imported: SyntaxError"),
     "wrong name": ("mypkg.net:biuld", "got 'biuld'. Did you mean 'build'?"),

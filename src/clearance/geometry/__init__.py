@@ -1,4 +1,4 @@
-"""Geometry: a labelled cloud of features, as pure functions.
+"""Geometry of labelled features, as pure functions.
 
 >>> import torch
 >>> features = torch.tensor([[0.0, 0.0], [0.0, 1.0], [8.0, 0.0], [8.0, 1.0]])

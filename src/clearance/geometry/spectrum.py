@@ -1,4 +1,4 @@
-"""How many dimensions a cloud of features fills: the eigenvalues of its covariance, and what they say."""
+"""The dimension of features: eigenvalues of their covariance, effective rank and principal axes."""
 
 import torch
 from torch import Tensor
@@ -9,9 +9,9 @@ from clearance._checks import check_count
 def covariance_spectrum(features: Tensor) -> Tensor:
     """Eigenvalues of the covariance of a cloud, largest first, float64, shape (min(N, D),).
 
-    For the spectrum within one class pass that class's rows. Sums are divided by N. Where N < D the N x N
-    matrix of inner products is taken: it has the same eigenvalues above 0. What cannot be told from the
-    rounding of `features` is 0, so that a class in one point has the spectrum of a point.
+    For the spectrum within one class pass that class's rows. Sums are divided by N. If N < D, the N x N
+    matrix of inner products is used: it has the same eigenvalues above 0. Eigenvalues within the rounding error of
+    `features` are set to 0, so that a class in one point has the spectrum of a point.
 
     Args:
         features: (N, D), finite.
@@ -46,7 +46,7 @@ def first_axis_share(spectrum: Tensor) -> float:
 
 
 def effective_rank(spectrum: Tensor) -> float:
-    r"""exp(entropy) of the shares of variance: from 1 (a line) to R (alike in every direction); 0 for a point.
+    r"""exp(entropy) of the shares of variance: from 1 (a line) to R (equal in every direction); 0 for a point.
 
     erank = exp(- sum_i p_i ln p_i),  p_i = l_i / sum_j l_j
 
@@ -72,7 +72,7 @@ def principal_axes(features: Tensor, count: int) -> Tensor:
 
     Args:
         features: (N, D), finite.
-        count: How many, at least 1.
+        count: Number of axes, at least 1.
 
     >>> principal_axes(torch.tensor([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 1).tolist()
     [[1.0, 0.0]]

@@ -1,4 +1,4 @@
-"""The best single threshold on a line of scores, exactly."""
+"""The best single threshold on scores, exactly."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Threshold:
-    """A cut of the line into two sides.
+    """A threshold on scores.
 
     Args:
-        value: Where it is cut; infinite where everything is on one side.
-        positive_above: Whether scores above `value` are called positive, else those at or below it.
-        error: Share of wrong calls on the scores that it was chosen on.
+        value: The threshold; infinite if all scores are on one side.
+        positive_above: Whether scores above `value` are classified positive, else those at or below it.
+        error: Error on the scores that it was chosen on, a fraction.
     """
 
     value: float
@@ -21,7 +21,7 @@ class Threshold:
     error: float
 
     def error_on(self, scores: Tensor, positive: Tensor) -> float:
-        """Share of wrong calls on other scores (N,), of which `positive` (N,) names the positive ones.
+        """The error on other scores (N,), a fraction; `positive` (N,) marks the positive ones.
 
         >>> Threshold(0.5, True, 0.0).error_on(torch.tensor([0.0, 1.0]), torch.tensor([True, True]))
         0.5
@@ -31,17 +31,17 @@ class Threshold:
 
 
 def best_threshold(scores: Tensor, positive: Tensor) -> Threshold:
-    """The threshold with the fewest wrong calls, of all thresholds and both orientations, in O(N log N).
+    """The threshold with the fewest errors, of all thresholds and both orientations, in O(N log N).
 
-    Equal scores are never parted. It stands half-way between two scores, or at infinity where calling all
-    samples alike is best; of equally good ones, the lowest with positives above is taken.
+    It lies half-way between two different scores, or at infinity if one class for all samples is best. Of equally
+    good thresholds, the lowest with positives above is used.
 
     Args:
         scores: (N,), finite.
         positive: Boolean, (N,).
 
-    Misleads: on the samples that it was chosen on, its error is optimistic. It is never above the share of
-    the rarer kind.
+    Misleads: on the samples that it was chosen on, its error is optimistic. It is at most the share of the rarer
+    class.
 
     >>> best_threshold(torch.tensor([3.0, 1.0, 2.0, 4.0]), torch.tensor([True, False, False, True]))
     Threshold(value=2.5, positive_above=True, error=0.0)

@@ -1,7 +1,7 @@
-"""Heads: what turns features into logits, one at a time or K at once.
+"""Heads: modules from features to logits, one at a time or K at once.
 
-FOCA and the audits ask the same question of frozen features many times: *what does a fresh head make of
-them?* Here twenty heads learn from ten images each, in one loop of batched products:
+FOCA and the audits train many small heads on frozen features. Here twenty heads are trained on ten images each, in
+one loop of batched products:
 
 >>> import torch
 >>> centres = torch.eye(10, 64)

@@ -1,7 +1,7 @@
-"""How far apart two heads are along the straight path between them, by the Fisher information, never formed.
+"""Fisher distance between two heads along the straight path between them, without forming the Fisher matrix.
 
-The Fisher matrix of a head has as many rows as the head has parameters. A length needs only its product with
-one direction, which is a derivative along that direction: one number for each sample.
+The Fisher matrix of a head has one row for each parameter. A length needs only its product with one direction,
+which is a derivative along that direction: one number for each sample.
 """
 
 import copy
@@ -19,7 +19,7 @@ from clearance.heads.stack import HeadStack, WeightAndBias, linear_layers
 Parameters = Mapping[str, Tensor]
 Slopes = tuple[Tensor, Tensor]
 SlopesOf = Callable[[Tensor, Tensor], Slopes]
-ROW_ELEMENTS = 2**19  # of the widest activation of all points of the path together: 4 MiB
+ROW_ELEMENTS = 2**19  # of the widest activation over all points of the path: 4 MiB
 
 
 @dataclass(frozen=True)
@@ -53,23 +53,23 @@ def segment_distances(
 
     Source: Sato et al. (2019), Eq. 14 and 16, whose Fisher information is the empirical one.
 
-    A head that is Linear (ReLU Linear)* goes through formulas written out by hand, for all P points at once
-    and with one product of the features for all of them; any other through ``torch.func.jvp``. Everything is
-    in float64, and 1 - p_label is the sum of the other probabilities, so that a confident head's distance is
-    small, not 0. Dropout is off.
+    A head that is Linear (ReLU Linear)* is computed in closed form, for all P points at once and with one product
+    of the features for all of them; any other head by ``torch.func.jvp``. Everything is in float64, and 1 - p_label
+    is computed as the sum of the other probabilities, so that a confident head's distance is small, not 0. Dropout is
+    off.
 
     Args:
         start: theta_0, a stack of one head.
         tangent: One segment, for each parameter name: (theta_P - theta_0) / P, shaped like one head's.
         features: (N, D), N at least 1.
         labels: Class indices, (N,).
-        segments: P; 15 is that of Sato et al. (2019), section 4.2.
+        segments: P; 15 as in Sato et al. (2019), section 4.2.
 
     Raises:
         ValueError: If `start` holds several heads, or shapes do not fit.
 
-    Misleads: the empirical distance tends to 0 wherever the loss does, so a head that is sure of its answers
-    seems close to others. Not finite where logits are not.
+    Misleads: the empirical distance tends to 0 wherever the loss does, so a confident head seems close to others.
+    Not finite where logits are not.
 
     >>> head = HeadStack.initialised(torch.nn.Linear(2, 3), 1, torch.Generator().manual_seed(0))
     >>> tangent = {"weight": torch.ones(3, 2), "bias": torch.zeros(3)}    # moves all logits alike: no change
@@ -82,7 +82,7 @@ def segment_distances(
     own = {id(value): value for value in start.architecture.parameters()}
     head = copy.deepcopy(
         start.architecture, own
-    ).eval()  # other modules, the same tensors: nobody writes to them
+    ).eval()  # other modules, the same tensors, which are not changed
     origin = {name: value[0].detach().double() for name, value in start.parameters.items()}
     step = {name: tangent[name].detach().double() for name in origin}
     layers = _layers(origin)
@@ -120,8 +120,8 @@ def path_distance(segments: Tensor) -> Tensor:
     Args:
         segments: (..., P), at least 0.
 
-    Misleads: it is no length. Cut the same path into twice as many segments, and it falls by the root of 2;
-    compare equal P only, or sum the segments.
+    Misleads: it is not a length. With twice as many segments of the same path it falls by the root of 2;
+    compare only equal P, or sum the segments.
 
     >>> path_distance(torch.tensor([3.0, 4.0]))
     tensor(5.)
@@ -260,12 +260,12 @@ def _logit_gradient(logits: Tensor, labels: Tensor) -> Tensor:
 def _deviation(logits: Tensor, derivatives: Tensor) -> Tensor:
     """Standard deviation of the logits' derivatives (..., C) under softmax(logits), shape (...).
 
-    Measured from the likeliest class, whose difference is then 0: the variance of a confident head would
+    Measured from the most likely class, whose difference is then 0: the variance of a confident head would
     otherwise be the difference of two nearly equal numbers.
     """
     chances = torch.log_softmax(logits, dim=-1).exp()
-    likeliest = logits.argmax(dim=-1, keepdim=True).expand(*derivatives.shape[:-1], 1)
-    differences = derivatives - derivatives.gather(-1, likeliest)
+    best = logits.argmax(dim=-1, keepdim=True).expand(*derivatives.shape[:-1], 1)
+    differences = derivatives - derivatives.gather(-1, best)
     mean = (chances * differences).sum(dim=-1)
     second = (chances * differences.square()).sum(dim=-1)
     return (second - mean.square()).clamp(min=0).sqrt()

@@ -1,4 +1,4 @@
-"""A head that says how features of each class are distributed: one Gaussian a class, Wan et al. (2018)."""
+"""A head of one Gaussian per class in feature space, its statistics and conversions: Wan et al. (2018)."""
 
 import math
 import warnings
@@ -14,44 +14,46 @@ from clearance.tensors import check_class_numbers
 
 Covariance = Literal["identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"]
 Priors = Literal["uniform", "learned"] | Sequence[float] | Tensor
-LEAST_SHARE = 1e-3  # of the floor: what a variance on the floor keeps above it, so that its gradient lives
-FELT = 1e-5  # of the mean of 2 d / D, which is 1
-FAR = 0.1  # nats that rounding may take from a score
+_ABOVE_FLOOR = (
+    1e-3  # share of the floor that a variance on the floor keeps above it, so that it has a gradient
+)
+_LARGEST_MEAN_ERROR = 1e-5  # that rounded means may add to the mean of 2 d / D, which is 1
+LARGEST_ROUNDING = 0.1  # nats that rounding may change a score by
 
 
 class GaussianMixture(nn.Module):
-    r"""One Gaussian a class in feature space: logits, class densities, the density of the mixture, posteriors.
+    r"""One Gaussian per class in feature space: logits, class densities, the density of the mixture, posteriors.
 
     p(x) = sum_k pi_k N(x; mu_k, Sigma_k);    logit_k(x) = log pi_k - 1/2 log|Sigma_k| - d_k(x),
     d_k(x) = 1/2 (x - mu_k)^T Sigma_k^-1 (x - mu_k)
 
     Logits are joint log-densities except for the constant (D/2) log 2 pi; their softmax is the posterior p(k | x).
-    Labels play no part: the margin of Wan et al. lives in `GaussianMixtureLoss`. Source: Wan, Zhong, Li, Chen,
+    They do not depend on labels: the margin of Wan et al. is in `GaussianMixtureLoss`. Source: Wan, Zhong, Li, Chen,
     "Rethinking Feature Distribution for Loss Functions in Image Classification", CVPR 2018.
 
     Args:
         in_features: D, at least 1.
         classes: K, at least 1.
-        covariance: ``"identity"`` (fixed; what is published for CIFAR-100), ``"scalar"`` (one variance),
-            ``"class_scalar"``, ``"diagonal"`` (one of each dimension, for all classes), ``"class_diagonal"``,
+        covariance: ``"identity"`` (fixed, as published for CIFAR-100), ``"scalar"`` (one variance),
+            ``"class_scalar"``, ``"diagonal"`` (one for each dimension, shared by all classes), ``"class_diagonal"``,
             ``"full"`` (one matrix for all classes). Learned ones start at 1, or at twice a floor above 1/2.
-        priors: ``"uniform"``, ``"learned"``, or K probabilities, which stay fixed: empirical ones are the classes'
-            shares in the training labels. ``set_priors`` replaces them.
+        priors: ``"uniform"``, ``"learned"``, or K fixed probabilities, such as the classes' shares in the training
+            labels. ``set_priors`` replaces them.
         initial_spread: c, above 0: means start as N(0, c / D), so that their squared distances are about 2 c at
-            every width. 2, as the authors' CIFAR-100 file (their MNIST file has 1).
-        floor: The least variance (eigenvalue, where full), above 0. 1e-4 as the authors'; here the variance is
-            floor + exp(parameter), so that its gradient never stops there.
+            every width. 2 as in the authors' CIFAR-100 file (their MNIST file has 1).
+        floor: The smallest variance (eigenvalue, if full), above 0. 1e-4 as in the authors' code; here the variance
+            is floor + exp(parameter), so that its gradient does not vanish there.
 
     Shapes:
         features (B, D); logits, ``log_prob``, ``posterior`` (B, K); ``log_density`` (B,). At least float32, also
-        under autocast, which is off inside; float64 where features or parameters are.
+        under autocast, which is off inside; float64 if features or parameters are.
 
     Raises:
-        ValueError: If a number is out of range, there is no such covariance, or priors are not K probabilities.
+        ValueError: If a number is out of range, `covariance` is unknown, or priors are not K probabilities.
 
-    Misleads: densities depend on the features' unit and are comparable within one trained model alone; far from
-    all data one posterior may still be near 1 (with unequal variances that of the widest class). With a shared
-    covariance the logits are those of a linear head (:func:`linear_from_mixture`).
+    Misleads: densities depend on the features' unit and are comparable only within one trained model; far from
+    all data one posterior may still be near 1 (with unequal variances, that of the widest class). With a shared
+    covariance the logits equal those of a linear head (:func:`linear_from_mixture`).
 
     >>> head = GaussianMixture(2, 3)
     >>> features = torch.zeros(4, 2)
@@ -91,7 +93,7 @@ class GaussianMixture(nn.Module):
             self.raw_log_variance = nn.Parameter(torch.full((rows, columns), _log_of_one(floor)))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Logits: log pi_k - 1/2 log|Sigma_k| - d_k(x), (B, K). Warns, once in evaluation, where rounding picks."""
+        """Logits: log pi_k - 1/2 log|Sigma_k| - d_k(x), (B, K). Warns, once in evaluation, if rounding decides."""
         x, mu = self._prepared(features, factor := self._factor())
         with torch.autocast(features.device.type, enabled=False):
             v = self._floored(self.raw_log_variance)
@@ -119,13 +121,11 @@ class GaussianMixture(nn.Module):
         return self.own_terms(features, labels)[0]
 
     def own_terms(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """That distance and 1/2 log|Sigma_y| of each sample, (B,) and (B,)."""
+        """d_y(x), as `own_half_distance`, and 1/2 log|Sigma_y| of each sample, (B,) and (B,)."""
         check_class_numbers(labels, len(features), self.classes)
         (x, mu), factor = self._wide(features), self._factor()
         with torch.autocast(features.device.type, enabled=False):
-            offsets = x - _rows_of(
-                mu, labels
-            )  # before they are whitened, which would round what they have in common
+            offsets = x - _rows_of(mu, labels)  # before whitening, so that their common part is not rounded
             if factor is not None:
                 offsets = _whitened(offsets, factor)
             # before the logarithm: rows of a few samples in place of those of all classes
@@ -145,9 +145,9 @@ class GaussianMixture(nn.Module):
         return _half_log_determinants(v, self._factor(), self.means).expand(self.classes)
 
     def log_variance(self) -> Tensor:
-        """Logarithms of variances, never below that of the floor: (1, 1), (K, 1), (1, D) or (K, D).
+        """Logarithms of variances, at least that of the floor: (1, 1), (K, 1), (1, D) or (K, D).
 
-        Of a full covariance the variance of each dimension given those before it, (1, D).
+        For a full covariance, the variance of each dimension given those before it, (1, D).
         """
         if (factor := self._factor()) is not None:
             return 2 * factor.diagonal().log()[None]
@@ -159,7 +159,7 @@ class GaussianMixture(nn.Module):
         return _excess_log_variances(self.log_variance(), self._factor(), self.in_features)
 
     def set_priors(self, priors: Sequence[float] | Tensor) -> "GaussianMixture":
-        """Replace the priors, as for other shares of classes at test time.
+        """Replace the priors, for example if the shares of classes differ at test time.
 
         Args:
             priors: K probabilities above 0 that sum to one.
@@ -173,10 +173,10 @@ class GaussianMixture(nn.Module):
 
     @torch.no_grad()
     def fit_statistics(self, features: Tensor, labels: Tensor, *, priors: bool = False) -> "GaussianMixture":
-        """Set means and covariance to those under which these features are likeliest; returns the head itself.
+        """Set means and covariance to their maximum-likelihood values for these features; returns the head.
 
-        Afterwards the mean of 2 d over these features is D, where a covariance is fitted and none of it touches the
-        floor. Builds a head on any trained extractor, or repairs one that was trained with Sigma = I.
+        Afterwards the mean of 2 d over these features is D, if a covariance is fitted and is above the floor.
+        Useful to build a head on any trained extractor, or to fit the covariance after training with Sigma = I.
 
         Args:
             features: (N, D), finite.
@@ -207,12 +207,12 @@ class GaussianMixture(nn.Module):
 
     @torch.no_grad()
     def share_at_floor(self) -> float:
-        """The share of learned variances (eigenvalues, where full) below twice the floor; 0 where all is well."""
+        """The share of learned variances (eigenvalues, if full) below twice the floor."""
         if self.covariance == "identity":
             return 0.0
         root = self.covariance_root
         values = self.log_variance().exp() if root is None else _floored_eigenvalues(root, self.floor)
-        least = 2 * (1 - 1e-5) * self.floor  # new heads begin at twice the floor, except for rounding
+        least = 2 * (1 - 1e-5) * self.floor  # new heads may start at twice the floor, except for rounding
         return float((values < least).double().mean())
 
     def extra_repr(self) -> str:
@@ -231,7 +231,7 @@ class GaussianMixture(nn.Module):
         return None if self.covariance_root is None else _floored_factor(self.covariance_root, self.floor)
 
     def _prepared(self, features: Tensor, factor: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Features and means in one wide dtype, whitened about the means' own mean where the covariance is full."""
+        """Features and means in one wide dtype; for a full covariance whitened, about the mean of the means."""
         x, mu = self._wide(features)
         if factor is None:
             return x, mu
@@ -248,10 +248,10 @@ class GaussianMixture(nn.Module):
 def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None = None) -> Tensor:
     r"""d_k(x) = 1/2 sum_d (x_d - mu_kd)^2 / sigma_kd^2 of every sample to every class, by one or two matrix products.
 
-    The square is expanded, 1/2 (||x||^2 + ||mu_k||^2) - x . mu_k, after the means' own mean was taken from both,
-    so no tensor of B K D elements is ever made: (2 or 4) B K D operations, memory of B D + K D + B K.
+    The square is expanded, 1/2 (||x||^2 + ||mu_k||^2) - x . mu_k, after subtracting the mean of the means from both,
+    so there is no tensor of B K D elements: (2 or 4) B K D operations, memory of B D + K D + B K.
 
-    Source: Wan et al. (2018), d_k of the paper, its 1/2 included.
+    Source: Wan et al. (2018), d_k of the paper, with its 1/2.
 
     Args:
         features: (B, D).
@@ -262,9 +262,9 @@ def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None 
         (B, K), at least 0.
 
     Misleads where classes lie far apart in units of sigma: float32 loses the smallest distances to rounding, by
-    about 1e-6 times half the squared norm of features and means, in units of sigma (about 1e-3 times where products
-    are shortened, TF32 or ``torch.set_float32_matmul_precision("high")``). The order of classes hardly suffers;
-    densities do: take :func:`own_half_distance` for a class that matters.
+    about 1e-6 times half the squared norm of features and means, in units of sigma (about 1e-3 times with TF32 or
+    ``torch.set_float32_matmul_precision("high")``). The order of classes is hardly affected, but densities are: use
+    :func:`own_half_distance` for the class of interest.
 
     >>> import torch
     >>> half_distances(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2))
@@ -284,13 +284,13 @@ def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None 
         weighted = mu * precision
         mixed = F.linear(x, weighted, -0.5 * (mu * weighted).sum(dim=1))
         distances = 0.5 * F.linear(x.square(), precision) - mixed
-    return distances.relu()  # what rounding made negative is 0, and has no gradient
+    return distances.relu()  # rounding may make distances negative: these are 0, without gradient
 
 
 def own_half_distance(
     features: Tensor, means: Tensor, labels: Tensor, log_variance: Tensor | None = None
 ) -> Tensor:
-    """d_y(x) of each sample to one class, by its differences: exact to rounding, B D operations.
+    """d_y(x) of each sample to one class, computed from differences: exact to rounding, B D operations.
 
     Args:
         features: (B, D).
@@ -326,7 +326,7 @@ class MixtureStatistics(NamedTuple):
 def mixture_statistics(
     features: Tensor, labels: Tensor, classes: int, covariance: Covariance
 ) -> MixtureStatistics:
-    r"""Means and covariances under which labelled features are likeliest.
+    r"""Maximum-likelihood means and covariances of labelled features.
 
     mu_k = mean of class k;  Sigma = 1/n sum_i (x_i - mu_{y_i})(x_i - mu_{y_i})^T, restricted to its form:
     averaged over dimensions (scalars), its diagonal, over the samples of one class (class_*) or of all.
@@ -335,7 +335,7 @@ def mixture_statistics(
         features: (N, D), finite.
         labels: (N,), int64, in 0 .. classes - 1, at least one of each.
         classes: K.
-        covariance: The form; that of ``"identity"`` is ones.
+        covariance: The form; the variances of ``"identity"`` are 1.
 
     Raises:
         TypeError: If labels are not int64.
@@ -356,7 +356,7 @@ def mixture_statistics(
             f"`labels` must hold every class, because the mean of no samples is not defined; got none of {missing}. "
             "Fit on more samples, or on a mixture of fewer classes."
         )
-    # A first guess of the means, taken off, keeps sums of large features exact.
+    # Subtracting the overall mean keeps sums of large features exact.
     origin = kept.mean(dim=0)
     sums = kept.new_zeros(classes, kept.shape[1]).index_add_(0, labels, kept - origin)
     means = origin + sums / counts[:, None]
@@ -366,21 +366,21 @@ def mixture_statistics(
 
 @torch.no_grad()
 def linear_from_mixture(head: GaussianMixture) -> nn.Linear:
-    r"""The linear head with the same posteriors, exact except for rounding where all classes share a covariance.
+    r"""The linear head with the same posteriors, exact except for rounding; classes must share a covariance.
 
     W_k = Sigma^-1 (mu_k - mu),    b_k = log pi_k - 1/2 (mu_k^T Sigma^-1 mu_k - its mean over classes),
 
-    mu the mean of the mu_k: what all rows share is left out, because softmax does not see it and rounding does. Its
-    logits differ from those of the mixture by one number a sample; densities are lost. Computed in float64, then
+    mu the mean of the mu_k, which is subtracted because it adds rounding errors and does not change the softmax. The
+    logits differ from those of the mixture by one number per sample; densities are lost. Computed in float64, then
     rounded to the dtype of the head's means.
 
     Raises:
-        TypeError: If the head is no GaussianMixture.
-        ValueError: If classes have covariances of their own: boundaries are then quadratic.
+        TypeError: If the head is not a GaussianMixture.
+        ValueError: If each class has its own covariance: boundaries are then quadratic.
 
-    Misleads a little where features lie far from 0 in units of sigma, because a linear layer multiplies them as they
-    are: in float32 log-posteriors of 64 features are off by up to 1e-3 at an offset of 100 sigma, 1e-2 at 1000.
-    Convert ``head.double()``, and give it float64 features, where that counts.
+    Misleads a little where features lie far from 0 in units of sigma, because a linear layer does not centre them:
+    in float32, log-posteriors of 64 features are off by up to 1e-3 at an offset of 100 sigma, 1e-2 at 1000.
+    If that matters, convert ``head.double()`` and use float64 features.
 
     >>> mixture = GaussianMixture(4, 3, "diagonal")
     >>> features = torch.randn(5, 4)
@@ -416,13 +416,13 @@ def mixture_from_linear(linear: nn.Linear) -> GaussianMixture:
 
     mu_k = W_k,    pi_k proportional to exp(b_k + 1/2 ||W_k||^2)
 
-    Its parameters are float32 at least, because priors of a narrow layer would lose what they balance.
+    Its parameters are at least float32, because in lower precision priors and means would no longer cancel.
 
     Raises:
         TypeError: If it is not one linear layer.
 
-    Misleads as a density: posteriors say nothing on where the features lie, so the means need not lie among them.
-    ``fit_statistics`` puts them there.
+    Misleads as a density: posteriors do not determine where the features lie, so the means need not lie among them.
+    ``fit_statistics`` fits them.
 
     >>> linear = nn.Linear(4, 3)
     >>> features = torch.randn(5, 4)
@@ -431,8 +431,8 @@ def mixture_from_linear(linear: nn.Linear) -> GaussianMixture:
     """
     if not isinstance(linear, nn.Linear):
         raise TypeError(
-            f"`linear` must be a torch.nn.Linear; got {type(linear).__name__}. Of several layers convert the last, and "
-            "keep those before it in the extractor."
+            f"`linear` must be a torch.nn.Linear; got {type(linear).__name__}. With several layers, convert the last "
+            "and keep those before it in the extractor."
         )
     wide = _at_least_float32(linear.weight)
     mixture = GaussianMixture(linear.in_features, linear.out_features).to(linear.weight.device, wide)
@@ -456,15 +456,15 @@ def mixture_groups(
     """Groups for an optimiser: the rest, the mixture's means, and its variances and priors.
 
     Args:
-        parameters: All that the optimiser may move, as ``fit`` hands them over.
+        parameters: All parameters for the optimiser, as ``fit`` passes them.
         head: The mixture among them.
         lr: Step size of the rest, above 0.
-        means: Times `lr` is that of the means, above 0; 2 as in the authors' CIFAR-100 file.
-        variances: Times `lr` is that of variances and learned priors, above 0; 0.1 as in their LeNet file. They
-            are never decayed.
+        means: Factor on `lr` for the means, above 0; 2 as in the authors' CIFAR-100 file.
+        variances: Factor on `lr` for variances and learned priors, above 0; 0.1 as in their LeNet file. They have no
+            weight decay.
         weight_decay: Of the rest, at least 0.
-        means_decay: Times `weight_decay` is that of the means, at least 0; 1 as theirs. It draws means to 0, so it
-            does depend on where 0 lies.
+        means_decay: Factor on `weight_decay` for the means, at least 0; 1 as in their files. It draws means to 0, so
+            it depends on the origin of the features.
 
     Raises:
         ValueError: If a number is out of range.
@@ -503,7 +503,7 @@ def _scaled_half_squares(offsets: Tensor, log_variance: Tensor | None) -> Tensor
 
 
 def _rows_of(per_class: Tensor, labels: Tensor) -> Tensor:
-    """The row of each label, or the one row that all classes share."""
+    """The row of each label, or the single row if all classes share it."""
     return per_class if len(per_class) == 1 else per_class[labels]
 
 
@@ -517,7 +517,7 @@ def _at_least_float32(tensor: Tensor) -> torch.dtype:
 
 
 def _floored_log_variance(raw: Tensor, floor: float) -> Tensor:
-    """The logarithm of floor + exp(raw), whose gradient never stops."""
+    """The logarithm of floor + exp(raw), whose gradient does not vanish at the floor."""
     wide = raw.to(_at_least_float32(raw))
     return torch.logaddexp(wide, torch.full((), math.log(floor), dtype=wide.dtype, device=wide.device))
 
@@ -528,12 +528,12 @@ def _log_of_one(floor: float) -> float:
 
 
 def log_of_variance(variance: Tensor, floor: float) -> Tensor:
-    """The parameter whose floor + exp is `variance`; where that is not above the floor, just above it."""
-    return (variance - floor).clamp(min=LEAST_SHARE * floor).log()
+    """The parameter whose floor + exp is `variance`; a variance at the floor or below is set just above it."""
+    return (variance - floor).clamp(min=_ABOVE_FLOOR * floor).log()
 
 
 def _half_log_determinants(log_variance: Tensor | None, factor: Tensor | None, means: Tensor) -> Tensor:
-    """Half of log|Sigma| of each row of variances, or of the one covariance with this factor, (rows,) or (1,)."""
+    """Half of log|Sigma| for each row of variances, or for the covariance with this factor, (rows,) or (1,)."""
     if factor is not None:
         return factor.diagonal().log().sum()[None]
     if log_variance is None:
@@ -544,7 +544,7 @@ def _half_log_determinants(log_variance: Tensor | None, factor: Tensor | None, m
 def _excess_log_variances(log_variance: Tensor, factor: Tensor | None, width: int) -> Tensor:
     """1/2 (log|Sigma| + tr Sigma^-1 - D) of each row of variances, or of the covariance with this factor."""
     if factor is None:
-        excess = log_variance + torch.expm1(-log_variance)  # keeps its digits where a variance is near 1
+        excess = log_variance + torch.expm1(-log_variance)  # accurate for variances near 1
         return 0.5 * (width // log_variance.shape[1]) * excess.sum(dim=1)
     inverse = _whitened(torch.eye(width).to(factor), factor)
     return (factor.diagonal().log().sum() + 0.5 * (inverse.square().sum() - width))[None]
@@ -553,8 +553,8 @@ def _excess_log_variances(log_variance: Tensor, factor: Tensor | None, width: in
 def _floored_factor(root: Tensor, floor: float) -> Tensor:
     """The lower Cholesky factor of floor I + A A^T, by a QR of A^T over sqrt(floor) I.
 
-    In float64, and without that product: it squares the ratio of the largest variance to the floor, which rounding
-    then swallows where features do not fill their space.
+    In float64, and without that product: it would square the ratio of the largest variance to the floor, and the
+    floor would be lost to rounding if features do not fill their space.
     """
     exact = _in_float64(root)
     with torch.autocast(root.device.type, enabled=False):
@@ -567,7 +567,7 @@ def _floored_factor(root: Tensor, floor: float) -> Tensor:
 def _floored_eigenvalues(root: Tensor, floor: float) -> Tensor:
     """The eigenvalues of floor I + A A^T, by the singular values of A, float64; NaN where A is not finite.
 
-    They show a direction that collapsed where no diagonal entry of the factor does.
+    They show a collapsed direction that no diagonal entry of the factor shows.
     """
     exact = _in_float64(root)
     if not bool(exact.isfinite().all()):
@@ -576,9 +576,9 @@ def _floored_eigenvalues(root: Tensor, floor: float) -> Tensor:
 
 
 def _root_of_covariance(covariance: Tensor, floor: float) -> Tensor:
-    """An A with floor I + A A^T = `covariance`, whose eigenvalues below the floor are lifted just above it."""
+    """An A with floor I + A A^T = `covariance`; eigenvalues below the floor are raised to just above it."""
     values, vectors = torch.linalg.eigh(covariance)
-    return vectors * (values - floor).clamp(min=LEAST_SHARE * floor).sqrt()
+    return vectors * (values - floor).clamp(min=_ABOVE_FLOOR * floor).sqrt()
 
 
 def _in_float64(root: Tensor) -> Tensor:
@@ -586,16 +586,16 @@ def _in_float64(root: Tensor) -> Tensor:
 
 
 def _whitened(offsets: Tensor, factor: Tensor) -> Tensor:
-    """Rows L^-1 o, whose squared lengths are Mahalanobis', in the dtype of the offsets."""
+    """Rows L^-1 o, whose squared lengths are Mahalanobis distances, in the dtype of the offsets."""
     return torch.linalg.solve_triangular(factor.to(offsets), offsets.T, upper=False).T
 
 
 def warn_at_floor(share: float, floor: float) -> None:
-    """Warn where variances lie on their floor: densities are then those of the floor, not of the features."""
+    """Warn if variances lie on their floor, because densities then depend on the floor, not on the features."""
     if share > 0:
         warnings.warn(
             f"{math.ceil(100 * share)} % of the mixture's variances lie on their floor of {floor:g}, so densities "
-            "there tell of the floor, not of the features. Features may have collapsed: raise `variance_prior` or "
+            "there depend on the floor, not on the features. Features may have collapsed: raise `variance_prior` or "
             "lower `likelihood_weight` in the loss, share variances between classes, or fix them "
             "(covariance='identity').",
             UserWarning,
@@ -604,15 +604,15 @@ def warn_at_floor(share: float, floor: float) -> None:
 
 
 def _log_prior_parameter(priors: Priors, classes: int) -> nn.Parameter:
-    """Log-priors of a new head, (K,), with a gradient where they are learned.
+    """Log-priors of a new head, (K,), with a gradient if they are learned.
 
-    A parameter and not a buffer where they stay fixed, too: K of these heads can then be stacked.
+    Fixed ones are a parameter too, not a buffer, so that K of these heads can be stacked.
 
     Raises:
-        ValueError: Unless it is one of the two words, or K probabilities above 0 that sum to one.
+        ValueError: Unless `priors` is one of the two words, or K probabilities above 0 that sum to one.
     """
     if isinstance(priors, str):
-        if str(priors) == "empirical":  # a method's word: it has labels to count
+        if str(priors) == "empirical":  # a setting of methods, which have labels to count
             raise ValueError(
                 "`priors` must be 'uniform', 'learned' or probabilities, because a head has no labels to count; got "
                 f"{priors!r}. Pass the shares themselves, labels.bincount() / len(labels)."
@@ -627,7 +627,7 @@ def _checked_priors(priors: Sequence[float] | Tensor, classes: int) -> Tensor:
     """The priors as float64.
 
     Raises:
-        ValueError: Unless they are so many probabilities above 0 that sum to one.
+        ValueError: Unless they are `classes` probabilities above 0 that sum to one.
     """
     try:
         given = torch.as_tensor(priors, dtype=torch.float64)
@@ -644,20 +644,20 @@ def _checked_priors(priors: Sequence[float] | Tensor, classes: int) -> Tensor:
 
 
 def _check_labelled(features: Tensor, labels: Tensor, classes: int) -> None:
-    """Refuse features that are not (N, D) and finite, and labels that are not N, int64, in 0 .. classes - 1.
+    """Check that features are (N, D) and finite, and labels (N,), int64, in 0 .. classes - 1.
 
     Raises:
         TypeError: If labels are not int64.
-        ValueError: If anything else does not fit.
+        ValueError: If anything else is not as described.
     """
     if features.ndim != 2 or len(features) == 0:
         raise ValueError(f"`features` must be (N, D), N at least 1; got {tuple(features.shape)}.")
-    check_class_numbers(labels.cpu(), len(features), classes)  # looked at once, on any device
+    check_class_numbers(labels.cpu(), len(features), classes)
     broken = int((~features.isfinite().all(dim=1)).sum())
     if broken:
         raise ValueError(
-            f"`features` must be finite; got {broken} of {len(features)} samples with NaN or infinity. Look for the "
-            "layer that makes them, or leave those samples out."
+            f"`features` must be finite; got {broken} of {len(features)} samples with NaN or infinity. Find the "
+            "layer that makes them, or leave these samples out."
         )
 
 
@@ -676,19 +676,19 @@ def _variance(deviations: Tensor, labels: Tensor, counts: Tensor, covariance: Co
 
 
 def rounding_of(distances: Tensor) -> Tensor:
-    """About how many nats of each distance its dtype rounds away."""
+    """Approximate rounding error of each distance in its dtype, in nats."""
     return torch.finfo(distances.dtype).eps * distances
 
 
 def _warn_where_rounding_picks(logits: Tensor, distances: Tensor) -> bool:
-    """Warn where the two likeliest classes of a sample lie nearer to each other than its distances are rounded.
+    """Warn if the two most likely classes of a sample differ by less than the rounding error of its distances.
 
     Args:
         logits: (B, K), K at least 2.
-        distances: (B, K), what they were made of.
+        distances: (B, K), from which the logits were computed.
 
     Returns:
-        Whether it warned. Never where values cannot be looked at: while a graph is compiled or captured, and
+        Whether it warned. It never warns where values cannot be read: while a graph is compiled or captured, and
         under ``torch.func.vmap``.
     """
     if not logits.numel() or _without_values(logits):
@@ -696,19 +696,19 @@ def _warn_where_rounding_picks(logits: Tensor, distances: Tensor) -> bool:
     with torch.no_grad():
         rounding = rounding_of(distances.detach()).amax(dim=1)
         try:
-            if rounding.max().item() <= FAR:
+            if rounding.max().item() <= LARGEST_ROUNDING:
                 return False
-        except RuntimeError:  # vmap: one call stands for many, and none has a value of its own
+        except RuntimeError:  # under vmap tensors have no values
             return False
         first, second = logits.detach().topk(2, dim=1).values.unbind(dim=1)
-        lost = (rounding > FAR) & (first - second < rounding)
+        lost = (rounding > LARGEST_ROUNDING) & (first - second < rounding)
         share = lost.double().mean().item()
     if share == 0:
         return False
     warnings.warn(
-        f"rounding may pick the class of {math.ceil(100 * share)} % of these samples: they lie so far from the means "
-        f"of the mixture that {logits.dtype} rounds up to {rounding.max().item():.2g} nats away from their scores. "
-        "Scale the features, compute in float64, or, where classes share their covariance, take the linear head of "
+        f"rounding may decide the class of {math.ceil(100 * share)} % of these samples: they lie so far from the means "
+        f"of the mixture that {logits.dtype} loses up to {rounding.max().item():.2g} nats of their scores to rounding. "
+        "Scale the features, compute in float64, or, if classes share their covariance, use the linear head with "
         "the same posteriors (heads.linear_from_mixture).",
         stacklevel=3,
     )
@@ -716,19 +716,19 @@ def _warn_where_rounding_picks(logits: Tensor, distances: Tensor) -> bool:
 
 
 def _warn_of_rounded_means(fitted: Tensor, kept: Tensor, variance: Tensor) -> None:
-    """Warn where means of fitted classes are rounded by so much of their spread that distances feel it.
+    """Warn if the rounding of fitted means noticeably changes distances.
 
     Args:
-        fitted: In float64, (K, D).
-        kept: As the head holds them.
-        variance: Of each of them, in a shape that broadcasts.
+        fitted: The means in float64, (K, D).
+        kept: The means in the head's dtype.
+        variance: The variances, in a shape that broadcasts.
     """
     added = float(((fitted - kept.double()).square() / variance).mean(dim=1).max())
-    if added > FELT:
+    if added > _LARGEST_MEAN_ERROR:
         warnings.warn(
-            f"{kept.dtype} rounds means of features that lie so far from 0 by {math.sqrt(added):.2g} of their "
-            f"standard deviation: that adds {added:.2g} to the mean of 2 d / D. Take what the features have in common "
-            "off all of them, or use a head in float64.",
+            f"{kept.dtype} rounds the means of features so far from 0 by {math.sqrt(added):.2g} of their standard "
+            f"deviation, which adds {added:.2g} to the mean of 2 d / D. Subtract a common offset from the features, or "
+            "use a head in float64.",
             stacklevel=3,
         )
 

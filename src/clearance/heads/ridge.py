@@ -1,4 +1,4 @@
-"""Linear heads under squared error in closed form: ridge regression, and its special case of two samples."""
+"""Linear heads under squared error in closed form: ridge regression, and the special case of two samples."""
 
 from typing import NamedTuple
 
@@ -16,23 +16,23 @@ class LinearHead(NamedTuple):
 
 
 def solve_ridge(features: Tensor, targets: Tensor, penalty: float | Tensor) -> LinearHead:
-    r"""K ridge regressions at once, each with a bias that costs nothing.
+    r"""K ridge regressions at once, each with a bias without penalty.
 
     min_{W,b}  mean_i ||W f_i + b - y_i||^2 + lambda ||W||^2:
     W = (Z^T Z + r I)^-1 Z^T Y = Z^T (Z Z^T + r I)^-1 Y,    b = mean(y) - W mean(f),
 
     with Z and Y the centred features and targets and r = n lambda. The smaller of the two systems is solved,
-    by Cholesky factorisation. All of it happens in float64, because a Gram matrix squares the condition of the
-    features: that costs a float64 copy of them and K (m^2 max(n, D) + m^3 / 3) multiplications, m = min(n, D).
+    by Cholesky factorisation in float64, because a Gram matrix squares the condition number of the features: that
+    costs a float64 copy of them and K (m^2 max(n, D) + m^3 / 3) multiplications, m = min(n, D).
 
     Source: Sato et al. (2019), Eq. 4, with squared error and a linear head.
 
     Args:
         features: Frozen or not: gradients flow through the solution.
         targets: One-hot rows, or +1 and -1.
-        penalty: lambda above 0, in squared units of the features; a tensor (K,) gives each head its own. For a penalty
-            beside the sum over samples (Algorithm 1, line 5) take a share 1 / n of it, for that of condition C5,
-            (lambda / 2) ||W||^2 beside the sum, a share 1 / (2 n).
+        penalty: lambda above 0, in squared units of the features; a tensor (K,) gives one for each head. If the loss
+            is a sum over samples, divide its penalty by n (Algorithm 1, line 5), or by 2 n if the penalty is
+            (lambda / 2) ||W||^2 (condition C5).
 
     Shapes:
         features (K, n, D); targets (K, n, C). Returns weight (K, C, D) and bias (K, C), float64.
@@ -40,8 +40,8 @@ def solve_ridge(features: Tensor, targets: Tensor, penalty: float | Tensor) -> L
     Raises:
         ValueError: If shapes do not fit or `penalty` is not above 0.
 
-    A head whose features are not finite, or whose penalty is lost in rounding beside them, comes back as NaN;
-    its neighbours are as they would be alone.
+    A head whose features are not finite, or whose penalty is lost to rounding, is NaN; the other heads are not
+    affected.
 
     >>> features, targets = torch.eye(3).expand(2, 3, 3), torch.eye(3).expand(2, 3, 3)
     >>> weight, bias = solve_ridge(features, targets, 1e-9)
@@ -70,7 +70,7 @@ def pair_head(
     second_target: float | Tensor,
     penalty: float,
 ) -> LinearHead:
-    r"""The scalar linear head that ridge regression gives for two samples, written out.
+    r"""The scalar linear head of ridge regression on two samples, in closed form.
 
     theta_bar = tau Delta / (lambda + ||Delta||^2),    theta_0 = (t1 + t2) / 2 - theta_bar . (f1 + f2) / 2,
 
@@ -83,7 +83,7 @@ def pair_head(
     Args:
         first: f1, features of the first sample of each pair.
         second: f2, features of the second.
-        first_target: t1, for all pairs or one each.
+        first_target: t1, one for all pairs or one for each.
         second_target: t2, likewise.
         penalty: lambda, at least 0, in squared units of the features. At 0 it is the smallest head that
             fits both samples, which does not exist where their features coincide (NaN).
@@ -95,7 +95,7 @@ def pair_head(
     Raises:
         ValueError: If `penalty` is below 0.
 
-    All pairs of two clouds take no loop: ``pair_head(f[:, None], g[None], 1.0, -1.0, penalty)``.
+    All pairs of two sets need no loop: ``pair_head(f[:, None], g[None], 1.0, -1.0, penalty)``.
 
     >>> weight, bias = pair_head(torch.tensor([3.0, 0.0]), torch.tensor([1.0, 0.0]), 1.0, -1.0, penalty=0.0)
     >>> weight, bias
@@ -131,7 +131,7 @@ def _solve_shifted(gram: Tensor, right: Tensor, r: Tensor) -> Tensor:
 
 def _centred(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Rows (K, n, d) without their mean, and that mean (K, d)."""
-    # Taking the first row away beforehand makes rows that are all equal exactly 0, not nearly.
+    # Subtracting the first row beforehand makes rows that are all equal exactly 0.
     shifted = rows - rows[:, :1]
     mean = shifted.mean(dim=1, keepdim=True)
     return shifted - mean, (rows[:, :1] + mean)[:, 0]

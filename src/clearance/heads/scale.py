@@ -1,21 +1,21 @@
-"""The unit in which heads read features, so that no head depends on their scale or width."""
+"""The unit of features, so that heads do not depend on their scale or width."""
 
 import math
 
 from torch import Tensor
 
-REFERENCE_WIDTH = 128
+_REFERENCE_WIDTH = 128
 
 
 def feature_unit(features: Tensor) -> Tensor:
-    """What features are divided by before a fresh head is trained on them: 0-dim, in the features' unit.
+    """The divisor of features before a head is trained on them: 0-dim, in the features' unit.
 
     unit = rms(features) * sqrt(D / 128)
 
     Dividing by the overall root mean square makes features x c the same features. The constant factor
     makes the mean squared norm of a sample 128 at every width D: the curvature of a linear softmax layer
-    grows with that norm, so one step size and one size of first weights serve every width. (128 is the
-    width for which the step sizes in use with FOCA's heads were published.)
+    grows with that norm, so the same step size and initial weights fit every width. (128 is the width for which
+    the step sizes of FOCA's heads were published.)
 
     Args:
         features: (..., D).
@@ -27,4 +27,4 @@ def feature_unit(features: Tensor) -> Tensor:
     """
     kept = features.detach()
     kept = kept if kept.dtype.itemsize >= 4 else kept.float()  # the square of 256 is infinite in float16
-    return kept.square().mean().sqrt() * math.sqrt(features.shape[-1] / REFERENCE_WIDTH)
+    return kept.square().mean().sqrt() * math.sqrt(features.shape[-1] / _REFERENCE_WIDTH)

@@ -1,4 +1,4 @@
-"""K heads of one architecture, as stacked tensors."""
+"""K heads of one architecture as stacked tensors, and the closed form for linear layers with ReLU."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -63,8 +63,8 @@ class HeadStack:
         Args:
             architecture: Gives shapes, dtype and device; parameters of other layers keep its values.
             count: K.
-            generator: On the CPU, so that a seed means the same heads on every device and in every dtype.
-            std: Standard deviation of the weights; 0.1 is that of Sato et al. (2019), section 4.
+            generator: On the CPU, so that a seed gives the same heads on every device and in every dtype.
+            std: Standard deviation of the weights; 0.1 as in Sato et al. (2019), section 4.
         """
         check_count("count", count)
         check_non_negative("std", std)
@@ -82,7 +82,7 @@ class HeadStack:
 
     @classmethod
     def of(cls, head: nn.Module) -> "HeadStack":
-        """A stack of one: a copy of `head` as it is."""
+        """A stack of one: a copy of `head`."""
         return cls(head, {name: value.detach()[None].clone() for name, value in head.named_parameters()})
 
     def __len__(self) -> int:
@@ -110,9 +110,9 @@ class HeadStack:
         return head.requires_grad_(requires_grad=False)
 
     def absorbing_scale(self, scale: Tensor) -> "HeadStack | None":
-        """Heads that give on features what these give on features / scale; None where that is not exact.
+        """Heads whose logits on features equal those of these heads on features / scale; None if that is not exact.
 
-        It is exact where features enter a linear layer first: its weight is divided by the scale.
+        It is exact if the first layer is linear: its weight is divided by the scale.
         """
         name = first_linear_weight(self.architecture)
         if name is None:
@@ -120,12 +120,12 @@ class HeadStack:
         return self.holding({**self.parameters, name: self.parameters[name] / scale.detach()})
 
     def select(self, chosen: Tensor) -> "HeadStack":
-        """The heads that a boolean mask or an index tensor names."""
+        """The heads at a boolean mask or an index tensor."""
         return self.holding({name: value[chosen] for name, value in self.parameters.items()})
 
     def holding(self, parameters: dict[str, Tensor]) -> "HeadStack":
-        """Heads of the same architecture with other parameters, whose names and shapes are taken as right."""
-        # Walking the architecture to check them would cost more than a step of a small head.
+        """Heads of the same architecture with other parameters, whose names and shapes are not checked."""
+        # Checking them would cost more than a training step of a small head.
         stack = object.__new__(HeadStack)
         stack.architecture, stack.parameters = self.architecture, parameters
         return stack
@@ -136,8 +136,8 @@ class HeadStack:
 
         Args:
             features: (B, D), read by every head.
-            chunk_elements: Samples are taken in chunks so that no hidden layer of all heads together has
-                more elements than this; bounds memory, changes no result.
+            chunk_elements: Samples are processed in chunks so that no hidden layer of all heads together has
+                more elements than this; it bounds memory and does not change the result.
         """
         widest = max(value.shape[1] for value in self.parameters.values() if value.ndim > 1)
         rows = max(1, chunk_elements // (len(self) * widest))
@@ -176,8 +176,7 @@ def _refuse_repeated_layers(architecture: nn.Module) -> None:
 def linear_layers(architecture: nn.Module) -> list[tuple[str, str | None]] | None:
     """Names of (weight, bias) layer by layer, or None if this is not Linear (ReLU Linear)*.
 
-    Exact types only: a subclass may compute something else, and a module or a tensor that is used twice
-    is listed once.
+    Only exact types count, because a subclass may compute something else; nor may a module or tensor be used twice.
     """
     if not _each_parameter_once(architecture):
         return None
@@ -212,7 +211,7 @@ def _each_parameter_once(architecture: nn.Module) -> bool:
 
 
 def first_linear_weight(architecture: nn.Module) -> str | None:
-    """Name of the weight that features meet first, or None where that is not a linear layer's."""
+    """Name of the first layer's weight, or None if that layer is not linear."""
     prefix = ""
     module = architecture
     if not _each_parameter_once(architecture):

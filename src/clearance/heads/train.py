@@ -1,4 +1,4 @@
-"""Train K small heads at once on frozen features: FOCA's weak heads and the audits' fresh heads."""
+"""Train K small heads at once on frozen features: FOCA's weak heads and the audits' retrained heads."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,16 +17,16 @@ LayerNames = list[tuple[str, str | None]]
 
 @dataclass(frozen=True)
 class HeadTraining:
-    """How a head is trained: plain SGD, as torch.optim.SGD does it.
+    """How a head is trained: SGD, as in torch.optim.SGD.
 
     Args:
         steps: Number of updates.
         lr: Step size, above 0; constant.
-        momentum: In [0, 1); 0.9 is customary.
-        nesterov: Whether to look ahead.
+        momentum: In [0, 1); 0.9 is usual.
+        nesterov: Whether to use Nesterov momentum.
         weight_decay: w adds w times the parameter to its gradient (biases too), at least 0: the penalty
-            (w / 2) ||theta||^2 beside a mean loss.
-        batch_size: Samples a step; None takes all of them every step.
+            (w / 2) ||theta||^2 with a mean loss.
+        batch_size: Samples per step; None uses all samples in every step.
     """
 
     steps: int = 32
@@ -47,7 +47,7 @@ class HeadTraining:
 
 @dataclass(frozen=True)
 class TrainedHeads:
-    """K trained heads, and which of them broke down.
+    """K trained heads, and which of them diverged.
 
     Args:
         stack: The heads.
@@ -58,7 +58,7 @@ class TrainedHeads:
     diverged: Tensor
 
     def intact(self) -> HeadStack:
-        """The heads that did not diverge; all of them where nothing went wrong."""
+        """The heads that did not diverge."""
         return self.stack.select(~self.diverged) if bool(self.diverged.any()) else self.stack
 
 
@@ -223,7 +223,7 @@ class _HeadGradient(ABC):
         self.flat.sgd_step(lr, momentum, weight_decay, nesterov=nesterov)
 
     def trained(self) -> dict[str, Tensor]:
-        """The parameters as they stand, under the architecture's names."""
+        """The current parameters, by the architecture's names."""
         return self.flat.values
 
     def _sample_weights(self, batch: Tensor | None) -> Tensor:

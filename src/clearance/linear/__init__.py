@@ -1,9 +1,9 @@
-"""Linear: two classes and a straight boundary, in closed form or exact. It is the ruler on which the audits are tried.
+"""Linear classifiers of two classes, in closed form or exact: the reference for the audits.
 
-A linear classifier's score is its distance to the boundary times the size of its weights, so that a penalty on the
-weights rescales the loss: strong, it makes the classifier look at all the data; weak, at the errors. What then
-changes is the angle between its weights and the line through the class centroids (Tanay and Griffin, "A New Angle
-on L2 Regularization", 2018).
+A linear classifier's score is its distance to the boundary times the norm of its weights, so a penalty on the
+weights rescales the loss: a strong one makes the loss depend on all samples, a weak one on the errors. This changes
+the angle between the weights and the line through the class centroids (Tanay and Griffin, "A New Angle on L2
+Regularization", 2018).
 
 >>> x = [[-2.0, 0.0], [-1.0, 0.3], [1.0, 0.4], [2.0, 0.0], [-0.2, -0.2], [0.2, 0.2]]
 >>> y = [-1, -1, 1, 1, -1, 1]

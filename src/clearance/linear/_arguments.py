@@ -1,4 +1,4 @@
-"""What the functions of this package take, as float64 tensors."""
+"""Checks and conversion of arguments to float64 tensors."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 Points = Tensor | ArrayLike
 """A tensor, or anything that NumPy makes an array of."""
 
-SMALLEST = 1e-150  # whose squares float64 still holds to all its digits
+SMALLEST = 1e-150  # smaller numbers have squares that float64 cannot hold to all digits
 
 
 def as_rows(name: str, values: Points) -> Tensor:
@@ -40,7 +40,7 @@ def as_signs(labels: Points, count: int) -> Tensor:
 
 
 def as_float64(values: Points) -> Tensor:
-    """Values as a float64 tensor without a graph; arrays that may not be written to are copied, as torch wishes."""
+    """Values as a float64 tensor without a graph; read-only arrays are copied, as torch requires."""
     if isinstance(values, Tensor):
         return values.detach().double()
     return torch.as_tensor(np.require(values, dtype=np.float64, requirements="W"))
@@ -54,10 +54,10 @@ def check_both_classes(signs: Tensor) -> None:
 
 
 def check_finite(name: str, values: Tensor) -> None:
-    """Raise ValueError unless every value is a number."""
-    # a sum is finite only if every term is; looking for the others costs ten times as much
+    """Raise ValueError unless every value is finite."""
+    # a sum is finite only if every term is; checking each term costs ten times as much
     if bool(torch.isfinite(values.sum())):
         return
     bad = values[~torch.isfinite(values)]
     if len(bad):
-        raise ValueError(f"`{name}` must be finite; got {bad[0].item()}; remove or mend those values.")
+        raise ValueError(f"`{name}` must be finite; got {bad[0].item()}; remove or correct those values.")

@@ -1,6 +1,6 @@
-"""A linear classifier's boundary: scores, signed distances, the nearest point on it and the mirror image behind it.
+"""A linear classifier's boundary: scores, signed distances, the nearest point on it and the mirror image.
 
-And over a labelled data set: adversarial distance, error distance, error rate.
+Over a labelled data set: adversarial distance, error distance, error rate.
 """
 
 import math
@@ -29,7 +29,7 @@ class Hyperplane:
         weight: w, shape (d,), float64, not all zero.
         bias: b.
 
-    Make one with :meth:`of`, which checks.
+    Use :meth:`of`, which checks its arguments.
 
     >>> plane = Hyperplane.of([3.0, 4.0], -5.0)
     >>> plane.scale, scores(plane, [[3.0, 4.0]]).tolist(), signed_distances(plane, [[3.0, 4.0]]).tolist()
@@ -45,7 +45,7 @@ class Hyperplane:
 
         Raises:
             ValueError: If the shape is another, a number or the square of a weight is not finite, or all weights are
-                0: then there is no boundary, and no direction in which one could be approached.
+                0: then there is no boundary.
         """
         w = as_float64(weight)
         w = w[0] if w.ndim == 2 and len(w) == 1 else w
@@ -61,13 +61,13 @@ class Hyperplane:
         if not bool(w.any()):
             raise ValueError(
                 "`weight` must not be all 0, because then no boundary exists; got only zeros. "
-                "Class centroids that coincide lead to this."
+                "Check whether the class centroids coincide."
             )
         largest = float(w.abs().max())
         if not math.isfinite(largest * largest * len(w)) or largest < SMALLEST:
             raise ValueError(
-                f"`weight` must have squares that are numbers; the largest weight is {largest:.3g}. Divide weights and "
-                "bias by it: that moves no boundary."
+                f"`weight` must have squares within float64; got a largest weight of {largest:.3g}. Divide weights and "
+                "bias by it: the boundary stays the same."
             )
         return cls(w, float(b))
 
@@ -124,8 +124,8 @@ def steepest(weight: Points, norm: float = 2.0) -> Tensor:
         weight: w, shape (d,), not all zero.
         norm: p, at least 1.
 
-    For p = 1 the first of several largest weights is taken, for p = inf a zero weight is left alone: the step is
-    then one of many as good.
+    For p = 1 the first of several largest weights is used, for p = inf a zero weight gives no step: other steps are
+    then equally good.
 
     Raises:
         ValueError: If all weights are 0, or one is not finite.
@@ -137,7 +137,7 @@ def steepest(weight: Points, norm: float = 2.0) -> Tensor:
     dual, w = dual_exponent(norm), as_float64(weight)
     check_finite("weight", w)
     if not bool(w.any()):
-        raise ValueError("`weight` must have a direction; got zeros alone, along which nothing is steepest.")
+        raise ValueError("`weight` must not be all 0, because it then has no direction; got only zeros.")
     if math.isinf(dual):
         only = torch.zeros_like(w)
         largest = w.abs().argmax()
@@ -166,7 +166,7 @@ def projected(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
 
 
 def mirrored(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
-    """x_m = x - 2 d(x) v: as sure of the other class as x is of its own, s(x_m) = -s(x); shape (n, d).
+    """x_m = x - 2 d(x) v: the mirror image, with s(x_m) = -s(x); shape (n, d).
 
     Source: Tanay and Griffin (2018), "mirror image". ||x_m - x||_p = 2 |d(x)|.
 
@@ -190,7 +190,7 @@ def _moved(plane: Hyperplane, x: Points, norm: float, times: float) -> Tensor:
 
 
 def margins(plane: Hyperplane, x: Points, y: Points, norm: float = 2.0) -> Tensor:
-    """Y d(x): the signed distance, positive where the class is right; shape (n,).
+    """Margins y d(x): the signed distance, positive where the class is right; shape (n,).
 
     Args:
         plane: The classifier.

@@ -175,7 +175,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class State:
-    """Where a solver stands, in the rows' axes.
+    """The state of a solver, in the rows' axes.
 
     Args:
         w: Weights, (r,).
@@ -306,7 +306,7 @@ def as_points(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     largest = float(np.abs(points).max())
     if not math.isfinite(largest * largest * points.size) or 0 < largest < SMALLEST:
         raise ValueError(
-            f"`x` must have squares that are numbers; the largest of its values is {largest:.3g}. Rescale it: x times "
+            f"`x` must have squares within float64; got a largest value of {largest:.3g}. Rescale it: x times "
             "c, with lambda times c squared, gives w / c."
         )
     if not np.isin(labels, (-1.0, 1.0)).all():
@@ -583,7 +583,7 @@ def minimise_hinge(problem: Problem, lam: float, start: State, tolerance: float,
         lam: lambda.
         start: Any state; multipliers within [0, 1/n]. The better it is, the faster.
         tolerance: Relative duality gap at which to stop.
-        reach: How far samples are expected to move, in margins: those further from the hinge's kink
+        reach: Expected movement of samples, in margins: those farther from the hinge's kink
             are left out, until the gap over all samples says that this was wrong.
 
     Returns:

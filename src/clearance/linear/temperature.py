@@ -1,4 +1,4 @@
-"""Temperature: the one number that small weights and strong decay give a softmax."""
+"""Softmax temperature, and the temperature that gives networks an equal confidence."""
 
 import math
 
@@ -27,16 +27,16 @@ def tempered_softmax(scores: Points, temperature: float) -> Tensor:
     """
     check_positive("temperature", temperature)
     rows = as_rows("scores", scores)
-    # the largest first: it stays 0 where dividing the others leaves the range of floating point
+    # subtracted before the division: the largest stays 0 even if the others overflow
     return torch.softmax((rows - rows.amax(dim=1, keepdim=True)) / temperature, dim=1)
 
 
 def calibrated_temperature(scores: Points, confidence: float = 0.95) -> float:
     """The t at which the median over samples of the largest class probability is `confidence`.
 
-    Source: Tanay and Griffin (2018): networks are made equally sure before their adversarial images are compared;
-    0.95 is the article's. The median is that of the middle sample, or of the mean of the two in the middle. It falls
-    as t rises, so that halving an interval finds it.
+    Source: Tanay and Griffin (2018): networks are calibrated to equal confidence before their adversarial images are
+    compared; 0.95 as there. With an even number of samples the median is the mean of the two in the middle. It falls
+    as t rises, so bisection finds t.
 
     Args:
         scores: (n, K), finite, with K at least 2.
@@ -46,7 +46,7 @@ def calibrated_temperature(scores: Points, confidence: float = 0.95) -> float:
         ValueError: If `confidence` is out of range, or no temperature reaches it because of ties for the
             largest score.
 
-    Misleads as calibration: it makes scores comparable between models, not right as often as they say.
+    Misleads as calibration: it makes confidence comparable between models, but does not match it to accuracy.
 
     >>> t = calibrated_temperature([[3.0, 0.0], [1.0, 0.0], [9.0, 0.0]])
     >>> round(t, 6) == round(3.0 / math.log(19), 6)
@@ -61,8 +61,8 @@ def calibrated_temperature(scores: Points, confidence: float = 0.95) -> float:
     lead = float((rows.max(dim=1).values - rows.min(dim=1).values).max())
     if lead == 0 or _median_top(rows, lead * math.exp(-LOG_LIMIT)) < confidence:
         raise ValueError(
-            f"no temperature makes the median sample {confidence} sure; got scores that tie for the largest in half "
-            "of the rows; use other samples."
+            f"no temperature gives the median sample the confidence {confidence}; got scores that tie for the largest "
+            "in half of the rows; use other samples."
         )
     low, high = math.log(lead) - LOG_LIMIT, math.log(lead) + LOG_LIMIT
     for _ in range(HALVINGS):

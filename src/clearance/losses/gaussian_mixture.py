@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearance._checks import check_non_negative
-from clearance.heads.gaussian_mixture import FAR, GaussianMixture, rounding_of, warn_at_floor
+from clearance.heads.gaussian_mixture import LARGEST_ROUNDING, GaussianMixture, rounding_of, warn_at_floor
 from clearance.losses._loss import Loss, check_labels
 from clearance.losses.schedules import StepUp, scheduled
 from clearance.tensors import LossTerms, Outputs
@@ -119,7 +119,7 @@ class GaussianMixtureLoss(Loss):
             warn_at_floor(share, head.floor)
         distance, _ = head.own_terms(features, labels)
         lost = float(rounding_of(distance).max())
-        if "far" not in self._warned and lost > FAR:
+        if "far" not in self._warned and lost > LARGEST_ROUNDING:
             self._warned.add("far")
             warnings.warn(
                 f"features lie so far from the means of the mixture that {distance.dtype} loses about {lost:.2g} nats "

@@ -1,4 +1,4 @@
-"""Weights of a user's checkpoint, read without unpickling, here alone, and put into a module or refused by name."""
+"""Weights of a user's checkpoint: read without unpickling, and loaded into a module completely or not at all."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,20 +20,99 @@ ENTRIES = (
     "ema_state_dict", "state_dict_ema", "model_ema", "ema", "params_ema",
     "state_dict", "model", "model_state_dict", "net", "network", "params", "weights",
 )  # fmt: skip
+PREFIXES = ("module.", "model.", "_orig_mod.")  # DataParallel and AveragedModel, Lightning, torch.compile
 _ZIP, _PICKLE, _POINTER = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
-_SHOWN = 6
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
+_SHOWN = 6
+_LISTED = 5
+_DEPTH = 3  # prefixes in a row
+_COUNTERS = ("num_batches_tracked",)  # without effect in evaluation mode
+_EFFECTIVE = ("weight", "bias", "running_mean", "running_var")
+
+
+@dataclass(frozen=True)
+class LoadedWeights:
+    """The result of loading a checkpoint.
+
+    Args:
+        source: File, and the entry in it.
+        count: Number of tensors that were loaded.
+        prefix: The prefix that was removed from the names.
+        missing: Names of the module that the checkpoint lacks; none of them affects the output.
+        unexpected: Names of the checkpoint that the module does not have.
+        others: Other entries of the file that hold weights.
+    """
+
+    source: str
+    count: int
+    prefix: str = ""
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"weights: {self.count} tensors from {self.source}"
+        if self.prefix:
+            text += f", prefix {self.prefix!r} removed"
+        for word in ("missing", "unexpected"):
+            names = getattr(self, word)
+            if names:
+                text += f"; {len(names)} {word}: {_listed(names)}"
+        if self.others:
+            text += f"; not used: {_listed(self.others)}"
+        return text
+
+
+def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None = None) -> LoadedWeights:
+    """Load the weights of a checkpoint into `module`, all of them or none.
+
+    Prefixes of wrappers (``module.``, ``model.``, ``_orig_mod.``, also several) are removed if more names then
+    fit. Counters that evaluation does not read may be missing, and layers that the module does not have (an
+    auxiliary head) may be present: the result names both. Any other difference is an error.
+
+    Args:
+        module: Gets the weights, in its own dtypes and on its own devices.
+        path: See :func:`read_checkpoint`.
+        entry: The key of the weights in the file; by default averaged weights before others.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file cannot be read without unpickling; if a parameter or buffer is missing, has another
+            shape, is not finite, or belongs to a layer that the module has without it.
+
+    >>> import tempfile, torch
+    >>> from pathlib import Path
+    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "best.pth")
+    ...     torch.save({"state_dict": {f"module.{n}": v for n, v in net.state_dict().items()}}, file)
+    ...     print(load_weights(net, file))
+    weights: 2 tensors from best.pth['state_dict'], prefix 'module.' removed
+    """
+    checkpoint = read_checkpoint(path, entry)
+    wanted = module.state_dict()
+    prefix, given = _without_prefix(checkpoint.tensors, wanted)
+    missing = _missing(module, wanted, given)
+    unexpected = tuple(name for name in given if name not in wanted)
+    _check_some(checkpoint, wanted, given)
+    _check_missing(checkpoint, [name for name in missing if not name.endswith(_COUNTERS)])
+    _check_shapes(checkpoint, wanted, given)
+    _check_unexpected(module, checkpoint, unexpected)
+    fitting = {name: value for name, value in given.items() if name in wanted}
+    _check_finite(checkpoint, fitting)
+    module.load_state_dict(fitting, strict=False)
+    return LoadedWeights(str(checkpoint), len(fitting), prefix, missing, unexpected, checkpoint.others)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The weights of a checkpoint, and where in it they were.
+    """The weights of a checkpoint, and their place in it.
 
     Args:
-        tensors: By the names that the checkpoint gives them.
+        tensors: By their names in the checkpoint.
         file: Name of the file.
-        entry: The key that they stood under; None where they are the whole file.
-        others: Further keys that hold weights as well.
+        entry: The key of their dictionary; None if they are the whole file.
+        others: Other keys that hold weights.
     """
 
     tensors: Mapping[str, Tensor]
@@ -46,19 +125,19 @@ class Checkpoint:
 
 
 def read_checkpoint(path: str | PathLike[str], entry: str | None = None) -> Checkpoint:
-    """The weights in a ``.safetensors`` file, or in what ``torch.save`` wrote (.pt, .pth, .ckpt, .bin, .tar).
+    """The weights in a ``.safetensors`` file, or in a file of ``torch.save`` (.pt, .pth, .ckpt, .bin, .tar).
 
-    The latter is read with ``weights_only=True`` alone, so a file can run no code. Weights are looked for in the
-    file itself, then under `ENTRIES`, averaged ones first.
+    The latter is only read with ``weights_only=True``, so a file cannot run code. Weights may be the file itself, or
+    lie under one of `ENTRIES`, averaged weights first.
 
     Args:
         path: The file; tensors are read onto the CPU.
-        entry: The key to take in place of the first of `ENTRIES` that is there.
+        entry: The key of the weights; by default the first existing one of `ENTRIES`.
 
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If the file is of another kind, damaged, or needs unpickling; if it has no such entry, or no
-            dictionary of tensors where one was looked for.
+            dictionary of tensors in it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -94,32 +173,32 @@ def _saved_by_torch(path: Path) -> Any:
         start = file.read(len(_POINTER))
     if start == _POINTER:
         raise ValueError(
-            f"{path.name} must be what torch.save wrote; got the pointer that Git LFS leaves in its place. Fetch the "
-            "file itself: git lfs pull."
+            f"{path.name} must be a file of torch.save; got a Git LFS pointer. Fetch the file itself: git lfs pull."
         )
     if not start.startswith(_ZIP) and not start.startswith(_PICKLE):
         raise ValueError(
-            f"{path.name} must be what torch.save wrote; got a file of another kind. Save it again, or give it "
-            "its right suffix."
+            f"{path.name} must be a file of torch.save; got another kind of file. Save it again, or correct its suffix."
         )
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except RuntimeError as error:  # how the reader of archives complains
-        raise ValueError(f"{path.name} is damaged or no checkpoint ({_first_line(error)}).") from error
+    except RuntimeError as error:  # from the reader of archives
+        raise ValueError(
+            f"{path.name} is damaged or not a checkpoint ({_first_line(error)}). Copy or save it again."
+        ) from error
     except Exception as error:
         raise ValueError(
             f"{path.name} holds more than tensors, and reading that would run code from the file "
-            f"({_first_line(error)}). Where you trust it and it was made, write its weights alone: "
+            f"({_first_line(error)}). If you trust it, load it where it was made and save only its weights: "
             'safetensors.torch.save_file(model.state_dict(), "weights.safetensors"), or '
             'torch.save(model.state_dict(), "weights.pt").'
         ) from error
 
 
 def _first_line(error: Exception) -> str:
-    """The part of torch's long explanations that says what was met."""
+    """The line of torch's long message that names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     met = _GLOBAL.search(str(error))
-    if met is not None:  # not what torch says next, which is how to let it run
+    if met is not None:  # without torch's advice on how to let it run
         return f"it needs {met[1]}"
     telling = [line for line in lines if "GLOBAL" in line or "Unsupported" in line]
     return (telling or lines or [type(error).__name__])[0].removeprefix("WeightsUnpickler error: ")[:160]
@@ -157,7 +236,7 @@ def _remedy(places: list[str]) -> str:
 
 
 def _weights(value: Any) -> bool:
-    """Whether this is a dictionary of tensors by name; modules may add a state of their own to it."""
+    """Whether this is a dictionary of tensors by name; modules may add an extra state."""
     return (
         isinstance(value, Mapping)
         and all(isinstance(name, str) for name in value)
@@ -175,92 +254,10 @@ def _keys(content: Mapping[Any, Any]) -> str:
     return ", ".join(shown) + (", ..." if len(content) > _SHOWN else "") if shown else "an empty one"
 
 
-PREFIXES = ("module.", "model.", "_orig_mod.")  # DataParallel and AveragedModel, Lightning, torch.compile
-_DEPTH = 3  # all of them around each other
-_LISTED = 5
-_COUNTERS = ("num_batches_tracked",)  # of no effect on what an evaluated module returns
-_EFFECTIVE = ("weight", "bias", "running_mean", "running_var")
-
-
-@dataclass(frozen=True)
-class LoadedWeights:
-    """What became of a checkpoint.
-
-    Args:
-        source: File, and the entry in it.
-        count: How many of its tensors the module took.
-        prefix: What stood before the names and was taken off.
-        missing: Names of the module that the checkpoint lacks, none of them of any effect.
-        unexpected: Names of the checkpoint that the module does not have.
-        others: Further entries of the file that hold weights.
-    """
-
-    source: str
-    count: int
-    prefix: str = ""
-    missing: tuple[str, ...] = ()
-    unexpected: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        said = f"weights: {self.count} tensors from {self.source}"
-        if self.prefix:
-            said += f", prefix {self.prefix!r} taken off"
-        for word in ("missing", "unexpected"):
-            names = getattr(self, word)
-            if names:
-                said += f"; {len(names)} {word}: {_listed(names)}"
-        if self.others:
-            said += f"; not used: {_listed(self.others)}"
-        return said
-
-
-def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None = None) -> LoadedWeights:
-    """Put the weights of a checkpoint into `module`, all of them or none.
-
-    The prefixes that wrappers leave (``module.``, ``model.``, ``_orig_mod.``, also several) are taken off where
-    more names then fit. Counters that evaluation does not read may be missing, and layers that the module does
-    not have may be there (an auxiliary head): the result names both. Whatever would change what the module
-    computes is refused.
-
-    Args:
-        module: Gets the weights, in its own dtypes and on its own devices.
-        path: See :func:`read_checkpoint`.
-        entry: The key of the file's dictionary to take; by default averaged weights before others.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the file cannot be read without unpickling; if a parameter or buffer is missing, has another
-            shape, is not finite, or belongs to a layer that the module has without it.
-
-    >>> import tempfile, torch
-    >>> from pathlib import Path
-    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "best.pth")
-    ...     torch.save({"state_dict": {f"module.{n}": v for n, v in net.state_dict().items()}}, file)
-    ...     print(load_weights(net, file))
-    weights: 2 tensors from best.pth['state_dict'], prefix 'module.' taken off
-    """
-    checkpoint = read_checkpoint(path, entry)
-    wanted = module.state_dict()
-    prefix, given = _without_prefix(checkpoint.tensors, wanted)
-    missing = _missing(module, wanted, given)
-    unexpected = tuple(name for name in given if name not in wanted)
-    _check_some(checkpoint, wanted, given)
-    _check_missing(checkpoint, [name for name in missing if not name.endswith(_COUNTERS)])
-    _check_shapes(checkpoint, wanted, given)
-    _check_unexpected(module, checkpoint, unexpected)
-    fitting = {name: value for name, value in given.items() if name in wanted}
-    _check_finite(checkpoint, fitting)
-    module.load_state_dict(fitting, strict=False)
-    return LoadedWeights(str(checkpoint), len(fitting), prefix, missing, unexpected, checkpoint.others)
-
-
 def _without_prefix(
     tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
 ) -> tuple[str, Mapping[str, Tensor]]:
-    """The prefix under which most names fit, the shortest of equals, and the tensors without it."""
+    """The prefix with which most names fit, the shortest if several do, and the tensors without it."""
     tried = [""]
     for _ in range(_DEPTH):
         tried += [start + prefix for start in tried for prefix in PREFIXES if start + prefix not in tried]
@@ -268,13 +265,13 @@ def _without_prefix(
     def fitting(prefix: str) -> int:
         return sum(name.startswith(prefix) and name[len(prefix) :] in wanted for name in tensors)
 
-    best = max(tried, key=fitting)  # the first of equals: they were made from the shortest on
-    # Names without the prefix (a loss's class weights, a counter) keep theirs: they are told, not lost.
+    best = max(tried, key=fitting)  # the first, which is the shortest
+    # Names without the prefix (a loss's class weights, a counter) are kept, to be reported.
     return best, {name.removeprefix(best): value for name, value in tensors.items()}
 
 
 def _missing(module: nn.Module, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """Names that nothing is given for; a tied parameter is given under any of its names."""
+    """Names without a given tensor; a tied parameter may be given under any of its names."""
     tied = {name: id(value) for name, value in module.named_parameters(remove_duplicate=False)}
     reached = {tied[name] for name in given if name in tied}
     return tuple(
@@ -287,7 +284,7 @@ def _missing(module: nn.Module, wanted: Mapping[str, Tensor], given: Mapping[str
 def _check_some(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
     if not any(name in wanted for name in given):
         raise ValueError(
-            f"{checkpoint} must hold the weights of this module; no name of it fits. The module has "
+            f"{checkpoint} must hold the weights of this module; got no name that fits. The module has "
             f"{_listed(wanted)}; the checkpoint has {_listed(checkpoint.tensors)}. Build the module that it was "
             "saved from, or name another entry."
         )
@@ -316,7 +313,7 @@ def _check_shapes(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], given: M
 
 
 def _check_unexpected(module: nn.Module, checkpoint: Checkpoint, names: Iterable[str]) -> None:
-    """Refuse a weight of a layer that the module has without it: the layer would compute something else."""
+    """Raise ValueError for a weight that a layer of the module lacks: the layer would compute something else."""
     layers = {name for name, part in module.named_modules() if name and part._parameters}
     lost = [
         name for name in names if name.rpartition(".")[0] in layers and name.rpartition(".")[2] in _EFFECTIVE

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearance._checks import check_choice
 from clearance.tensors import Head, Outputs, head_logits
 
-ALWAYS = ("features", "logits")  # of every classifier's outputs, without being asked for
+ALWAYS = ("features", "logits")  # part of every classifier's outputs
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[d
     """Record the outputs of `layers` while the block runs; check them when it ends."""
     recorded: dict[str, Tensor] = {}
     versions: dict[str, int] = {}
-    modules = dict(module.named_modules(remove_duplicate=False))  # one that is there twice has two names
+    modules = dict(module.named_modules(remove_duplicate=False))  # a module that is used twice has two names
 
     def hook_for(name: str) -> Any:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -51,18 +51,18 @@ def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[d
 
 
 def check_reducers(module: nn.Module) -> None:
-    """Refuse wrappers that average gradients at the first backward pass there is: of a margin that is a sweep."""
+    """Raise ValueError for wrappers that average gradients at the first backward pass: a margin's sweep is one."""
     for name, part in module.named_modules():
         if isinstance(part, nn.parallel.DistributedDataParallel) and part.static_graph:
             raise ValueError(
-                f"part {name!r} is a DistributedDataParallel with static_graph=True, which takes a margin's backward "
-                "sweep for the backward pass and then averages no gradients; leave static_graph out, or put the loss "
-                "into the wrapped module's forward (docs/large_margin.md)."
+                f"part {name!r} is a DistributedDataParallel with static_graph=True, which takes a margin's "
+                "backward sweep for the backward pass and then averages no gradients; leave static_graph out, or put "
+                "the loss into the wrapped module's forward (docs/large_margin.md)."
             )
 
 
 def _check_own(name: str, modules: dict[str, nn.Module]) -> None:
-    """Refuse a layer that runs as a copy: what is recorded there is not what the logits were made from."""
+    """Raise ValueError for a layer that runs as a copy: the logits do not depend on its recorded activation."""
     parts = name.split(".")
     for count in range(1, len(parts) + 1):
         outer = modules[".".join(parts[:count])]
@@ -70,13 +70,13 @@ def _check_own(name: str, modules: dict[str, nn.Module]) -> None:
         compiled = inside and hasattr(outer, "_orig_mod")
         if compiled or getattr(outer, "_compiled_call_impl", None) is not None:
             raise ValueError(
-                f"layer {name!r} must not lie in compiled code, because torch.compile keeps no activation that a "
-                "gradient can be taken at; name a layer outside it, or compile nothing while layers are asked for."
+                f"layer {name!r} must not lie in compiled code, because torch.compile keeps no activations with a "
+                "gradient; name a layer outside it, or do not compile while layers are read."
             )
         if isinstance(outer, torch.jit.ScriptModule):
             raise ValueError(  # noqa: TRY004
-                f"layer {name!r} must not lie in a scripted module, because it tells nobody what its parts give; use "
-                "what was scripted."
+                f"layer {name!r} must not lie in a scripted module, because the outputs of its parts cannot be "
+                "recorded; use the original module."
             )
         if inside and isinstance(outer, nn.DataParallel):
             raise ValueError(
@@ -97,14 +97,14 @@ def _check_intact(layers: Sequence[str], recorded: dict[str, Tensor], versions: 
 
 
 class Classifier(nn.Module):
-    r"""An image classifier cut in two: normalise, then extract features, then read them.
+    r"""An image classifier of two parts: normalise, extract features, compute logits.
 
     logits = head(extractor((images - mean) / std))
 
     Args:
         extractor: Turns normalised images into features, shape (B, D).
         head: Turns features into logits, shape (B, C).
-        mean: Subtracted from images, one value or one a channel, in [0, 1] units.
+        mean: Subtracted from images, one value or one per channel, in [0, 1] units.
         std: Divides images after that, likewise; above 0.
 
     Shapes:
@@ -140,7 +140,7 @@ class Classifier(nn.Module):
             raise ValueError(f"`std` must be above 0 in every channel; got {std}.")
 
     def features(self, images: Tensor) -> Tensor:
-        """What enters the head for these images, shape (B, D)."""
+        """The head's input for these images, shape (B, D)."""
         _check_floating(images)
         channels = max(len(self.mean), len(self.std))
         if channels > 1 and images.shape[1] != channels:
@@ -166,8 +166,8 @@ class Classifier(nn.Module):
             images: In [0, 1], shape (B, C, H, W). With ``"input"`` among `layers` the caller's tensor receives no
                 gradient.
             layers: Names of submodules (as in ``named_modules()``), or ``"input"``: the images as a
-                fresh leaf that requires a gradient, in [0, 1] units. Features and logits are always there.
-            head: Reads the features in place of the model's own head.
+                new leaf that requires a gradient, in [0, 1] units. Features and logits are always included.
+            head: Reads the features instead of the model's own head.
 
         Raises:
             TypeError: If `layers` is one word.
@@ -196,9 +196,7 @@ class Classifier(nn.Module):
 
 def _check_floating(images: Tensor) -> None:
     if not images.is_floating_point():
-        raise TypeError(
-            f"images must be floating point in [0, 1]; got {images.dtype}. Divide grey levels by 255."
-        )
+        raise TypeError(f"images must be floating point in [0, 1]; got {images.dtype}. Divide bytes by 255.")
 
 
 def check_classifier(model: object) -> None:

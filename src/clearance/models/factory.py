@@ -1,4 +1,4 @@
-"""A module by the place of what builds it: ``package.module:name``, or ``path/to/file.py:name``."""
+"""A module from the place of its factory: ``package.module:name``, or ``path/to/file.py:name``."""
 
 import importlib
 import importlib.util
@@ -18,12 +18,12 @@ FORM = "MODULE:NAME (for example mypkg.net:build) or path/to/file.py:NAME"
 
 
 def build_module(place: str, folder: str | Path = ".") -> nn.Module:
-    """The nn.Module that ``module:factory`` stands for, imported from the working directory.
+    """The nn.Module at ``module:factory``, imported from the working directory.
 
     Args:
-        place: ``package.module:name`` or ``path/to/file.py:name``; the name may have dots. It stands for an
-            nn.Module, or for a class or function that gives one without arguments.
-        folder: Where both are looked for first; the working directory by default.
+        place: ``package.module:name`` or ``path/to/file.py:name``; the name may have dots. It names an
+            nn.Module, or a class or function that returns one without arguments.
+        folder: Searched first for both; the working directory by default.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -50,7 +50,7 @@ def build_module(place: str, folder: str | Path = ".") -> nn.Module:
 
 @contextmanager
 def _first_on_path(folder: Path) -> Iterator[None]:
-    """`folder` before everything else, as for a script that lies in it."""
+    """`folder` first on the path, as for a script in it."""
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -67,8 +67,8 @@ def _imported(where: str, folder: Path) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (where == error.name or where.startswith(f"{error.name}.")):
             raise ValueError(
-                f"there is no module {where!r}, neither in the working directory nor installed; run the command where "
-                "it can be imported, or give path/to/file.py:NAME."
+                f"no module {where!r}, neither in the working directory nor installed; run the command where it can be "
+                "imported, or give path/to/file.py:NAME."
             ) from error
         raise ValueError(f"{where} cannot be imported: it needs {error.name!r}; install that.") from error
     except (FileNotFoundError, KeyboardInterrupt):
@@ -85,8 +85,8 @@ def _from_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} cannot be imported as Python code.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and the like look there for what they are in
-    with _first_on_path(path.resolve().parent):  # so that the file finds its neighbours
+    sys.modules[name] = module  # dataclasses look up their module there
+    with _first_on_path(path.resolve().parent):  # so that the file can import its neighbours
         spec.loader.exec_module(module)
     return module
 
@@ -101,7 +101,7 @@ def _attribute(found: Any, name: str, place: str) -> Any:
 
 
 def _may_build(name: str, value: Any) -> bool:
-    """Whether this is worth naming to somebody who misspelt it: no private name, and no module such as `nn`."""
+    """Whether a message should suggest this name: not a private one, nor a module such as `nn`."""
     return not name.startswith("_") and not isinstance(value, ModuleType) and callable(value)
 
 
@@ -125,7 +125,7 @@ def _called(found: Any, place: str) -> Any:
 def _required(found: Any) -> list[str]:
     try:
         parameters = inspect.signature(found).parameters.values()
-    except (TypeError, ValueError):  # built in, without a signature: calling it will tell
+    except (TypeError, ValueError):  # built in, without a signature: the call decides
         return []
     fixed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [each.name for each in parameters if each.default is each.empty and each.kind not in fixed]

@@ -9,18 +9,18 @@ from clearance.data.image_set import ImageSet
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier
 
-MOST = 128  # images in a batch: with more, activations of small networks leave a CPU's cache
-_PIXELS = 64 * 3 * 224 * 224  # in a batch at most: activations of deep networks take many times their room
+_LARGEST_BATCH = 128  # with more images, activations of small networks do not fit into a CPU's cache
+_LARGEST_PIXELS = 64 * 3 * 224 * 224  # in a batch: activations of deep networks take many times their memory
 
 
 def batch_size_for(data: ImageSet) -> int:
-    """How many images go through a network at once: 128 small ones, 64 of 3x224x224, at least one.
+    """The batch size for evaluation: 128 small images, 64 of 3x224x224, at least one.
 
     >>> from clearance.data import gaussian_images
     >>> batch_size_for(gaussian_images())
     128
     """
-    return min(MOST, max(1, _PIXELS // math.prod(data.shape)))
+    return min(_LARGEST_BATCH, max(1, _LARGEST_PIXELS // math.prod(data.shape)))
 
 
 def extract_features(model: Classifier, data: ImageSet, batch_size: int | None = None) -> Tensor:
@@ -51,9 +51,9 @@ def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None
     """The class that the model's own head gives each image, shape (N,); -1 where logits are not finite.
 
     Args:
-        model: In any mode; looked at in evaluation mode.
+        model: In any mode; evaluated in evaluation mode.
         data: The images, on any device.
-        batch_size: Images at a time; None is as many as suit them.
+        batch_size: Images per batch; None is `batch_size_for`.
 
     >>> from clearance.data import gaussian_images
     >>> linear = Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
@@ -71,7 +71,7 @@ def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None
 def predictions_from(
     model: Classifier, features: Tensor, data: ImageSet, batch_size: int | None = None
 ) -> Tensor:
-    """The same from features that are there already: `predictions` to the bit, in the same batches.
+    """`predictions` from stored features, to the bit, in the same batches.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images

@@ -1,4 +1,4 @@
-"""The same classifier, cut later: part of its head becomes part of its extractor."""
+"""The same classifier with a later cut: a part of its head moves into its extractor."""
 
 from torch import nn
 
@@ -7,30 +7,30 @@ from clearance.models.classifier import Classifier
 
 
 class HeadCutError(ValueError):
-    """There is no such cut in this head; the message says why."""
+    """This head cannot be cut there; the message gives the reason."""
 
 
 def cut_deeper(model: Classifier, layers: int = 1) -> Classifier:
-    """Move the first linear layers of the head into the extractor; logits stay what they were to the bit.
+    """Move the first linear layers of the head into the extractor; logits stay the same to the bit.
 
-    With each linear layer goes what follows it up to the next one (normalisation, ReLU, dropout), and what
-    stands before the first. Where a network is cut decides what is asked of its features: of the same
-    network, those after a layer of the head can need far fewer images than those before it.
+    Each linear layer moves with everything up to the next one (normalisation, ReLU, dropout), the first also with
+    everything before it. Results on features depend on the cut: in the same network, a new head on the features after
+    a layer of the head can need far fewer images than one on those before it.
 
-    Nothing is copied and `model` itself stays as it is: both classifiers share weights, buffers and modules,
-    so training or moving one trains or moves the other.
+    Nothing is copied and `model` does not change: both classifiers share weights, buffers and modules, so training or
+    moving one trains or moves the other.
 
     Args:
         model: Its head is a sequence (nested or not) with more than `layers` linear layers, as
             :class:`clearance.heads.MLP` is.
-        layers: How many linear layers move, at least 1.
+        layers: Number of linear layers to move, at least 1.
 
     Returns:
         A classifier whose features have the width that enters linear layer ``layers + 1`` of the head.
 
     Raises:
-        HeadCutError: A ValueError, if the head is no plain sequence, holds too few linear layers, hides some in a
-            submodule that is no sequence, or has weights on both sides of the cut.
+        HeadCutError: A ValueError, if the head is not a plain sequence, has too few linear layers or has some in a
+            submodule that is not a sequence, or has weights on both sides of the cut.
 
     >>> import torch
     >>> from clearance.heads import MLP

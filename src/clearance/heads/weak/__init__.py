@@ -1,4 +1,4 @@
-"""How FOCA draws its weak heads: one way per file, all with the same ``draw``."""
+"""FOCA's weak heads: one way to draw them per file, all with the same ``draw``."""
 
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from clearance.heads.weak.ridge import RidgeHeads as RidgeHeads
 
 
 class WeakHeads(Protocol):
-    """What FOCA asks of a way to draw heads."""
+    """The contract of a way to draw heads."""
 
     def draw(
         self,
@@ -24,5 +24,5 @@ class WeakHeads(Protocol):
         generator: torch.Generator,
         least_unit: Tensor | None = None,
     ) -> TrainedHeads:
-        """K heads for features (K, n, D) and labels (K, n); what returns reads raw features."""
+        """K heads for features (K, n, D) and labels (K, n); the heads read raw features."""
         ...

@@ -1,4 +1,4 @@
-"""What closed-form weak heads share: a head that is one linear layer, and the stack of its solutions."""
+"""Shared by closed-form weak heads: checks of the head and its batches, and the stack of solutions."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ def linear_names(architecture: nn.Module, kind: str) -> tuple[str, str]:
     """Names of the weight and the bias of a head that is one linear layer.
 
     Raises:
-        ValueError: If it is anything else; `kind` says who refuses it.
+        ValueError: If it is anything else; `kind` names the weak heads in the message.
     """
     layers = linear_layers(architecture)
     if layers is None or len(layers) != 1 or layers[0][1] is None:

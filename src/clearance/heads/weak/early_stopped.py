@@ -1,4 +1,4 @@
-"""Weak heads that are weak because their training stops early, on a batch that may be large."""
+"""Weak heads by early stopping, on a batch that may be large."""
 
 from dataclasses import dataclass, field
 
@@ -11,18 +11,17 @@ from clearance.heads.weak.gradient import GradientHeads
 
 @dataclass(frozen=True)
 class EarlyStoppedHeads:
-    """Heads from fresh random weights, about twenty steps into training on a large batch.
+    """Heads from new random weights, after about twenty training steps on a large batch.
 
     Source: Sato et al. (2019), the variant of Algorithm 1 in which the batch may be large and the head is
     stopped early, after about 20 iterations; theta_b is then less clearly defined. Heads trained to the end on
-    large batches would all be alike; stopped early they still depend on where they started.
+    large batches would all be nearly equal; stopped early they still depend on their initial weights.
 
-    The machinery is that of :class:`GradientHeads`, units of the features included; the number of steps
-    differs. Give FOCA a large `per_class` (100, say) with it.
+    They are drawn as :class:`GradientHeads` are, with the same unit of the features; only the number of steps
+    differs. Use them with a large `per_class` of FOCA, such as 100.
 
     Args:
-        training: Steps, step size, momentum and penalty. 20 steps are the paper's; the rest is as in
-            GradientHeads.
+        training: Steps, step size, momentum and penalty. 20 steps as in the paper; the rest as in GradientHeads.
         init_std: Standard deviation of fresh weights, above 0; 0.1 in the paper, biases 0.
         loss: A loss for each sample, as in :func:`clearance.heads.train_heads`; None is cross-entropy.
 
@@ -44,7 +43,7 @@ class EarlyStoppedHeads:
     loss: SampleLoss | None = None
 
     def __post_init__(self) -> None:
-        self._gradient_heads()  # whose checks are these
+        self._gradient_heads()  # checks the settings
 
     def draw(
         self,

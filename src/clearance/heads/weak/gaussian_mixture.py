@@ -13,38 +13,38 @@ from clearance.heads.stack import HeadStack
 from clearance.heads.train import TrainedHeads
 from clearance.heads.weak._linear import check_batches, linear_names, solved_heads
 
-MISSING = -30.0  # log prior of a class that a batch lacks: never named, and still a finite logit
+_MISSING = -30.0  # log prior of a class that a batch lacks: never predicted, and still a finite logit
 
 
 @dataclass(frozen=True)
 class GaussianMixtureHeads:
-    r"""Heads that are the Gaussian mixture fitted to a batch: class means, and one shrunken covariance for all classes.
+    r"""Heads that are the Gaussian mixture fitted to a batch: class means, and one shrunken covariance.
 
     mu_k = mean of class k in the batch;  Sigma_b = T (V_b + shrinkage * m) max(1, u0 / u)^2
 
-    V_b are the variances of the batch within its classes (over all dimensions, or each its own), m is the mean
-    variance of a dimension over all batches that are drawn at once, classes included, u the unit of these features
-    (:func:`clearance.heads.scale.feature_unit`) and u0 the least unit that ``draw`` is given.
+    V_b are the variances of the batch within its classes (over all dimensions, or for each), m is the mean variance
+    of a dimension over all batches that are drawn at once, between classes too, u the unit of these features
+    (:func:`clearance.heads.scale.feature_unit`) and u0 the `least_unit` of ``draw``.
 
     Source: the mixture of Wan et al. (2018) in place of the head of Sato et al. (2019), Eq. 3; no source combines the
-    two. Shrinking is what makes one image of a class enough.
+    two. With shrinkage one image per class is enough.
 
     Args:
-        covariance: ``"scalar"`` or ``"diagonal"``, for all classes alike.
-        shrinkage: Above 0, in shares of the features' whole variance; 0.1 is ours.
-        temperature: T, above 0: what variances are multiplied by; None is D, so that the logits are those of one
-            dimension that holds all the distance. With T = 1 and independent dimensions heads are sure in
-            proportion to D, far surer than few images warrant.
+        covariance: ``"scalar"`` or ``"diagonal"``, shared by all classes.
+        shrinkage: Above 0, as a share of the features' total variance; the default is our choice.
+        temperature: T, above 0: a factor on the variances. None is D, so that the logits equal those of a single
+            dimension with the whole distance. With T = 1 and independent dimensions, confidence grows in proportion
+            to D, far more than few images justify.
 
     Raises:
-        ValueError: If a number is out of range or there is no such covariance.
+        ValueError: If a number is out of range or `covariance` is unknown.
 
-    As other weak heads they follow the scale of the features, and are weakened by features below the least unit.
+    Like other weak heads they follow the scale of the features, and are weakened by features below the least unit.
 
-    Misleads: they are right on their batch from the first step on, so the mean loss under them starts low. And they
-    hold no scale: how sure they are is set here and not by the loss, so the loss keeps asking for larger features, and
-    extractors without normalisation grow without end and learn nothing (docs/foca.md). Normalise their batches, and
-    mind the warning at the end of a run.
+    Misleads: they fit their batch from the first step on, so the mean loss under them starts low. They also do not
+    bound the scale: their confidence is set here and not by the loss, so the loss keeps asking for larger features,
+    and extractors without normalisation grow without bound and learn nothing (docs/foca.md). Use batch normalisation,
+    and note the warning at the end of a run.
 
     >>> features, labels = torch.eye(4)[:3].expand(2, 3, 4), torch.arange(3).expand(2, 3)
     >>> drawn = GaussianMixtureHeads().draw(nn.Linear(4, 3), features, labels, torch.Generator())
@@ -77,9 +77,9 @@ class GaussianMixtureHeads:
             architecture: A GaussianMixture of the same covariance, or one nn.Linear with a bias, which then gets the
                 equivalent weights.
             features: (K, n, D); head k is fitted to ``features[k]``.
-            labels: (K, n). A class that a batch lacks is never named.
-            generator: Not used: nothing is random in a fit.
-            least_unit: Features below it count as less sure, 0-dim.
+            labels: (K, n). A class that a batch lacks is never predicted.
+            generator: Not used: a fit is not random.
+            least_unit: Features below it give less confident heads, 0-dim.
 
         Raises:
             ValueError: If the head is neither, or shapes or labels do not fit.
@@ -118,7 +118,9 @@ class GaussianMixtureHeads:
         within = rest.square().mean(dim=1, keepdim=True)
         if self.covariance == "scalar":
             within = within.mean(dim=2, keepdim=True)
-        kept = features.isfinite().flatten(1).all(dim=1)  # one head's infinite features are its own affair
+        kept = (
+            features.isfinite().flatten(1).all(dim=1)
+        )  # one head's infinite features do not affect the others
         whole = shifted[kept].square().mean()
         variance = within + self.shrinkage * whole
         variance = variance * (features.shape[2] if self.temperature is None else self.temperature)
@@ -128,7 +130,7 @@ class GaussianMixtureHeads:
             variance = variance * (least_unit / feature_unit(features[kept])).clamp(min=1).square()
         present = counts > 0
         shares = present / present.sum(dim=1, keepdim=True)
-        return centre + offsets, variance, torch.where(present, shares.log(), MISSING)
+        return centre + offsets, variance, torch.where(present, shares.log(), _MISSING)
 
 
 def _mixtures(

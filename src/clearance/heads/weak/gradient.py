@@ -13,28 +13,28 @@ from clearance.heads.train import HeadTraining, SampleLoss, TrainedHeads, train_
 
 @dataclass(frozen=True)
 class GradientHeads:
-    r"""Heads trained from fresh random weights on a small batch of frozen features.
+    r"""Heads trained from new random weights on a small batch of frozen features.
 
     theta_b = argmin_theta  mean_{i in b} loss(C_theta(f_i / s), t_i) + (w / 2) ||theta||^2,
     approached by `training.steps` full-batch steps, with s = max(unit of the features, least unit), the unit
     taken over all batches that are drawn at once.
 
     Source: Sato et al. (2019), Eq. 4 and Algorithm 1, line 5. The paper writes the penalty as
-    lambda ||theta||^2 beside a mean (Eq. 4) or a sum (Algorithm 1); w here is torch's weight decay, so
+    lambda ||theta||^2 with a mean (Eq. 4) or a sum (Algorithm 1); w here is torch's weight decay, so
     w = 2 lambda of Eq. 4.
 
     Dividing by s makes step and penalty follow the scale of the features: features times c, with c in the
     next layer, are the same model and get the same heads. The least unit, which FOCA takes from the features
-    it starts with, is what keeps features alive: shrinking below it makes heads less sure, so the loss
-    pushes back. Without it a confident, wrong head shrinks the features, nothing answers, and they vanish.
+    it starts with, prevents features from vanishing: below it heads become less confident, so the loss asks for
+    larger features. Without it, confident and wrong heads would shrink the features to 0.
 
     Args:
-        training: Steps, step size, momentum and penalty. The paper takes 32 steps on CIFAR-10 and leaves
-            the rest open; the defaults were chosen on a split of the digits' training set.
+        training: Steps, step size, momentum and penalty. The paper uses 32 steps on CIFAR-10 and does not give
+            the rest; the defaults were chosen on a split of the digits' training set.
         init_std: Standard deviation of fresh weights, above 0; 0.1 in the paper, biases 0.
         loss: A loss for each sample, as in :func:`clearance.heads.train_heads`; None is cross-entropy.
 
-    Misleads when heads are too strong (many samples, few features) or too weak (few steps): look at their
+    Misleads when heads are too strong (many samples, few features) or too weak (few steps): check their
     accuracy on the whole training set.
 
     >>> features, labels = torch.eye(3).expand(2, 3, 3), torch.arange(3).expand(2, 3)
@@ -66,8 +66,8 @@ class GradientHeads:
             architecture: Gives the shape of a head.
             features: (K, n, D); head k is trained on ``features[k]``.
             labels: (K, n).
-            generator: Draws the fresh weights.
-            least_unit: Features are never divided by less, 0-dim.
+            generator: Draws the initial weights.
+            least_unit: The smallest divisor of the features, 0-dim.
         """
         stack = HeadStack.initialised(architecture, len(features), generator, self.init_std)
         return train_on_unit_scale(
@@ -85,9 +85,9 @@ def train_on_unit_scale(
     generator: torch.Generator | None = None,
     least_unit: Tensor | None = None,
 ) -> TrainedHeads:
-    """Train heads on features divided by their unit; what returns reads raw features.
+    """Train heads on features divided by their unit; the returned heads read raw features.
 
-    Heads whose first layer is not linear cannot absorb the scale and are trained on features as they are.
+    Heads whose first layer is not linear cannot absorb the scale and are trained on raw features.
     """
     scale = feature_unit(features)
     if least_unit is not None:

@@ -1,4 +1,4 @@
-"""Weak heads on one sample of each of two classes: the setting in which FOCA's proposition is proved."""
+"""Weak heads on one sample of each of two classes: the setting of FOCA's proposition."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class PairHeads:
         ValueError: If `penalty` is not above 0.
 
     The penalty is fixed, as in the proof. Under it classes contract relative to their distance, but features
-    grow without end, slowly: there is no finite optimum. `RidgeHeads` with one image a class is the same head
+    grow slowly without bound: there is no finite optimum. `RidgeHeads` with one image per class is the same head
     for any number of classes, with a penalty that can follow the scale.
 
     >>> features, labels = torch.tensor([[[1.0, 0.0], [3.0, 0.0]]]), torch.tensor([[0, 1]])
@@ -64,7 +64,7 @@ class PairHeads:
             architecture: One nn.Linear(D, 2) with a bias.
             features: (K, 2, D); head k is that of the pair ``features[k]``.
             labels: (K, 2), one 0 and one 1 in every row, in any order.
-            generator: Not used: nothing is random in a solution.
+            generator: Not used: the solution is not random.
             least_unit: Not used: the fixed penalty already weakens heads of shrinking features.
 
         Raises:

@@ -15,7 +15,7 @@ def large_margin_cnn(channels: int, size: int, norm: Literal["none", "batch"] = 
     """Two blocks of 5 x 5 convolution, ReLU, pooling and batch normalisation, then a layer of 512 features.
 
     Images keep their size in the convolutions (32 and 64 maps) and are halved by each block's 2 x 2 max pooling;
-    batch normalisation stands after the pooling. The parts are called ``block1``, ``block2`` and ``dense``, so
+    batch normalisation comes after the pooling. The parts are called ``block1``, ``block2`` and ``dense``, so
     that a classifier's layers are ``"extractor.block1"`` and so on: the layers of the published code are
     ``"input"``, ``"extractor.block1"``, ``"extractor.block2"``.
 

@@ -100,7 +100,7 @@ def _paired(
     for group in groups:
         for maps in group:
             layers.append(_started(nn.Conv2d(maps_in, maps, kernel, padding=0 if kernel == 5 else 1), gain))
-            maps_in, gain, kernel = maps, 1.0, 3  # nothing stands before the second of a pair
+            maps_in, gain, kernel = maps, 1.0, 3  # the second of a pair follows the first directly
         layers.append(nn.MaxPool2d(2))
         layers += [nn.BatchNorm2d(maps_in)] if norm == "batch" else []
         layers.append(nn.PReLU(maps_in, init=SLOPE))

@@ -39,7 +39,7 @@ def small_cnn(
         channels: Channels of an image, at least 1.
         size: Height and width in pixels, at least 8.
         norm: ``"batch"`` puts batch normalisation after every convolution.
-        maps: Of the stages; further ones have as many as the last.
+        maps: Of the stages; more stages have the number of the last.
 
     Shapes:
         images (B, channels, size, size); features (B, D).
