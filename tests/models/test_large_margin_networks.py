@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from clearance.experiments.catalogue import MODELS, resolve
-from clearance.experiments.recipe import Method
+from clearance.experiments.method import Method
 from clearance.experiments.saved import empty_model
 from clearance.heads import MLP
 from clearance.models import Classifier, large_margin_cnn, resnet20, small_cnn

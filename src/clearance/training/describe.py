@@ -55,7 +55,7 @@ def _described(thing: Any, above: frozenset[int]) -> Any:
     return parts
 
 
-def _parts(thing: Any) -> dict | list | str:
+def _parts(thing: Any) -> dict[str, Any] | list[Any] | str:
     """What `thing` consists of, one level down; a word where it has no parts."""
     if isinstance(thing, dict):
         return thing
@@ -77,13 +77,14 @@ def _parts(thing: Any) -> dict | list | str:
     return _object_parts(thing)
 
 
-def _object_parts(thing: Any) -> dict | str:
+def _object_parts(thing: Any) -> dict[str, Any] | str:
     if hasattr(thing, "__qualname__"):  # a class, or a function that is not written in Python
         return _name(thing)
     if dataclasses.is_dataclass(thing):
         fields = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}
         return {"type": _name(type(thing))} | _written(thing) | fields
-    if type(thing).__repr__ is object.__repr__:  # which would show an address, different in every process
+    # the plain one would show an address, different in every process
+    if type(thing).__repr__ is object.__repr__:  # type: ignore[comparison-overlap]
         return {"type": _name(type(thing))} | _written(thing) | getattr(thing, "__dict__", {})
     return repr(thing)
 
@@ -210,7 +211,7 @@ def _is_torchs(module: nn.Module) -> bool:
     return type(module).__module__.startswith("torch.")
 
 
-def _function_parts(thing: partial | FunctionType | MethodType) -> dict[str, Any]:
+def _function_parts(thing: partial[Any] | FunctionType | MethodType) -> dict[str, Any]:
     if isinstance(thing, partial):
         positional = {"arguments": thing.args} if thing.args else {}
         return {"function": thing.func, "keywords": thing.keywords} | positional

@@ -460,6 +460,7 @@ class FOCATraining(Training):
 def _loss_over_heads(loss: Loss, outputs: Outputs, labels: Tensor, heads: HeadStack) -> LossTerms:
     """The mean over heads of each term (Eq. 2: the loss is averaged, never the logits)."""
     if loss.reads_logits_only:
-        return loss(outputs, labels)
+        terms: LossTerms = loss(outputs, labels)
+        return terms
     losses = [loss(outputs.with_head(heads[k]), labels).terms for k in range(len(heads))]
-    return LossTerms({name: torch.stack([terms[name] for terms in losses]).mean() for name in losses[0]})
+    return LossTerms({name: torch.stack([one[name] for one in losses]).mean() for name in losses[0]})
