@@ -48,9 +48,9 @@ word in the changelog.
 from clearance._checks import check_choice, check_count, check_non_negative, check_positive
 from clearance._files import check_folder, write_bytes
 from clearance._rng import derived_seed, generator
+from clearance.audits._audit import wilson_interval
 from clearance.audits._change_sheet import change_sheet
 from clearance.audits._samples import fixed_images
-from clearance.audits.accuracy import wilson_interval
 from clearance.cli._progress import listening
 from clearance.data.folder import open_folder
 from clearance.data.subsets import draw_at_most, draw_classes

@@ -8,7 +8,8 @@ import pytest
 
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import build_data
-from clearance.experiments.recipe import Method, Recipe
+from clearance.experiments.method import Method
+from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunPlan, failed
 from clearance.report import Card
 from papers.elsayed_2018 import attacked, causes, noise, protocol, small_data

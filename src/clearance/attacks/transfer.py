@@ -197,7 +197,7 @@ class _Passing(TorchFunctionMode):
         answer, smooth = func(*args, **named), None
         if self.stops and func in _STOPS:
             self.stopped += 1
-            return _Value.apply(args[0], answer)
+            return _Value.apply(args[0], answer)  # type: ignore[no-untyped-call]
         if func in _STEPS or (self.casts and func in _CASTS and _is_whole(answer)):
             smooth = args[0]
         elif func in _WHOLE_DIVISIONS or (func in _DIVISIONS and rounds):
@@ -205,12 +205,12 @@ class _Passing(TorchFunctionMode):
         if smooth is None:
             return answer
         self.passed += 1
-        return _Value.apply(smooth, answer.detach())  # `//` has no derivative to be asked for
+        return _Value.apply(smooth, answer.detach())  # type: ignore[no-untyped-call]  # `//` has no derivative
 
     def _stepped_in_place(self, func: Any, args: tuple[Any, ...], named: Any, smooth: Tensor) -> Tensor:
         self.passed += 1
         stepped = func(args[0].detach().clone(), *args[1:], **named)
-        changed: Tensor = args[0].copy_(_Value.apply(smooth, stepped))
+        changed: Tensor = args[0].copy_(_Value.apply(smooth, stepped))  # type: ignore[no-untyped-call]
         return changed
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +114,9 @@ def read_cifar100(root: str | PathLike[str], split: str, labels: str = "fine") -
     return ImageSet(as_pixels(images), as_labels(both[:, 1]), _CIFAR100_FINE, name="cifar100")
 
 
-def _read(root: Path, inner: str, files: Sequence[str], label_bytes: int) -> tuple[NDArray, NDArray]:
+def _read(
+    root: Path, inner: str, files: Sequence[str], label_bytes: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Images (N, 32, 32, 3) and labels (N, label_bytes), uint8, file after file."""
     records = np.concatenate([_records(_found(root, inner, file), label_bytes) for file in files])
     images = records[:, label_bytes:].reshape(-1, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1)
@@ -129,7 +132,7 @@ def _found(root: Path, inner: str, name: str) -> Path:
     )
 
 
-def _records(file: Path, label_bytes: int) -> NDArray:
+def _records(file: Path, label_bytes: int) -> NDArray[Any]:
     content = np.fromfile(file, dtype=np.uint8)
     length = label_bytes + _PIXELS
     if len(content) == 0 or len(content) % length:

@@ -199,9 +199,9 @@ def _decoded(found: _Listing, how: Preprocessing, kept: Path) -> tuple[PixelStor
 
 def _pixels(
     found: _Listing, how: Preprocessing, labels: list[int], unreadable: list[list[str]]
-) -> Iterator[NDArray]:
+) -> Iterator[NDArray[Any]]:
     """The pixels of one picture after another; unreadable files are added to `unreadable` and skipped."""
-    first: tuple[str, NDArray] | None = None
+    first: tuple[str, NDArray[Any]] | None = None
     for file, label in found.files:
         try:
             picture = _picture(file)
@@ -233,7 +233,7 @@ def _check_no_class_unreadable(
         )
 
 
-def _measures(pixels: NDArray) -> str:
+def _measures(pixels: NDArray[Any]) -> str:
     return f"{pixels.shape[2]}x{pixels.shape[1]}"
 
 
@@ -309,7 +309,7 @@ def _picture(file: Path) -> Image.Image:
         raise ValueError(reason.partition(";")[0]) from error
 
 
-def picture_array(picture: Image.Image, *, keep_grey: bool) -> NDArray:
+def picture_array(picture: Image.Image, *, keep_grey: bool) -> NDArray[Any]:
     """A Pillow image as uint8, (H, W) if grey and `keep_grey`, else (H, W, 3); transparency is dropped.
 
     >>> picture_array(Image.new("L", (5, 4)), keep_grey=False).shape

@@ -6,6 +6,7 @@ import struct
 import zlib
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,7 @@ def _found(root: Path, stem: str, name: str) -> Path:
     )
 
 
-def _array(file: Path, magic: int, axes: int) -> NDArray:
+def _array(file: Path, magic: int, axes: int) -> NDArray[Any]:
     content = _content(file)
     header = 4 * (1 + axes)
     if len(content) < header:

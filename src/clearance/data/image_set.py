@@ -248,7 +248,7 @@ def unchecked(**parts: Any) -> ImageSet:
     return made
 
 
-def as_pixels(images: Tensor | NDArray) -> Tensor:
+def as_pixels(images: Tensor | NDArray[Any]) -> Tensor:
     """Images of any usual layout as (N, C, H, W) float32; uint8 is divided by 255, floats keep their values.
 
     Three axes are (N, H, W). Four axes are (N, C, H, W), except in uint8 NumPy arrays, which are (N, H, W, C)
@@ -276,7 +276,7 @@ def as_pixels(images: Tensor | NDArray) -> Tensor:
     return pixels.float()
 
 
-def _channels_first(images: NDArray) -> NDArray:
+def _channels_first(images: NDArray[Any]) -> NDArray[Any]:
     if images.dtype.kind == "f":
         return _writeable(np.ascontiguousarray(images, dtype=np.float32))
     if images.dtype != np.uint8:
@@ -291,7 +291,7 @@ def _channels_first(images: NDArray) -> NDArray:
     return _writeable(np.ascontiguousarray(images))
 
 
-def _writeable(array: NDArray) -> NDArray:
+def _writeable(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.flags.writeable else array.copy()  # torch warns about read-only memory
 
 
@@ -307,7 +307,7 @@ def as_labels(labels: object) -> Tensor:
     return found.long()
 
 
-def _label_array(labels: object) -> NDArray:
+def _label_array(labels: object) -> NDArray[Any]:
     found = np.asarray(labels)
     if found.dtype.kind not in "iu":
         raise ValueError(

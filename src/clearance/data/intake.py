@@ -321,13 +321,15 @@ def _read(items: Iterator[tuple[Any, Any]], how: Preprocessing, classes: tuple[s
     return while_used(kept)
 
 
-def _pixels(items: Iterator[tuple[Any, Any]], how: Preprocessing, labels: list[Tensor]) -> Iterator[NDArray]:
+def _pixels(
+    items: Iterator[tuple[Any, Any]], how: Preprocessing, labels: list[Tensor]
+) -> Iterator[NDArray[Any]]:
     for place, (image, label) in enumerate(items):
         labels.append(_label(label, place))
         yield _one(image, how, place)
 
 
-def _one(image: Any, how: Preprocessing, place: int) -> NDArray:
+def _one(image: Any, how: Preprocessing, place: int) -> NDArray[Any]:
     """One image as (C, H, W): bytes if it was given as bytes or as a picture, else floats in [0, 1]."""
     if isinstance(image, Image.Image):
         return transformed(Image.fromarray(picture_array(image, keep_grey=True)), how)

@@ -4,6 +4,7 @@ import zipfile
 import zlib
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ def read_npz_images(path: str | PathLike[str]) -> Tensor:
     return as_pixels(_named(_arrays(Path(path)), "images", Path(path)))
 
 
-def _arrays(path: Path) -> dict[str, NDArray]:
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; correct the path of the .npz file.")
     wanted = {name for names in _NAMES.values() for name in names} | {"classes"}
@@ -69,7 +70,7 @@ def _arrays(path: Path) -> dict[str, NDArray]:
         ) from error
 
 
-def _named(arrays: dict[str, NDArray], kind: str, path: Path) -> NDArray:
+def _named(arrays: dict[str, NDArray[Any]], kind: str, path: Path) -> NDArray[Any]:
     for name in _NAMES[kind]:
         if name in arrays:
             return arrays[name]

@@ -1,5 +1,7 @@
 """Patches of the two photographs inside scikit-learn: out-of-distribution images for the digits."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -39,7 +41,7 @@ def read_photographs(split: str) -> ImageSet:
     return ImageSet(images, labels, tuple(_FILES), name="photographs")
 
 
-def _patches(photograph: NDArray) -> NDArray:
+def _patches(photograph: NDArray[Any]) -> NDArray[Any]:
     """(N, 8, 8) in [0, 1], row by row; incomplete patches are cut off."""
     grey = photograph.astype(np.float64).mean(axis=2) / 255
     step = _SIDE * _REDUCED

@@ -106,7 +106,7 @@ def short_side_of(image_size: int, crop: float) -> int:
     return int(image_size / crop + _SLACK)
 
 
-def transformed(picture: Image.Image, how: Preprocessing) -> NDArray:
+def transformed(picture: Image.Image, how: Preprocessing) -> NDArray[Any]:
     """The picture as (C, H, W) bytes; sizes and offsets are rounded as torchvision's Resize and CenterCrop do.
 
     >>> transformed(Image.new("RGB", (30, 20)), Preprocessing(image_size=8, short_side=10)).shape

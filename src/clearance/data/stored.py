@@ -59,7 +59,7 @@ class PixelStore:
 
     def read(self, rows: Tensor | slice) -> Tensor:
         """The images of these rows as float32 in [0, 1], (B, C, H, W)."""
-        pixels: NDArray = np.memmap(self.path, self.kind, "r", shape=(self.count, *self.shape))
+        pixels: NDArray[Any] = np.memmap(self.path, self.kind, "r", shape=(self.count, *self.shape))
         chosen = rows if isinstance(rows, slice) else rows.cpu().numpy()
         found = torch.from_numpy(np.array(pixels[chosen]))
         return found.float().div_(255) if self.kind == "uint8" else found
@@ -231,14 +231,14 @@ def while_used(make: Callable[[Path], StoredImageSet]) -> ImageSet:
     return kept
 
 
-def write_pixels(path: Path, images: Iterable[NDArray]) -> PixelStore:
+def write_pixels(path: Path, images: Iterable[NDArray[Any]]) -> PixelStore:
     """Write images (C, H, W) of one shape and type, one at a time; the file appears only when it is complete.
 
     Raises:
         ValueError: If there is no image, or two differ in shape or type.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    first: NDArray | None = None
+    first: NDArray[Any] | None = None
     count = 0
     try:
         with temporary.open("wb") as file:
@@ -256,7 +256,7 @@ def write_pixels(path: Path, images: Iterable[NDArray]) -> PixelStore:
     return PixelStore(path, count, (channels, height, width), str(first.dtype))
 
 
-def _check_alike(first: NDArray, image: NDArray, place: int) -> None:
+def _check_alike(first: NDArray[Any], image: NDArray[Any], place: int) -> None:
     if image.shape != first.shape or image.dtype != first.dtype:
         raise ValueError(
             f"all images must have one shape and type; got {first.shape} of {first.dtype} at index 0 and "

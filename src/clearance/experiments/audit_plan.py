@@ -10,7 +10,7 @@ from typing import Any
 from clearance._checks import check_choice, check_count
 from clearance.audits import Audit
 from clearance.audits._samples import first_half
-from clearance.audits.out_of_distribution import check_enough
+from clearance.audits.rejection import check_enough
 from clearance.data import ImageSet, Preprocessing
 from clearance.data.intake import open_unlabelled
 from clearance.experiments.catalogue import AUDITS, resolve

@@ -162,7 +162,8 @@ class Recipe:
 
 def to_tree(recipe: Recipe | Method) -> dict[str, Any]:
     """The recipe as plain dictionaries, lists and numbers: what YAML and JSON files hold."""
-    return json.loads(json.dumps(dataclasses.asdict(recipe)))
+    tree: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(recipe)))
+    return tree
 
 
 def identifier(tree: Any) -> str:
@@ -239,7 +240,8 @@ def from_tree(tree: Mapping[str, Any], source: str, known: Mapping[str, Method] 
     methods = {
         str(name): _method(str(name), change or {}, source, known or {}) for name, change in named.items()
     }
-    return filled(Recipe, {**values, "methods": methods}, source)
+    recipe: Recipe = filled(Recipe, {**values, "methods": methods}, source)
+    return recipe
 
 
 def _method(name: str, change: Any, source: str, known: Mapping[str, Method]) -> Method:
@@ -254,7 +256,8 @@ def _method(name: str, change: Any, source: str, known: Mapping[str, Method]) ->
     if base != "none":
         check_choice(f"{source}: base of method {name!r}", base, [*known, "none"])
         settings = {**dataclasses.asdict(known[base]), **settings}
-    return filled(Method, settings, f"{source}: method {name!r}")
+    method: Method = filled(Method, settings, f"{source}: method {name!r}")
+    return method
 
 
 def _check_meant(name: str, settings: Mapping[str, Any], known: Mapping[str, Method], source: str) -> None:

@@ -181,7 +181,7 @@ SHRINKS = 0.95  # what compression leaves of float32 weights that are not 0
 SPELT = 3 * 22 * len(LOG_LAMBDAS)  # bytes of a pair's scales, offsets and gaps, at most, as decimals
 
 
-def packed(array: NDArray) -> str:
+def packed(array: NDArray[Any]) -> str:
     r"""The array's bytes, little-endian, through gzip and base64; the same array gives the same text.
 
     >>> gzip.decompress(base64.b64decode(packed(np.array([1, 2], dtype=np.uint8))))

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,7 +61,7 @@ class Scene:
         """Samples as numbers, shape (n, d)."""
         return self.low + self.step * rows.astype(np.float64)
 
-    def pair(self, first: int, second: int, split: str = "train") -> tuple[NDArray, NDArray]:
+    def pair(self, first: int, second: int, split: str = "train") -> tuple[NDArray[Any], NDArray[Any]]:
         """Samples of two classes (n, d), and their labels (n,): -1 for `first`, +1 for `second`."""
         parts = [getattr(self.classes[index], split) for index in (first, second)]
         return self.values(np.concatenate(parts)), np.repeat([-1.0, 1.0], [len(part) for part in parts])
@@ -129,7 +130,7 @@ def scene_of(
     return Scene(name, tuple(found), low, step, shape, unit)
 
 
-def _flat(name: str, given: tuple[ArrayLike, ArrayLike], classes: int) -> tuple[NDArray, NDArray]:
+def _flat(name: str, given: tuple[ArrayLike, ArrayLike], classes: int) -> tuple[NDArray[Any], NDArray[Any]]:
     values, labels = np.asarray(given[0], dtype=np.float64), np.asarray(given[1])
     if not np.isfinite(values).all():
         raise ValueError(
@@ -145,7 +146,7 @@ def _flat(name: str, given: tuple[ArrayLike, ArrayLike], classes: int) -> tuple[
     return values.reshape(len(values), math.prod(values.shape[1:])), labels
 
 
-def _check_images(x: NDArray, held_out: NDArray, shape: tuple[int, int, int]) -> None:
+def _check_images(x: NDArray[Any], held_out: NDArray[Any], shape: tuple[int, int, int]) -> None:
     if len(shape) != 3 or math.prod(shape) != x.shape[1] or shape[0] not in (1, 3):
         raise ValueError(
             f"`shape` must be (C, H, W) with C 1 or 3, of {x.shape[1]} numbers in all, as samples have; got {shape}."
@@ -158,7 +159,7 @@ def _check_images(x: NDArray, held_out: NDArray, shape: tuple[int, int, int]) ->
             )
 
 
-def _warn_of_lost(x: NDArray, low: float, step: float) -> None:
+def _warn_of_lost(x: NDArray[Any], low: float, step: float) -> None:
     levels = np.rint((x - low) / step)
     lost = int(((np.ptp(x, axis=0) > 0) & (np.ptp(levels, axis=0) == 0)).sum())
     if lost:
@@ -169,7 +170,7 @@ def _warn_of_lost(x: NDArray, low: float, step: float) -> None:
         )
 
 
-def _levels(x: NDArray, held_out: NDArray, *, is_image: bool) -> tuple[float, float]:
+def _levels(x: NDArray[Any], held_out: NDArray[Any], *, is_image: bool) -> tuple[float, float]:
     """The value of byte 0, and the step to the next."""
     if not is_image:
         both = np.concatenate([x, held_out]) if held_out.size else x
@@ -183,5 +184,5 @@ def _levels(x: NDArray, held_out: NDArray, *, is_image: bool) -> tuple[float, fl
     return 0.0, 1 / LEVELS[0]
 
 
-def _as_bytes(rows: NDArray, low: float, step: float) -> Bytes:
+def _as_bytes(rows: NDArray[Any], low: float, step: float) -> Bytes:
     return np.clip(np.rint((rows - low) / step), 0, 255).astype(np.uint8)

@@ -20,14 +20,14 @@ _SEED = 0
 _CHUNK = 2**22  # numbers drawn at once
 Statistic = Literal["mean", "median"]
 
-STATISTICS: Mapping[str, Callable[[NDArray], NDArray]] = {
+STATISTICS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "mean": lambda values: values.mean(axis=-1),
     # the lower of two, so that it is a value that occurs: distances may be infinite
     "median": lambda values: np.sort(values, axis=-1)[..., (values.shape[-1] - 1) // 2],
 }
 
 
-def paired_fractions(last: NDArray, now: NDArray) -> tuple[float, float]:
+def paired_fractions(last: NDArray[Any], now: NDArray[Any]) -> tuple[float, float]:
     """The 95 % interval of the difference of two fractions of the same n images, now - last.
 
     With f01 images that only the newer has and f10 that only the older has, p = (f + 1) / (n + 2):
@@ -47,7 +47,7 @@ def paired_fractions(last: NDArray, now: NDArray) -> tuple[float, float]:
 
 
 def bootstrapped(
-    last: NDArray, now: NDArray, statistic: Statistic = "mean", *, relative: bool = False
+    last: NDArray[Any], now: NDArray[Any], statistic: Statistic = "mean", *, relative: bool = False
 ) -> tuple[float, float]:
     """The 95 % percentile interval of the change of a statistic over images that are drawn again, in pairs.
 
@@ -74,7 +74,7 @@ def bootstrapped(
     return float(ends[round(0.025 * DRAWS)]), float(ends[round(0.975 * DRAWS) - 1])
 
 
-def change(last: NDArray, now: NDArray, *, relative: bool) -> NDArray:
+def change(last: NDArray[Any], now: NDArray[Any], *, relative: bool) -> NDArray[Any]:
     """The difference now - last, or now / last - 1 where it is relative; NaN where there is no such number.
 
     >>> change(np.array([2.0, 0.0]), np.array([1.0, 1.0]), relative=True)
@@ -122,7 +122,7 @@ class Reading:
     """
 
     seeds: Mapping[int, float]
-    images: Mapping[int, NDArray]
+    images: Mapping[int, NDArray[Any]]
     which: Mapping[int, str]
     statistic: Statistic = "mean"
     unit: str = ""
@@ -313,7 +313,7 @@ def _ruled(tolerance: Tolerance, last: Reading, now: Reading) -> Ruling:
     return _decided(tolerance, means, ends, f"paired over {len(common)} seeds", last.unit)
 
 
-def _same_images(last: Reading, now: Reading) -> tuple[NDArray, NDArray] | None:
+def _same_images(last: Reading, now: Reading) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """A number for each image of both, averaged over the seeds that both have; None where images differ."""
     seeds = sorted(last.images.keys() & now.images.keys())
     if not seeds:  # one model each, whatever seeds they were audited under
@@ -334,7 +334,7 @@ def _same_images(last: Reading, now: Reading) -> tuple[NDArray, NDArray] | None:
     return np.mean(older, axis=0), np.mean(newer, axis=0)
 
 
-def _over_images(tolerance: Tolerance, last: NDArray, now: NDArray, reading: Reading) -> Ruling:
+def _over_images(tolerance: Tolerance, last: NDArray[Any], now: NDArray[Any], reading: Reading) -> Ruling:
     both = ~(np.isnan(last) | np.isnan(now))
     if not both.any():
         return Ruling(tolerance, Outcome.UNMEASURED, reason="no image has a number in both reports")

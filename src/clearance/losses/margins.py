@@ -302,7 +302,7 @@ def class_gaps(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score) -> 
             [3.]])
     """
     if score == "softmax" and logits.requires_grad:
-        return _SoftmaxGaps.apply(wide(logits), labels, rivals)
+        return _SoftmaxGaps.apply(wide(logits), labels, rivals)  # type: ignore[no-untyped-call]
     return _gaps(wide(logits) if score == "logits" else wide(logits).softmax(dim=1), labels, rivals)
 
 

@@ -71,7 +71,7 @@ def at_shown(report: Report) -> Report:
         return report
 
     def shown(context: Mapping[str, Any]) -> bool:
-        return context.get(found.field, found.shown) == found.shown
+        return bool(context.get(found.field, found.shown) == found.shown)
 
     return replace(
         report,

@@ -92,7 +92,7 @@ def _described(thing: Any, above: frozenset[int]) -> Any:
     return parts
 
 
-def _parts(thing: Any) -> dict | list | str:
+def _parts(thing: Any) -> dict[str, Any] | list[Any] | str:
     """The parts of `thing`, one level down; a string if it has none."""
     if isinstance(thing, dict):
         return thing
@@ -114,7 +114,7 @@ def _parts(thing: Any) -> dict | list | str:
     return _object_parts(thing)
 
 
-def _object_parts(thing: Any) -> dict | str:
+def _object_parts(thing: Any) -> dict[str, Any] | str:
     if hasattr(thing, "__qualname__"):  # a class, or a function that is not written in Python
         return _name(thing)
     if dataclasses.is_dataclass(thing):
@@ -142,7 +142,7 @@ def _is_torchs(module: nn.Module) -> bool:
     return type(module).__module__.startswith("torch.")
 
 
-def _function_parts(thing: partial | FunctionType | MethodType) -> dict[str, Any]:
+def _function_parts(thing: partial[Any] | FunctionType | MethodType) -> dict[str, Any]:
     if isinstance(thing, partial):
         positional = {"arguments": thing.args} if thing.args else {}
         return {"function": thing.func, "keywords": thing.keywords} | positional

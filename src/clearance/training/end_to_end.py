@@ -126,7 +126,7 @@ class _EndToEndTraining(Training):
         with self._noisy_head():
             outputs = self.model.outputs(images, loss.layers)
             check_logits(outputs.logits, self.data)
-            terms = loss(outputs, labels)
+            terms: LossTerms = loss(outputs, labels)
             backward_to(self._moved, terms.total, loss)
         average_gradients(self._moved, len(labels))
         self.optimizer.step()
