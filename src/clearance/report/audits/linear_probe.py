@@ -29,10 +29,10 @@ def _refit(findings: Findings) -> Action | None:
     if row.high < 0:
         return Action(
             "Linear probe",
-            Markup("A new last layer gains nothing; its accuracy is lower: {}.").format(gain),
+            Markup("A new last layer lowers the accuracy: {}.").format(gain),
         )
     return Action(
-        "Linear probe", Markup("A new last layer gains nothing that these images can show: {}.").format(gain)
+        "Linear probe", Markup("A new last layer gives no significant gain: {}.").format(gain)
     )
 
 
