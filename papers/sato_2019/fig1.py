@@ -631,7 +631,9 @@ def signed(logits: Tensor) -> Tensor:
 
 # Fig. 1 redrawn: four panels of features in the plane, on the mean output of 256 weak heads.
 
-COLOURS = dict(zip(CLASSES, SERIES, strict=False))  # blue and vermilion: distinct for colour-blind readers, too
+COLOURS = dict(
+    zip(CLASSES, SERIES, strict=False)
+)  # blue and vermilion: distinct for colour-blind readers, too
 TINTS = LinearSegmentedColormap.from_list("tints", ["#7fb4d6", "#ffffff", "#eba27c"])
 LEVELS = np.linspace(-1.0, 1.0, 21)
 Columns = Mapping[str, Sequence[Any]]

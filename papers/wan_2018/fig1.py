@@ -173,7 +173,9 @@ def _likelihood(head: GaussianMixture, around: Tensor) -> Exhibit:
         peak = head.log_prob(head.means).diagonal().max()
         value = (head.log_prob(grid).amax(dim=1) - peak).clamp(min=FAINTEST)
     columns = {"x": grid[:, 0].tolist(), "y": grid[:, 1].tolist(), "value": value.tolist()}
-    caption = "Log-likelihood of the nearest class in nats below its peak; everything below -12 is drawn alike."
+    caption = (
+        "Log-likelihood of the nearest class in nats below its peak; everything below -12 is drawn alike."
+    )
     return Exhibit(AUDIT, "likelihood", "scatter", columns, caption)
 
 

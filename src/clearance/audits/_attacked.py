@@ -29,7 +29,7 @@ def checked_logits(model: Model, images: Tensor, name: str = "the model") -> Ten
     Raises:
         ValueError: If these are probabilities: where they round to 0 and 1 no attack sees a way, and the number
             would say that the network is safe. If the logits of an image are random, or depends on the
-            images that are asked with it: then there is no one answer to break.
+            other images in the batch: then there is no fixed output to attack.
 
     >>> checked_logits(torch.nn.Identity(), torch.tensor([[3.0, -1.0], [0.0, 2.0]])).shape
     torch.Size([2, 2])
@@ -160,7 +160,7 @@ class Target:
         model: In evaluation mode.
         images: (B, ...).
         labels: (B,).
-        source: A network whose gradients make images too, in evaluation mode; None where there is none.
+        source: A network whose gradients make images too, in evaluation mode; None if there is none.
         seed: Of everything drawn.
 
     Raises:

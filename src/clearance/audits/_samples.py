@@ -1,4 +1,4 @@
-"""Which images an audit looks at: a fixed choice, two halves, small sets with equally many of each class."""
+"""Which images an audit uses: a fixed choice, two halves, small sets with the same number of each class."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from clearance.data.stratified import draw_quota
 
 
 def fixed_images(data: ImageSet, limit: int, seed: int, among: Tensor | None = None) -> ImageSet:
-    """All images where they are at most `limit`; else equally many of every class, at least one, drawn by the seed.
+    """All images where they are at most `limit`; else the same number of every class, at least one, drawn by the seed.
 
     Which, follows from the seed and their pixels: the same set in another order gives the same images. A class with
     fewer than its share gives all that it has; the others do not make up for it. A mask, `among`, says which may be
@@ -43,7 +43,7 @@ def fixed_rows(data: ImageSet, limit: int, seed: int, among: Tensor | None = Non
 
 
 def balanced_rows(labels: Tensor, limit: int, seed: int, classes: int) -> Tensor:
-    """Rows of at most `limit` labels, equally many of every class, ascending; drawn by their places alone.
+    """Rows of at most `limit` labels, the same number of every class, ascending; drawn by their places alone.
 
     >>> balanced_rows(torch.tensor([0, 0, 1, 1]), 4, 0, classes=2)
     tensor([0, 1, 2, 3])

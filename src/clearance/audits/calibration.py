@@ -347,7 +347,7 @@ def binned(confidence: Tensor, right: Tensor, bins: int, binning: Binning) -> Bi
         right: (N,), bool.
         bins: How many, at least 1.
         binning: ``"equal width"``: bin b holds ((b - 1) / bins, b / bins]. ``"equal mass"``: between the quantiles
-            b / bins of `confidence`, so that all hold equally many but for ties, which stay together.
+            b / bins of `confidence`, so that all hold the same number except for ties, which stay together.
 
     >>> found = binned(torch.tensor([0.95, 0.97, 0.55]), torch.tensor([True, True, False]), 10, "equal width")
     >>> found.count.tolist(), found.accuracy.tolist()

@@ -101,7 +101,7 @@ class HighConfidenceAdversarials(Audit):
         return Findings(numbers, (sheet,))
 
     def _temperature(self, subject: Subject) -> float:
-        """Of all held-out images; infinite where answers are no numbers, 0 where ties leave none."""
+        """Of all held-out images; infinite where logits are not finite, 0 where ties leave none."""
         parts = subject.test_features.split(CHUNK)
         logits = torch.cat([subject.model.head(part) for part in parts]).double()
         if not bool(logits.isfinite().all()):

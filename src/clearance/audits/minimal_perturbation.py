@@ -93,7 +93,7 @@ class MinimalPerturbation(Audit):
     def _distances(self, target: Target) -> Tensor:
         models: list[Model] = [target.model]
         if target.steps:
-            models.append(straight_through(target.model))  # the same but for its gradient
+            models.append(straight_through(target.model))  # the same except for its gradient
         search = MinimumNorm(float(self.norm), steps=self.steps)
         images, labels = target.images[target.right], target.labels[target.right]
         return torch.stack([search(model, images, labels).distance for model in models]).amin(dim=0)

@@ -1,4 +1,4 @@
-"""How well a score tells abnormal images from normal ones, and the threshold at which an image is rejected."""
+"""How well a score separates abnormal images from normal ones, and the threshold at which an image is rejected."""
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ def detection(normal: Tensor, abnormal: Tensor) -> dict[str, float]:
     share of abnormal images that pass where the threshold lets 95 % of the normal ones pass.
 
     Args:
-        normal: (n,), at least one. What is not a number counts as the lowest score there is.
+        normal: (n,), at least one. NaN counts as the lowest possible score.
         abnormal: (m,), at least one, likewise.
 
     >>> detection(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 2.0]))
@@ -58,7 +58,7 @@ def rejection_threshold(held_out: Tensor, rejected: float = REJECTED) -> float:
 
     Args:
         held_out: Scores of normal images, higher being more normal, (n,), n at least 1; of images that neither the
-            network nor the score was fitted to. What is not a number counts as the lowest score there is.
+            network nor the score was fitted to. NaN counts as the lowest possible score.
         rejected: Share of normal images that may be lost, in (0, 1); 0.05 is the share of every audit here.
 
     Returns:
@@ -100,7 +100,7 @@ def p_values(held_out: Tensor, scores: Tensor) -> Tensor:
 
 
 def check_enough(images: int) -> None:
-    """Raise ValueError unless a threshold can be chosen on so many test images."""
+    """Raise ValueError unless a threshold can be chosen on that number of test images."""
     if images < LEAST:
         raise ValueError(
             f"`test` must have at least {2 * LEAST} images, {LEAST} of them for a threshold that keeps 95 %; got "

@@ -49,10 +49,10 @@ class Signs:
         white_box: Accuracy under all scale-free gradient attacks.
         cross_entropy: Under plain cross-entropy attacks.
         noise: Under one draw of noise of the same radius.
-        everything: Under gradient attacks whose radius reaches every image there is.
+        everything: Under gradient attacks whose radius reaches every possible image.
         blind: Share of right images where the logit margin has no gradient.
         blind_cross_entropy: Where cross-entropy has none.
-        transfer: Accuracy under images made on another network; None where there is none.
+        transfer: Accuracy under images made on another network; None if there is none.
         unnumbered: Share of images whose logits, unattacked, are not all finite numbers: they name no class.
     """
 

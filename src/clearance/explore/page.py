@@ -155,7 +155,7 @@ def _as_json(facts: dict[str, Any]) -> str:
 
 
 def _script() -> str:
-    """All scripts as one, with names of their own."""
+    """All scripts as one, in their own scope."""
     parts = [_text("clearance.explore", f"scripts/{name}.js") for name in SCRIPTS]
     return '(() => {\n"use strict";\n' + "\n".join(parts) + "})();"
 

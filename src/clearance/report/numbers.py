@@ -112,7 +112,7 @@ def rest_interval(low: float, high: float) -> Markup:
 
 
 def half_width(low: float | None, high: float | None) -> float | None:
-    """Half the width of an interval; None where there is none, or none that is finite.
+    """Half the width of an interval; None without a finite interval.
 
     >>> half_width(1.0, 4.0), half_width(1.0, math.inf), half_width(None, None)
     (1.5, None, None)
@@ -135,7 +135,7 @@ def exact(value: float) -> Markup:
 
 
 def interval(low: float | None, high: float | None, unit: str) -> Markup:
-    """Both ends of an interval, with as many digits as its width supports; nothing where there is none.
+    """Both ends of an interval, with as many digits as its width supports; empty without an interval.
 
     >>> interval(0.025, 0.05, "fraction").striptags()
     '2.5 to 5.0 %'

@@ -1,4 +1,4 @@
-"""The page on what the attacks of most papers leave: white box and black box, which is no verdict."""
+"""The page on the accuracy under the attacks of most papers, white box and black box; it is not a verdict."""
 
 from typing import Any
 

@@ -141,13 +141,13 @@ def calibration_action(findings: Findings) -> Action | None:
         return None
     if row.low > 0:
         said = Markup("It is overconfident: its mean confidence exceeds its accuracy by {}.{}").format(
-            points_with_ends(row), _mended(findings, row)
+            points_with_ends(row), _after_temperature(findings, row)
         )
         todo = "Do not read its probabilities as the chance of being right."
         return Action(TITLE, said, todo, alarm=row.low > CLOSE)
     if row.high < 0:
         said = Markup("It is underconfident: its mean confidence minus its accuracy is {}.{}").format(
-            points_with_ends(row), _mended(findings, row)
+            points_with_ends(row), _after_temperature(findings, row)
         )
         return Action(TITLE, said)
     said = Markup(
@@ -156,7 +156,7 @@ def calibration_action(findings: Findings) -> Action | None:
     return Action(TITLE, said.format(points_with_ends(row)))
 
 
-def _mended(findings: Findings, before: SummaryRow) -> Markup:
+def _after_temperature(findings: Findings, before: SummaryRow) -> Markup:
     """What one temperature does about it, where that was measured."""
     temperature = findings.row("mean", AUDIT, "temperature")
     after = findings.row("mean", AUDIT, "overconfidence", temperature="calibrated")

@@ -31,9 +31,7 @@ def _refit(findings: Findings) -> Action | None:
             "Linear probe",
             Markup("A new last layer lowers the accuracy: {}.").format(gain),
         )
-    return Action(
-        "Linear probe", Markup("A new last layer gives no significant gain: {}.").format(gain)
-    )
+    return Action("Linear probe", Markup("A new last layer gives no significant gain: {}.").format(gain))
 
 
 DAMAGED = Markup(
