@@ -72,7 +72,7 @@ def points(value: float, half: float | None = None) -> Markup:
 
 
 def points_interval(low: float, high: float, half: float | None = None) -> Markup:
-    r"""Both ends of an interval in percentage points; the unit stands once.
+    r"""Both ends of an interval in percentage points; the unit is written once.
 
     >>> points_interval(-0.002, 0.01)
     Markup('<data value="-0.002">−0.2</data> to <data value="0.01">1.0\u202fpoints</data>')
@@ -101,7 +101,7 @@ def rest(value: float, half: float | None = None) -> Markup:
 
 
 def rest_interval(low: float, high: float) -> Markup:
-    r"""Both ends of the interval of `rest`, the lower one first; the unit stands once.
+    r"""Both ends of the interval of `rest`, the lower one first; the unit is written once.
 
     >>> rest_interval(0.04, 0.08).striptags()
     '92.0 to 96.0 %'

@@ -1,7 +1,7 @@
 """A matplotlib figure as SVG: inside a page, whose colours it takes in light and in dark, or as a separate file.
 
 Figures are drawn with placeholder colours. Here each becomes a CSS variable with a fallback, so that one
-drawing is readable on both backgrounds and still has colours when it stands alone. The same figure gives the
+drawing is readable on both backgrounds and still has colours on its own. The same figure gives the
 same text.
 """
 

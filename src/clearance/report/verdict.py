@@ -132,10 +132,10 @@ def _rivals(findings: Findings) -> list[Markup]:
     tied = [strong(str(row.against)) for row in rows if claimed(row) != "better"]
     if not tied:
         return [Markup("{} {} ahead of {}.").format(best, so, listed(ahead))]
-    unsure = Markup("the seeds do not separate {} from {}.").format(best, listed(tied))
+    open_ = Markup("the seeds do not separate {} from {}.").format(best, listed(tied))
     if not ahead:
-        return [Markup("But ") + unsure]
-    return [Markup("{} {} ahead of {}; ").format(best, so, listed(ahead)) + unsure]
+        return [Markup("But ") + open_]
+    return [Markup("{} {} ahead of {}; ").format(best, so, listed(ahead)) + open_]
 
 
 def _other_heads(findings: Findings) -> list[Markup]:

@@ -41,7 +41,9 @@ def calibration_section(findings: Findings) -> Section | None:
     True
     """
     proper = _table(
-        findings, "Scores of all probabilities", (("surprise", "nll"), ("squared error", "brier"))
+        findings,
+        "Scores of all probabilities",
+        (("negative log-likelihood", "nll"), ("Brier score", "brier")),
     )
     if proper is None:
         return None
@@ -80,7 +82,7 @@ def _table(
 
 
 def _cell(row: SummaryRow) -> Markup:
-    """The unit stands in the glossary, not in every cell."""
+    """The unit is in the glossary, not in every cell."""
     unit = "" if row.unit in ("nats", "factor") else row.unit
     return number(row.value, unit, row.low, row.high)
 
