@@ -199,8 +199,8 @@ def test_files_for_others_tell_all_of_it():
     assert 'tests="3" failures="1" errors="1"' in xml
     assert xml.count("<testcase ") == 3
     table = markdown(rulings)
-    assert table.startswith("### clearance check: fail\n")
-    assert "| accuracy drops 1pt | fail | 95 % -> 90 % | -6." in table
+    assert table.startswith("### clearance check: failed\n")
+    assert "| accuracy drops 1pt | failed | 95 % -> 90 % | -6." in table
     assert "| flip_distance drops 10% | not measured |" in table
 
 

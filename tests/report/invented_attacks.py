@@ -18,7 +18,7 @@ PARTS = ("robustness", "boundary_distance", "attacked", "epochs")
 TITLES = {
     "epochs": "Epoch by epoch",
     "robustness": "Accuracy under attack",
-    "attacked": "Under the attacks of the paper",
+    "attacked": "Attacks of the paper",
     "boundary_distance": "Distance to the decision boundary",
 }
 

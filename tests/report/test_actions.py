@@ -109,8 +109,8 @@ class TestRefit:
         ("value", "low", "high", "start"),
         [
             (0.006, 0.002, 0.010, "A new last layer, trained on all training images, gains 0.6"),
-            (0.006, -0.002, 0.014, "A new last layer gains nothing that these images can show: 0.6"),
-            (-0.006, -0.010, -0.002, "A new last layer gains nothing; its accuracy is lower: −0.6 points"),
+            (0.006, -0.002, 0.014, "A new last layer gives no significant gain: 0.6"),
+            (-0.006, -0.010, -0.002, "A new last layer lowers the accuracy: −0.6 points"),
         ],
     )
     def test_the_interval_decides_what_is_said(self, value, low, high, start):

@@ -38,7 +38,7 @@ def test_without_the_new_audits_nothing_of_them_is_on_the_page(page, paper_page)
         "regulariser",
         "one layer later",
         "left out of training",
-        "rebuilt sets",
+        "retrained sets",
     ):
         assert word in paper_page
         assert word not in page

@@ -39,13 +39,13 @@ CLOSE = {"plain": [0.18, 0.10, 0.14], "mine": [0.12, 0.13, 0.15]}
 
 def test_a_difference_that_the_seeds_carry():
     assert said(report_of(CLEAR)) == (
-        "Retrained from one image per digit, FOCA is wrong on 3.3 %, plain training on 18.2 %."
+        "Retrained on one image per digit, FOCA is wrong on 3.3 %, plain training on 18.2 %."
     )
 
 
 def test_a_difference_that_they_do_not():
     assert said(report_of(CLOSE)) == (
-        "Retrained from one image per digit, mine is wrong on 13.3 %, plain training on 14.0 %; "
+        "Retrained on one image per digit, mine is wrong on 13.3 %, plain training on 14.0 %; "
         "3 seeds do not separate them."
     )
 
@@ -57,7 +57,7 @@ def test_one_seed_never_tells():
 
 def test_the_first_method_leads_where_it_is_lower():
     assert said(report_of({"a": [0.01, 0.011, 0.012], "b": [0.3, 0.31, 0.33]})) == (
-        "Retrained from one image per digit, a is wrong on 1.1 %, b on 31.3 %."
+        "Retrained on one image per digit, a is wrong on 1.1 %, b on 31.3 %."
     )
 
 
@@ -143,13 +143,13 @@ def test_rebuilt_layers_that_gave_no_answer_are_said():
     report = report_of(CLEAR)
     report = replace(report, records=(*report.records, Record("digits", "foca", 0, bad)))
     assert said(report, "failures") == [
-        "FOCA: of 150 last layers retrained from one image per digit, 3 failed to train; they count as guessing."
+        "FOCA: of 150 last layers retrained on one image per digit, 3 failed to train; they count as guessing."
     ]
 
 
 def test_a_method_that_was_never_measured_does_not_spoil_the_sentence():
     report = report_of(CLEAR | {"lost": [float("nan")] * 3})
-    assert said(report).startswith("Retrained from one image per digit, FOCA is wrong on 3.3 %")
+    assert said(report).startswith("Retrained on one image per digit, FOCA is wrong on 3.3 %")
 
 
 def test_without_rebuilt_layers_the_own_errors_are_said():

@@ -13,7 +13,7 @@ TITLES = {
     "deeper_cut": "Where the network is cut",
     "neural_collapse": "Neural collapse: is each class a point?",
     "churn": "Do retrained last layers agree?",
-    "new_classes": "Classes that the network has never seen",
+    "new_classes": "Classes left out of training",
 }
 
 

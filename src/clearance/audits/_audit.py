@@ -63,7 +63,7 @@ def _short(names: Sequence[str]) -> str:
 
 
 def _check_precision(model: Classifier, data: ImageSet) -> None:
-    """Raise ValueError if weights are in half precision and the model does not bring images to it by itself."""
+    """Raise ValueError if weights are in half precision and the model does not convert images itself."""
     kinds = {weight.dtype for weight in model.parameters()} & {torch.float16, torch.bfloat16}
     if not kinds:
         return

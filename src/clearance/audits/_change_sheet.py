@@ -60,7 +60,7 @@ def _first_of_each(labels: Tensor) -> Tensor:
 
 
 def _probability(model: Classifier, images: Tensor, of: Tensor, temperature: float) -> Tensor:
-    """Of one class for each image; 0 where it is no number."""
+    """Of one class for each image; 0 where it is not finite."""
     if not 0 < temperature < torch.inf:
         return torch.zeros(len(images))
     logits = model(images).double() / temperature

@@ -91,7 +91,7 @@ def nearest_rivals(
     chosen = []
     for some, own in zip(exact.split(CHUNK), labels.split(CHUNK), strict=True):
         found = margin_distances(model, some, own, ("input",), norm=norm, top_k=rivals)
-        # what is not a number is no distance: never the nearest while another is one
+        # NaN is not a distance: never the nearest while another is one
         distances = found.distances["input"].nan_to_num(nan=math.inf, posinf=math.inf, neginf=-math.inf)
         chosen.append(found.rivals.gather(1, distances.argmin(dim=1, keepdim=True)).squeeze(1))
     return towards(model, exact, labels, torch.cat(chosen), norm)
@@ -280,7 +280,7 @@ def centroid_ways(train: ImageSet, rivals: NearestRival) -> Tensor:
 
 
 def nearest_sample_ways(train: ImageSet, rivals: NearestRival) -> Tensor:
-    """From each image to the nearest training image of its rival's class, (B, C, H, W); none of it is no way."""
+    """From each image to the nearest training image of its rival's class, (B, C, H, W); NaN where it has none."""
     ways = torch.zeros_like(rivals.images)
     for rival in rivals.rival.unique().tolist():
         rows = (rivals.rival == rival).nonzero().flatten()
@@ -306,7 +306,7 @@ def dataset_distances(rivals: NearestRival, norm: str) -> Iterator[Measurement]:
     d_adv = mean over classes of mean d(x);  d_err likewise of max(-d(x), 0).
 
     Source: Tanay and Griffin (2018), there for two classes. Images without a gradient are left out; where
-    no image has one, both are the worst there is; a gap that is no number is infinitely wrong.
+    no image has one, both are the worst there is; a gap that is NaN is infinitely wrong.
     """
     distance = torch.where(rivals.gap.isnan(), -torch.inf, rivals.distance)
     kept = rivals.gap.isnan() | rivals.usable
@@ -362,7 +362,7 @@ def unreliable(rivals: NearestRival, length: Tensor) -> Tensor:
 
 
 def angle_numbers(train: ImageSet, rivals: NearestRival) -> Iterator[Measurement]:
-    """The median tilting angle against both directions; pi / 2 of no image, pi of a network that is no number."""
+    """The median tilting angle against both directions; pi / 2 of no image, pi of a network whose output is NaN."""
     for direction, ways in (
         ("centroid", centroid_ways(train, rivals)),
         ("nearest sample", nearest_sample_ways(train, rivals)),
@@ -449,7 +449,7 @@ def _deviation(model: Classifier, images: Tensor, layer: str, chunk: int) -> tup
         squares += float(off.square().sum())
     mean = total / len(images)
     variance = squares / (len(images) * origin.numel()) - float(mean.square().mean())
-    # NaN stays NaN, and what rounding leaves of equal images is no spread
+    # NaN stays NaN, and the rounding error of equal images is not a spread
     tiny = 1e-12 * float(origin.square().mean())
     return (0.0 if variance <= tiny else math.sqrt(variance)), origin.numel()
 
@@ -503,11 +503,11 @@ class BoundaryDistance(Audit):
         images: At most, for first-order distances; a class-balanced choice by the seed where there are more.
         searched: At most, of these, for minimum distances, and for what lies along the gradient.
         steps: Of the search.
-        rivals: Rival classes that are looked at to first order, those with the highest logits; None is all. Two cost a
+        rivals: Rival classes that are evaluated to first order, those with the highest logits; None is all. Two cost a
             third, and miss the nearest: a small network on MNIST had it among them for 85 % of images, among three
             for 93 %.
 
-    Misleads: the first-order distance is no bound of the true one, and infinite where a gradient is zero; the
+    Misleads: the first-order distance is not a bound on the true one, and infinite where a gradient is zero; the
     minimum distance is an upper bound, far too long for a network that hides its gradients otherwise than by rounding
     (see the audit `robustness`).
 
@@ -548,7 +548,7 @@ class BoundaryDistance(Audit):
             checked_logits(subject.model, data.images)
             models: list[Model] = [subject.model]
             if has_steps(subject.model, data.images):
-                models.append(straight_through(subject.model))  # the same but for its gradient
+                models.append(straight_through(subject.model))  # the same except for its gradient
             looked_at = self._looked_at(subject.model, data)
             for norm in self.norms:
                 search = MinimumNorm(float(norm), steps=self.steps)

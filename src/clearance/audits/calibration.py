@@ -129,10 +129,10 @@ class Calibration(Audit):
         found: list[Measurement] = []
         exhibits = [_image_by_image(*confidences(logits, labels), subject.test)]
         for state, seen in ((AS_TRAINED, logits), (FITTED, cooled)):
-            sure, right = confidences(seen, labels)
-            bins = binned(sure, right, self.bins, self.binning)
+            confidence, right = confidences(seen, labels)
+            bins = binned(confidence, right, self.bins, self.binning)
             context: dict[str, Scalar] = {"temperature": state}
-            found += [*_proper(seen, labels, context), _overconfidence(sure, right, context)]
+            found += [*_proper(seen, labels, context), _overconfidence(confidence, right, context)]
             found += self._errors(bins, len(labels), context)
             exhibits.append(self._picture(bins, context))
         found.append(_temperature(temperatures))
@@ -210,20 +210,20 @@ def _proper(logits: Tensor, labels: Tensor, context: dict[str, Scalar]) -> Itera
         )
 
 
-def _overconfidence(sure: Tensor, right: Tensor, context: dict[str, Scalar]) -> Measurement:
-    value, low, high = surplus(sure, right)
+def _overconfidence(confidence: Tensor, right: Tensor, context: dict[str, Scalar]) -> Measurement:
+    value, low, high = surplus(confidence, right)
     context = {**context, "interval": "Newcombe's hybrid 95 %"}
     return Measurement(
         Calibration.name, "overconfidence", value, "fraction", len(right), low=low, high=high, context=context
     )
 
 
-def _image_by_image(sure: Tensor, right: Tensor, data: ImageSet) -> Exhibit:
+def _image_by_image(confidence: Tensor, right: Tensor, data: ImageSet) -> Exhibit:
     return Exhibit(
         Calibration.name,
         "overconfidence",
         "per_image",
-        {"value": (sure - right.double()).tolist()},
+        {"value": (confidence - right.double()).tolist()},
         "Confidence of each held-out image less 1 where it is right, less 0 where it is wrong, in their order.",
         {"temperature": AS_TRAINED, "split": "test", "images": data.digest()[:16]},
     )
@@ -314,8 +314,8 @@ def surplus(confidence: Tensor, right: Tensor) -> tuple[float, float, float]:
 
     d = c - a,   d - sqrt((a_high - a)^2 + (z s_c / sqrt(n))^2)  to  d + sqrt((a - a_low)^2 + (z s_c / sqrt(n))^2)
 
-    with the Wilson interval of the accuracy a, so that it has a width where no image is wrong. Who is surer where it
-    is right more often has an interval wider than need be.
+    with the Wilson interval of the accuracy a, so that it has a width where no image is wrong. It is too wide
+    where confidence is higher on images that are right.
 
     Source: Newcombe, *Interval estimation for the difference between independent proportions* (1998), method 10,
     with a normal interval for the mean confidence in place of the second proportion.
@@ -347,7 +347,7 @@ def binned(confidence: Tensor, right: Tensor, bins: int, binning: Binning) -> Bi
         right: (N,), bool.
         bins: How many, at least 1.
         binning: ``"equal width"``: bin b holds ((b - 1) / bins, b / bins]. ``"equal mass"``: between the quantiles
-            b / bins of `confidence`, so that all hold equally many but for ties, which stay together.
+            b / bins of `confidence`, so that all hold the same number except for ties, which stay together.
 
     >>> found = binned(torch.tensor([0.95, 0.97, 0.55]), torch.tensor([True, True, False]), 10, "equal width")
     >>> found.count.tolist(), found.accuracy.tolist()

@@ -140,7 +140,7 @@ def disagreements(answers: Tensor) -> Tensor:
     """Whether each pair of heads differs on each image, 1 or 0, shape (K (K - 1) / 2, N), float64.
 
     Args:
-        answers: Classes, (K, N); below 0 is no answer, which differs from everything.
+        answers: Classes, (K, N); below 0 is a missing prediction, which differs from everything.
 
     >>> disagreements(torch.tensor([[0, 1, -1], [0, 2, -1]])).tolist()
     [[0.0, 1.0, 1.0]]

@@ -37,7 +37,7 @@ class HeadErrors:
 class CoAdaptation(Audit):
     """The error of fresh heads trained on the frozen features of a few training images.
 
-    The extractor is frozen, its head thrown away, and a new one is trained from random weights on n
+    The extractor is frozen, its head discarded, and a new one is trained from random weights on n
     class-balanced training images; the test error is averaged over r(n) draws of them. Features that are
     good only for the head they grew up with need many images; class clouds that are nearly points need one
     of each class.
@@ -114,7 +114,7 @@ class CoAdaptation(Audit):
         return Findings(tuple(m for errors in self.errors(subject) for m in _measurements(errors, own_error)))
 
     def errors(self, subject: Subject) -> Iterator[HeadErrors]:
-        """Test errors of every head on every partial set; the model's own head is not looked at."""
+        """Test errors of every head on every partial set; the model's own head is not used."""
         sizes = partial_sets(subject.train, self.per_class, self.repetitions, subject.seed)
         for sets in sizes if self.all_images else sizes[:-1]:
             yield from self._errors(subject, sets)

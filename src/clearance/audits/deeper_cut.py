@@ -21,7 +21,7 @@ class DeeperCut(CoAdaptation):
     `co_adaptation` it shows whether what a method does to features is there only where it cut.
 
     Measurements: those of CoAdaptation, each with ``"cut": 1`` in its context. None at all for a model whose
-    head has no later cut (one linear layer, or no sequence): a comparison goes on without it.
+    head has no later cut (one linear layer, or no sequence): a comparison continues without it.
 
     Args:
         per_class: As in CoAdaptation, like those that follow.

@@ -72,14 +72,14 @@ class Geodesic(Audit):
 
     Measurements, each the mean over the draws of single images, with their standard deviation: ``distance``
     (Eq. 15) and ``length`` (the plain sum of the segments), for each layer and all together, by the paper's
-    ``empirical`` information (true labels), the ``model``'s own (no labels) and the ``euclidean`` distance
-    beside them; ``path_error_rise`` (test error at the few-image end minus that at the other) and
+    ``empirical`` information (true labels), the ``model``'s own (no labels) and the ``euclidean`` distance;
+    ``path_error_rise`` (test error at the few-image end minus that at the other) and
     ``worst_path_error`` (the largest on the path minus that at the all-image end); ``diverged_heads``.
 
     The paper's information is small wherever heads are confident, whether or not they moved little. Therefore
-    heads are also measured ``calibrated``: each end's logits are divided by the temperature that makes it as
-    sure as it is right on one half of the images of I_a, which its last layer absorbs, and the new path is
-    measured on the other half.
+    heads are also measured ``calibrated``: each end's logits are divided by the temperature that
+    calibrates it on one half of the images of I_a, which its last layer absorbs, and the new path is measured on the
+    other half.
 
     Heads read features in units of :func:`clearance.heads.scale.feature_unit` (``rms``), where features times
     a constant give the same numbers, and as they are (``raw``, the paper's).
@@ -95,7 +95,7 @@ class Geodesic(Audit):
         lr: Step size of fresh heads, above 0; that of the audit ``co_adaptation``.
         readings: Whether heads read features as ``"rms"``, ``"raw"`` or both.
 
-    Misleads: Eq. 15 depends on P, and the distance is along one straight line, which is no geodesic but an
+    Misleads: Eq. 15 depends on P, and the distance is along one straight line, which is not a geodesic but an
     upper bound of one's length only where it is summed. One first head, of many, is measured. Heads that know
     nothing are calibrated to say nothing, and then lie close together: compare distances with errors.
     """

@@ -88,7 +88,7 @@ class Scorer:
 
     @staticmethod
     def reading(name: str, columns: Tensor, predicted: Tensor) -> Tensor:
-        """What a detector sees of a score's columns: that of the predicted, or of the likeliest class, (B,)."""
+        """What a detector sees of a score's columns: that of the predicted, or of the most likely class, (B,)."""
         return columns.amax(dim=1) if name == MAHALANOBIS else at_classes(columns, predicted)
 
     def columns(self, name: str, features: Tensor, logits: Tensor) -> Tensor:
@@ -273,10 +273,10 @@ class Likelihood(Audit):
         adaptive_images: At most, of those; as many as a network sees at once, by default.
         adaptive_steps: For each beta.
         betas: Weights of the score relative to the margin; four decades by default.
-        targets: Steer the attack at so many wrong classes in turn too, which costs as often again; worth it where
-            evasion is rare.
+        targets: Number of wrong classes the attack also targets in turn, each at the cost of one more attack; worth
+            it where evasion is rare.
         neighbours: k, of the nearest training features.
-        reference: At most so many training images for these.
+        reference: The most training images for these.
 
     Raises:
         ValueError: If a setting is out of range, or `other` has images of another shape.
@@ -565,7 +565,7 @@ Joint = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Evaded:
-    """The likeliest misclassified image that was found for each image.
+    """The most likely misclassified image that was found for each image.
 
     Args:
         images: (B, C, H, W); the image itself where none was found.
@@ -586,11 +586,11 @@ class Evasion:
 
     x' <- P(x' + step * sign grad [(max_{i != y} z_i - z_y) / u + beta s_r(x') / v])
 
-    s_r is the score of the likeliest wrong class r, where there is one for each class. u and v are the typical sizes of
-    margin and score on normal images, so that beta means the same in any unit of logits and features. Steps shrink
-    evenly to zero. Last comes a run without a beta, on the margin alone while the image is right and on the score alone
-    while it is wrong, which follows the boundary to where the score is highest. Of all the points on the way, the one
-    that is misclassified with the highest score is kept, as the detector would read it.
+    s_r is the score of the most likely wrong class r, where there is one for each class. u and v are the typical
+    sizes of margin and score on normal images, so that beta means the same whatever unit logits and features have.
+    Steps shrink evenly to zero. Last comes a run without a beta, on the margin alone while the image is right and on
+    the score alone while it is wrong, which follows the boundary to where the score is highest. Of all the points on
+    the way, the one that is misclassified with the highest score is kept, as the detector would read it.
 
     Source: Carlini and Wagner, *Adversarial Examples Are Not Easily Detected* (2017), for attacking classifier and
     detector at once; Bryniarski et al., *Evading Adversarial Example Detection Defenses* (2021), for the last run.
@@ -721,7 +721,7 @@ def detections(normal: Scores, abnormal: Scores, context: dict[str, Scalar]) -> 
 def share(
     name: str, counted: Tensor, context: dict[str, Scalar], better: Better = "lower"
 ) -> Iterator[Measurement]:
-    """How many of the images are so, with a Wilson interval; nothing where there are none."""
+    """How many of the images are so, with a Wilson interval; nothing without images."""
     if len(counted):
         number, count = int(counted.sum()), len(counted)
         low, high = wilson_interval(number, count)
@@ -904,7 +904,7 @@ def tables(normal: NormalImages, epsilon: float) -> list[Exhibit]:
 
     ``scores``: for each normal image its class, what it was taken for, its ``likelihood``, the ``density`` where the
     head has one, and ``p``, the share of held-out images that are as unlikely. ``thresholds``: what each score is held
-    against, so that a program can reject images of its own.
+    against, so that a program can reject its own images.
 
     Args:
         normal: The images.

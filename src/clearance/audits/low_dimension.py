@@ -29,7 +29,7 @@ class LowDimension(Audit):
 
     ``threshold_error``: share of held-out images on the wrong side of the best threshold along that direction.
     ``chosen_on`` test is the smallest error that any threshold has, as in the source; for ``chosen_on`` train
-    no held-out image was looked at. It is the number to believe.
+    no held-out image was used. It is the number to use.
 
     ``first_axis_share``: share of a class's variance, held out, on its first principal axis (1: a line); for
     each class and their mean. ``effective_rank``: exp(entropy) of the shares of variance, of all held-out

@@ -48,7 +48,7 @@ class NeuralCollapse(Audit):
         lr: Step size of fresh heads, above 0.
 
     Misleads: two classes always have ``nc2_equiangle`` and ``nc2_simplex`` 0. An effective rank below C - 1
-    is no better collapse, it means that classes share directions. The number ``nc3`` of the model's own head
+    is not a better collapse, it means that classes share directions. The number ``nc3`` of the model's own head
     depends on weight decay; that of fresh heads on how far they are trained.
 
     >>> from clearance.data import gaussian_images

@@ -41,7 +41,7 @@ class OutOfDistribution(Audit):
         other: Images of unknown things, of the same shape; a recipe gives the name of a dataset. Labels are not read.
         images: At most, of these; drawn by the seed where there are more.
         neighbours: k.
-        reference: At most so many training images, equally many of each class, to be near to.
+        reference: The most training images to be near to, the same number of each class.
 
     Raises:
         ValueError: If `other` has images of another shape, or the test images are too few for a threshold.
@@ -113,7 +113,7 @@ class OutOfDistribution(Audit):
         return unit_length(_finite(subject.train_features[rows]))
 
     def _scores(self, features: Tensor, known: Tensor) -> Tensor:
-        """(N,), float64; what has no finite features is the least normal there is."""
+        """(N,), float64; images without finite features are the least normal of all."""
         parts = [neighbour_score(part.double(), known, self.neighbours) for part in features.split(_CHUNK)]
         return lowest_for_nan(torch.cat(parts))
 

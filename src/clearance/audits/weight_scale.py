@@ -185,7 +185,7 @@ class Decay:
         name: As in ``named_parameters()``.
         weight_decay: The optimiser's factor; 0 where the parameter does not decay or is not the optimiser's.
         how: ``"coupled"``: the penalty's gradient is added to the loss's, and goes through momentum and step sizes.
-            ``"decoupled"``: the parameter shrinks by itself, by step size times factor. ``"none"``: neither.
+            ``"decoupled"``: the parameter shrinks directly, by step size times factor. ``"none"``: neither.
         role: ``"weight"`` (two axes or more), or ``"bias or gain"``.
     """
 

@@ -134,7 +134,7 @@ def figures_at(scene: Scene, machines: Machines, step: int) -> list[Exhibit]:
 
 
 def _seen(scene: Scene, machines: Machines, step: int) -> TiltingPlane:
-    """The tilting plane of a machine; of one that does not lean n is that of the next one that does, as on the page."""
+    """The tilting plane of an SVM; if it is not tilted, n is taken from the next one that is, as on the page."""
     pair = scene.pair(machines.first, machines.second)
     own = tilting_plane(machines.plane(step), *pair)
     if own.angle >= STRAIGHT:

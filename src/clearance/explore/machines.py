@@ -64,7 +64,7 @@ def machines_of(scene: Scene, first: int, second: int) -> Machines:
     """
     if scene.width < 2:
         raise ValueError(
-            "samples must have at least 2 numbers, because with one there is no direction to tilt in; got 1."
+            "samples must have at least 2 numbers, because one number gives no direction to tilt in; got 1."
         )
     x, y = scene.pair(first, second)
     means = [x[y == side].mean(axis=0) for side in (-1, 1)]

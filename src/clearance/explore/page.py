@@ -56,7 +56,7 @@ def render_explorer(
         scene: The samples.
         machines: One of each pair, as :func:`all_machines` gives them; by default they are fitted here.
         command: What made it; printed at the end.
-        progress: Told before each pair that is fitted.
+        progress: Called before each pair that is fitted.
 
     Raises:
         ValueError: If the page would be larger than 8 MB (two classes) or 25 MB, or two classes have one mean.
@@ -155,7 +155,7 @@ def _as_json(facts: dict[str, Any]) -> str:
 
 
 def _script() -> str:
-    """All scripts as one, with names of their own."""
+    """All scripts as one, in their own scope."""
     parts = [_text("clearance.explore", f"scripts/{name}.js") for name in SCRIPTS]
     return '(() => {\n"use strict";\n' + "\n".join(parts) + "})();"
 

@@ -133,9 +133,7 @@ def scene_of(
 def _flat(name: str, given: tuple[ArrayLike, ArrayLike], classes: int) -> tuple[NDArray[Any], NDArray[Any]]:
     values, labels = np.asarray(given[0], dtype=np.float64), np.asarray(given[1])
     if not np.isfinite(values).all():
-        raise ValueError(
-            f"`{name}` must be finite; got {values[~np.isfinite(values)][0]}; mend or leave out."
-        )
+        raise ValueError(f"`{name}` must be finite; got {values[~np.isfinite(values)][0]}; fix or leave out.")
     if labels.shape != (len(values),):
         raise ValueError(
             f"`{name}` must have one label for each of {len(values)} samples; got {labels.shape}."

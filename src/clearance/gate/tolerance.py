@@ -24,7 +24,7 @@ class Quantity:
     Args:
         audit: Name of the audit.
         name: Name of the measurement.
-        context: Settings that tell it from others of that name; those that are not given may be any.
+        context: Settings that identify it among others of that name; those that are not given may be any.
         mirrored: Whether one minus the number is meant (accuracy, of an error).
     """
 
@@ -57,7 +57,7 @@ class Tolerance:
     """How much a quantity may change before that counts.
 
     Args:
-        quantity: What is looked at.
+        quantity: The quantity to compare.
         direction: ``"drops"``, ``"rises"``, or ``"changes"`` for either.
         amount: What is tolerated, in the quantity's unit, or as a share of the older number.
         relative: Whether it is such a share.
@@ -80,7 +80,7 @@ class Tolerance:
         (``10%``), or the quantity's own unit (``0.5``); without one, any change counts that the interval shows.
 
         Raises:
-            ValueError: If it is none, or names a direction or quantity that there is not.
+            ValueError: If it is not a tolerance, or names an unknown direction or quantity.
 
         >>> kept = Tolerance.parse("co_adaptation.error[head=linear,samples=10] rises 2pt")
         >>> kept.quantity.context, kept.amount
@@ -137,7 +137,7 @@ def _quantity(text: str) -> Quantity:
         found = QUANTITIES[name]
     else:
         found = Quantity(audit, measured)
-    # a value may have a comma of its own, as in "class mean, unit length"
+    # a value may contain a comma, as in "class mean, unit length"
     pairs = [option.partition("=") for option in _BETWEEN.split(options) if option.strip()]
     if any(not equals or not key.strip() or not value.strip() for key, equals, value in pairs):
         raise ValueError(f"the brackets must hold key=value pairs, separated by commas; got {text!r}.")

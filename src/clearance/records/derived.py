@@ -117,7 +117,7 @@ def derive(records: Iterable[Record], baseline: str | None = None) -> tuple[Summ
     The interval of a mean ends where its quantity does: a fraction's at 0 and 1, an amount's (`AMOUNTS`) at 0,
     but not that of a difference (one of `SIGNED`, or anything that was measured outside these ends). Ratios are
     taken of logarithms. A fraction below half a test image (0.5 / n of the same dataset's test accuracy) is
-    raised to that; of any other quantity there is no ratio where a number is not above 0.
+    raised to that; any other quantity has no ratio where a number is not above 0.
 
     >>> from clearance.vocabulary import Measurement
     >>> def seconds(value):

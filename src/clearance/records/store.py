@@ -169,7 +169,7 @@ def exhibit_file(record: ExhibitRecord) -> str:
     options = [f"{key}-{value}" for key, value in settings(shown.context)]
     parts = [record.dataset, record.method, *seed, shown.audit, shown.name, *options]
     readable = [_slug(part) for part in parts]
-    if readable != parts:  # something was lost: tell such names apart
+    if readable != parts:  # something was lost: make such names distinct
         digest = hashlib.sha256(repr(_identity(record)).encode()).hexdigest()
         readable.append(digest[:8])
     return f"{FOLDER}/{'.'.join(part for part in readable if part)}.json"

@@ -70,7 +70,7 @@ def summarise(values: Mapping[int, float]) -> SeedSummary:
         values: One number per seed. One that is not finite makes the mean so too.
 
     Raises:
-        ValueError: There is no seed.
+        ValueError: There are no seeds.
 
     With one seed there is a mean and nothing else; with two the interval is honest and very wide.
 

@@ -94,6 +94,6 @@ class Card:
         return str(comparison_table(self.report))
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, so that its style and the notebook's do not meet."""
+        """The page in its own frame, so that its style and the notebook's do not mix."""
         style = "width:100%;height:660px;border:1px solid #8886;border-radius:6px"
         return f'<iframe srcdoc="{escape(self.to_html())}" style="{style}" title="Clearance report"></iframe>'

@@ -327,7 +327,7 @@ def apart(places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     [[0.5, 0.46], [0.5, 0.56]]
     """
     found = places.astype(float)
-    # Two at the same place are pushed in a direction of their own, the same in every drawing.
+    # Two at the same place are pushed in a direction fixed for each, the same in every drawing.
     turn = 2.4 * np.arange(len(found))
     found += 1e-6 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     for _ in range(PUSHES):
@@ -397,7 +397,7 @@ def contact_sheet(columns: Columns, ink: str = INK) -> Figure:
             ``norm``: how long the change is.
         ink: Colour of the words.
 
-    The change is drawn in a scale of its own, grey for none, the same for all pictures.
+    The change has its own scale, grey for none, the same for all pictures.
 
     >>> black, white = [[0.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]]
     >>> columns = {"image": [black], "adversarial": [white], "label": ["night"], "target": ["day"], "sure": [0.9],

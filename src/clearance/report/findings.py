@@ -14,7 +14,7 @@ from clearance.records.summary import LEVEL
 from clearance.report.names import NO_NETWORK, class_noun
 from clearance.report.numbers import data
 
-FEW = "co_adaptation"  # the audit that rebuilds the last layers from a few images
+FEW = "co_adaptation"  # the audit that retrains the last layers on a few images
 
 
 @dataclass(frozen=True)

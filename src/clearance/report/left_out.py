@@ -59,11 +59,11 @@ def interrupted(recipe: Recipe) -> bool:
 
 
 def looked_at(recipe: Recipe) -> list[Markup]:
-    """A sentence about audits that looked at a part of the test images alone; none where all looked at all.
+    """A sentence about audits that used only a part of the test images; none if all audits used all.
 
     >>> print(looked_at({"looked_at": {"images": 497, "audits": {"minimal_perturbation": 100}}})[0].striptags())
-    Measured on at most 100 of the 497 test images, the same number of each class: the smallest change that changes the
-    answer.
+    Measured on at most 100 of the 497 test images, the same number of each class: smallest change that changes
+    the prediction.
     """
     sizes = recipe.get("looked_at")
     if not sizes:

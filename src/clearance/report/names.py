@@ -57,7 +57,7 @@ HEADS = {
 
 
 def method_name(method: str) -> str:
-    """The name of a method in running text; a user's own name stays as it is.
+    """The name of a method in running text; a user's own name is unchanged.
 
     >>> method_name("plain"), method_name("mine")
     ('plain training', 'mine')

@@ -72,7 +72,7 @@ def points(value: float, half: float | None = None) -> Markup:
 
 
 def points_interval(low: float, high: float, half: float | None = None) -> Markup:
-    r"""Both ends of an interval in percentage points; the unit stands once.
+    r"""Both ends of an interval in percentage points; the unit is written once.
 
     >>> points_interval(-0.002, 0.01)
     Markup('<data value="-0.002">−0.2</data> to <data value="0.01">1.0\u202fpoints</data>')
@@ -101,7 +101,7 @@ def rest(value: float, half: float | None = None) -> Markup:
 
 
 def rest_interval(low: float, high: float) -> Markup:
-    r"""Both ends of the interval of `rest`, the lower one first; the unit stands once.
+    r"""Both ends of the interval of `rest`, the lower one first; the unit is written once.
 
     >>> rest_interval(0.04, 0.08).striptags()
     '92.0 to 96.0 %'
@@ -112,7 +112,7 @@ def rest_interval(low: float, high: float) -> Markup:
 
 
 def half_width(low: float | None, high: float | None) -> float | None:
-    """Half the width of an interval; None where there is none, or none that is finite.
+    """Half the width of an interval; None without a finite interval.
 
     >>> half_width(1.0, 4.0), half_width(1.0, math.inf), half_width(None, None)
     (1.5, None, None)
@@ -135,7 +135,7 @@ def exact(value: float) -> Markup:
 
 
 def interval(low: float | None, high: float | None, unit: str) -> Markup:
-    """Both ends of an interval, with as many digits as its width supports; nothing where there is none.
+    """Both ends of an interval, with as many digits as its width supports; empty without an interval.
 
     >>> interval(0.025, 0.05, "fraction").striptags()
     '2.5 to 5.0 %'

@@ -77,7 +77,7 @@ def summary_exhibit(
     caption: str,
     kind: ExhibitKind = "curve",
 ) -> ExhibitRecord | None:
-    """Rows as an exhibit about all methods; None where there is no row."""
+    """Rows as an exhibit about all methods; None without rows."""
     if not rows:
         return None
     columns = {key: [row[key] for row in rows] for key in rows[0]}
@@ -85,7 +85,7 @@ def summary_exhibit(
 
 
 def bars(findings: Findings, drawn: str = "Bars") -> str:
-    """What the bars of a picture are; nothing with one seed, where there are none.
+    """What the bars of a picture are; empty with one seed, without bars.
 
     >>> from clearance.records import Report
     >>> bars(Findings(Report({}, {}, "", ""), "digits"))

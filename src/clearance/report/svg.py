@@ -1,7 +1,7 @@
-"""A matplotlib figure as SVG: inside a page, whose colours it takes in light and in dark, or as a file of its own.
+"""A matplotlib figure as SVG: inside a page, whose colours it takes in light and in dark, or as a separate file.
 
 Figures are drawn with placeholder colours. Here each becomes a CSS variable with a fallback, so that one
-drawing is readable on both backgrounds and still has colours when it stands alone. The same figure gives the
+drawing is readable on both backgrounds and still has colours on its own. The same figure gives the
 same text.
 """
 
@@ -125,7 +125,7 @@ FIRST_RULE = "* {"  # of the page's style; before it stand the colours alone
 def standalone_svg(figure: Figure, name: str, title: str) -> str:
     """The figure as the text of an SVG file that is readable wherever it is shown.
 
-    It follows the reader's choice of light or dark by itself, also as an image in another document.
+    It follows the reader's choice of light or dark, also as an image in another document.
 
     Args:
         figure: Drawn with the placeholder colours of :mod:`clearance.report.svg`.

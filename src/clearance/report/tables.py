@@ -83,7 +83,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """A table: words above it, columns' names, lines, words below it, the files of what is no mean, what a line is."""
+    """A table: text above it, column names, lines, text below it, files of other numbers, what a line is."""
 
     title: str | Markup
     columns: Sequence[str | Markup]
@@ -94,7 +94,7 @@ class Compact:
 
 
 def number(value: float | None, unit: str, low: float | None = None, high: float | None = None) -> Markup:
-    """A number with its interval below it; a dash where there is none.
+    """A number with its interval below it; a dash without one.
 
     >>> number(0.5, "fraction").striptags().replace("\u202f", " ")
     '50.0 %'
@@ -129,7 +129,7 @@ def by_method(
         title: Words above the table.
         columns: For each column, the cells by method.
         foot: Words below it.
-        files: Where the numbers are that are no means of ``report.json``.
+        files: Files with the numbers that are not means in ``report.json``.
     """
     filled = {name: cells for name, cells in columns.items() if any(cell != NONE for cell in cells.values())}
     costs = _costs(findings)
@@ -172,7 +172,7 @@ def cost(line: Overview) -> Markup:
 
 
 def _costs(findings: Findings) -> dict[str, Markup]:
-    """`cost` by method; nothing for one alone, which has nothing to be held against."""
+    """`cost` by method; empty for a single method, which cannot be compared."""
     lines = overview(findings)
     if len(lines) < 2 or all(line.time is None for line in lines):
         return {}

@@ -25,7 +25,7 @@ class Table:
     foot: str
 
     def __str__(self) -> str:
-        """The table in columns of spaces, and the words around it in lines that are no longer."""
+        """The table in columns of spaces, and the text around it in lines that are not longer."""
         lines = [self.columns, *self.rows]
         widths = [max(len(line[index]) for line in lines) for index in range(len(self.columns))]
         padded = [

@@ -63,8 +63,8 @@ def verdict(findings: Findings) -> Verdict:
 
 
 def _few_sentence(findings: Findings) -> Markup:
-    """Says "Retrained from one image per digit, A is wrong on x, B on y." with the lower number first."""
-    start = Markup("Retrained from {}, ").format(findings.few)
+    """Says "Retrained on one image per digit, A is wrong on x, B on y." with the lower number first."""
+    start = Markup("Retrained on {}, ").format(findings.few)
     if findings.head != "retrained":
         start = Markup("With {} from {} as last layers, ").format(head_name(str(findings.head)), findings.few)
     errors = {method: findings.few_error(method) for method in findings.methods}
@@ -132,10 +132,10 @@ def _rivals(findings: Findings) -> list[Markup]:
     tied = [strong(str(row.against)) for row in rows if claimed(row) != "better"]
     if not tied:
         return [Markup("{} {} ahead of {}.").format(best, so, listed(ahead))]
-    unsure = Markup("the seeds do not separate {} from {}.").format(best, listed(tied))
+    open_ = Markup("the seeds do not separate {} from {}.").format(best, listed(tied))
     if not ahead:
-        return [Markup("But ") + unsure]
-    return [Markup("{} {} ahead of {}; ").format(best, so, listed(ahead)) + unsure]
+        return [Markup("But ") + open_]
+    return [Markup("{} {} ahead of {}; ").format(best, so, listed(ahead)) + open_]
 
 
 def _other_heads(findings: Findings) -> list[Markup]:
@@ -216,7 +216,7 @@ def _failures(findings: Findings) -> tuple[Markup, ...]:
     for row in findings.rows("mean", FEW, "diverged_heads", **wanted):
         if row.value > 0:
             text = Markup(
-                "{}: of {} last layers retrained from {}, {} failed to train; they count as guessing."
+                "{}: of {} last layers retrained on {}, {} failed to train; they count as guessing."
             )
             counts = (data(row.n, "count"), findings.few, data(row.value, "count"))
             lines.append(text.format(strong(row.method), *counts))

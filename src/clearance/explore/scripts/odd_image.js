@@ -70,7 +70,7 @@ function oddImage() {
       "odd-offset": printed(found.offset, 3),
     });
     announce(
-      `The boundary leans by ${printed(degrees, 0)} degrees; the odd image is ${found.oddIsRight ? "right" : "wrong"}; ` +
+      `The boundary is tilted by ${printed(degrees, 0)} degrees; the odd image is ${found.oddIsRight ? "right" : "wrong"}; ` +
         `adversarial distance ${printed(found.adversarial, 2)}.`,
     );
   }

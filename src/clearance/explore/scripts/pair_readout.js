@@ -24,7 +24,7 @@ function tellPair(scene, pair, shown, step) {
     "pair-gap": pair.machines.gaps[step].toExponential(0).replace("-", "−"),
   });
   announce(
-    `Lambda 10 to the power ${printed(exponent, 1)}: the boundary leans by ${printed(degrees, 0)} degrees, ` +
+    `Lambda 10 to the power ${printed(exponent, 1)}: the boundary is tilted by ${printed(degrees, 0)} degrees, ` +
       `adversarial distance ${printed(shown.adversarial, 2)}, test error ${percent(shown.test)}.`,
   );
 }

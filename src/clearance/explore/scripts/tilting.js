@@ -25,7 +25,7 @@ function directionAt(pair, step) {
   return Float64Array.from(pair.machines.directions.subarray(step * width, (step + 1) * width));
 }
 
-/** Angle, offset and n of one machine; along z, where n is free, the n of the next machine that leans. */
+/** Angle, offset and n of one SVM; along z, where n is free, the n of the next SVM that is tilted. */
 function planeAt(pair, step) {
   const w = directionAt(pair, step);
   const along = dot(w, pair.z);
@@ -44,13 +44,13 @@ function leaningAt(pair, step) {
     const left = combined(1, w, -dot(w, pair.z), pair.z);
     if (norm(left) >= LEANING) return scaled(1 / norm(left), left);
   }
-  const axis = new Float64Array(pair.space.width); // no machine leans: the feature most nearly across z
+  const axis = new Float64Array(pair.space.width); // no SVM is tilted: the feature most nearly across z
   axis[pair.z.reduce((best, value, k) => (Math.abs(value) < Math.abs(pair.z[best]) ? k : best), 0)] = 1;
   const left = combined(1, axis, -dot(axis, pair.z), pair.z);
   return scaled(1 / norm(left), left);
 }
 
-/** Every point's place in the plane and distance, and what a reader is told of them. */
+/** Every point's place in the plane and distance, and the readouts. */
 function measured(pair, step) {
   const plane = planeAt(pair, step);
   const [cos, sin] = [Math.cos(plane.angle), Math.sin(plane.angle)];

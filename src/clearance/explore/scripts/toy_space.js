@@ -44,7 +44,7 @@ function toySpace() {
       "toy-mirror-at": `(${printed(found.mirrored[0], 2)}, ${printed(found.mirrored[1], 2)})`,
     });
     announce(
-      `Taken for ${side}. The mirror image is ${printed(2 * Math.abs(found.distance), 2)} away, ` +
+      `Classified as ${side}. The mirror image is ${printed(2 * Math.abs(found.distance), 2)} away, ` +
         `at ${printed(found.mirrored[0], 2)} and ${printed(found.mirrored[1], 2)}.`,
     );
   }

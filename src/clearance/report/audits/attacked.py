@@ -1,4 +1,4 @@
-"""The page on what the attacks of most papers leave: white box and black box, which is no verdict."""
+"""The page on the accuracy under the attacks of most papers, white box and black box; it is not a verdict."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def attacked_section(findings: Findings) -> Section | None:
     table = _table(findings, rows, kinds)
     parts: list[Row | Compact] = [Row(drawn)]
     said = [WHAT, NOT_MEANT]
-    return Section("Under the attacks of the paper", said, parts if table is None else [*parts, table])
+    return Section("Attacks of the paper", said, parts if table is None else [*parts, table])
 
 
 def _picture(findings: Findings, record: ExhibitRecord, kind: tuple[str, str]) -> Picture:
@@ -86,7 +86,7 @@ def _picture(findings: Findings, record: ExhibitRecord, kind: tuple[str, str]) -
         [row for row in rows_of(record) if (row["attack"], row["box"]) == kind],
         "radius",
         findings.methods,
-        ("radius, norm inf", "right on test images"),
+        ("radius, norm inf", "accuracy on test images"),
         size=SIZE,
         percent=True,
     )
@@ -103,17 +103,17 @@ def _table(findings: Findings, rows: list[dict[str, Any]], kinds: list[tuple[str
     for attack, box in kinds:
         found = findings.rows("mean", AUDIT, "accuracy", attack=attack, box=box, epsilon=middle)
         columns[f"{attack}, {BOXES.get(box, box)}"] = {row.method: mean(row) for row in found}
-    title = Markup("Right on test images at radius {}").format(exact(middle))
+    title = Markup("Accuracy on test images at radius {}").format(exact(middle))
     return by_method(findings, title, columns)
 
 
 PAGE = AuditPage(
-    title="Under the attacks of the paper",
+    title="Attacks of the paper",
     reading="Higher is better, but these are the attacks of a paper, and stronger attacks are known.",
     place=150,
     glossary={
         "accuracy": Term(
-            "Right under the attacks of the paper",
+            "Accuracy under the attacks of the paper",
             "Images changed by FGSM or IFGSM, along the gradient of cross-entropy, by no more than a radius: with the "
             "network's own gradients (white box), or with those of another one (black box).",
             "Higher is what the paper calls more robust. At radius zero nothing is attacked.",

@@ -245,7 +245,7 @@ PAGE = AuditPage(
             "Mirror images are not kept within the range of pixels.",
         ),
         "mirror_stretch": Term(
-            "Way to the mirror image",
+            "Distance to the mirror image",
             "How much farther than twice the first-order distance the mirror image is; the median of the ratio.",
             "One: as for a linear network. Above one: the network gets flatter along the way.",
             "It measures how linear the network is, not how robust.",

@@ -41,7 +41,9 @@ def calibration_section(findings: Findings) -> Section | None:
     True
     """
     proper = _table(
-        findings, "Scores of all probabilities", (("surprise", "nll"), ("squared error", "brier"))
+        findings,
+        "Scores of all probabilities",
+        (("negative log-likelihood", "nll"), ("Brier score", "brier")),
     )
     if proper is None:
         return None
@@ -80,7 +82,7 @@ def _table(
 
 
 def _cell(row: SummaryRow) -> Markup:
-    """The unit stands in the glossary, not in every cell."""
+    """The unit is in the glossary, not in every cell."""
     unit = "" if row.unit in ("nats", "factor") else row.unit
     return number(row.value, unit, row.low, row.high)
 
@@ -141,13 +143,13 @@ def calibration_action(findings: Findings) -> Action | None:
         return None
     if row.low > 0:
         said = Markup("It is overconfident: its mean confidence exceeds its accuracy by {}.{}").format(
-            points_with_ends(row), _mended(findings, row)
+            points_with_ends(row), _after_temperature(findings, row)
         )
         todo = "Do not read its probabilities as the chance of being right."
         return Action(TITLE, said, todo, alarm=row.low > CLOSE)
     if row.high < 0:
         said = Markup("It is underconfident: its mean confidence minus its accuracy is {}.{}").format(
-            points_with_ends(row), _mended(findings, row)
+            points_with_ends(row), _after_temperature(findings, row)
         )
         return Action(TITLE, said)
     said = Markup(
@@ -156,7 +158,7 @@ def calibration_action(findings: Findings) -> Action | None:
     return Action(TITLE, said.format(points_with_ends(row)))
 
 
-def _mended(findings: Findings, before: SummaryRow) -> Markup:
+def _after_temperature(findings: Findings, before: SummaryRow) -> Markup:
     """What one temperature does about it, where that was measured."""
     temperature = findings.row("mean", AUDIT, "temperature")
     after = findings.row("mean", AUDIT, "overconfidence", temperature="calibrated")

@@ -1,4 +1,4 @@
-"""The page on rebuilt last layers: test error over how many images rebuilt them, as exhibit, picture and sentence.
+"""The page on retrained last layers: test error over the number of training images, as exhibit, picture and sentence.
 
 The curve is drawn from the summary over seeds, so the summary itself becomes an exhibit (method ``"summary"``, no
 seed), made afresh from the measurements whenever a page is built.
@@ -263,7 +263,7 @@ def _label_cost(findings: Findings) -> Action | None:
     said = Markup("{} labelled images, the same number of each class, {}").format(
         data(enough, "count"), reach
     )
-    if outdone(findings):  # it is held against a last layer that is worse than need be
+    if outdone(findings):  # it is compared with a last layer that is worse than necessary
         return Action(title, said + Markup(", which could be better: see the warning."))
     if enough == fewest:
         return Action(title, said + ".")

@@ -78,7 +78,7 @@ def _table(findings: Findings) -> Compact | None:
         for head in HEADS
         for audit, cut in ((FEW, USUAL), (AUDIT, LATER))
     }
-    title = Markup("Wrong when retrained from {}").format(findings.few)
+    title = Markup("Wrong when retrained on {}").format(findings.few)
     found = by_method(findings, title, columns)
     return None if found is None else _with_pixels(findings, found)
 
@@ -117,9 +117,7 @@ def _picture(findings: Findings) -> Picture | None:
         percent=True,
         level=None if pixels is None else ("nearest image, no network", pixels),
     )
-    caption = (
-        f"Error with last layers retrained from the fewest images, at both cuts. {record.exhibit.caption}"
-    )
+    caption = f"Error with last layers retrained on the fewest images, at both cuts. {record.exhibit.caption}"
     return picture(findings, drawn, caption, [record])
 
 
@@ -134,7 +132,7 @@ PAGE = AuditPage(
     glossary={
         "error": Term(
             "Error with retrained last layers, cut one layer later",
-            _LATER + "The layers after it are retrained from a few images, as before.",
+            _LATER + "The layers after it are retrained on a few images, as before.",
             "Lower is better. A method that is also ahead here is not ahead only at the cut used in training.",
             "The layer that is kept was trained with the last layers; with FOCA it was trained last of all.",
         ),

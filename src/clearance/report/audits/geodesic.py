@@ -133,7 +133,7 @@ OTHERS = (
     ("counted by changed predictions, without labels", "model", "as trained"),
     ("by plain distance between weights", "euclidean", "as trained"),
 )
-SURE = (
+CONFIDENCE = (
     "The paper's measure is small wherever last layers are confident, whether or not they moved little; the table "
     "therefore shows other measures, too."
 )
@@ -160,7 +160,7 @@ def confidence(findings: Findings) -> list[Markup]:
     if not paper:
         return []
     best = reference(findings)
-    sentences = [_of_paper(best, paper), escape(SURE)]
+    sentences = [_of_paper(best, paper), escape(CONFIDENCE)]
     ahead = [rival for rival, verdict in paper.items() if verdict == "farther"]
     for words, metric, temperature in OTHERS:
         verdicts = known.get((metric, temperature), {})
@@ -202,7 +202,7 @@ def _of_paper(best: str, verdicts: Verdicts) -> Markup:
 def _of_other(best: str, ahead: list[str], verdicts: Verdicts, words: str) -> list[Markup]:
     """Where another measure turns round, or does not carry, what the paper's says."""
     turned = [strong(rival) for rival in ahead if verdicts.get(rival) == "less far"]
-    unsure = [strong(rival) for rival in ahead if verdicts.get(rival) == "inconclusive"]
+    open_ = [strong(rival) for rival in ahead if verdicts.get(rival) == "inconclusive"]
     name = strong(best)
     found = []
     if turned:
@@ -210,9 +210,9 @@ def _of_other(best: str, ahead: list[str], verdicts: Verdicts, words: str) -> li
             words, listed(turned), name
         )
         found.append(start + Markup("there {} is ahead by confidence only.").format(name))
-    if unsure:
+    if open_:
         first = words[0].upper() + words[1:]
-        found.append(Markup("{}, the seeds do not separate {} from {}.").format(first, name, listed(unsure)))
+        found.append(Markup("{}, the seeds do not separate {} from {}.").format(first, name, listed(open_)))
     return found
 
 

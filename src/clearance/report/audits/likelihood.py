@@ -377,7 +377,7 @@ PAGE = AuditPage(
     place=190,
     glossary={
         "auroc": Term(
-            "Told apart",
+            "Detection AUROC",
             "The chance that an out-of-distribution or attacked image gets a lower score than a normal one (AUROC).",
             "100 % detects every one, 50 % is guessing; below 50 %, such images look more normal than normal ones.",
             f"Scores of pixels alone are often as good: a score that does not beat them is not a finding. {_KNOWN}",

@@ -29,11 +29,9 @@ def _refit(findings: Findings) -> Action | None:
     if row.high < 0:
         return Action(
             "Linear probe",
-            Markup("A new last layer gains nothing; its accuracy is lower: {}.").format(gain),
+            Markup("A new last layer lowers the accuracy: {}.").format(gain),
         )
-    return Action(
-        "Linear probe", Markup("A new last layer gains nothing that these images can show: {}.").format(gain)
-    )
+    return Action("Linear probe", Markup("A new last layer gives no significant gain: {}.").format(gain))
 
 
 DAMAGED = Markup(
@@ -54,7 +52,7 @@ PAGE = AuditPage(
             "It does not show what more training of the whole network would do.",
         ),
         "gain": Term(
-            "Accuracy that a new last layer gains",
+            "Accuracy gained by a linear probe",
             "The error of the network's own last layers minus that of the new one, on the same test images.",
             "Near 0 there is nothing to gain. Clearly above 0 the last layers leave accuracy unused.",
             "Below 0 the network's own last layers are better than a single linear one, which is usual.",

@@ -39,7 +39,7 @@ def new_classes_section(findings: Findings) -> Section | None:
         blank = [Markup("")] * (len(table.columns) - len(pixels))
         last = Line("nearest image, no network", None, [*pixels, *blank])
         table = Compact(table.title, table.columns, [*table.lines, last], table.foot, table.files)
-    return Section("Classes that the network has never seen", [WHAT], [table])
+    return Section("Classes left out of training", [WHAT], [table])
 
 
 def _pixels(findings: Findings, per_class: int) -> Markup:
@@ -48,12 +48,12 @@ def _pixels(findings: Findings, per_class: int) -> Markup:
 
 
 PAGE = AuditPage(
-    title="Classes that the network has never seen",
+    title="Classes left out of training",
     reading="Lower is better; the nearest image in pixels, without a network, is the baseline to beat.",
     place=130,
     glossary={
         "error": Term(
-            "Error on classes never seen",
+            "Error on classes left out of training",
             "Some classes were left out of training. The last layers are retrained only for these, from a few "
             "images of each, and tested on other images of them.",
             "Lower is better; “nearest image, pixel by pixel” is the baseline to beat.",

@@ -156,7 +156,7 @@ def _picture(findings: Findings, norm: str) -> Picture | None:
         [row for row in rows if row["attacks"] == "worst case"],
         "radius",
         findings.methods,
-        (f"radius, norm {norm}", "right on test images"),
+        (f"radius, norm {norm}", "accuracy on test images"),
         size=SIZE,
         percent=True,
         dashed=[row for row in rows if row["attacks"] == "cross-entropy attacks"],
@@ -173,7 +173,7 @@ def _table(findings: Findings, norm: str) -> Compact | None:
     for row in findings.rows("mean", AUDIT, "robust_accuracy", norm=norm):
         title = Markup("radius {}").format(exact(float(row.context["epsilon"])))
         columns.setdefault(title, {})[row.method] = mean(row) + _beside(findings, row)
-    title = Markup("Right under the worst of all attacks: {} ({})").format(
+    title = Markup("Accuracy under the worst of all attacks: {} ({})").format(
         NORMS.get(norm, "as the norm says"), norm_name(norm)
     )
     return by_method(findings, title, columns, BESIDE)
@@ -271,7 +271,7 @@ PAGE = AuditPage(
     place=140,
     glossary={
         "robust_accuracy": Term(
-            "Right under the worst of all attacks",
+            "Accuracy under the worst of all attacks",
             "Images are changed on purpose, by no more than a radius. An image counts as right only if the network "
             "is right without an attack and after each of several attacks, none of which depends on the scale of "
             "the logits.",
@@ -281,19 +281,19 @@ PAGE = AuditPage(
             "numbers that are too high; the warnings show where that is likely.",
         ),
         "cross_entropy_attack_accuracy": Term(
-            "Right under plain attacks",
+            "Accuracy under plain attacks",
             "The same with the attacks of most papers, which follow the gradient of cross-entropy.",
             "Close to the worst case is right. Far above it, these attacks were misled, usually by large logits.",
             _ALARM_ONLY,
         ),
         "noise_accuracy": Term(
-            "Right under noise",
+            "Accuracy under noise",
             "The same images, each with one random change of the same size instead of an attack.",
             "It should be well above the worst case: an attack that is no better than noise does not work.",
             "It is one draw, and says nothing about an attacker.",
         ),
         "transfer_accuracy": Term(
-            "Right on images made on another network",
+            "Accuracy on images made on another network",
             "Images are made with the gradients of another network and shown to this one. They count in the worst "
             "case.",
             "It should be above the worst case. If such images do more harm than the network's own gradients, the "

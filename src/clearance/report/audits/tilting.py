@@ -1,4 +1,4 @@
-"""The page on why a boundary leans, on paper: a pair's path over the penalty, and what scaling makes of a loss."""
+"""The page on why a boundary tilts: a pair's path over the penalty, and how scaling changes a loss."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
