@@ -1,4 +1,4 @@
-"""Compare a loss of your own with plain cross-entropy, without touching the package.
+"""Compare your own loss with plain cross-entropy, without changing the package.
 
     python examples/compare_your_loss.py
 

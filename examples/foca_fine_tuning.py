@@ -4,7 +4,7 @@
 
 The network comes from elsewhere, trained as usual. Wrapped at its head and trained on for a few epochs by FOCA, its
 features depend less on the head that they grew up with: fresh heads need fewer images. Whether that costs accuracy
-is printed beside it. For a network of yours, put it in the place of ``pretrained``.
+is printed too. For your own network, replace ``pretrained``.
 """
 
 import torch
@@ -46,7 +46,7 @@ class ResidualNetwork(nn.Module):
 
 
 def pretrained(data: cl.ImageSet, epochs: int) -> nn.Module:
-    """A network that somebody trained in an ordinary loop; Clearance has no part in it."""
+    """A network that was trained in an ordinary loop, without Clearance."""
     torch.manual_seed(0)
     network = ResidualNetwork(len(data.classes))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)

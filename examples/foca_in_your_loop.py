@@ -1,4 +1,4 @@
-"""FOCA in a training loop of your own, on a module of your own: five lines are Clearance's.
+"""FOCA in your own training loop, on your own module: five lines are Clearance's.
 
     python examples/foca_in_your_loop.py
 
@@ -59,7 +59,7 @@ def main(epochs: int = 10, seed: int = 0) -> nn.Module:
         print(f"epoch {epoch + 1}: loss under the last weak heads {loss.total.item():.3f}")
     training.finish()
 
-    print(f"test error of your own module: {100 * error(network, test):.1f} %")
+    print(f"test error of your module: {100 * error(network, test):.1f} %")
     return network
 
 

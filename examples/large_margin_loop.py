@@ -1,4 +1,4 @@
-"""A margin around the decision boundary in a training loop of your own, on a module of your own.
+"""A margin around the decision boundary in your own training loop, on your own module.
 
     python examples/large_margin_loop.py
 

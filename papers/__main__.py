@@ -1,4 +1,4 @@
-"""``python -m papers``: try every claim of a paper, or run one of its studies, and write the ledger."""
+"""``python -m papers``: test every claim of a paper, or run one of its studies, and write the ledger."""
 
 import argparse
 import sys
@@ -14,13 +14,13 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 ABOUT = """\
 Run a paper's recipe, judge each of its claims (holds, refuted, cannot tell, not run), and write the ledger; or run one
-of its studies. Interrupted, the same command goes on where it stood. Without the dataset's files the ledger says
+of its studies. An interrupted command resumes. Without the dataset's files the ledger says
 "not run: no data" and the status is 0. `python -m papers list` names papers and studies.
 """
 
 
 def main(words: list[str] | None = None) -> None:
-    """Read the options, do what is asked, and turn what users can mend into one line."""
+    """Read the options, run the command, and turn errors that users can fix into one line."""
     given = _parser().parse_args(words)
     try:
         if given.paper == "list":
@@ -33,7 +33,7 @@ def main(words: list[str] | None = None) -> None:
         sys.stderr.write(f"papers: {error}\n")
         sys.exit(USAGE)
     except KeyboardInterrupt:
-        sys.stderr.write("\npapers: interrupted. The same command goes on where it stood.\n")
+        sys.stderr.write("\npapers: interrupted. The same command resumes.\n")
         sys.exit(INTERRUPTED)
 
 
@@ -42,14 +42,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("paper", help="for example sato_2019; or list, which names papers and their studies")
     parser.add_argument(
         "--dataset",
-        help="one that the paper, or the study, has a recipe for: digits, mnist, fashion-mnist, cifar10 or cifar100 "
+        help="a dataset that the paper or study has a recipe for: digits, mnist, fashion-mnist, cifar10 or cifar100 "
         "(default: digits)",
     )
+    parser.add_argument("--root", help="the folder with the dataset's files; datasets are never downloaded")
     parser.add_argument(
-        "--root", help="the folder that holds the dataset's files; nothing is ever downloaded"
-    )
-    parser.add_argument(
-        "--seeds", type=int, help="how many seeds (default: those of the recipe; a verdict needs 5)"
+        "--seeds", type=int, help="number of seeds (default: the recipe's; a verdict needs 5)"
     )
     parser.add_argument(
         "--jobs", type=int, help="runs at a time, each a process with one thread (default: one per core)"
@@ -57,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out",
         type=Path,
-        help="where ledger, report and runs are kept "
+        help="the folder for ledger, report and runs "
         "(default: clearance-PAPER/DATASET, or STUDY or STUDY-DATASET in it)",
     )
     parser.add_argument("--only", metavar="STUDY", help="a study of the paper to run instead")
@@ -163,8 +161,8 @@ def _print_result(console: "Console", found: "Reproduction") -> None:
     if found.judgements:
         table = Table("claim", "verdict", "", box=None, pad_edge=False)
         for judgement in found.judgements:
-            said = ", ".join(part for part in (judgement.remark, judgement.reason) if part)
-            table.add_row(judgement.claim.id, judgement.verdict, said)
+            remarks = ", ".join(part for part in (judgement.remark, judgement.reason) if part)
+            table.add_row(judgement.claim.id, judgement.verdict, remarks)
         console.print(table, highlight=False)
     if not found.has_data:
         why = f" ({found.missing.rstrip('.')})" if found.missing else ""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut; the first halves the picture."""
+    """Two convolutions and a shortcut; the first halves the resolution."""
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__()

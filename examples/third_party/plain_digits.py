@@ -3,9 +3,9 @@
     python examples/third_party/plain_digits.py --normalise inside --out work
     python examples/third_party/plain_digits.py --normalise outside --out work
 
-trains a small network on scikit-learn's digits in a loop of its own, and leaves ``work/inside.pt`` or
+trains a small network on scikit-learn's digits in its own loop, and writes ``work/inside.pt`` or
 ``work/outside.pt``, a plain ``state_dict``, and the pictures as ``work/train.npz`` and ``work/test.npz``. The network
-of the first subtracts mean and deviation itself; for the second the loop does it, so whoever uses it has to know them.
+of the first subtracts mean and deviation itself; for the second the loop does it, so users have to know them.
 """
 
 import argparse

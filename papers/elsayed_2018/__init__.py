@@ -17,15 +17,15 @@ ABOUT = Paper(
             datasets=_DATASETS,
         ),
         "search-clean": Study(
-            "papers.elsayed_2018.search_rates:run_clean", "those for attacks alone", datasets=_DATASETS
+            "papers.elsayed_2018.search_rates:run_clean", "those for attacks", datasets=_DATASETS
         ),
         "search-noise": Study(
             "papers.elsayed_2018.search_rates:run_noise",
-            "those for the study of wrong labels alone",
+            "those for the study of wrong labels",
             datasets=_DATASETS,
         ),
         "search-few": Study(
-            "papers.elsayed_2018.search_rates:run_few", "those for few images alone", datasets=_DATASETS
+            "papers.elsayed_2018.search_rates:run_few", "those for few images", datasets=_DATASETS
         ),
         "noise": Study(
             "papers.elsayed_2018.noise:run", "wrong training labels, up to 80 %", datasets=_DATASETS

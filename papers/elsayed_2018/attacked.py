@@ -1,7 +1,7 @@
 """Adversarial images in the paper's way: FGSM and iterated FGSM on cross-entropy, white box and black box.
 
-Such attacks see little of a network whose logits are large, so that what they leave is no evidence of robustness; the
-verdict that the scale of logits cannot move, the audit `robustness`, stands beside them where it is in the catalogue.
+Such attacks have little gradient where logits are large, so that accuracy under them is not evidence of robustness.
+The ledger also has the verdict of the audit `robustness`, which does not depend on the scale of logits.
 """
 
 import dataclasses
@@ -100,8 +100,10 @@ def attack_study(name: str, box: str, recipe: Recipe, request: StudyRequest) -> 
     def task(plan: RunPlan) -> Tree | None:
         if box == BLACK and plan.seed not in sources:
             return None
-        told = {**whose(plan, data.train.name, request.runs), **given, "source": sources.get(plan.seed)}
-        return told | ({"source_network": network_of(request.runs / sources[plan.seed])} if sources else {})
+        settings = {**whose(plan, data.train.name, request.runs), **given, "source": sources.get(plan.seed)}
+        return settings | (
+            {"source_network": network_of(request.runs / sources[plan.seed])} if sources else {}
+        )
 
     work = partial(attacked_run, runs=str(request.runs), root=request.root)
     measured = with_added_records(found, plans, work, task, "attacked", request)
@@ -126,7 +128,7 @@ def attacked_run(task: Tree, runs: str, root: str | None) -> Tree:
         return records_of(task, accuracies(model, shown, epsilons, task["box"]))
     source = load_model(Path(runs) / task["source"])
     numbers = accuracies(model, shown, epsilons, task["box"], source)
-    # beside it the white box, which must not be the weaker of the two
+    # and the white box, which must not be weaker than it
     return records_of(task, [*numbers, *accuracies(model, shown, epsilons, WHITE)])
 
 

@@ -37,17 +37,17 @@ class Question:
     Args:
         study: Its name.
         claim: Its id.
-        asked: The question in words.
-        told: How its table is to be read.
+        asked: The question.
+        reading: How to read its table.
         setting: What conditions differ in, and what the table's rows say of each.
-        ruler: The method that every other is held against.
+        ruler: The method that the others are compared with.
         recipes: One for each condition.
     """
 
     study: str
     claim: str
     asked: str
-    told: str
+    reading: str
     setting: tuple[str, str]
     ruler: str
     recipes: Mapping[Any, Recipe]
@@ -186,7 +186,7 @@ def write_ledger(report: Report, question: Question, request: StudyRequest) -> P
     lines = [
         f"# elsayed_2018: {question.asked} ({question.claim})",
         provenance(report),
-        f"{request.dataset}, test error; {question.told}",
+        f"{request.dataset}, test error; {question.reading}",
         table(report, rows, report.methods, question.ruler),
         table(report, again, report.methods, AS_RUN),
     ]

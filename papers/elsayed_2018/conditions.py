@@ -36,11 +36,11 @@ from papers.engine.study import StudyRequest, changed_settings, data_if_there, r
 COLUMNS = 3
 WIDTH, HEIGHT = 3.6, 3.1  # of a panel, inches
 ROOM = 0.9  # for the names below, inches
-BESIDE = 0.25  # of the way to the next condition is filled by the methods' places beside each other
+BESIDE = 0.25  # of the way to the next condition is filled by the methods' marks next to each other
 APART = 0.6  # where no line joins them
 Scale = Literal["linear", "log", "apart"]
 Point = tuple[float, float | None]
-BASELINE: Literal["solid"] = "solid"  # the first method, which all others are held against
+BASELINE: Literal["solid"] = "solid"  # the first method, which the others are compared with
 STYLES: tuple[Literal["dashed", "dotted", "dashdot"], ...] = ("dashed", "dotted", "dashdot")
 
 
@@ -71,7 +71,7 @@ def condition_figure(panels: Sequence[Panel], height: str) -> Figure:
 
     Args:
         panels: At least one; all have the same methods.
-        height: What is measured, in words.
+        height: The measured quantity.
     """
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
@@ -121,7 +121,7 @@ def _style(index: int, scale: Scale) -> str:
 
 
 def _places(panel: Panel) -> dict[Any, list[float]]:
-    """Where every method stands along the axis, by condition: beside each other, so that none hides another."""
+    """The place of every method along the axis, by condition: next to each other, so that none hides another."""
     values, count = panel.conditions, len(panel.points)
     middles = np.array([float(value) for value in values])
     if panel.scale == "log":
@@ -130,8 +130,8 @@ def _places(panel: Panel) -> dict[Any, list[float]]:
         middles = np.arange(len(values), dtype=float)
     nearest = float(np.diff(middles).min()) if len(values) > 1 else 1.0
     filled = APART if panel.scale == "apart" else BESIDE
-    beside = filled * nearest * (np.arange(count) - (count - 1) / 2) / max(count, 1)
-    found = middles[:, None] + beside
+    shifts = filled * nearest * (np.arange(count) - (count - 1) / 2) / max(count, 1)
+    found = middles[:, None] + shifts
     found = np.exp(found) if panel.scale == "log" else found
     return {value: row.tolist() for value, row in zip(values, found, strict=True)}
 
@@ -183,7 +183,7 @@ def compared_conditions(
     Args:
         name: Of the study.
         setting: What conditions differ in.
-        tables: What the ledger shows besides the verdicts.
+        tables: The tables of the ledger in addition to the verdicts.
         recipes: One for each condition.
         request: What was asked for. Without the dataset's files the ledger says "not run: no data".
         more: Further sections, made of what was found.

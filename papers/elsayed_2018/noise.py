@@ -1,7 +1,8 @@
 """Noisy labels: training labels switched at random to another class, the test set clean.
 
 Labels are switched once for each seed; what is wrong at a low rate is wrong at a higher one too. Errors are recorded
-after every epoch, the verdict is the last one's, and beside it stands the epoch that noisy validation would choose.
+after every epoch, the verdict is about the last one, and the ledger also has the epoch that noisy validation
+would choose.
 """
 
 from collections.abc import Sequence

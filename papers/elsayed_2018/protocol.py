@@ -28,9 +28,9 @@ class Protocol:
         adversarial_epochs: Those where half of every batch is attacked; None is the recipe's.
         validation: Share of the training set kept back while labels are noisy, 5,000 of 60,000 in the paper [M].
         samples: Numbers of training images.
-        steps: Updates whatever that number.
+        steps: Updates, the same for every number.
         small_batch: Images a step with few images; 68 are two batches of 34, so that none holds a handful.
-        draws: Draws of such images, each with a seed of its own.
+        draws: Draws of such images, each with its own seed.
         epsilons: Largest changes of a pixel, of [0, 1].
         verdict: Those of them at which the scale-proof verdict is found, too: it takes its time.
         adversarial_verdict: The same for networks trained on attacked images: what survives takes longest to attack.
@@ -196,7 +196,7 @@ def small_data_recipe(dataset: str, count: int, root: str | None = None, seeds: 
 
 
 def searched_at(dataset: str, count: int) -> str:
-    """The condition whose learning rates so many training images take: the nearest on a scale of ratios."""
+    """The condition whose learning rates are used for this number of training images: the nearest in ratio."""
     searched = PROTOCOLS[dataset].searched_samples
     return f"few-{min(searched, key=lambda other: abs(math.log(other / count)))}"
 

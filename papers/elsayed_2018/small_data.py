@@ -22,7 +22,7 @@ def run(request: StudyRequest) -> Path:
     """Run the study and write its ledger.
 
     Args:
-        request: What was asked for. Seeds are draws of images, each with a seed of its own, 10 by default (CIFAR-10:
+        request: The request. Seeds are draws of images, each with its own seed, 10 by default (CIFAR-10:
             5).
     """
     recipes = small_data_recipes(request.dataset, request.root, request.seeds)

@@ -390,8 +390,8 @@ def run(request: StudyRequest) -> Path:
     """Run the study and write its ledger; it keeps nothing in between.
 
     Args:
-        request: What was asked for. Seeds are networks of each loss, with data of their own, 5 by default; the networks
-            are too small to share out, and nobody is told in between.
+        request: The request. Seeds are networks of each loss, each with its own data, 5 by default; the networks
+            are too small for several processes, and there are no progress events.
     """
     count = request.seeds_or(SEEDS)
     settings = ToySettings()

@@ -1,4 +1,4 @@
-"""Papers by name: what each says of itself, its claims, its recipes and its studies."""
+"""Papers by name: description, claims, recipes and studies."""
 
 import dataclasses
 import importlib
@@ -27,7 +27,7 @@ class Study:
             ledger's path.
         summary: One line.
         rooted: Whether it reads files below the request's ``root``; a study with `datasets` does.
-        datasets: Which datasets it can be asked for; none where it has one of its own.
+        datasets: The datasets that it takes; none if it has its own.
     """
 
     place: str
@@ -43,7 +43,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Paper:
-    """What a paper's folder says of itself, as ``ABOUT`` in its ``__init__.py``.
+    """The description of a paper, ``ABOUT`` in its folder's ``__init__.py``.
 
     Args:
         title: Of the paper, with where it appeared.
@@ -98,7 +98,7 @@ def whole_recipe(name: str, dataset: str, root: str | None = None, seeds: int | 
     """The recipe that tries a paper's claims all together, as :func:`paper_recipe`, of which studies may vary it.
 
     Raises:
-        ValueError: As there, and if the claims are judged by studies alone, which choose settings of their own.
+        ValueError: As there, and if the claims are judged only by studies, which choose their own settings.
 
     >>> sorted(whole_recipe("sato_2019", "digits").methods)[:2]
     ['batchnorm', 'dropout']
@@ -168,7 +168,7 @@ def paper_study(name: str, study: str, dataset: str | None = None, root: str | N
         _check_dataset(dataset or DEFAULT_DATASET, found.datasets)
     elif dataset is not None or (root is not None and not found.rooted):
         raise ValueError(
-            f"study {study!r} has a dataset of its own; got dataset {dataset!r} and root {root!r}. "
+            f"study {study!r} has its own dataset; got dataset {dataset!r} and root {root!r}. "
             f"Drop --dataset{'' if found.rooted else ' and --root'}."
         )
     return found

@@ -9,16 +9,16 @@ They are written down in a ``claims.toml`` of this form::
 
     [[claim]]
     id = "A3"                    as in the sheet of the paper
-    kind = "order"               "order", "ratio", "value" or "qualitative" (judged by an order that stands for it)
+    kind = "order"               "order", "ratio", "value" or "qualitative" (judged by an order instead)
     words = "Fewest errors of all methods up to 1,000 images."
     value = "an ordering"        what the paper prints
     where = "Fig. 2"             table or figure
     datasets = ["cifar10"]       what it is about
     also = ["digits"]            stand-ins on which an ordering can be judged
     note = ""
-    study = "noise"              which study measures it, where the recipe alone does not
+    study = "noise"              which study measures it, if the recipe does not
     source = "[S] slides"        where the number or ordering is known from, if not from the paper itself
-    recalled = false             true: known from memory alone; shown as such, never judged, not called the paper's
+    recalled = false             true: only known from memory; shown as such, never judged, not called the paper's
       [[claim.reading]]          see `Reading`
       is = "lower"
       audit = "co_adaptation"
@@ -47,10 +47,10 @@ SELECTORS = frozenset({"rank", "at_most", "by_dataset"})
 
 @dataclass(frozen=True)
 class Reading:
-    """One measurement that a claim is judged on, or that is shown beside the judgement.
+    """One measurement that a claim is judged on, or that is shown next to the judgement.
 
     Args:
-        direction: ``is`` in the file: ``"lower"`` or ``"higher"`` than what it is held against; ``"about"`` for
+        direction: ``is`` in the file: ``"lower"`` or ``"higher"`` than what it is compared with; ``"about"`` for
             a `value` that must be missed by no more than `within` on either side.
         audit: Name of the audit.
         measure: Name of the measurement.
@@ -58,15 +58,15 @@ class Reading:
         methods: Whose measurement; the paper's own method where empty.
         against: Names of the rivals, each with changes to `context` for its side; every rival of the paper
             where empty.
-        itself: Changes to audit, measure and context under which each method is held against itself, in place
+        itself: Changes to audit, measure and context under which each method is compared with itself, in place
             of rivals.
         factor: How many times lower or higher it must be.
-        log: Compare logarithms, so that ratios are told; always where `factor` is not 1.
-        value: A number that it is held against instead of rivals.
+        log: Compare logarithms, that is, ratios; always where `factor` is not 1.
+        value: A number that it is compared with instead of rivals.
         within: The part of `value` by which it may be missed, above 0 where the direction is ``"about"``.
         role: ``"verdict"``: the claim is judged on it. ``"control"``: the same ordering in another measure,
             which a claim that holds should survive. ``"beside"``: only shown.
-        label: What tells it from the other readings of the claim.
+        label: Its name among the readings of the claim.
     """
 
     direction: Literal["lower", "higher", "about"]
@@ -114,11 +114,11 @@ class Claim:
         readings: What it is judged on; none where nothing of it can be measured by a comparison.
         also: Datasets on which its ordering may be judged instead.
         note: What must be known to read the verdict.
-        if_order_differs: What is said where the claim holds and a control of it is refuted.
+        if_order_differs: The remark if the claim holds and one of its controls is refuted.
         command: What to run where the claim is about no dataset of a comparison; ``"-"`` where nothing here runs it.
-        study: Name of the study that measures it, where the paper's recipe alone does not.
+        study: Name of the study that measures it, if the paper's recipe does not.
         source: Where the claim is known from, if not from the paper itself.
-        recalled: Whether it is known from memory alone, so that it is shown as "recalled, not checked", gets no
+        recalled: Whether it is only known from memory, so that it is shown as "recalled, not checked", gets no
             verdict and is not called the paper's.
     """
 
@@ -146,13 +146,15 @@ class Claim:
         if self.kind == "ratio" and any(reading.factor == 1 for reading in judged):
             raise ValueError(f"claim {self.id}: a reading of a ratio must have a `factor`; give one.")
         if self.kind == "value" and all(reading.value is None for reading in judged):
-            raise ValueError(f"claim {self.id}: a value must be held against a `value`; give one.")
+            raise ValueError(
+                f"claim {self.id}: a claim of kind value needs a `value` to compare with; give one."
+            )
 
     @property
-    def told(self) -> str:
+    def quoted(self) -> str:
         """What a table says that the paper prints, and where it is known from.
 
-        >>> Claim("1", "order", "", "96 %", "Fig. 1", (), source="[S] slides").told
+        >>> Claim("1", "order", "", "96 %", "Fig. 1", (), source="[S] slides").quoted
         '96 % (Fig. 1; [S] slides)'
         """
         if self.recalled:
@@ -162,7 +164,7 @@ class Claim:
     def _check_recalled(self) -> None:
         if any(reading.value is not None for reading in self.readings):
             raise ValueError(
-                f"claim {self.id}: what is recalled must not be held against; drop the `value` of its readings."
+                f"claim {self.id}: a recalled number must not be compared with; drop the `value` of its readings."
             )
 
 

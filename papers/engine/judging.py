@@ -32,7 +32,7 @@ class Series:
     Args:
         method: The method; of a printed value the part by which it may be missed, ``"the paper's +10 %"``; else
             ``"the bound"``.
-        context: The settings that were asked for, with their values in the records.
+        context: The given settings, with their values in the records.
         unit: Unit of the numbers.
         values: Number by seed.
     """
@@ -53,7 +53,7 @@ class Series:
 
     @property
     def settings(self) -> str:
-        """The settings in the title alone."""
+        """The settings in the title."""
         return ", ".join(f"{key} {self.context[key]}" for key in TITLED if key in self.context)
 
 
@@ -112,7 +112,7 @@ def _held_against_value(reading: Reading, first: Series, family: Any) -> Iterato
 
 
 def _seconds(shelf: "Shelf", reading: Reading, claims: PaperClaims, first: Series) -> Iterator[Series]:
-    """What one side is held against."""
+    """What one side is compared with."""
     if reading.itself:
         audit = reading.itself.get("audit", reading.audit)
         measure = reading.itself.get("measure", reading.measure)
@@ -177,8 +177,8 @@ class Shelf:
             values[record.seed] = record.measurement.value
             unit, full = record.measurement.unit, dict(record.measurement.context)
         if not values:
-            told = ", ".join(f"{key} {value}" for key, value in context.items())
-            where = f" at {told}" if told else ""
+            settings = ", ".join(f"{key} {value}" for key, value in context.items())
+            where = f" at {settings}" if settings else ""
             raise Missing(f"{audit} {measure} was not measured for {method}{where}")
         return Series(method, context, unit, values)
 
@@ -247,9 +247,9 @@ class ReadingOutcome:
 
     Args:
         reading: What was read.
-        verdict: Of this reading alone.
+        verdict: The verdict of this reading.
         reason: Why, where it does not hold.
-        order: The verdict on the ordering alone, without the factor that is claimed.
+        order: The verdict on the ordering, without the claimed factor.
         compared: Every comparison that it rests on.
     """
 
@@ -268,8 +268,8 @@ class Judgement:
         claim: The claim.
         verdict: Holds, refuted, cannot tell or not run; no verdict for a claim that is only recalled.
         reason: Why, where it does not simply hold.
-        remark: What must be said with the verdict because a control orders the methods otherwise.
-        outcomes: The readings that it rests on, and those shown beside it.
+        remark: A caveat, if a control orders the methods differently.
+        outcomes: The readings that it is based on, and those only shown.
     """
 
     claim: Claim
@@ -281,7 +281,7 @@ class Judgement:
     def to_json(self) -> dict[str, Any]:
         """A row of ``ledger.json``."""
         claim = self.claim
-        told = {
+        found = {
             "id": claim.id,
             "claim": claim.words,
             "kind": claim.kind,
@@ -295,7 +295,7 @@ class Judgement:
             "remark": self.remark,
             "note": claim.note,
         }
-        return encode(told | {"readings": [_outcome_row(outcome) for outcome in self.outcomes]})
+        return encode(found | {"readings": [_outcome_row(outcome) for outcome in self.outcomes]})
 
 
 def _outcome_row(outcome: ReadingOutcome) -> dict[str, Any]:
@@ -417,7 +417,7 @@ def _read(reading: Reading, claims: PaperClaims, shelf: Shelf) -> ReadingOutcome
     try:
         plain = [_compared(pair, reading, factor=1.0) for pair in pairs]
         claimed = plain if reading.factor == 1 else [_compared(p, reading, reading.factor) for p in pairs]
-    except ValueError:  # told by `compare`: no logarithm
+    except ValueError:  # raised by `compare`: no logarithm
         return ReadingOutcome(reading, "cannot tell", "a number that is not above 0 has no ratio")
     compared = _adjusted(pairs, claimed)
     verdict, reason = _decided(compared)
@@ -471,11 +471,11 @@ def _p(one: Compared) -> float:
 
 
 def _named(compared: Sequence[Compared]) -> str:
-    """Who, and with which settings: methods with the same settings are told together."""
+    """Methods with their settings; methods with the same settings are grouped."""
     settings: dict[str, list[str]] = {}
     for one in compared:
-        told = one.second if one.first.method != one.second.method else one.first
-        settings.setdefault(told.method, []).append(told.settings)
+        side = one.second if one.first.method != one.second.method else one.first
+        settings.setdefault(side.method, []).append(side.settings)
     methods: dict[tuple[str, ...], list[str]] = {}
     for method, shown in settings.items():
         methods.setdefault(tuple(dict.fromkeys(filter(None, shown))), []).append(method)

@@ -39,7 +39,7 @@ SCHEMA = 1
 
 
 def mean_and_spread(mean: float, spread: float | None, unit: str) -> str:
-    """A mean ± sd over seeds; the mean alone where one seed gives no spread.
+    """A mean ± sd over seeds; only the mean for one seed.
 
     >>> mean_and_spread(0.0312, 0.004, "fraction")
     '3.1 % ± 0.4 %'
@@ -160,9 +160,9 @@ COST_TITLES = {one.name: one.label for one in COST}
 
 def provenance(report: Report) -> str:
     """The command, the day, the versions, and how many runs did not end well."""
-    told = unfinished_in_words(report)
+    unfinished = unfinished_in_words(report)
     bad = sum(note.outcome != Outcome.FINISHED for note in report.runs)
-    runs = f" {bad} of {len(report.runs)} runs did not finish ({told})." if told else ""
+    runs = f" {bad} of {len(report.runs)} runs did not finish ({unfinished})." if unfinished else ""
     return f"Made by `{report.command}`, {report.created}. Versions: {versions_in_words(report)}.{runs}"
 
 
@@ -175,12 +175,12 @@ def table(report: Report, rows: Sequence[Quantity], methods: Sequence[str], base
 
 def cost_in_words(report: Report, method: str, baseline: str) -> str:
     """Time and memory of a method as factors of the baseline's; empty where neither was measured."""
-    told = []
+    parts = []
     for quantity in COST:
         one = quantity.compared(report, method, baseline)
         if one is not None and one.difference is not None:
-            told.append(f"{_factor(one)} the {quantity.label}")
-    return " and ".join(told)
+            parts.append(f"{_factor(one)} the {quantity.label}")
+    return " and ".join(parts)
 
 
 def cost_cells(report: Report, method: str, baseline: str) -> list[str]:
@@ -210,12 +210,12 @@ def save(
     report: Report, text: str, rows: Sequence[Quantity], baselines: Sequence[str], out: Path, **more: Any
 ) -> Path:
     """Write ``ledger.md`` and, with every number of its table for each seed, ``ledger.json``; the first's path."""
-    told = {
+    values = {
         "schema": SCHEMA, "command": report.command, "created": report.created, "versions": report.versions,
         "runs": [note.to_json() for note in report.runs], **more,
         "rows": [_as_json(report, row, method, baselines) for row in rows for method in report.methods],
     }  # fmt: skip
-    return write_ledger_files(out, text.replace(THIN, " ") + "\n", told)
+    return write_ledger_files(out, text.replace(THIN, " ") + "\n", values)
 
 
 def _as_json(report: Report, row: Quantity, method: str, baselines: Sequence[str]) -> dict[str, Any]:
@@ -290,10 +290,10 @@ class Ledger:
         return write_ledger_files(directory, self.to_markdown(), self.to_json())
 
     def counts(self) -> dict[str, int]:
-        """How many claims hold, are refuted, cannot be told and were not run; how many are only recalled."""
+        """The number of claims with each verdict, and of those that are only recalled."""
         found = Counter(judgement.verdict for judgement in self.judgements)
-        told = {verdict: found[verdict] for verdict in ("holds", "refuted", "cannot tell", "not run")}
-        return told | ({"no verdict": found["no verdict"]} if found["no verdict"] else {})
+        counts = {verdict: found[verdict] for verdict in ("holds", "refuted", "cannot tell", "not run")}
+        return counts | ({"no verdict": found["no verdict"]} if found["no verdict"] else {})
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``ledger.json``."""
@@ -340,8 +340,8 @@ class Ledger:
     def _provenance(self) -> list[str]:
         scaled = self.claims.scaled.get(self.dataset, "")
         bad = unfinished_in_words(self.report)
-        told = f"{len(self.report.runs)} runs" + (f", of which not finished: {bad}" if bad else "")
-        runs = f"{told}." if self.report.runs else ""
+        total = f"{len(self.report.runs)} runs" + (f", of which not finished: {bad}" if bad else "")
+        runs = f"{total}." if self.report.runs else ""
         return [
             line
             for line in (
@@ -356,13 +356,13 @@ class Ledger:
         rows: list[Sequence[str]] = []
         for judgement in self.judgements:
             claim = judgement.claim
-            told = (_found(o) for o in judgement.outcomes if o.reading.role == "verdict")
-            ours = "<br>".join(filter(None, told))
+            found = (_found(o) for o in judgement.outcomes if o.reading.role == "verdict")
+            ours = "<br>".join(filter(None, found))
             verdict = f"**{judgement.verdict}**" + (f", {judgement.remark}" if judgement.remark else "")
             reason = f": {judgement.reason}" if judgement.reason else ""
             run = self._command(judgement)
             note = " ".join(part for part in (claim.note, f"Run `{run}`." if run else "") if part)
-            rows.append((claim.id, claim.words, claim.told, ours, verdict + reason, note))
+            rows.append((claim.id, claim.words, claim.quoted, ours, verdict + reason, note))
         return rows
 
     def _beside(self) -> list[Sequence[str]]:
@@ -388,7 +388,7 @@ class Ledger:
 
 
 def _found(outcome: ReadingOutcome) -> str:
-    """The numbers of a reading: each first side, then what it was held against."""
+    """The numbers of a reading: each first side, then what it was compared with."""
     sides: dict[int, tuple[Series, list[Compared]]] = {}
     for one in outcome.compared:
         sides.setdefault(id(one.first), (one.first, []))[1].append(one)
@@ -451,7 +451,7 @@ def _cost_table(report: Report) -> str:
 
 
 def _context(row: Any) -> str:
-    """In which condition a cost was measured, in words; nothing where there is one for all."""
+    """The condition in which a cost was measured; empty if there is only one."""
     return ", ".join(f"{name} {value}" for name, value in row.context.items())
 
 

@@ -1,4 +1,4 @@
-"""A paper's search for learning rates: for every method alike, by the error of its own head on held-out images.
+"""A paper's search for learning rates: the same for every method, by the error of its own head on held-out images.
 
 What is chosen is written into ``learning_rates.toml`` by hand, from which the paper's studies take it.
 """
@@ -30,7 +30,7 @@ def search_rates(
     Args:
         recipes: What is searched for each condition, with the learning rates chosen before in the middle.
         widenings: How often the learning rates of a method are widened, at most.
-        request: What was asked for.
+        request: The request.
         per_class: Images for FOCA's weak heads; one candidate, so that no method gets more trials than others.
         trial_epochs: Of first trials; the best two of each method are then tried in full length, and one of them is
             chosen. None is full length for all, as it is for recipes that count steps.
@@ -68,7 +68,7 @@ def _write_trials(path: Path, trials: list[Trial]) -> None:
 
 
 def _chosen_table(condition: str, recipe: Recipe, trials: list[Trial]) -> str:
-    """The best trial of every method, and whether it stands at an edge of what was tried, as Markdown."""
+    """The best trial of every method, and whether it is at an edge of the rates tried, as Markdown."""
     lines = [f"## {condition}\n", "| method | lr | own error |", "|---|---|---|"]
     for method in recipe.methods:
         found = best_trial(trials, method, CRITERION)

@@ -26,8 +26,8 @@ class Reproduction:
     """What a reproduction left behind.
 
     Args:
-        ledger: The path of ``ledger.md``; ``ledger.json`` lies beside it.
-        judgements: One for each claim; none for a study of its own.
+        ledger: The path of ``ledger.md``; ``ledger.json`` is in the same folder.
+        judgements: One for each claim; none for a study without claims.
         card: The comparison; None where nothing was run.
         missing: What a study did not find; empty where it was run.
     """
@@ -54,12 +54,12 @@ def reproduce(
     only: str | None = None,
     listener: Listener = silent,
 ) -> Reproduction:
-    """Run a paper's recipe on a dataset, judge its claims, and write the ledger beside the report.
+    """Run a paper's recipe on a dataset, judge its claims, and write ledger and report.
 
     Args:
         paper: Its name, for example ``"sato_2019"``.
         dataset: One that the paper has a recipe for; digits by default.
-        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        root: The folder with the dataset's files; datasets are never downloaded.
         seeds: How many seeds; those of the recipe by default. A verdict needs five.
         jobs: Processes at a time.
         out: Where the ledger, the report and the runs are kept; called again, finished runs are read back.

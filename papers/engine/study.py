@@ -1,4 +1,4 @@
-"""What is asked of a study, and what most do with it: run a grid, under several conditions, add records."""
+"""The request to a study, and what most studies do with it: run a grid, under several conditions, add records."""
 
 import dataclasses
 import hashlib
@@ -31,23 +31,23 @@ NO_DATA = "no data"
 
 
 class NoDataError(FileNotFoundError):
-    """What a study raises, before it does anything, where its files are not there."""
+    """A study's files are missing; raised before any work."""
 
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """What is asked of a study of a paper, and what most studies do with it.
+    """The request to a study of a paper, and what most studies do with it.
 
-    A study reads what concerns it: one with a dataset of its own looks at neither `dataset` nor `root`, and one that
-    draws nothing not at `seeds`. `papers.engine.catalogue.paper_study` refuses what a study does not take.
+    A study reads the fields that it needs: one with its own dataset ignores `dataset` and `root`, and one without
+    random numbers ignores `seeds`. `papers.engine.catalogue.paper_study` raises for settings that a study cannot use.
 
     Args:
-        out: Where ledger, report, pictures and runs are kept; asked again with the same, it goes on where it stood.
-        seeds: How many seeds; None is what the study itself has. A verdict needs five.
+        out: The folder for ledger, report, pictures and runs; the same request resumes there.
+        seeds: Number of seeds; None means the study's own. A verdict needs five.
         jobs: Processes at a time, each with one thread.
-        listener: Told of events, as in :func:`clearance.research.run_grid`.
-        dataset: What the study is on.
-        root: The folder that holds the dataset's files; nothing is ever downloaded.
+        listener: Called with events, as in :func:`clearance.research.run_grid`.
+        dataset: The dataset.
+        root: The folder with the dataset's files; datasets are never downloaded.
 
     >>> StudyRequest(Path("out")).seeds_or(5), StudyRequest(Path("out"), seeds=3).seeds_or(5)
     (5, 3)
@@ -61,14 +61,14 @@ class StudyRequest:
     root: str | None = None
 
     def seeds_or(self, own: int) -> int:
-        """How many seeds: as many as were asked for, else the study's own number."""
+        """The requested number of seeds, or the study's own."""
         return own if self.seeds is None else self.seeds
 
     def command(self, start: str) -> str:
         """The command line that makes the ledger again.
 
         Args:
-            start: The same without a number of seeds.
+            start: The command without `--seeds`.
 
         >>> StudyRequest(Path("out"), seeds=3).command("python -m papers sato_2019 --only weakness")
         'python -m papers sato_2019 --only weakness --seeds 3'
@@ -76,12 +76,12 @@ class StudyRequest:
         return start if self.seeds is None else f"{start} --seeds {self.seeds}"
 
     def grid(self, plans: Sequence[RunPlan], data: RunData | Sequence[RunData]) -> list[RunFindings]:
-        """Run these plans on their images, or each on its own, or read back what is finished."""
+        """Run these plans, or read back those that are finished."""
         return run_grid(plans, data, self.runs, self.jobs, self.listener)
 
     @property
     def runs(self) -> Path:
-        """Where runs are kept."""
+        """The folder for runs."""
         return self.out / "runs"
 
     def paged(
@@ -91,13 +91,13 @@ class StudyRequest:
         command: str,
         conditions: Mapping[str, Any] | None = None,
     ) -> Report:
-        """The report of what was found, kept as a page and as records.
+        """Save the report of a study as a page and as records.
 
         Args:
-            recipe: What was run.
-            findings: What was found.
-            command: What the report says made it.
-            conditions: What conditions of a study have otherwise than `recipe`, plain values by their names.
+            recipe: The recipe that was run.
+            findings: Its findings.
+            command: The command, for the report.
+            conditions: How the study's conditions differ from `recipe`, plain values by their names.
         """
         report = report_of(recipe, findings, command)
         if conditions is not None:
@@ -107,7 +107,7 @@ class StudyRequest:
 
 
 def data_if_there(recipe: Recipe) -> RunData | None:
-    """The images of a recipe; None where there is no root, or no file in it."""
+    """The images of a recipe; None without root or files."""
     if recipe.root is None and recipe.dataset != "digits" and ":" not in recipe.dataset:
         return None
     try:
@@ -125,10 +125,10 @@ def run_conditions(
     """Every method and seed under every condition, seed by seed, so that an interrupted study has whole seeds.
 
     Args:
-        recipes: One for each value of the setting, of one dataset and equally many seeds.
+        recipes: One for each value of the setting, of one dataset and the same number of seeds.
         setting: What the value is called in the context of every number.
         data: The images, before what is drawn for each seed.
-        request: Where runs are kept, how many at a time, and who is told.
+        request: The folder for runs, how many at a time, and the listener.
     """
     seeds = next(iter(recipes.values())).seeds
     planned = [
@@ -190,7 +190,7 @@ def with_added_records(
         work: As :func:`papers.engine.tasks.each` takes it; it returns what `records_of` does.
         task: Settings of the work on a run, plain values; None leaves the run as it is.
         name: Of the folder, below that of the study, where records are kept.
-        request: What was asked for.
+        request: The request.
     """
     finished = [plan for plan, one in zip(plans, found, strict=True) if is_finished(one)]
     tasks = {plan.folder: given for plan in finished if (given := task(plan)) is not None}
@@ -211,12 +211,12 @@ def whose(plan: RunPlan, data: str, runs: Path) -> Tree:
         data: The name of its images.
         runs: Where runs are kept.
     """
-    told = {"data": data, "method": plan.method, "seed": plan.seed, "run": plan.folder}
-    return {**told, "network": network_of(runs / plan.folder)}
+    facts = {"data": data, "method": plan.method, "seed": plan.seed, "run": plan.folder}
+    return {**facts, "network": network_of(runs / plan.folder)}
 
 
 def network_of(run: Path) -> str:
-    """Sixteen hexadecimal digits that change with any bit of a finished run's weights: one trained anew is another."""
+    """Sixteen hexadecimal digits that identify a finished run's weights, to the bit."""
     return hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()[:16]
 
 

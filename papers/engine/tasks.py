@@ -1,4 +1,4 @@
-"""Tasks side by side, a process and a thread each; what each found is kept in a file, so that a study goes on."""
+"""Tasks in parallel, each in a process with one thread; results are stored in files, so that a study resumes."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ Work = Callable[[Tree], Tree]
 
 @dataclass(frozen=True)
 class Task:
-    """What listeners are told of a task."""
+    """The name of a task, for listeners."""
 
     folder: str
     title: str
@@ -44,7 +44,7 @@ def each(
             1. It is given plain values and returns such.
         tasks: Settings of each task by its name, which becomes a file's.
         folder: One JSON file for each task. A task whose settings have changed is done again.
-        jobs: Processes at a time, each with one thread; 1 works in this process, with one thread likewise.
+        jobs: Processes at a time, each with one thread; 1 runs in this process, also with one thread.
         listener: Told of every task that is there already, or ends: ``kept`` and ``done`` of
             :func:`clearance.research.run_grid`.
 
@@ -59,14 +59,14 @@ def each(
     check_count("jobs", jobs)
     folder.mkdir(parents=True, exist_ok=True)
     found = {name: kept for name, task in tasks.items() if (kept := _kept(folder, name, task)) is not None}
-    told = {name: Task(f"{folder.name}/{name}", f"{folder.name} {name}") for name in tasks}
+    listed = {name: Task(f"{folder.name}/{name}", f"{folder.name} {name}") for name in tasks}
     for name in found:
-        listener(told[name], {"event": "kept"})
+        listener(listed[name], {"event": "kept"})
     for name, tree in _made(work, {n: task for n, task in tasks.items() if n not in found}, jobs):
         text = json.dumps({"task": tasks[name], "found": encode(tree)}, allow_nan=False)
         write_bytes(folder / f"{name}.json", text.encode())
         found[name] = _kept(folder, name, tasks[name]) or tree
-        listener(told[name], {"event": "done", "status": "finished"})
+        listener(listed[name], {"event": "done", "status": "finished"})
     return {name: found[name] for name in tasks}
 
 

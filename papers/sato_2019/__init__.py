@@ -1,4 +1,4 @@
-"""Sato et al. (2019), classifier anonymisation: claims, recipes for four datasets, and studies of its own."""
+"""Sato et al. (2019), classifier anonymisation: claims, recipes for four datasets, and studies."""
 
 from papers.engine.catalogue import Paper, Study
 

@@ -57,8 +57,8 @@ def run(request: StudyRequest) -> Path:
     plans = [RunPlan(recipe, next(iter(recipe.methods)), seed) for recipe in recipes for seed in range(count)]
     found = request.grid(plans, data)
     both = {**recipes[1].methods, **recipes[0].methods}
-    told = dataclasses.replace(recipes[1], methods=both, seeds=count)
-    return write_ledger(request.paged(told, found, request.command(COMMAND)), request.out)
+    shown = dataclasses.replace(recipes[1], methods=both, seeds=count)
+    return write_ledger(request.paged(shown, found, request.command(COMMAND)), request.out)
 
 
 def retrained(audit: str) -> Quantity:
@@ -89,16 +89,16 @@ def write_ledger(report: Report, out: Path) -> Path:
     return save(report, "\n\n".join(lines), rows, (AS_RUN,), out)
 
 
-def _line(said: str, report: Report, method: str, audit: str) -> str:
+def _line(label: str, report: Report, method: str, audit: str) -> str:
     own, again = OWN_HEAD.of(report, method), retrained(audit).of(report, method)
     if not own or not again:
-        return f"- {said}: not measured."
-    return f"- {said}: {_verdict(compare_seeds(again, own, better='higher'))}"
+        return f"- {label}: not measured."
+    return f"- {label}: {_verdict(compare_seeds(again, own, better='higher'))}"
 
 
 def _verdict(one: Comparison) -> str:
     if one.difference is None or one.low is None or one.high is None:
         return "no verdict from so few seeds."
-    said = {"better": "holds", "worse": "refuted"}.get(one.verdict, "cannot tell")
+    word = {"better": "holds", "worse": "refuted"}.get(one.verdict, "cannot tell")
     middle, low, high = (in_unit(v, "fraction") for v in (one.difference, one.low, one.high))
-    return f"A6 **{said}**: {middle} ({low} to {high}; {one.seeds} seeds)."
+    return f"A6 **{word}**: {middle} ({low} to {high}; {one.seeds} seeds)."

@@ -1,7 +1,7 @@
 """Fig. 1: on two moons, features of joint training and of FOCA, with linear and with multi-layer heads.
 
 The paper shows a picture and no number. Here every panel is trained under five seeds and measured, and what
-had been guessed of such a toy beforehand is held against the medians.
+was expected of such a toy beforehand is compared with the medians.
 """
 
 import dataclasses
@@ -248,7 +248,7 @@ def _make_signed(head: nn.Module) -> None:
     layer.bias.fill_(0.5)
 
 
-# Training for Fig. 1: every variant under every seed, kept on disk so that an interrupted study goes on.
+# Training for Fig. 1: every variant under every seed, kept on disk so that an interrupted study resumes.
 
 DATASET = "toy"  # what row F1 of the claims is about
 STEPS_BETWEEN_NEWS = 50
@@ -291,13 +291,13 @@ def run_folder(name: str, seed: int, settings: ToySettings) -> str:
     ('joint-MLP-head-seed3', True)
     """
     variant = VARIANTS[name]
-    told = {
+    facts = {
         "points": [settings.per_class, settings.noise],
         "epochs": variant.epochs(settings),
         "lr": variant.lr(settings),
         "way": describe(variant.way(settings)),
     }
-    return f"{name.replace(',', '').replace(' ', '-')}-seed{seed}-{identifier(told)}"
+    return f"{name.replace(',', '').replace(' ', '-')}-seed{seed}-{identifier(facts)}"
 
 
 def _run(name: str, seed: int, settings: ToySettings, directory: Path, listener: Listener) -> ToyRun:
@@ -309,22 +309,22 @@ def _run(name: str, seed: int, settings: ToySettings, directory: Path, listener:
     )
     steps: list[int] = []
     listener(plan, {"event": "start"})
-    told = _telling(plan, listener, steps)
-    result = train_variant(VARIANTS[name], data, settings, seed, run_dir=folder, on_step=told)
+    on_step = _passing_on(plan, listener, steps)
+    result = train_variant(VARIANTS[name], data, settings, seed, run_dir=folder, on_step=on_step)
     listener(plan, {"event": "done", "status": str(result.status)} if steps else {"event": "kept"})
     return ToyRun(name, seed, data, result)
 
 
-def _telling(plan: RunPlan, listener: Listener, steps: list[int]) -> Callable[[Progress], None]:
-    """Passes progress on now and then, and notes each step in `steps`."""
+def _passing_on(plan: RunPlan, listener: Listener, steps: list[int]) -> Callable[[Progress], None]:
+    """A listener that passes progress on at intervals, and collects every step in `steps`."""
 
-    def tell(progress: Progress) -> None:
+    def pass_on(progress: Progress) -> None:
         steps.append(progress.step)
         if progress.step % STEPS_BETWEEN_NEWS == 0:
             news: Mapping[str, Any] = {"event": "step", "step": progress.step, "steps": progress.steps}
             listener(plan, news)
 
-    return tell
+    return pass_on
 
 
 # What is measured on a trained panel of Fig. 1: how point-like its classes are, and what one pair teaches.
@@ -428,7 +428,7 @@ def pair_accuracies(features: Tensor, labels: Tensor, seed: int, count: int = HE
     return (output * (2.0 * labels - 1.0)[:, None] > 0).double().mean(dim=0)
 
 
-# What was guessed of the toy before it was built, held against what was measured.
+# What was expected of the toy before it was built, compared with what was measured.
 
 PAIRS = {
     "linear": ("FOCA, linear heads", "joint, linear head"),
@@ -447,7 +447,7 @@ class Guess:
 
     Args:
         words: The guess.
-        found: The median over seeds, or the ratio of two, that it is held against.
+        found: The median over seeds, or the ratio of two, that it is compared with.
         unit: Of that number.
         holds: Whether the median keeps to the guess.
         seeds_holding: In how many seeds it would hold alone.
@@ -518,7 +518,7 @@ def verdict(records: Sequence[Record], head: str) -> Comparison:
 
 
 def _of_medians(words: str, records: Sequence[Record], head: str) -> Guess:
-    """Both sides have a median of their own; pairing by seed is another reading, and stands beside it."""
+    """Each side has its own median; pairing by seed is another reading, shown as well."""
     foca, joint = (
         statistics.median(values_of(records, method, "within_between").values()) for method in PAIRS[head]
     )
@@ -722,7 +722,7 @@ def _legend() -> list[Line2D]:
     ]
 
 
-# The ledger of Fig. 1: numbers by panel and seed, and each guess beside what was found; from records alone.
+# The ledger of Fig. 1: numbers by panel and seed, and each expectation next to the result; only from records.
 
 COLUMNS = {
     "within_between": ("within/between", "ratio"),
@@ -753,12 +753,12 @@ def write_ledger(report: Report, out: Path, picture: str) -> Path:
     Args:
         report: Of this study.
         out: Where to.
-        picture: Name of the picture's file beside it.
+        picture: Name of the picture's file in the same folder.
     """
-    return write_ledger_files(out, _markdown(report, picture), _told(report))
+    return write_ledger_files(out, _markdown(report, picture), _values(report))
 
 
-def _told(report: Report) -> dict[str, Any]:
+def _values(report: Report) -> dict[str, Any]:
     panels = {}
     for method in report.methods:
         values = {name: values_of(report.records, method, name) for name in COLUMNS}
@@ -839,7 +839,7 @@ def _by_seed(records: Sequence[Record], method: str, seeds: Sequence[int]) -> li
 
 
 def _sentence(records: Sequence[Record], head: str) -> str:
-    """How many times smaller FOCA's ratio is: seed by seed, and whether seeds tell the two apart."""
+    """How many times smaller FOCA's ratio is, paired over seeds, and whether the difference is significant."""
     foca, joint = PAIRS[head]
     times, found = times_smaller(records, head), verdict(records, head)
     middle = in_unit(statistics.median(times.values()), "factor")
@@ -876,8 +876,8 @@ def study(settings: ToySettings, seeds: int, out: Path, listener: Listener) -> P
     found = [_findings(run) for run in runs]
     shown = shown_runs(runs, [record for one in found for record in one.records])
     found.append(RunFindings(None, (), _exhibits(shown, settings)))
-    told = {"dataset": DATASET, "seeds": seeds, "toy": dataclasses.asdict(settings)}
-    report = report_with(told, found, COMMAND if seeds == SEEDS else f"{COMMAND} --seeds {seeds}")
+    facts = {"dataset": DATASET, "seeds": seeds, "toy": dataclasses.asdict(settings)}
+    report = report_with(facts, found, COMMAND if seeds == SEEDS else f"{COMMAND} --seeds {seeds}")
     report.save(out)
     write_bytes(out / PICTURE, as_png(picture_of(report)))
     return write_ledger(report, out, PICTURE)

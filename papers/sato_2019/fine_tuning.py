@@ -76,15 +76,17 @@ def write_ledger(report: Report, tried: list[Tried], out: Path) -> Path:
         f"each; the table says what it came to. `{SAME_STEPS}` takes as many steps as FOCA.",
         *(_against(report, rival, rows) for rival in (SAME_COST, SAME_STEPS)),
         "Learning rates were chosen on a quarter of the training images, with one network, by one-image error: "
-        + "; ".join(_told(trial, report) for trial in tried)
+        + "; ".join(_line(trial, report) for trial in tried)
         + ".",
     ]
-    told = [dataclasses.asdict(t) for t in tried]
+    trials = [dataclasses.asdict(t) for t in tried]
     text = "\n\n".join(lines)
-    return save(report, text, [*rows, *COST], (BEFORE, SAME_COST, SAME_STEPS), out, epochs=epochs, tried=told)
+    return save(
+        report, text, [*rows, *COST], (BEFORE, SAME_COST, SAME_STEPS), out, epochs=epochs, tried=trials
+    )
 
 
-def _told(trial: Tried, report: Report) -> str:
+def _line(trial: Tried, report: Report) -> str:
     chosen = " (chosen)" if report.recipe["methods"][trial.way]["lr"] == trial.lr else ""
     return f"{trial.way}, lr {trial.lr:g}: {printed(trial.error, 'fraction')}{chosen}"
 
@@ -108,8 +110,8 @@ def _quantities(report: Report) -> list[Quantity]:
 def _against(report: Report, rival: str, rows: list[Quantity]) -> str:
     """FOCA against a rival on every row, with its cost."""
     cost = cost_in_words(report, FOCA, rival)
-    told = [f"- {row.label}: {in_words(report, row, FOCA, rival)}" for row in rows]
-    return f"FOCA against `{rival}`" + (f", at {cost}:" if cost else ":") + "\n\n" + "\n".join(told)
+    lines = [f"- {row.label}: {in_words(report, row, FOCA, rival)}" for row in rows]
+    return f"FOCA against `{rival}`" + (f", at {cost}:" if cost else ":") + "\n\n" + "\n".join(lines)
 
 
 # Where the networks of the fine-tuning study come from, and what they are tuned on.
@@ -274,7 +276,7 @@ def _plan(chosen: Task, way: str, method: Method, network: Path, seed: int) -> R
 
 
 def _before(network: Path, data: RunData, seed: int) -> RunFindings:
-    """The plainly trained network itself; its own training is no cost of what follows."""
+    """The plainly trained network itself; its own training is not part of the cost."""
     with one_thread():
         found = audit_model(load_model(network), data, AuditPlan.of(AUDITS, SETTINGS).audits, seed)
     where = (data.train.name, BEFORE, seed)

@@ -111,15 +111,15 @@ def run(request: StudyRequest) -> Path:
     recipe = weakness_recipe(request.seeds)
     findings = request.grid(plans_of(recipe), build_data(recipe))
     report = report_of(recipe, findings, COMMAND)
-    report.save(request.out)  # a page with a column for each of 22 settings would be read by nobody
+    report.save(request.out)  # no page: it would have a column for each of 22 settings
     return write_ledger(report, request.out)
 
 
 def write_ledger(report: Report, out: Path) -> Path:
     """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
     settings = settings_of(report)
-    told = {"command": report.command, "created": report.created, "versions": report.versions}
-    rows = {**told, "settings": [dataclasses.asdict(setting) for setting in settings]}
+    origin = {"command": report.command, "created": report.created, "versions": report.versions}
+    rows = {**origin, "settings": [dataclasses.asdict(setting) for setting in settings]}
     return write_ledger_files(out, _markdown(report, settings), rows)
 
 

@@ -20,7 +20,7 @@ ABOUT = Paper(
         ),
         "adversarial": Study(
             "papers.tanay_2018.lenet:run_adversarial",
-            "how far images must go until LeNet is sure of another class",
+            "how far images must change until LeNet predicts another class with 95 % confidence",
             datasets=_LENET,
         ),
         "depth": Study(

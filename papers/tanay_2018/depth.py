@@ -38,7 +38,7 @@ class DepthSettings:
 
     Args:
         layers: Numbers of weight matrices.
-        decays: From none upwards; the first is what the others are held against.
+        decays: From none upwards; the others are compared with the first.
         epochs: Passes over the training images.
         per_class: Training images of each class, the first ones.
         held_out: Further training images of each class, on which decays are chosen.
@@ -83,10 +83,10 @@ def study(settings: DepthSettings, request: StudyRequest) -> Path:
     found = each(work, tasks, out / "measured", request.jobs, request.listener)
     chosen = {layers: chosen_decay(settings, layers, found, count) for layers in settings.layers}
     records = _records(settings, dataset, found, chosen, count)
-    told = {"dataset": dataset, "seeds": count, **vars(settings)}
+    facts = {"dataset": dataset, "seeds": count, **vars(settings)}
     judged = JudgedStudy(PAPER, (STUDY,), dataset)
     findings = [RunFindings(None, tuple(records), ())]
-    report = report_with(told, findings, judged.command(request.seeds))
+    report = report_with(facts, findings, judged.command(request.seeds))
     report.save(out)
     text = [*_text(settings, records, chosen), unfinished(found)]
     return judged.write_ledger(report, text, out)

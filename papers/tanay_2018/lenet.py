@@ -49,7 +49,7 @@ DECAYS = {HIGH: 0.1, LOW: 1e-4}
 CONFIDENCE = 0.95  # of the target, and in the median of the test set: the article's
 AUDIT = "targeted"
 CLASSES = 10
-LANDMARKS = (5, 9, 10, 15, 20)  # epochs at which errors are held against the article's curves
+LANDMARKS = (5, 9, 10, 15, 20)  # epochs at which errors are compared with the article's curves
 Tree = dict[str, Any]
 
 
@@ -83,10 +83,10 @@ def _gap(measured: Iterable[Measurement], count: int) -> Measurement:
 
 
 def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
-    """How far images must be changed until the network is 95 % sure of the next class, and until it is wrong.
+    """How far images must change until the network predicts the next class with 95 % confidence, and until it is wrong.
 
     The ascent's steps are one grey level long (``grey_levels``), along the gradient of the target's log probability, at
-    the temperature at which the median test image is 95 % sure; targets are cyclic. Beside it the nearest wrong image
+    the temperature at which the median test image has 95 % confidence; targets are cyclic. Also the nearest wrong image
     that a search finds, of those that are right.
 
     Args:
@@ -190,7 +190,7 @@ def _logits(model: Classifier, data: ImageSet) -> Tensor:
         return torch.cat([model(part) for part in data.images.split(512)])
 
 
-# The pictures of LeNet: errors epoch by epoch, first filters, and images beside what they became.
+# The pictures of LeNet: errors by epoch, first filters, and images next to their adversarial versions.
 
 PAGE_INK = "#222222"
 GAP = 2  # pixels between images
@@ -234,7 +234,7 @@ def _highest(networks: Mapping[tuple[str, str], Sequence[Tree]]) -> float:
 
 
 def filters(networks: Mapping[tuple[str, str], Sequence[Tree]]) -> Figure:
-    """The filters of the first convolution of each first seed, each row in a scale of its own."""
+    """The filters of the first convolution of each first seed, each row with its own scale."""
     rows = {key: np.array(found[0]["filters"]) for key, found in networks.items() if found}
     figure = Figure(figsize=(9.0, 0.9 * len(rows)), layout="constrained")
     cells = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
@@ -316,8 +316,8 @@ NETWORK_ROWS = (
     SeedRow("wrong on test images", "accuracy", "error", {"split": "test"}, "1.6 % / 1.2 %"),
     SeedRow("more often than on training images", "accuracy", "error_gap", {}, "1.6 % / 0 %"),
     *(
-        SeedRow(f"RMS of {name}", "weight_scale", "weight_rms", {"layer": k}, told)
-        for name, k, told in LAYERS
+        SeedRow(f"RMS of {name}", "weight_scale", "weight_rms", {"layer": k}, quoted)
+        for name, k, quoted in LAYERS
     ),
     SeedRow("size of the logits", "weight_scale", "logit_scale"),
     SeedRow("temperature, as sure as right", "weight_scale", "temperature", {"by": "likelihood"}),
@@ -433,7 +433,7 @@ def run(request: StudyRequest) -> Path:
 
 
 def run_adversarial(request: StudyRequest) -> Path:
-    """The adversarial images alone; networks that ``--only lenet`` left in the folder beside are not trained again.
+    """Only the adversarial images; networks that ``--only lenet`` left in the neighbouring folder are used again.
 
     Args:
         request: As in `run`.
@@ -442,8 +442,8 @@ def run_adversarial(request: StudyRequest) -> Path:
         NoDataError: If the dataset's files are not there.
     """
     check_data(request.dataset, request.root)
-    beside = request.out.parent / f"lenet-{request.dataset}" / "networks"
-    networks = beside if beside.is_dir() else request.out / "networks"
+    trained = request.out.parent / f"lenet-{request.dataset}" / "networks"
+    networks = trained if trained.is_dir() else request.out / "networks"
     return study(LeNetSettings(), ("adversarial",), request, networks)
 
 
@@ -471,10 +471,10 @@ def study(settings: LeNetSettings, parts: tuple[str, ...], request: StudyRequest
     ]
     records += errors_on_the_way(found.get("lenet", {}), tasks["lenet"])
     records += paired_lengths(found.get("adversarial", {}), tasks["adversarial"])
-    told = {"dataset": dataset, "seeds": count, "decays": DECAYS, **vars(settings)}
+    facts = {"dataset": dataset, "seeds": count, "decays": DECAYS, **vars(settings)}
     judged = JudgedStudy(PAPER, parts, dataset)
     findings = [RunFindings(None, tuple(records), ())]
-    report = report_with(told, findings, judged.command(request.seeds))
+    report = report_with(facts, findings, judged.command(request.seeds))
     report.save(out)
     text = [about(settings), *network_part(found.get("lenet"), records, tasks["lenet"], out)]
     text += attack_part(found.get("adversarial"), records, tasks["adversarial"], out)

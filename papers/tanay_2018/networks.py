@@ -54,7 +54,7 @@ def check_data(dataset: str, root: str | None) -> None:
 
 @functools.lru_cache(maxsize=1)
 def images_of(dataset: str, root: str | None, per_class: int) -> tuple[ImageSet, ImageSet]:
-    """The first training images of each class, at most so many, in the order of the set; and all test images."""
+    """The first training images of each class, at most a given number, in the order of the set; and all test images."""
     train, test = load_dataset(dataset, "train", root), load_dataset(dataset, "test", root)
     rows = [(train.labels == k).nonzero().flatten()[:per_class] for k in range(train.class_count)]
     return train.subset(torch.cat(rows).sort().values), test
@@ -90,7 +90,7 @@ def lenet_network(train: ImageSet, init: Init, seed: int) -> Classifier:
 
 
 def deep_network(train: ImageSet, layers: int, seed: int) -> Classifier:
-    """A multi-layer perceptron with so many weight matrices, 256 wide; first weights after He et al. (2015).
+    """A multi-layer perceptron of the given number of layers, 256 wide; first weights after He et al. (2015).
 
     Args:
         train: Normalises images, and gives the sizes.
@@ -119,7 +119,7 @@ def trained(task: dict[str, Any], root: str | None, folder: str) -> tuple[FitRes
         task: ``dataset``, ``per_class``, ``init`` or ``layers``, ``decay``, ``seed``, ``epochs``,
             ``batch_size``, ``lr``, and perhaps ``clip_norm``.
         root: Where the dataset's files are.
-        folder: Where networks are kept, each in a folder of its own.
+        folder: The folder for networks, one subfolder each.
     """
     train, test = images_of(task["dataset"], root, task["per_class"])
     seed = task["seed"]

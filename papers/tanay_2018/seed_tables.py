@@ -1,4 +1,4 @@
-"""Tables of means over seeds, beside the article's own numbers, for the studies that train networks."""
+"""Tables of means over seeds, next to the article's numbers, for the studies that train networks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,8 +63,8 @@ def factor_in_words(
         return "no ratio"
     ends = [None if end is None else printed(2.718281828459045**end, "factor") for end in (one.low, one.high)]
     middle = printed(2.718281828459045**one.difference, "factor")
-    told = seeds_in_words(one.seeds)
-    return f"{middle} ({ends[0]} to {ends[1]}, {told})" if None not in ends else f"{middle} ({told})"
+    count = seeds_in_words(one.seeds)
+    return f"{middle} ({ends[0]} to {ends[1]}, {count})" if None not in ends else f"{middle} ({count})"
 
 
 def _cell(values: Mapping[int, float], unit: str) -> str:

@@ -277,7 +277,7 @@ def _lambdas(pair: Mapping[str, Any]) -> np.ndarray:
     return 10 ** np.array(pair["models"]["log10_lambda"])
 
 
-# What the ledger of the support vector machines shows besides its verdicts: landmarks, differences, models.
+# The tables of the ledger in addition to verdicts: landmarks, differences, models.
 
 MIDDLE = 40  # the column of lambda = 10^-2
 
@@ -327,7 +327,7 @@ def best_lambdas(models: Mapping[str, Sequence[float]]) -> str:
 
 
 def against_truth(pairs: Found) -> str:
-    """The largest differences from the article's numbers and from an exact solution; empty where there are none."""
+    """The largest differences from the article's numbers and from an exact solution; empty without such numbers."""
     truth, exact = numbers_to_meet("l2_truth"), numbers_to_meet("l2_resolved")
     rows = []
     for name, pair in pairs.items():
@@ -340,13 +340,13 @@ def against_truth(pairs: Found) -> str:
     if not rows:
         return ""
     head = ("pair", *TOLERANCES, *(f"exact {key}" for key in EXACT))
-    told = "; ".join(f"{key} {strong:g} / {weak:g}" for key, (strong, weak) in TOLERANCES.items())
+    allowed = "; ".join(f"{key} {strong:g} / {weak:g}" for key, (strong, weak) in TOLERANCES.items())
     return "\n\n".join(
         (
             "## Against the article's numbers",
             "Largest difference over the models with lambda of at least 10⁻² / below it, and in brackets how many "
-            f"of 81 miss the tolerance ({told}; margins may miss by 1 %). Right of these the largest difference from "
-            f"an independent exact solution, to which {max(EXACT.values()):g} is allowed.",
+            f"of 81 miss the tolerance ({allowed}; margins may miss by 1 %). Right of these the largest difference "
+            f"from an independent exact solution, to which {max(EXACT.values()):g} is allowed.",
             markdown_table([head, *rows]),
         )
     )
@@ -395,8 +395,8 @@ def _about(claim: Claim, dataset: str) -> bool:
 def _judged(claim: Claim, pairs: Found) -> Judgement:
     if claim.readings:
         return _landmarks(claim, pairs)
-    verdict, told = RULES[claim.id](pairs)
-    return Judgement(claim, verdict, told)
+    verdict, reason = RULES[claim.id](pairs)
+    return Judgement(claim, verdict, reason)
 
 
 def _landmarks(claim: Claim, pairs: Found) -> Judgement:
@@ -409,11 +409,11 @@ def _landmarks(claim: Claim, pairs: Found) -> Judgement:
         found, allowed = landmark(reading, pairs[name]), tolerance(reading, pairs[name])
         assert reading.value is not None
         good = abs(found - reading.value) <= allowed
-        told = f"{reading.measure} {found:.4g}, the article {reading.value:g}"
+        reason = f"{reading.measure} {found:.4g}, the article {reading.value:g}"
         outcomes.append(
-            ReadingOutcome(reading, "holds" if good else "refuted", told, "holds" if good else "refuted")
+            ReadingOutcome(reading, "holds" if good else "refuted", reason, "holds" if good else "refuted")
         )
-        worst += [] if good else [told]
+        worst += [] if good else [reason]
     if worst:
         return Judgement(claim, "refuted", "; ".join(worst), "", tuple(outcomes))
     return Judgement(claim, "holds", f"all {len(outcomes)} numbers", "", tuple(outcomes))
@@ -447,7 +447,7 @@ def _column(reading: Reading) -> int:
 def _tilts(pairs: Found) -> tuple[Verdict, str]:
     """Theta never falls and d_adv never grows to the next weaker lambda.
 
-    A step the other way by more than both gaps leave open refutes it; by less, nothing can be told.
+    A step the other way by more than both gaps leave open refutes it; a smaller one leaves it open.
     """
     against = unsure = steps = 0
     for pair in pairs.values():
@@ -461,10 +461,10 @@ def _tilts(pairs: Found) -> tuple[Verdict, str]:
         wrong = (back > 0) | (up > 0)
         against += int(wrong.sum())
         unsure += int((((theta < -FLAT) | (distance > FLAT)) & ~wrong).sum())
-    told = f"{against} of {steps} steps go the other way"
+    reason = f"{against} of {steps} steps go the other way"
     if unsure:
-        told += f"; {unsure} more do by less than the gaps leave open"
-    return ("refuted" if against else "cannot tell" if unsure else "holds"), told
+        reason += f"; {unsure} more do by less than the gaps leave open"
+    return ("refuted" if against else "cannot tell" if unsure else "holds"), reason
 
 
 def angle_errors(models: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
@@ -491,8 +491,8 @@ def _u_shaped(pairs: Found) -> tuple[Verdict, str]:
     """The least test error is lower than at lambda 10^2 and at 10^-6."""
     inside = [name for name, pair in pairs.items() if _between(pair["models"]["n_err_test"])]
     outside = [name for name in pairs if name not in inside]
-    told = f"{len(inside)} of {len(pairs)} pairs"
-    return _holds(not outside), told + (f"; not {', '.join(outside)}" if outside else "")
+    reason = f"{len(inside)} of {len(pairs)} pairs"
+    return _holds(not outside), reason + (f"; not {', '.join(outside)}" if outside else "")
 
 
 def _between(errors: Sequence[float]) -> bool:
@@ -578,5 +578,5 @@ def _text(ledger: Ledger, pairs: Found, titles: Mapping[str, str]) -> str:
     pictures = [f"![{ABOUT[name]}, over lambda.]({name}.svg)" for name in CURVES]
     parts = [ledger.to_markdown().rstrip(), "## Landmarks of every pair", about, landmarks(pairs, titles)]
     # the article's pairs are of MNIST's digits, whatever another dataset's classes are numbered
-    beside = against_truth(pairs) if ledger.dataset == "mnist" else ""
-    return "\n\n".join(part for part in (*parts, *pictures, beside) if part) + "\n"
+    compared = against_truth(pairs) if ledger.dataset == "mnist" else ""
+    return "\n\n".join(part for part in (*parts, *pictures, compared) if part) + "\n"

@@ -19,17 +19,17 @@ ABOUT = Paper(
         ),
         "fgsm": Study(
             "papers.wan_2018.fgsm:run",
-            "table 6: errors under FGSM, beside the scale-proof verdict",
+            "table 6: errors under FGSM, with the scale-independent verdict",
             datasets=_DATASETS,
         ),
         "verification": Study(
             "papers.wan_2018.verification:run",
-            "Fig. 4: whether likelihoods tell attacked images",
+            "Fig. 4: whether likelihoods detect attacked images",
             datasets=_DATASETS,
         ),
         "left-out-class": Study(
             "papers.wan_2018.left_out_class:run",
-            "whether likelihoods tell images of a class left out of training",
+            "whether likelihoods detect images of a class left out of training",
             datasets=_DATASETS,
         ),
         "search": Study(

@@ -1,4 +1,4 @@
-"""Errors of every loss on clean test images, beside the paper's table where it is known, and its probabilities."""
+"""Errors of every loss on clean test images, next to the paper's table where it is known, and its probabilities."""
 
 import dataclasses
 from pathlib import Path
@@ -8,7 +8,7 @@ from papers.engine.judging import MINIMUM_SEEDS
 from papers.engine.ledger import Quantity
 from papers.engine.study import StudyRequest, data_if_there, run_conditions
 from papers.wan_2018.protocol import BASELINE, accuracy_recipes
-from papers.wan_2018.study import Column, judged_study, margin_told, method_table, seeds_told
+from papers.wan_2018.study import Column, judged_study, margin_note, method_table, seeds_note
 
 # Whether probabilities are right, which the slides claim as calibrated scores, and whether classes are Gaussian.
 #
@@ -27,7 +27,7 @@ WHOSE = {"refitted": "fitted to training features", "own": "as the mixture learn
 
 
 def probability_sections(report: Report, dataset: str) -> list[str]:
-    """Proper scores before and after a temperature, ECE beside them, and the fit of Gaussians; only what was measured.
+    """Proper scores before and after a temperature, ECE, and the fit of Gaussians; only what was measured.
 
     >>> probability_sections(Report({}, {}, "", ""), "digits")
     []
@@ -130,19 +130,19 @@ def sections(report: Report, dataset: str) -> list[str]:
     ]
     return [
         "## Errors",
-        seeds_told(report),
+        seeds_note(report),
         method_table(report, columns, dataset),
         f"## Whether a loss costs more than {100 * ALLOWED:g} points of {BASELINE}'s error",
         f"Differences of the errors in points, with the 95 % t interval, paired over seeds; fewer than {MINIMUM_SEEDS} "
         "decide nothing.",
         "\n".join(lines),
-        *margin_told(report, columns),
+        *margin_note(report, columns),
         *(probability_sections(report, dataset) if len(shown) == 1 else ()),
     ]
 
 
 def no_worse(report: Report, method: str, column: Column) -> str:
-    """Whether the whole interval of the difference to softmax lies below what is allowed, in words.
+    """Whether the whole interval of the difference to softmax is below the allowed one, as a sentence.
 
     >>> no_worse(Report({}, {}, "", ""), "lgm", Column("test error", error_quantity(False)))
     '- lgm, test error: not measured.'

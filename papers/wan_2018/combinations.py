@@ -1,10 +1,10 @@
 """Combinations that no source has: FOCA with Gaussian-mixture heads, and L-GM with a large margin added, on digits.
 
-Each stands beside what it is made of. FOCA's heads are then not trained but fitted: the class means and a shrunken
+Each is compared with its parts. FOCA's heads are then not trained but fitted: the class means and a shrunken
 variance of one image or a few of each class. L-GM and the large margin of Elsayed et al. (2018) are added up under
 ordinary training, one backward pass for both.
 
-Both FOCA methods, and `gm` once more beside them, have batch normalisation: without it features under mixture heads
+Both FOCA methods, and `gm` once more for comparison, have batch normalisation: without it features under mixture heads
 grow without end and nothing is learned, at every learning rate tried (docs/foca.md, "Heads in closed form").
 """
 

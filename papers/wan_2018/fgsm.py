@@ -2,7 +2,7 @@
 
 The paper does not say whether pixels were clipped, nor which loss the gradient is of. Here pixels are clipped, each
 network is attacked with its own gradients, and the loss is cross-entropy of the logits that the network answers with;
-beside it stands the gradient of the whole loss that it was trained with, margin and likelihood included.
+the ledger also has the gradient of the whole training loss, margin and likelihood included.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from clearance.research import (
 from papers.engine.ledger import Quantity
 from papers.engine.study import StudyRequest, data_if_there, records_of, whose, with_added_records
 from papers.wan_2018.protocol import PROTOCOLS, base_recipe
-from papers.wan_2018.study import Column, images_told, judged_study, method_table, seeds_told
+from papers.wan_2018.study import Column, images_note, judged_study, method_table, seeds_note
 
 # FGSM on a finished run's network, with the gradient of its logits' cross-entropy or of its whole training loss.
 
@@ -175,19 +175,19 @@ def attacked_recipe(dataset: str, root: str | None = None, seeds: int | None = N
 
 
 def sections(report: Report, dataset: str) -> list[str]:
-    """Errors under attack beside the paper's, what the training loss finds, confidence, and the verdict."""
+    """Errors under attack next to the paper's, under the training loss, confidence, and the verdict."""
     varied = PROTOCOLS[dataset]
     radii = (0.0, *varied.epsilons)
     return [
         "## Errors under FGSM",
-        f"On {images_told(report, 'attacked', 'accuracy', {'box': WHITE})} of the test set. {seeds_told(report)}",
+        f"On {images_note(report, 'attacked', 'accuracy', {'box': WHITE})} of the test set. {seeds_note(report)}",
         _table(report, dataset, "accuracy", WHITE, radii, flipped=True),
         "## The same with the gradient of the whole training loss",
         _table(report, dataset, "accuracy", TRAINING, radii, flipped=True),
         "## Posterior of the predicted class on the attacked images",
         _table(report, dataset, "confidence", WHITE, radii, flipped=False),
         "## Errors under the worst attack found: the verdict that the scale of logits cannot move",
-        f"On {images_told(report, VERDICT, 'robust_accuracy', {})} of those. What FGSM leaves is no evidence of "
+        f"On {images_note(report, VERDICT, 'robust_accuracy', {})} of those. What FGSM leaves is no evidence of "
         "robustness; these errors are the least that is to be expected from an attacker.",
         method_table(report, [_worst(radius) for radius in varied.epsilons], dataset),
     ]

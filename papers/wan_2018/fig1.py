@@ -144,7 +144,7 @@ def likelihood_panel(model: Classifier, train: ImageSet, test: ImageSet, epsilon
         epsilon: Largest change of a pixel, of [0, 1].
 
     Raises:
-        TypeError: If the head is no mixture.
+        TypeError: If the head is not a mixture.
     """
     if not isinstance(model.head, GaussianMixture):
         raise TypeError(
@@ -305,8 +305,8 @@ def _legend(figure: Figure, epsilon: object) -> None:
         Line2D([], [], linestyle="none", marker="o", label="mean that the mixture learned", **ring),
     ]
     if epsilon is not None:
-        told = f"test image made wrong by FGSM, epsilon {epsilon}"
-        signs.append(Line2D([], [], linestyle="none", marker="X", label=told, **cross))
+        label = f"test image made wrong by FGSM, epsilon {epsilon}"
+        signs.append(Line2D([], [], linestyle="none", marker="X", label=label, **cross))
     figure.legend(
         handles=signs, loc="outside lower center", ncols=3, frameon=False, labelcolor=INK, fontsize=9.5
     )
@@ -323,7 +323,7 @@ def _style(axes: Axes) -> None:
 #
 # Two classes, variances 1, means at distance Delta: a sample is on its own side in training where
 # d_other > (1 + alpha) d_own. For alpha = 0 that is a half-plane. For alpha > 0 it is a ball, the Apollonius ball of
-# the two means: every class has room of its own even without a likelihood, and a gap lies between the two.
+# the two means: every class has its own room even without a likelihood, and a gap lies between the two.
 
 ALPHAS = (0.0, 0.1, 0.3, 1.0)
 TABLED = (0.01, 0.1, 0.2, 0.3, 1.0)

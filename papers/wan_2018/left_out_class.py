@@ -1,4 +1,4 @@
-"""Whether likelihoods tell images of a class that was left out of training: nearer to home than another dataset.
+"""Whether likelihoods detect images of a class left out of training: closer to the training set than another dataset.
 
 Several draws of one class, never the same one twice. In each every method is trained on the other classes alone, and
 every score is asked to tell test images of the class left out from those of the others. A draw takes the place of a
@@ -16,7 +16,7 @@ from clearance.research import Recipe, Report, RunData, RunPlan, Scalar, generat
 from papers.engine.ledger import Quantity, provenance, save
 from papers.engine.study import NoDataError, StudyRequest, data_if_there
 from papers.wan_2018.protocol import BASELINE, PROTOCOLS, base_recipe
-from papers.wan_2018.study import Column, judged_study, method_table, seeds_told
+from papers.wan_2018.study import Column, judged_study, method_table, seeds_note
 from papers.wan_2018.verification import AUDIT, CURVE, OwnScore, every_score
 
 STUDY = "left-out-class"
@@ -70,7 +70,7 @@ def run(request: StudyRequest) -> Path:
     """Run the study and write its ledger.
 
     Args:
-        request: What was asked for. Seeds are draws of a class, each with a seed of its own, 5 (on MNIST 3) by
+        request: The request. Seeds are draws of a class, each with its own seed, 5 (on MNIST 3) by
             default and at most the number of classes.
 
     Raises:
@@ -107,7 +107,7 @@ def write_ledger(report: Report, dataset: str, out: Path) -> Path:
         provenance(report),
         f"Left out of training in {len(draws)} draws, which stand for seeds below: "
         f"{'; '.join(', '.join(map(str, draw)) for draw in draws)}. The paper has no such experiment. "
-        f"{seeds_told(report)}",
+        f"{seeds_note(report)}",
         method_table(report, [Column(row.label, row) for row in ROWS], dataset),
         "## Every score (AUROC)",
         every_score(report, UNSEEN, dataset),

@@ -96,7 +96,7 @@ def plane_recipe(dataset: str, root: str | None = None, seeds: int | None = None
     """The recipe with two features for every method, for pictures; one seed, unless more are asked for.
 
     Raises:
-        ValueError: If the dataset is neither digits nor mnist: other networks have a width of their own.
+        ValueError: If the dataset is neither digits nor mnist: other networks have a fixed width.
 
     >>> {method.features for method in plane_recipe("digits").methods.values()}
     {2}
@@ -164,7 +164,7 @@ def _released(method: Method, dataset: str) -> Method:
 
 
 def paced(recipe: Recipe, steps: int) -> Recipe:
-    """The recipe with so many updates, in which alpha grows and softmax fades in the same parts of the run.
+    """The recipe with this number of updates, in which alpha grows and softmax fades in the same parts of the run.
 
     Args:
         recipe: One of this paper.

@@ -1,4 +1,4 @@
-"""The search for learning rates, alike for every method: the error of its own head on a quarter of the training images.
+"""The search for learning rates, the same for every method: by own-head error on a quarter of the training images.
 
 Five learning rates a factor 2 apart, and further ones while the best stands at an edge; the test set is not read. What
 was chosen is written into ``learning_rates.toml`` by hand, from which the studies take it.

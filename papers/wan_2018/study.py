@@ -1,4 +1,4 @@
-"""What the studies of this paper share: their ledger, with tables of methods beside the paper's numbers."""
+"""What the studies of this paper share: their ledger, with tables of methods next to the paper's numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Column:
         head: What stands above it.
         quantity: What is shown, mean ± sd over seeds, with the paired verdict against softmax.
         flipped: Whether a share of what is right is shown as a share of what is wrong.
-        judged: Whether the verdict against softmax stands beside it: not where no direction is better.
+        judged: Whether the verdict against softmax is shown: not if no direction is better.
     """
 
     head: str
@@ -45,7 +45,7 @@ def method_table(report: Report, columns: Sequence[Column], dataset: str, baseli
     Args:
         report: The records.
         columns: What is shown.
-        dataset: What was run on: the paper's numbers stand beside those of their own dataset alone.
+        dataset: The dataset; the paper's numbers are shown only for their own dataset.
         baseline: The method that the others are compared with, pair by pair of seeds.
     """
     lines = [["", *(column.head for column in columns)]]
@@ -56,14 +56,14 @@ def method_table(report: Report, columns: Sequence[Column], dataset: str, baseli
     return markdown_table(lines)
 
 
-def margin_told(report: Report, columns: Sequence[Column]) -> list[str]:
+def margin_note(report: Report, columns: Sequence[Column]) -> list[str]:
     """What the margin alpha adds, a line for each column: the mixture with it against the same without, by pairs.
 
     Args:
         report: The records.
         columns: What is compared; none of them flipped.
 
-    >>> margin_told(Report({}, {}, "", ""), [])
+    >>> margin_note(Report({}, {}, "", ""), [])
     []
     """
     if not set(MARGIN) <= set(report.methods):
@@ -82,13 +82,13 @@ def papers_number(quantity: Quantity, method: str, dataset: str) -> float | None
     asked = (quantity.audit, quantity.name, dict(quantity.context), (method,))
     for claim in paper_claims(PAPER).claims:
         for reading in claim.readings if dataset in claim.datasets else ():
-            told = (reading.audit, reading.measure, dict(reading.context), tuple(reading.methods))
-            if told == asked and reading.value is not None:
+            known = (reading.audit, reading.measure, dict(reading.context), tuple(reading.methods))
+            if known == asked and reading.value is not None:
                 return reading.value
     return None
 
 
-def seeds_told(report: Report) -> str:
+def seeds_note(report: Report) -> str:
     """Over how many seeds a table's numbers are, and when its verdicts say little."""
     seeds = len({record.seed for record in report.records})
     few = "" if seeds > 1 else "; one seed gives no spread and no verdict"
@@ -98,7 +98,7 @@ def seeds_told(report: Report) -> str:
     )
 
 
-def images_told(report: Report, audit: str, name: str, context: Mapping[str, Scalar]) -> str:
+def images_note(report: Report, audit: str, name: str, context: Mapping[str, Scalar]) -> str:
     """How many images a number is of: one count, or the least and the most of all runs."""
     found = sorted(
         {

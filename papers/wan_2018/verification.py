@@ -1,6 +1,6 @@
-"""Whether likelihoods tell FGSM images from ordinary ones (the paper's figure 4), by the audit of likelihoods.
+"""Whether likelihoods separate FGSM images from ordinary ones (the paper's figure 4), by the audit of likelihoods.
 
-Each loss has a likelihood of its own: L-GM the log-density at the predicted class, softmax the logit of the predicted
+Each loss has its own likelihood: L-GM the log-density at the predicted class, softmax the logit of the predicted
 class, center loss the distance to the class's mean. Beside them stand scores that any network has, and two that see
 pixels alone.
 """
@@ -15,7 +15,7 @@ from clearance.research import Recipe, Report, Scalar, plans_of
 from papers.engine.ledger import Quantity
 from papers.engine.study import StudyRequest, data_if_there
 from papers.wan_2018.protocol import PROTOCOLS, base_recipe
-from papers.wan_2018.study import Column, images_told, judged_study, margin_told, method_table, seeds_told
+from papers.wan_2018.study import Column, images_note, judged_study, margin_note, method_table, seeds_note
 
 AUDIT, CURVE = "likelihood", "auroc"
 CLASS_MEAN, MAHALANOBIS = "class mean", "mahalanobis"
@@ -89,7 +89,7 @@ def _is_there(dataset: str, root: str | None) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class OwnScore(Quantity):
-    """A number of detection by the likelihood that each loss has of its own."""
+    """A measure of detection by each loss's own likelihood."""
 
     def of(self, report: Report, method: str) -> dict[int, float]:
         """The method's number under each seed, by its own score."""
@@ -125,7 +125,7 @@ def own_score(method: str) -> str:
 
 
 def sections(report: Report, dataset: str) -> list[str]:
-    """The paper's comparison, how it fares against an attack that knows the score, and every score beside it."""
+    """The paper's comparison, the attack that knows the score, and all scores."""
     radii = PROTOCOLS[dataset].epsilons
     evaded = [Column(f"epsilon {r:g}", OwnScore("", AUDIT, "evasion", context={"epsilon": r})) for r in radii]
     fitted = [
@@ -136,10 +136,10 @@ def sections(report: Report, dataset: str) -> list[str]:
     text = [
         "## How well each loss's own likelihood tells FGSM images from ordinary ones",
         "Area under the ROC curve (50 % is chance, 100 % apart) of all attacked images, successful or not: "
-        f"{images_told(report, AUDIT, CURVE, ATTACKED)} and as many ordinary ones. Each likelihood is in a "
-        f"unit of its own: areas can be compared, log-densities cannot. {seeds_told(report)}",
+        f"{images_note(report, AUDIT, CURVE, ATTACKED)} and as many ordinary ones. Each likelihood is in a "
+        f"unit of its own: areas can be compared, log-densities cannot. {seeds_note(report)}",
         method_table(report, areas, dataset),
-        *margin_told(report, areas),
+        *margin_note(report, areas),
         "## The same, by the area under the curve of precision over recall, and by what passes at 95 %",
         "The second: the share of attacked images that pass where 95 % of ordinary ones do.",
         method_table(
@@ -152,7 +152,7 @@ def sections(report: Report, dataset: str) -> list[str]:
         "## The same by Mahalanobis distances, fitted to every network afterwards",
         method_table(report, _areas(_by(MAHALANOBIS), ATTACKED, radii), dataset),
         "## Share of right images for which an attack that knows the likelihood finds a wrong one that passes",
-        f"Of {images_told(report, AUDIT, 'evasion', {})}, above the threshold that rejects 5 % of ordinary ones. It "
+        f"Of {images_note(report, AUDIT, 'evasion', {})}, above the threshold that rejects 5 % of ordinary ones. It "
         "is a lower bound: another attack may find more.",
         method_table(report, evaded, dataset),
         "The same where Mahalanobis distances, fitted afterwards, are the score, and the attack knows them:",
@@ -186,11 +186,11 @@ def _areas(
     measure: str = CURVE,
 ) -> list[Column]:
     """The area under the ROC curve, or another measure, at every radius, by a score that `quantity` picks."""
-    told = "" if measure == CURVE else f"{measure.upper()}, "
+    prefix = "" if measure == CURVE else f"{measure.upper()}, "
     better = "lower" if measure == "fpr95" else "higher"
     return [
         Column(
-            f"{told}epsilon {r:g}",
+            f"{prefix}epsilon {r:g}",
             quantity("", AUDIT, measure, context={**context, "epsilon": r}, better=better),
         )
         for r in radii

@@ -1,7 +1,7 @@
 """Clearance: train, audit and compare image classifiers.
 
-A loss turns a batch's outputs and labels into a number; a training method decides which parameters that number
-may move, and which head is in use. An audit turns a trained classifier into measurements and exhibits; a report
+A loss turns a batch's outputs and labels into a number; a way of training decides which parameters that
+number may move, and which head is in use. An audit turns a trained classifier into measurements and exhibits; a report
 shows only what is stored.
 
 The map; an import goes down only::

@@ -98,7 +98,7 @@ class TestUnknown:
         assert rows["rejected"]["n"] == 40
         assert rows["rejected"]["context"]["unknown"] == "things"
         assert rows["rejected"]["value"] == 1.0  # grey has another direction than every colour
-        said = "The threshold that keeps 95 % of the test images rejects 100.0 % (91.2 to 100.0 %) of “things”; of test"
+        said = "The threshold that keeps 95 % of the test images rejects 100.0 % (91.2 to 100.0 %) of “things”; of"
         assert said in text(tmp_path)
         assert "This is not a defence" in text(tmp_path)
 
@@ -118,7 +118,7 @@ class TestUnknown:
         "empty": (("--unknown", "folder:empty"), "must hold pictures"),
         "no such dataset": (("--unknown", "digit"), "Did you mean 'digits'"),
         "files missing": (("--unknown", "mnist"), "needs `root`"),
-        "size": (("--unknown", "npz:large.npz"), "must be of the size of the test images, 8x8; got 5x6"),
+        "size": (("--unknown", "npz:large.npz"), "must have the size of the test images, 8x8; got 5x6"),
         "the test images": (("--unknown", "folder:{work}/val"), "got those of `test`"),
         "none given": (("--audits", "out_of_distribution"), "give them with --unknown"),
         "time": (("--budget", "5 minutes"), "must be a time such as 90s, 5m, 2h or 1h30m; got '5 minutes'"),
@@ -179,10 +179,7 @@ def test_fewer_images_for_attacks_and_the_page_says_so(work, tmp_path):
     assert audit(work, tmp_path, "--audits", "accuracy,minimal_perturbation", "--images", "7")[0] == 0
     (flips,) = (row for row in report(tmp_path)["measurements"] if row["name"] == "median_flip")
     assert flips["n"] <= 6  # two of each class
-    assert (
-        "Measured on at most 7 of the 45 test images, the same number of each class: the smallest change"
-        in text(tmp_path)
-    )
+    assert "Measured on at most 7 of the 45 test images, the same number of each class: " in text(tmp_path)
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def test_foca_in_your_loop(example, capsys):
     # the module that went in has learnt, head and all: it was never handed back
     test = example("foca_in_your_loop").cl.load_dataset("digits", split="test")
     error = example("foca_in_your_loop").error(network, test)
-    assert f"test error of your own module: {100 * error:.1f} %" in shown
+    assert f"test error of your module: {100 * error:.1f} %" in shown
     assert error < 0.2
 
 

@@ -54,7 +54,7 @@ class TestTheFile:
             ('"lower"', '"lowest"', "claim A: `is` must be one of.*Did you mean 'lower'"),
             ("measure", "mesure", "'mesure'. Did you mean 'measure'"),
             ('kind = "order"', 'kind = "ratio"', "must have a `factor`"),
-            ('kind = "order"', 'kind = "value"', "held against a `value`"),
+            ('kind = "order"', 'kind = "value"', "needs a `value` to compare with"),
             ("{samples = 10}", "{samples = {most = 10}}", "`samples` of a context must be"),
             ("{samples = 10}", "{samples = 10}, value = 0.1, factor = 2", "against `value` must name no"),
             ("{samples = 10}", '{samples = 10}, methods = ["plane"]', "claim A.*Did you mean 'plain'"),

@@ -90,7 +90,7 @@ def test_without_data_the_status_is_0_and_the_ledger_says_so(run, tmp_path):
         (["sato-2018"], "Did you mean 'sato_2019'"),
         (["sato_2019", "--dataset", "cifar-100"], "Did you mean 'cifar100'"),
         (["sato_2019", "--only", "weakneß"], "Did you mean 'weakness'"),
-        (["sato_2019", "--only", "weakness", "--root", "x"], "has a dataset of its own"),
+        (["sato_2019", "--only", "weakness", "--root", "x"], "has its own dataset"),
         (["sato_2019", "--seeds", "0"], "`seeds` must be"),
         (["sato_2019", "--only", "weakness", "--seeds", "0"], "`seeds` must be"),
         (["sato_2019", "--jobs", "0"], "`jobs` must be"),

@@ -81,7 +81,7 @@ class TestClaims:
         alone = {claim.id for claim in CLAIMS.claims if claim.source == "[M]"}
         assert alone == {claim.id for claim in CLAIMS.claims if claim.recalled}
         assert alone == {"2c", "3", "7b", "8b", "9b", "10", "11", "12", "16"}
-        assert all(claim.told.startswith(RECALLED) for claim in CLAIMS.claims if claim.recalled)
+        assert all(claim.quoted.startswith(RECALLED) for claim in CLAIMS.claims if claim.recalled)
 
     def test_the_printed_numbers_are_those_of_the_sheet(self):
         (first,) = [claim for claim in CLAIMS.claims if claim.id == "1"]
@@ -328,7 +328,7 @@ def test_without_data_the_ledger_says_so_with_the_command(study, quick, tmp_path
 def test_a_study_takes_the_datasets_that_it_names(tmp_path):
     with pytest.raises(ValueError, match="must be one of 'digits', 'mnist', 'cifar10'; got 'cifar100'"):
         reproduce("elsayed_2018", "cifar100", only="noise", out=tmp_path)
-    with pytest.raises(ValueError, match="has a dataset of its own"):
+    with pytest.raises(ValueError, match="has its own dataset"):
         reproduce("elsayed_2018", "mnist", only="toy", out=tmp_path)
 
 

@@ -76,7 +76,7 @@ class TestPlans:
             reproduce("sato_2019", "cifar-10")
         with pytest.raises(ValueError, match="Did you mean 'weakness'"):
             reproduce("sato_2019", only="weaknes")
-        with pytest.raises(ValueError, match="has a dataset of its own; got dataset 'mnist'"):
+        with pytest.raises(ValueError, match="has its own dataset; got dataset 'mnist'"):
             reproduce("sato_2019", "mnist", only="weakness")
 
 

@@ -110,5 +110,5 @@ def test_what_is_recalled_cannot_be_held_against():
     before = 'measure = "error"}]\n\n[[claim]]\nid = "elsewhere"'
     wrong = TEXT.replace(before, before.replace("}", ", value = 0.01}"))
     assert wrong != TEXT
-    with pytest.raises(ValueError, match=r"claim remembered: what is recalled must not be held against"):
+    with pytest.raises(ValueError, match=r"claim remembered: a recalled number must not be compared with"):
         parse_claims(wrong)
