@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearance import LossTerms
-from clearance.data import Augmentation, ImageSet
+from clearance.data import Augmentation, ImageSet, gaussian_images
 from clearance.heads import MLP, GradientHeads, HeadTraining
 from clearance.losses import CrossEntropyLoss, Loss
 from clearance.models import Classifier, small_cnn
@@ -413,15 +413,17 @@ def test_max_norm_bounds_every_unit_after_every_step():
     assert float(head[0].bias.detach().min()) > 6.0  # a bias is no incoming weight
 
 
-def test_max_norm_bounds_filters_in_any_layout_of_memory(data):
+def test_max_norm_bounds_filters_in_any_layout_of_memory():
     torch.manual_seed(0)
-    filters = nn.Conv2d(1, 4, 3)
+    data = gaussian_images(class_count=3, per_class=8, shape=(3, 4, 4))
+    filters = nn.Conv2d(3, 4, 3)
     with torch.no_grad():
         filters.weight.mul_(10)
     model = Classifier(nn.Sequential(filters, nn.Flatten()), nn.Linear(16, 3))
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     fit(model, EndToEnd(), data, epochs=1, batch_size=24, optimizer=PLAIN, limits=Limits(max_norm=0.5))
     torch.testing.assert_close(filters.weight.detach().flatten(1).norm(dim=1), torch.full((4,), 0.5))
+    assert not filters.weight.is_contiguous()
 
 
 def test_max_norm_under_foca_leaves_heads_alone(data, make_model):
