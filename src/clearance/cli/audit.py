@@ -6,6 +6,7 @@ import shlex
 import sys
 import webbrowser
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +19,7 @@ from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from clearance.experiments.audit import RunFolder
+    from clearance.experiments.audit import RunFolder, Source
     from clearance.experiments.outside import OutsideModel
     from clearance.report import Card
 
@@ -199,22 +200,21 @@ class AuditCommand:
             raise SystemExit(INTERRUPTED)
 
     def _card(self, console: "Console") -> "Card":
-        if self._is_demo():
-            return self._demo(console)
         from clearance.experiments.audit import AuditRequest, run_audit
+        from clearance.experiments.engines import one_thread
 
-        source = self._run() if self._is_run() else self._outside()
+        source = self._source()
 
         def say(line: str) -> None:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-        with console.status("reading") as status:
+        with console.status("reading") as status, one_thread() if self._is_demo() else nullcontext():
             request = AuditRequest(
                 split_names(self.audits) or None,
                 audit_settings(self.settings),
                 self.images,
                 self.budget,
-                include_images=self.include_images,
+                include_images=self.include_images or self._is_demo(),
                 seed=self.seed,
                 keep=True,
                 say=say,
@@ -222,11 +222,16 @@ class AuditCommand:
             )
             return run_audit(source, request, lambda audits: command(self, source.name, audits))
 
+    def _source(self) -> "Source":
+        if self._is_demo():
+            return self._demo()
+        return self._run() if self._is_run() else self._outside()
+
     def _is_demo(self) -> bool:
         return self.model == DEMO and not Path(DEMO).exists()
 
-    def _demo(self, console: "Console") -> "Card":
-        from clearance.experiments.demo import demo
+    def _demo(self) -> "Source":
+        from clearance.experiments.demo import Demo
 
         refuse(self, (*OF_MODELS, *OF_AUDITS), "the demonstration, which has its own model and images")
         if self.device != "auto" or self.include_images:
@@ -234,8 +239,7 @@ class AuditCommand:
                 "--device and --include-images are for your own model; leave them out for the demonstration, which "
                 "runs on the CPU and shows its images."
             )
-        with console.status("training") as status:
-            return demo(on_audit=lambda name: status.update(f"auditing: {name}"))
+        return Demo()
 
     def _is_run(self) -> bool:
         """Whether the model is a run's directory, or neither that nor MODULE:NAME, which then is an error."""

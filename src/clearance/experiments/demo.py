@@ -1,20 +1,17 @@
 """The demonstration of an audit: a small network trained on the embedded digits, and its page, in seconds."""
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from clearance.experiments.audit_plan import MODEL_AUDITS, AuditPlan, looked_at
-from clearance.experiments.build import build_data
-from clearance.experiments.compare import Comparison
-from clearance.experiments.engines import one_thread
-from clearance.experiments.grid import Piece
+from clearance.experiments.audit import AuditRequest, Target
+from clearance.experiments.audit_plan import MODEL_AUDITS, AuditPlan
+from clearance.experiments.build import build_data, build_optimizer, build_schedule, build_way
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
-from clearance.report import Card
+from clearance.experiments.saved import build_model
+from clearance.training import fit
 
 NAME = "demo"
-COMMAND = "clearance audit demo"
 SETTINGS: dict[str, dict[str, Any]] = {  # small settings, for speed; and the out-of-distribution images
     "co_adaptation": {"per_class": [1, 10, 50], "repetitions": [30, 10, 5], "pixel_limit": 100},
     "minimal_perturbation": {"images": 100, "steps": 40, "queries": 100},
@@ -40,20 +37,27 @@ def demo_recipe() -> Recipe:
     )
 
 
-def demo(on_audit: Callable[[str], object] | None = None) -> Card:
-    """Train and audit; only the card is kept.
+@dataclass(frozen=True)
+class Demo:
+    """The source of the demonstration: trains the network, and keeps nothing."""
 
-    Args:
-        on_audit: Called with the name of each audit before it starts.
-    """
-    recipe = demo_recipe()
-    data = build_data(recipe)
+    name: str = NAME
 
-    def heard(_: Piece, event: Mapping[str, Any]) -> None:
-        if on_audit is not None and event["event"] == "audit":
-            on_audit(event["name"])
-
-    with one_thread():
-        card = Comparison(recipe, data=data, command=COMMAND).run(listener=heard)
-    fewer = looked_at(AuditPlan.of_recipe(recipe).audits, data.test)
-    return Card(dataclasses.replace(card.report, recipe={**card.report.recipe, **fewer}))
+    def target(self, request: AuditRequest) -> Target:
+        """Train, and resolve the recipe's audits; the request has none of its own."""
+        request.say("training")
+        recipe = demo_recipe()
+        method = recipe.methods[NAME]
+        data = build_data(recipe)
+        model = build_model(recipe.model, method, data.train, seed=0)
+        fit(
+            model,
+            build_way(method, model=model),
+            data.train,
+            epochs=recipe.epochs,
+            batch_size=recipe.batch_size,
+            optimizer=build_optimizer(method, model),
+            schedule=build_schedule(recipe),
+            seed=0,
+        )
+        return Target(model, data, AuditPlan.of_recipe(recipe).resolved(test=data.test), 0, NAME)
