@@ -33,10 +33,9 @@ from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_run
 from clearance.models import Classifier
 from clearance.models._running import device_of, evaluating
-from clearance.models.classifier import check_classifier
+from clearance.models.classifier import check_classifier, check_logits
 from clearance.records import ExhibitRecord, Record
 from clearance.report import Card
-from clearance.training._way import check_logits
 
 PICTURES = "images"  # the kind of exhibit that shows images
 SHARED = 0.05  # share of the test images: small pictures repeat by chance
@@ -192,7 +191,7 @@ class InMemory:
         """Open the images and resolve the audits."""
         data = RunData(open_images(self.train), open_images(self.test))
         check_held_out(data)
-        check_logits(_first_logits(self.model, data.test), data.test)
+        check_logits(_first_logits(self.model, data.test), data.test.class_count)
         others = None if self.unknown is None else unknown_images(self.unknown, data.test)
         plan = AuditPlan.of(request.audits, request.settings, unknown=others is not None)
         ready = plan.resolved(test=data.test, unknown=others, images=request.images)

@@ -25,12 +25,11 @@ from clearance.experiments.datasets import open_split
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.provenance import without_owner
 from clearance.models import Classifier, load_weights, predictions
-from clearance.models._running import device_of, evaluating
+from clearance.models._running import device_named, device_of, evaluating
+from clearance.models.classifier import check_logits
 from clearance.models.factory import build_module
 from clearance.models.features import batch_size_for
 from clearance.models.wrap import check_of_unit_images, wrapped
-from clearance.training._way import check_logits
-from clearance.training.fit import device_named
 
 
 @dataclass(frozen=True)
@@ -322,7 +321,7 @@ def _classifier(
     say(line)
     with evaluating(model):
         logits = model(example)
-    check_logits(logits, test)
+    check_logits(logits, test.class_count)
     count, classes = logits.shape[1], test.class_count
     if count == classes:
         return model.eval(), {}

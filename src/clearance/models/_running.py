@@ -18,6 +18,27 @@ def device_of(model: nn.Module) -> torch.device:
     return torch.device("cpu") if first is None else first.device
 
 
+def device_named(name: str) -> torch.device:
+    """The device of that name; ``"auto"`` is CUDA if available, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(
+            f"`device` must be 'auto' or a device of torch's, such as 'cpu'; got {name!r}."
+        ) from error
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"`device` {name!r} is not there: torch sees no CUDA; take 'auto' or 'cpu'.")
+    try:
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:  # a build of torch without it
+        raise ValueError(
+            f"`device` {name!r} is not there: {str(error).splitlines()[0]}; take 'auto' or 'cpu'."
+        ) from error
+    return place
+
+
 def dtype_of(model: nn.Module) -> torch.dtype:
     """The dtype of its first floating-point parameter or, without one, buffer."""
     tensors: chain[Tensor] = chain(model.parameters(), model.buffers())

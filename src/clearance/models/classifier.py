@@ -211,3 +211,12 @@ def check_classifier(model: object) -> None:
         remedy = "Make one with clearance.wrap(module, example=images)."
     kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
     raise TypeError(f"`model` must be a clearance Classifier; got {kind}. {remedy}")
+
+
+def check_logits(logits: Tensor, class_count: int) -> None:
+    """Raise ValueError unless the head has an output for every class."""
+    if logits.shape[-1] < class_count:
+        raise ValueError(
+            f"the model's head must have an output for each of the {class_count} classes; got "
+            f"{logits.shape[-1]}. Give it a wider last layer."
+        )

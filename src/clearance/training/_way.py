@@ -115,15 +115,6 @@ def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
         check_pixels(images.detach())
 
 
-def check_logits(logits: Tensor, data: ImageSet) -> None:
-    """Raise ValueError unless the head has an output for every class of `data`."""
-    if logits.shape[-1] < data.class_count:
-        raise ValueError(
-            f"the model's head must have an output for each of the {data.class_count} classes; got "
-            f"{logits.shape[-1]}. Give it a wider last layer."
-        )
-
-
 def backward_to(parameters: Iterable[nn.Parameter], total: Tensor, loss: Loss) -> None:
     """Accumulate the gradient of a batch's loss in the parameters.
 

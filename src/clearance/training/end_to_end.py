@@ -16,7 +16,7 @@ from clearance.data.intake import as_image_set
 from clearance.losses._loss import Loss
 from clearance.losses.cross_entropy import CrossEntropyLoss
 from clearance.models._running import in_evaluation_mode
-from clearance.models.classifier import Classifier, check_classifier
+from clearance.models.classifier import Classifier, check_classifier, check_logits
 from clearance.tensors import LossTerms
 from clearance.training._distributed import average_gradients, copy_from_first, own_stream
 from clearance.training._way import (
@@ -25,7 +25,6 @@ from clearance.training._way import (
     WayOfTraining,
     backward_to,
     check_batch,
-    check_logits,
     check_loss,
 )
 
@@ -125,7 +124,7 @@ class _EndToEndTraining(Training):
         self.optimizer.zero_grad(set_to_none=True)  # after the attack, which may leave gradients behind
         with self._noisy_head():
             outputs = self.model.outputs(images, loss.layers)
-            check_logits(outputs.logits, self.data)
+            check_logits(outputs.logits, self.data.class_count)
             terms: LossTerms = loss(outputs, labels)
             backward_to(self._moved, terms.total, loss)
         average_gradients(self._moved, len(labels))

@@ -19,6 +19,7 @@ from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet
 from clearance.data.intake import as_image_set
 from clearance.losses._loss import Loss
+from clearance.models._running import device_named
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions
 from clearance.runs import RunDirectory, digest
@@ -75,27 +76,6 @@ def check_lengths(epochs: int | None, steps: int | None, batch_size: int, checkp
     check_count("epochs" if steps is None else "steps", epochs if steps is None else steps)  # type: ignore[arg-type]
     check_count("batch_size", batch_size)
     check_count("checkpoint_every", checkpoint_every)
-
-
-def device_named(name: str) -> torch.device:
-    """The device of that name; ``"auto"`` is CUDA if available, else the CPU."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(
-            f"`device` must be 'auto' or a device of torch's, such as 'cpu'; got {name!r}."
-        ) from error
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"`device` {name!r} is not there: torch sees no CUDA; take 'auto' or 'cpu'.")
-    try:
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as error:  # a build of torch without it
-        raise ValueError(
-            f"`device` {name!r} is not there: {str(error).splitlines()[0]}; take 'auto' or 'cpu'."
-        ) from error
-    return place
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from clearance.heads.weak.gradient import train_on_unit_scale
 from clearance.losses._loss import Loss
 from clearance.losses.cross_entropy import CrossEntropyLoss
 from clearance.models._running import device_of, evaluating
-from clearance.models.classifier import Classifier, check_classifier
+from clearance.models.classifier import Classifier, check_classifier, check_logits
 from clearance.models.features import extract_features
 from clearance.tensors import LossTerms, Outputs
 from clearance.training._distributed import average_gradients, copy_from_first, in_any_process
@@ -32,7 +32,6 @@ from clearance.training._way import (
     WayOfTraining,
     backward_to,
     check_batch,
-    check_logits,
     check_loss,
 )
 from clearance.training.batch_norm import BatchNormPolicy, head_batch_statistics, recalibrate_batch_norm
@@ -263,7 +262,7 @@ class _FOCATraining(Training):
             if self.first_unit is None:
                 self.first_unit = feature_unit(features)
                 with evaluating(self.model.head):
-                    check_logits(self.model.head(features[0, :1]), self.data)
+                    check_logits(self.model.head(features[0, :1]), self.data.class_count)
             # A few steps in full precision are cheap; in bfloat16 their rounding is larger than a step.
             with torch.autocast(features.device.type, enabled=False):
                 trained = self.way.weak_heads.draw(
