@@ -226,7 +226,7 @@ def _robustness_call(extractor: nn.Module) -> Callable[[], object]:
     robustness = migration.first("clearance.audits:Robustness")
     images, labels = torch.rand(24, 1, 6, 6), torch.arange(24) % 3
     model = library.Classifier(extractor, nn.Linear(36, 3)).eval()
-    train = test = migration.first("clearance.data:as_image_set")((images, labels))
+    train = test = migration.first("clearance.data.intake:as_image_set")((images, labels))
     audit = robustness()
     return lambda: audit(model, train, test)
 
