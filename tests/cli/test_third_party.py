@@ -103,7 +103,7 @@ class TestPlainDigits:
             in shown
         )
         assert "Input" not in screen(page)
-        assert "of 497 test images get the right answer" in screen(page)
+        assert "of 497 test images are classified correctly" in screen(page)
         assert str(work) not in page + json.dumps(report)
         assert str(ROOT) not in page + json.dumps(report)
 
@@ -122,7 +122,7 @@ class TestPlainDigits:
         words += ["--mean", "0.9", "--std", "0.2"]
         _, page, report = audited(words, tmp_path)
         assert error(report) > 1 - digits["outside"] + 0.05
-        assert "Most likely this network is not fed what it was trained on" in screen(page)
+        assert "most likely fed images prepared in another way than in its training" in screen(page)
         assert "the images&#39; own mean and std" in screen(page)
 
     def test_an_expected_accuracy_that_is_met(self, digits, tmp_path):
@@ -164,7 +164,7 @@ def test_photographs(photographs, work, tmp_path):
     assert "wrap: head 'fc' (Linear 64 -> 10), 64 features" in shown
     assert "120 training and 30 held-out images of 3x64x64" in shown
     assert error(report) == pytest.approx(1 - right, abs=1e-6)
-    assert "of 30 test images get the right answer" in screen(page)
+    assert "of 30 test images are classified correctly" in screen(page)
     assert str(photographs) not in page + json.dumps(report)
 
 

@@ -108,7 +108,7 @@ class Stream(torch.utils.data.IterableDataset):
 CONVERSIONS = {
     "path": (lambda _: as_image_set("folder"), "must be an ImageSet, a tuple .* got str"),
     "images alone": (lambda _: as_image_set(GOOD), "got Tensor"),
-    "stream": (lambda _: as_image_set(Stream()), "got Stream; gather a stream"),
+    "stream": (lambda _: as_image_set(Stream()), "got Stream; read a stream"),
     "dictionary": (lambda _: as_image_set({"images": GOOD}), "got dict"),
     "nothing": (lambda _: as_image_set([]), "got a Dataset of length 0"),
     "lists": (lambda _: as_image_set(([[0.0]], [0])), "must be a tensor or a NumPy array; got list"),
@@ -147,7 +147,7 @@ CONVERSIONS = {
     "text for a label": (lambda _: as_image_set([(GOOD[0], "ape")]), "`labels` must be whole numbers"),
     "16-bit picture": (
         lambda _: as_image_set([(Image.new("I;16", (3, 3)), 0)]),
-        "8 bits a channel; got mode 'I;16'",
+        "8 bits per channel; got mode 'I;16'",
     ),
 }
 

@@ -85,7 +85,7 @@ def test_orientation_is_obeyed(pets):
 def test_unreadable_files_are_counted_named_and_left_out(pets):
     (pets / "cats" / "a.jpg").write_text("no picture")
     (pets / "dogs" / "z.png").write_bytes((pets / "dogs" / "L.png").read_bytes()[:60])
-    told = "2 of 10 files of 'pets' cannot be read and are left out: cats/a.jpg (no picture, or damaged), dogs/z.png"
+    told = "2 of 10 files of 'pets' cannot be read and are left out: cats/a.jpg (not a picture, or damaged), dogs/z.png"
     for _ in range(2):  # decoded, then from the cache
         with pytest.warns(UserWarning, match=re.escape(told)):
             data = opened(pets)
@@ -96,7 +96,7 @@ def test_many_unreadable_files_are_named_in_short(pets):
     for i in range(5):
         (pets / "cats" / f"bad{i}.jpg").write_text("")
     with pytest.warns(
-        UserWarning, match=r"5 of 13 .*bad0.jpg .*bad2.jpg \(no picture, or damaged\), and 2 more\."
+        UserWarning, match=r"5 of 13 .*bad0.jpg .*bad2.jpg \(not a picture, or damaged\), and 2 more\."
     ):
         opened(pets)
 
@@ -207,7 +207,7 @@ def test_the_digest_is_that_of_the_images_in_memory(stored):
 def test_all_pixels_at_once_are_refused_with_a_way_out(stored):
     _, kept = stored
     with pytest.raises(
-        ValueError, match=r"images of 'pets' stay on disk, because they take .*take a `subset`"
+        ValueError, match=r"images of 'pets' stay on disk, because they take .*use a `subset`"
     ):
         _ = kept.images
     assert kept.subset(torch.arange(3)).images.shape == (3, 3, 8, 8)
@@ -226,7 +226,7 @@ def test_nothing_stays_mapped(stored):
 
 def test_labels_and_stored_images_are_as_many(stored):
     _, kept = stored
-    with pytest.raises(ValueError, match="got 2 and 8"):
+    with pytest.raises(ValueError, match="got 2 labels and 8 images"):
         StoredImageSet(kept.store, torch.tensor([0, 1]), kept.classes)
 
 
@@ -370,7 +370,7 @@ def test_training_and_auditing_see_the_pixels_of_torchvisions_evaluation_transfo
 
 def test_training_leaves_out_what_cannot_be_read_as_auditing_does(halves):
     (halves / "train" / "a" / "0.png").write_bytes(b"cut short")
-    with pytest.warns(UserWarning, match=r"1 of 6 files .* left out: a/0.png \(no picture, or damaged\)"):
+    with pytest.warns(UserWarning, match=r"1 of 6 files .* left out: a/0.png \(not a picture, or damaged\)"):
         data = load_dataset(f"folder:{halves}", "train", size=24)
     assert data.labels.tolist() == [0, 0, 1, 1, 1]
 
@@ -383,7 +383,7 @@ def test_postscript_named_png_starts_no_program(halves, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # where Pillow remembers what it found
     (halves / "train" / "a" / "0.png").write_bytes(POSTSCRIPT)
-    with pytest.warns(UserWarning, match=r"a/0.png \(no picture, or damaged\)"):
+    with pytest.warns(UserWarning, match=r"a/0.png \(not a picture, or damaged\)"):
         data = open_images(f"folder:{halves / 'train'}", Preprocessing(image_size=8))
     assert not started.exists()
     assert len(data) == 5

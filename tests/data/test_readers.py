@@ -251,12 +251,15 @@ FILES = {
     "idx enormous": (lambda p: idx(p, sizes=(2**32 - 1,) * 3), "is truncated"),
     "idx empty": (lambda p: idx(p, sizes=(0, 3, 3), pixels=0, labels=()), "at least one pixel"),
     "idx counts": (lambda p: idx(p, labels=(0, 1, 1)), "got 2 images and 3 labels"),
-    "gzip truncated": (lambda p: idx(p, pack=lambda b: gzip.compress(b)[:-9]), "truncated or no gzip file"),
+    "gzip truncated": (
+        lambda p: idx(p, pack=lambda b: gzip.compress(b)[:-9]),
+        "truncated or not a gzip file",
+    ),
     "gzip damaged": (
         lambda p: idx(p, pack=lambda b: gzip.compress(b)[:10] + b"\xff" * 20),
-        "truncated or no gzip",
+        "truncated or not a gzip",
     ),
-    "gzip no gzip": (lambda p: idx(p, pack=lambda b: b), "truncated or no gzip file"),
+    "gzip no gzip": (lambda p: idx(p, pack=lambda b: b), "truncated or not a gzip file"),
     "cifar10 length": (
         lambda p: cifar(p, read_cifar10, "test_batch.bin", bytes(3072)),
         "whole number of 3073-byte images long; got 3072 bytes",
@@ -314,7 +317,7 @@ FILES = {
     ),
     "folder 16 bit": (
         lambda p: pictures(p, [(4, 4)], mode="I;16"),
-        r"no picture in .* can be read: a/0\.png \(.*8 bits a channel",
+        r"no picture in .* can be read: a/0\.png \(.*8 bits per channel",
     ),
 }
 

@@ -109,7 +109,7 @@ def test_grey_becomes_colour_and_colour_grey_as_pillow_does():
 
 WRONG = {
     "size": (torch.zeros(2, 3, 9, 7), r"of the test images, 8x8; got 7x9 in 'images'. Resize"),
-    "channels": (torch.zeros(2, 2, 8, 8), r"as many channels as the test images, 3; got 2"),
+    "channels": (torch.zeros(2, 2, 8, 8), r"the channels of the test images, 3; got 2"),
     "range": (torch.full((2, 3, 8, 8), 2.0), r"must lie in \[0, 1\]"),
     "number": (7, "must be folder:PATH"),
     "place": ("files:x", "must be given as folder:PATH or npz:PATH"),

@@ -442,7 +442,7 @@ def test_features_too_far_away_for_float32_are_told_once():
     head: Any = GaussianMixture(7, 4)
     features, labels = samples(dtype=torch.float32)
     loss = GaussianMixtureLoss()
-    with pytest.warns(UserWarning, match="rounds about .* nats away from the score of every class") as told:
+    with pytest.warns(UserWarning, match="loses about .* nats of every class's score to rounding") as told:
         loss.after_step(outputs_of(head, 1e6 * features), labels)
     assert len(told) == 1
     for _ in range(2 * CHECK_EVERY):

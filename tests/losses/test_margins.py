@@ -454,9 +454,9 @@ def test_p15_more_rivals_than_wrong_classes_are_refused(k):
     """The published code takes k = C, which lets the true class in at a masked probability of 0."""
     model = smooth_net()
     loss = LargeMarginLoss(("logits",), top_k=k)
-    with pytest.raises(ValueError, match=r"at most 3 rivals exist for 4 classes.*got \d+\. Take fewer"):
+    with pytest.raises(ValueError, match=r"must be at most 3 for 4 classes.*got \d+\. Use fewer"):
         loss(model.outputs(images()), labels())
-    with pytest.raises(ValueError, match="at most 3 rivals"):
+    with pytest.raises(ValueError, match="at most 3 for 4 classes"):
         margin_distances(model, images(), labels(), top_k=k)
 
 

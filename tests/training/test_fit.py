@@ -88,7 +88,7 @@ def test_the_order_depends_on_the_seed_alone():
     for settings in (
         {"optimizer": partial(torch.optim.Adam, lr=0.3)},
         {"model": tiny(5)},
-        {"clip_norm": 0.1},
+        {"limits": Limits(clip_norm=0.1)},
         {"way": lambda loss: EndToEnd(loss, head_noise=0.3)},
         {"way": lambda loss: FOCA(loss, per_class=2)},
         {"model": tiny(dropout=0.5)},
@@ -103,10 +103,16 @@ def test_a_set_with_too_few_images_for_a_step_is_refused():
         fit(tiny(), EndToEnd(), numbered(12).subset(torch.tensor([3])), epochs=1)
 
 
-@pytest.mark.parametrize("name", ["epochs", "batch_size", "checkpoint_every", "clip_norm", "max_norm"])
+@pytest.mark.parametrize("name", ["epochs", "batch_size", "checkpoint_every"])
 def test_settings_out_of_range_are_refused(name):
     with pytest.raises(ValueError, match=f"`{name}` must be"):
         fit(tiny(), EndToEnd(), numbered(4), **({"epochs": 1} | {name: 0}))
+
+
+@pytest.mark.parametrize("name", ["clip_norm", "max_norm"])
+def test_limits_out_of_range_are_refused(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be"):
+        Limits(**{name: 0.0})
 
 
 def test_the_schedule_is_stepped_once_an_epoch_after_it(data, make_model):
@@ -242,7 +248,7 @@ def test_fit_takes_tensors_and_datasets_too(data, make_model, weights, same):
         (nn.DataParallel, r"got DataParallel\. Give its `\.module`; under torchrun"),
         (
             lambda m: torch.compile(m, backend="eager"),
-            r"got OptimizedModule\. Give its `\._orig_mod`, and compile_",
+            r"got OptimizedModule\. Give its `\._orig_mod`, and fit's execution",
         ),
         (lambda m: m.extractor, r"got Sequential\. Make one with clearance\.wrap\(module"),
     ],
@@ -315,7 +321,7 @@ def test_a_killed_run_of_steps_ends_the_same(data, make_model, weights, same, tm
                 raise Killed
 
         model = make_model(nn.Dropout(0.5))
-        kept = {"run_dir": folder, "checkpoint_every": 2, "watched": {"test": data}}
+        kept = {"run_dir": folder, "checkpoint_every": 2, "validation": {"test": data}}
         result = fit(model, EndToEnd(), data, steps=8, batch_size=10, on_step=on_step, **kept)
         return weights(model), result.history
 

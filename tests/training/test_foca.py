@@ -760,7 +760,7 @@ def test_features_that_have_run_away_are_told_at_the_end(data, make_model, heads
     inner = model.extractor.forward
     model.extractor.forward = lambda x: factor * inner(x)
     if warned:
-        with pytest.warns(UserWarning, match=r"Features are \d+ times as large as when FOCA began"):
+        with pytest.warns(UserWarning, match=r"features are \d+ times as large as when FOCA began"):
             training.finish()
     else:
         with warnings.catch_warnings():

@@ -33,7 +33,6 @@ from clearance.attacks.ascent import TargetedAscent as TargetedAscent
 from clearance.attacks.attack import SCALE_FREE as SCALE_FREE
 from clearance.attacks.attack import Attack as Attack
 from clearance.attacks.attack import Attacked as Attacked
-from clearance.attacks.attack import NoGradientWarning as NoGradientWarning
 from clearance.attacks.foreign import as_attack as as_attack
 from clearance.attacks.gradient import FGSM as FGSM
 from clearance.attacks.gradient import IFGSM as IFGSM
