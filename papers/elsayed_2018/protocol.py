@@ -214,7 +214,7 @@ def adversarial_recipe(dataset: str, root: str | None = None, seeds: int | None 
 
 
 def full_protocol(dataset: str = "mnist", root: str | None = None, seeds: int | None = None) -> Recipe:
-    """MNIST as in the sheet of the paper and its code: their network, all nine rivals, 300 epochs of batches of 128.
+    """MNIST as in the paper and its code: their network, all nine rivals, 300 epochs of batches of 128.
 
     For a GPU. Rates of noise and numbers of images are then the caller's to set, as `noise_recipes` does. The
     published code trains with RMSProp, which recipes do not know; this one keeps SGD. Learning rates are those chosen

@@ -8,7 +8,7 @@ They are written down in a ``claims.toml`` of this form::
     digits = "8x8 digits in place of photographs"
 
     [[claim]]
-    id = "A3"                    as in the sheet of the paper
+    id = "A3"                    a name of our own, one for each claim
     kind = "order"               "order", "ratio", "value" or "qualitative" (judged by an order instead)
     words = "Fewest errors of all methods up to 1,000 images."
     value = "an ordering"        what the paper prints
@@ -105,7 +105,7 @@ class Claim:
     """One claim of a paper.
 
     Args:
-        id: As in the sheet of the paper.
+        id: A short name, such as "A3"; no two claims of a paper have the same.
         kind: How it is judged.
         words: The claim in a sentence.
         value: What the paper prints.

@@ -101,7 +101,7 @@ def _quantity(head: str, size: Any) -> Quantity:
 
 
 def _pixel_line(report: Report) -> list[str]:
-    """The nearest training image on raw pixels, which no network has a part in: told once."""
+    """The nearest training image on raw pixels, which no network has a part in: shown once."""
     found = []
     for size in sorted({quantity.context["per_class"] for quantity in _quantities(report)}):
         values = _quantity(PIXELS, size).of(report, "plain")

@@ -1,8 +1,8 @@
 """How weak FOCA's heads must be: their images, steps and decay, the extractor's max-norm, and reuse, on digits.
 
 The paper trains each weak head on few images for few steps and does not say what happens otherwise. Here FOCA
-is trained under many settings, one short run a seed, and plain training once, against which time and memory are
-told; no choice is made and no claim is judged.
+is trained under many settings, one short run a seed, and plain training once, with which time and memory are
+compared; no choice is made and no claim is judged.
 """
 
 import dataclasses

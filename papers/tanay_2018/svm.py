@@ -375,7 +375,7 @@ def svm_judgements(pairs: Found, dataset: str) -> tuple[Judgement, ...]:
     """Every claim of the article: those about these machines judged, every other one "not run".
 
     Args:
-        pairs: What `svm_models.solved_pair` found, by the pair's name, for example ``"2-3"``.
+        pairs: What `solved_pair` found, by the pair's name, for example ``"2-3"``.
         dataset: What the machines separate.
     """
     claims = paper_claims(PAPER)

@@ -8,8 +8,8 @@ The studies in ``papers/`` of a checkout use nothing of the library but its publ
 `identifier` (a short name that changes with the settings), `describe` (any object as such settings).
 
 *Runs*: `RunPlan` (one method under one seed), `plans_of` (all of a recipe), `RunData` and `build_data` (their images),
-`run_grid` (run them, or read them back), `Listener` and `silent` (who is told), `RunFindings` (what each left),
-`load_run` and `read_result` (a finished run), `with_context` (findings with one more setting in their context),
+`run_grid` (run them, or read them back), `Listener` and `silent` (called as runs proceed), `RunFindings` (what each
+left), `load_run` and `read_result` (a finished run), `with_context` (findings with one more setting in their context),
 `FIRST_SOURCE` (the seed from which networks that attacks are made on count).
 
 *Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `CRITERIA`, `FACTORS`.

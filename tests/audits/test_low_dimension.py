@@ -1,4 +1,4 @@
-"""Directions that set classes apart and axes that classes lie on: scipy, scikit-learn, rays; sheet 2.5."""
+"""Directions that set classes apart and axes that classes lie on: scipy, scikit-learn, rays."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The four signs of neural collapse on features that have collapsed, and on features that have not; sheet 4.6."""
+"""The four signs of neural collapse on features that have collapsed, and on features that have not."""
 
 import math
 

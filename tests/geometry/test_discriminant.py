@@ -1,4 +1,4 @@
-"""One class against the rest: scipy, scikit-learn, regression, Gaussian worlds, points; sheet 2.5 and 4.6."""
+"""One class against the rest: scipy, scikit-learn, regression, Gaussian worlds, points."""
 
 import math
 

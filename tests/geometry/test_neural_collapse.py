@@ -1,4 +1,4 @@
-"""Neural collapse: the simplex exactly, and every number from its definition; sheet 4.6."""
+"""Neural collapse: the simplex exactly, and every number from its definition."""
 
 import itertools
 import math

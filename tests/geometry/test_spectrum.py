@@ -1,4 +1,4 @@
-"""Eigenvalues of a cloud: NumPy, scikit-learn, closed forms; sheet 4.6."""
+"""Eigenvalues of a cloud: NumPy, scikit-learn, closed forms."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The best threshold, against every threshold there is; sheet 4.6."""
+"""The best threshold, against every threshold there is."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Weak heads in closed form: what each is, what it refuses, and when it is too strong (sheet 3.5)."""
+"""Weak heads in closed form: what each is, what it refuses, and when it is too strong."""
 
 import warnings
 from dataclasses import replace

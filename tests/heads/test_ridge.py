@@ -1,4 +1,4 @@
-"""Ridge heads in closed form, against autograd, scikit-learn, and each other (sheet 4.3)."""
+"""Ridge heads in closed form, against autograd, scikit-learn, and each other."""
 
 import pytest
 import torch

@@ -48,7 +48,7 @@ def column(rows, name):
     return np.array([row[name] for row in rows])
 
 
-# Section 4.4 of the fact sheet: for lambda at least 10^-2, and below.
+# For lambda of at least 10^-2, and below.
 TOLERANCES = {
     "theta_rad": (1e-3, 2e-3),
     "d_adv": (1e-3, 4e-3),

@@ -367,7 +367,7 @@ def collapsible(floor, variance_prior, steps, lr=0.02):
 
 @pytest.mark.filterwarnings("ignore:.*lie on their floor")
 def test_p17_without_protection_the_likelihood_falls_without_end_and_with_it_it_does_not():
-    """Points that move onto their mean let variances vanish: sheet 0.5."""
+    """Points that move onto their mean let variances vanish."""
     values = [collapsible(1e-30, 0.0, steps) for steps in (300, 600)]
     lowest = [head.log_variance().min().item() for head, _ in values]
     assert values[1][1] < values[0][1] - 1

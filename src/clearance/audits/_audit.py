@@ -181,6 +181,15 @@ class Audit(ABC):
         """Measure; print nothing, store nothing."""
 
 
+def named_class(classes: tuple[str, ...], k: int) -> str:
+    """The name of a class that a classifier answers, which may have more outputs than there are names.
+
+    >>> named_class(("a", "b"), 1), named_class(("a", "b"), 2)
+    ('b', 'output 2')
+    """
+    return classes[k] if k < len(classes) else f"output {k}"
+
+
 Z_95 = 1.959963984540054  # the standard normal's 97.5 % point
 
 

@@ -12,7 +12,7 @@ from clearance._checks import check_choice, check_count
 from clearance.attacks.attack import Model
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.transfer import has_steps, straight_through
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, named_class
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import fixed_images, fixed_rows
 from clearance.audits.robustness import checked_logits
@@ -385,7 +385,10 @@ def mirror_sheet(rivals: NearestRival, mirrors: Tensor, classes: tuple[str, ...]
     label = [
         text
         for own, other, there in named
-        for text in (classes[own], f"{classes[own]} as {_called(other, classes)}" if there else "none found")
+        for text in (
+            classes[own],
+            f"{classes[own]} as {named_class(classes, other)}" if there else "none found",
+        )
     ]
     caption = (
         f"Images and, right of each, the mirror image: as confident in the rival, norm {norm}; not clipped."
@@ -398,11 +401,6 @@ def mirror_sheet(rivals: NearestRival, mirrors: Tensor, classes: tuple[str, ...]
         caption,
         {"norm": norm},
     )
-
-
-def _called(output: int, classes: tuple[str, ...]) -> str:
-    """The name of a class, or the number of an output of the network that is none of the images' classes."""
-    return classes[output] if output < len(classes) else f"output {output}"
 
 
 def _number(

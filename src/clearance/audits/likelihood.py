@@ -24,7 +24,7 @@ from clearance.attacks.attack import (
     streams_of,
 )
 from clearance.attacks.gradient import FGSM, IFGSM
-from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, named_class, wilson_interval
 from clearance.audits._samples import balanced_rows, first_half, fixed_images
 from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
 from clearance.audits.out_of_distribution import neighbour_score, unit_length
@@ -540,15 +540,6 @@ def at_classes(columns: Tensor, classes: Tensor) -> Tensor:
     return columns.gather(1, classes[:, None])[:, 0]
 
 
-def named_class(classes: tuple[str, ...], k: int) -> str:
-    """The name of a class that a classifier answers, which may have more outputs than there are names.
-
-    >>> named_class(("a", "b"), 1), named_class(("a", "b"), 2)
-    ('b', 'output 2')
-    """
-    return classes[k] if k < len(classes) else f"output {k}"
-
-
 def _filled(columns: Tensor, logits: Tensor) -> Tensor:
     """A column for each logit: those that stand for no class of the training images are never likely."""
     return torch.nn.functional.pad(columns, (0, logits.shape[1] - columns.shape[1]), value=-torch.inf)
@@ -560,7 +551,6 @@ def _or_one(value: Tensor) -> float:
 
 INF, FEW = float("inf"), 10
 RELATIVE_STEP = 2.5  # of epsilon over the number of steps, as in PGD
-Joint = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)

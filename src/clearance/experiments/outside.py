@@ -37,7 +37,7 @@ class OutsideModel:
     """A model that was trained elsewhere, and its images.
 
     Args:
-        place: ``package.module:name`` or ``path/to/file.py:name``; see :func:`clearance.models.build_module`.
+        place: ``package.module:name`` or ``path/to/file.py:name``; see :func:`clearance.models.factory.build_module`.
         train: Images that it was trained on: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset, whose training
             images are used.
         test: Held-out images of the same classes, in the same form; of a named dataset its test images.

@@ -15,7 +15,7 @@ from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats would cost 
 from clearance._checks import check_choice, check_positive
 
 Verdict = Literal["better", "worse", "inconclusive"]
-LEVEL = 0.05  # 95 % intervals everywhere: decision 9
+LEVEL = 0.05  # 95 % intervals everywhere
 
 
 @dataclass(frozen=True, slots=True)
