@@ -1,9 +1,9 @@
-"""Audit a network that you trained yourself: three lines after your own training loop.
+"""Audit a network that you trained yourself, with three lines after your own training loop.
 
     python examples/audit_your_model.py
 
-writes ``audit.html``, one page that opens in any browser. Nothing here is special to the data or the network:
-put your own images (in [0, 1]) and your own module in their place.
+writes ``audit.html``, one page that opens in any browser. Replace the images (in [0, 1]) and
+the module by your own.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ import clearance as cl
 
 
 def trained_network(images: torch.Tensor, labels: torch.Tensor, epochs: int) -> nn.Module:
-    """An ordinary network in an ordinary loop; Clearance has no part in it."""
+    """An ordinary network, trained in an ordinary loop without Clearance."""
     torch.manual_seed(0)
     network = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
@@ -33,11 +33,11 @@ def trained_network(images: torch.Tensor, labels: torch.Tensor, epochs: int) -> 
 
 
 def main(epochs: int = 15, out: Path = Path("audit.html")) -> cl.Card:
-    """Train, then ask: how much do its features depend on the last layer that they grew up with?"""
+    """Train, then measure how much the features depend on the last layer that they were trained with."""
     train, test = cl.load_dataset("digits", split="train"), cl.load_dataset("digits", split="test")
     network = trained_network(train.images, train.labels, epochs)
 
-    # features are what enters the last linear layer; head="9" would say the same by name
+    # features are the input of the last linear layer; head="9" names that layer
     model = cl.wrap(network, example=test.images[:8])
     card = cl.audit(model, train=train, test=test, name="my network")
     card.save(out)

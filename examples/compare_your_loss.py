@@ -2,9 +2,9 @@
 
     python examples/compare_your_loss.py
 
-writes ``compare.html``. A loss is any subclass of ``cl.losses.Loss``: it gets what the network made of
-a batch, and returns its terms by name. Everything else (the training loop, the audits, the verdict over seeds)
-is the same for yours as for the ones that come with the library.
+writes ``compare.html``. A loss is any subclass of ``cl.losses.Loss``: it gets the network's outputs for
+a batch, and returns its terms by name. The training loop, the audits and the verdict over seeds are the same as for
+the library's own losses.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ import clearance as cl
 
 
 class FocalLoss(cl.losses.Loss):
-    """Cross-entropy that counts sure samples less: (1 - p)^gamma * -log p (Lin et al., ICCV 2017, Eq. 4)."""
+    """Cross-entropy with less weight on confident samples: (1 - p)^gamma * -log p (Lin et al., ICCV 2017, Eq. 4)."""
 
     reads_logits_only = True  # so a way of training may also pass the logits of K heads at once, (K, B, C)
 

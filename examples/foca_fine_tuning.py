@@ -1,10 +1,10 @@
-"""Fine-tune a trained network by FOCA, and see what a head from one image of each class makes of it.
+"""Fine-tune a trained network by FOCA, and measure the error of heads trained on one image of each class.
 
     python examples/foca_fine_tuning.py
 
-The network comes from elsewhere, trained as usual. Wrapped at its head and trained on for a few epochs by FOCA, its
-features depend less on the head that they grew up with: fresh heads need fewer images. Whether that costs accuracy
-is printed too. For your own network, replace ``pretrained``.
+The network comes from elsewhere, trained as usual. After a few more epochs with FOCA its features depend less on
+the head that they were trained with, so new heads need fewer images. Whether that costs accuracy is printed too.
+For your own network, replace ``pretrained``.
 """
 
 import torch
@@ -15,7 +15,7 @@ import clearance as cl
 
 
 class Block(nn.Module):
-    """Two convolutions with batch normalisation, added to what came in."""
+    """Two convolutions with batch normalisation, added to their input."""
 
     def __init__(self, maps: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def pretrained(data: cl.ImageSet, epochs: int) -> nn.Module:
 
 
 def errors(model: cl.Classifier, train: cl.ImageSet, test: cl.ImageSet) -> dict[str, float]:
-    """Test error of the model's own head, and of fresh heads that saw one image of each class."""
+    """Test error of the model's own head, and of new heads trained on one image of each class."""
     own = cl.audits.Accuracy()(model, train, test).measurements
     few = cl.audits.CoAdaptation(per_class=(1,), repetitions=(20,), all_images=False)
     fresh = few(model, train, test).measurements

@@ -1,14 +1,14 @@
-"""FOCA in your own training loop, on your own module: five lines are Clearance's.
+"""FOCA in your own training loop, on your own module: five lines of Clearance.
 
     python examples/foca_in_your_loop.py
 
-The extractor never meets the same head twice: before every step a fresh weak head is trained on a few images of
-each class, the step moves the extractor against it, and ``finish`` trains the head that your module keeps. The
-data come from an ordinary ``DataLoader``; the module is any ``nn.Module`` that ends in a head.
+The extractor never meets the same head twice: before every step a new weak head is trained on a few images of
+each class, the step changes the extractor to lower this head's loss, and ``finish`` trains the head that your module
+keeps. The data come from an ordinary ``DataLoader``; the module is any ``nn.Module`` that ends in a head.
 
 With one image of each class (``per_class=1``) classes contract further, but the same loop then needs smaller
 steps and clipped gradients (``optimizer.register_step_pre_hook``, or ``cl.fit(...,
-limits=cl.training.Limits(clip_norm=1.0))``): without them all features end in one point, and the loss stays
+limits=cl.training.Limits(clip_norm=1.0))``): without them all features become equal, and the loss stays
 at log 10 = 2.303.
 """
 
@@ -20,7 +20,7 @@ import clearance as cl
 
 
 class Network(nn.Module):
-    """An ordinary network; Clearance has no part in it."""
+    """An ordinary network, without Clearance."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,11 +42,11 @@ def error(network: nn.Module, data: cl.ImageSet) -> float:
 
 
 def main(epochs: int = 10, seed: int = 0) -> nn.Module:
-    """Train the network by FOCA in a plain loop; it is the module itself that has learnt in the end."""
+    """Train the network by FOCA in a plain loop; the module itself is changed."""
     train, test = cl.load_dataset("digits", split="train"), cl.load_dataset("digits", split="test")
     torch.manual_seed(seed)
     network = Network()
-    batches = DataLoader(train, batch_size=64, shuffle=True)  # or a loader of yours, of images in [0, 1]
+    batches = DataLoader(train, batch_size=64, shuffle=True)  # or your own loader of images in [0, 1]
 
     model = cl.wrap(network, head="head", example=train.images[:8])  # shares the weights of `network`
     way = cl.training.FOCA(per_class=10)

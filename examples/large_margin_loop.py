@@ -4,10 +4,10 @@
 
 Trains the same small network twice, with cross-entropy and with a large margin at the images and at the features
 (Elsayed et al. 2018), and prints how often each is wrong and how far its test images are from the boundary, to first
-order. The margin asked for at the images is in their own unit: 1.0 in norm 2 is the change of one pixel from black to
-white. That of the features comes from data, because their unit means nothing in itself.
+order. The margin at the images is in pixel units: 1.0 in norm 2 is the change of one pixel from black to white. The
+margin at the features is chosen from data, because features have no natural unit.
 
-Do not expect fewer errors on clean images: what a margin buys is distance. For a verdict over several seeds, and under
+Do not expect fewer errors on clean images: a margin gives distance. For a verdict over several seeds, and under
 attack, use ``clearance compare``.
 """
 
@@ -19,7 +19,7 @@ import clearance as cl
 
 
 class Network(nn.Module):
-    """An ordinary network; Clearance has no part in it."""
+    """An ordinary network, without Clearance."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Network(nn.Module):
 
 
 def trained(loss: cl.losses.Loss, train: cl.ImageSet, epochs: int, seed: int) -> cl.Classifier:
-    """A plain loop: three of its lines would be others without Clearance."""
+    """A plain loop; three of its lines are special to Clearance."""
     torch.manual_seed(seed)
     network = Network()
     model = cl.wrap(network, head="head", example=train.images[:8], verbose=False)  # shares the weights

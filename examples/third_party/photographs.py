@@ -1,4 +1,4 @@
-"""A residual network with batch normalisation on a folder of photographs; this script has never heard of Clearance.
+"""Train a residual network with batch normalisation on a folder of photographs, without Clearance.
 
     python examples/third_party/photographs.py PHOTOGRAPHS --out work
 

@@ -1,11 +1,11 @@
-"""An ordinary training script that has never heard of Clearance, to try its audit on.
+"""An ordinary training script that does not use Clearance, to try the audit on.
 
     python examples/third_party/plain_digits.py --normalise inside --out work
     python examples/third_party/plain_digits.py --normalise outside --out work
 
 trains a small network on scikit-learn's digits in its own loop, and writes ``work/inside.pt`` or
-``work/outside.pt``, a plain ``state_dict``, and the pictures as ``work/train.npz`` and ``work/test.npz``. The network
-of the first subtracts mean and deviation itself; for the second the loop does it, so users have to know them.
+``work/outside.pt``, a plain ``state_dict``, and the pictures as ``work/train.npz`` and ``work/test.npz``. The first
+network normalises its images itself; for the second the loop does it, so users have to know mean and deviation.
 """
 
 import argparse

@@ -13,19 +13,23 @@ ABOUT = Paper(
         ),
         "search": Study(
             "papers.elsayed_2018.search_rates:run",
-            "the learning rates of the studies below, on a part of the training set",
+            "learning rates of all studies below, searched on a part of the training set",
             datasets=_DATASETS,
         ),
         "search-clean": Study(
-            "papers.elsayed_2018.search_rates:run_clean", "those for attacks", datasets=_DATASETS
+            "papers.elsayed_2018.search_rates:run_clean",
+            "learning rates of the studies of attacks",
+            datasets=_DATASETS,
         ),
         "search-noise": Study(
             "papers.elsayed_2018.search_rates:run_noise",
-            "those for the study of wrong labels",
+            "learning rates of the study of wrong labels",
             datasets=_DATASETS,
         ),
         "search-few": Study(
-            "papers.elsayed_2018.search_rates:run_few", "those for few images", datasets=_DATASETS
+            "papers.elsayed_2018.search_rates:run_few",
+            "learning rates of the study of few images",
+            datasets=_DATASETS,
         ),
         "noise": Study(
             "papers.elsayed_2018.noise:run", "wrong training labels, up to 80 %", datasets=_DATASETS
@@ -37,12 +41,12 @@ ABOUT = Paper(
         ),
         "small-data-causes": Study(
             "papers.elsayed_2018.causes:run_small_data",
-            "why margins on few images err no less (4): two changes",
+            "why margins do not have less error on few images (claim 4): two possible causes",
             datasets=_DATASETS,
         ),
         "noise-causes": Study(
             "papers.elsayed_2018.causes:run_noise",
-            "why the l2 margin is not the best of all (2a): two changes",
+            "why the l2 margin is not the best of all (claim 2a): possible causes",
             datasets=_DATASETS,
         ),
         "white-box": Study(
@@ -52,12 +56,12 @@ ABOUT = Paper(
         ),
         "black-box": Study(
             "papers.elsayed_2018.attacked:run_black_box",
-            "the same images made on another network",
+            "the same attacks, made on another network",
             datasets=_DATASETS,
         ),
         "adversarially-trained": Study(
             "papers.elsayed_2018.attacked:run_adversarially_trained",
-            "the white box, for networks trained on FGSM images",
+            "the white-box attacks, on networks trained on FGSM images",
             datasets=_DATASETS,
         ),
     },

@@ -15,7 +15,7 @@ ABOUT = Paper(
         ),
         "fine-tuning": Study(
             "papers.sato_2019.fine_tuning:run",
-            "what a few epochs of FOCA do to a network that was trained plainly; on MNIST with --root, else on digits",
+            "a few epochs of FOCA after plain training; on MNIST with --root, else on digits",
             rooted=True,
         ),
         "fig1": Study(
@@ -24,7 +24,7 @@ ABOUT = Paper(
         ),
         "causes": Study(
             "papers.sato_2019.causes:run",
-            "why a retrained head is not worse than the model's own (A6): two causes, on MNIST; takes --root",
+            "why a retrained head is not worse than the model's own (A6): two possible causes, on MNIST; needs --root",
             rooted=True,
         ),
         "squared-error": Study(

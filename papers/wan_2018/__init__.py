@@ -34,7 +34,7 @@ ABOUT = Paper(
         ),
         "search": Study(
             "papers.wan_2018.search_rates:run",
-            "the learning rates of these studies, on a part of the training set",
+            "learning rates of these studies, searched on a part of the training set",
             datasets=_DATASETS,
         ),
         "combinations": Study(

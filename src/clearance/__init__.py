@@ -6,9 +6,9 @@ shows only what is stored.
 
 The map; an import goes down only::
 
-    cli/            one command per file           __main__  python -m clearance
     research        what a study needs besides the public names
-    experiments/    settings, catalogue, runs, and the functions load_dataset, audit, compare
+    cli/            one command per file           __main__  python -m clearance
+    experiments/    settings, catalogue, runs; the functions load_dataset, load_model, audit, compare
     explore/        the interactive page, from arrays
     audits/         one question per file          report/   the page, from records only
     gate/           did a number get worse since the last audit?

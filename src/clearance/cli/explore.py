@@ -23,7 +23,7 @@ class ExploreCommand:
         root: The folder with the dataset's files; datasets are never downloaded.
         size: Resize an image folder's short side to this many pixels and crop the centre.
         run_dir: The directory of a trained run: its features (the input of the last layer) replace pixels.
-        per_class: Use at most this many training images, and this many test images, of each class: the first ones.
+        per_class: Use at most this many training images and this many test images of each class (the first ones).
         out: The file to write.
         report: A folder for a printable report of one pair: a page of figures, and its records.
     """
