@@ -1278,7 +1278,9 @@ def test_the_diagnostic_refuses_training_mode():
     norm.train()
     with pytest.raises(ValueError, match="all its parts must be in evaluation mode"):
         margin_distances(part, torch.rand(6, 1, 8, 8), torch.zeros(6, dtype=torch.long))
-    with pytest.raises(ValueError, match=r"`model` and all its parts must be in evaluation mode.*model.eval\(\)"):
+    with pytest.raises(
+        ValueError, match=r"`model` and all its parts must be in evaluation mode.*model.eval\(\)"
+    ):
         margin_distances(smooth_net().train(), images(), labels())
 
 

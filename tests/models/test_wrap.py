@@ -501,7 +501,8 @@ def test_convolution_over_more_than_a_point_is_no_head(images):
     ):
         wrap(Conv(), "conv", example=images)
     with pytest.raises(
-        ValueError, match=r"the Conv must run an nn\.Linear or a 1x1 convolution; got none\. Name the submodule"
+        ValueError,
+        match=r"the Conv must run an nn\.Linear or a 1x1 convolution; got none\. Name the submodule",
     ):
         wrap(Conv(), example=images)
 
