@@ -6,9 +6,9 @@ Reads SEARCH_DIR/search.json and REPORT_DIR/report.json; writes DATASET.md, DATA
 DATASET-measurements.csv into results/.
 """
 
+import argparse
 import csv
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -163,4 +163,11 @@ def main(dataset: str, search_dir: str, report_dir: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        prog="python -m papers.all_against_all", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("dataset", help="for example digits; names the files that are written")
+    parser.add_argument("search_dir", help="the folder that `clearance search` wrote")
+    parser.add_argument("report_dir", help="the folder that `clearance compare` wrote")
+    given = parser.parse_args()
+    main(given.dataset, given.search_dir, given.report_dir)
