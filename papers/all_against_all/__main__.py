@@ -163,9 +163,8 @@ def main(dataset: str, search_dir: str, report_dir: str) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        prog="python -m papers.all_against_all", description=(__doc__ or "").split("\n")[0]
-    )
+    about = (__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m papers.all_against_all", description=about)
     parser.add_argument("dataset", help="for example digits; names the files that are written")
     parser.add_argument("search_dir", help="the folder that `clearance search` wrote")
     parser.add_argument("report_dir", help="the folder that `clearance compare` wrote")
