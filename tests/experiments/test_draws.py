@@ -144,7 +144,7 @@ def test_finished_runs_are_known_again_and_load_with_their_own_images(recipe, ar
 class TestCompare:
     def test_both_are_plain_options_in_python(self, data, given):
         card = cl.compare(["plain", "foca"], data.train, data.test, seeds=1, steps=4, audits=["accuracy"],
-                          noisy_labels=0.25, small_data=12)  # fmt: skip
+                          label_noise=0.25, samples=12)  # fmt: skip
         assert {r.method for r in card.records} == {"plain", "foca"}
         assert all(len(train) == 12 for train, _ in given.values())
         settings = card.report.recipe
@@ -153,7 +153,7 @@ class TestCompare:
     @pytest.mark.parametrize("name", tuned_recipe("digits").methods)
     def test_every_method_of_the_catalogue_trains_on_few_images_with_wrong_labels(self, name, data, given):
         card = cl.compare([name], data.train, data.test, seeds=1, steps=3, audits=["accuracy"],
-                          noisy_labels=0.25, small_data=12)  # fmt: skip
+                          label_noise=0.25, samples=12)  # fmt: skip
         ((train, _),) = given.values()
         clean = draw_samples(data.train, 12, 0)
         assert torch.equal(train.images, clean.images)
@@ -166,17 +166,17 @@ class TestCompare:
 
     def test_out_of_range_is_said_in_the_callers_words(self, data):
         for wrong_option, message in (
-            ({"noisy_labels": 1.0}, r"`noisy_labels` must lie in \[0, 1\)"),
-            ({"small_data": 1}, "`small_data` must be a whole number of at least 2"),
-            ({"small_data": 5000}, r"`small_data` must not exceed the \d+ training images; got 5000"),
-            ({"small_data": 2}, "`small_data` must be at least 3, one image of each class; got 2"),
+            ({"label_noise": 1.0}, r"`label_noise` must lie in \[0, 1\)"),
+            ({"samples": 1}, "`samples` must be a whole number of at least 2"),
+            ({"samples": 5000}, r"`samples` must not exceed the \d+ training images; got 5000"),
+            ({"samples": 2}, "`samples` must be at least 3, one image of each class; got 2"),
             ({"epochs": 2, "steps": 3}, "one of `epochs` and `steps` must be given, not both; got 2 and 3"),
         ):
             with pytest.raises(ValueError, match=message):
                 cl.compare(["plain"], data.train, data.test, **wrong_option)
 
     def test_and_on_the_command_line(self):
-        made = planned("--noisy-labels", "0.8", "--small-data", "68", "--steps", "3000")
+        made = planned("--label-noise", "0.8", "--samples", "68", "--steps", "3000")
         assert (made["label_noise"], made["samples"], made["steps"]) == (0.8, 68, 3000)
 
     def test_epochs_of_the_command_line_take_the_place_of_a_files_steps(self, tmp_path):
@@ -201,7 +201,7 @@ def test_noise_that_leaves_a_class_without_labels_is_found_before_training():
     """Three images of three classes; every label that is switched takes a class its only one."""
     check_draws(Recipe(samples=3, seeds=9), DATA)
     with pytest.raises(
-        ValueError, match=r"`noisy_labels` of 0.34 leaves no label of class '.*' among 3 images"
+        ValueError, match=r"`label_noise` of 0.34 leaves no label of class '.*' among 3 images"
     ):
         check_draws(Recipe(samples=3, label_noise=0.34, seeds=9), DATA)
     check_draws(

@@ -5,9 +5,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, OptionalText
 
@@ -37,8 +35,8 @@ class CompareCommand:
         model: A name from `clearance list` (default: small-cnn, or that of the recipe file).
         epochs: Passes over the training images (default: those of the recipe).
         steps: Total updates, instead of epochs; the same for few images as for all.
-        noisy_labels: Share of training labels switched to another class, in [0, 1); equal for all methods (default: 0).
-        small_data: Training images drawn for each seed, the same for all methods (default: all).
+        label_noise: Share of training labels switched to another class, in [0, 1); equal for all methods (default: 0).
+        samples: Training images drawn for each seed, the same for all methods (default: all).
         audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter; with --sweep
             also boundary_distance and weight_scale).
         sweep: One numeric setting at several values, FIELD=LOW:HIGH:COUNT (equal ratios) or FIELD=A,B,C; for
@@ -58,8 +56,8 @@ class CompareCommand:
     model: OptionalText = None
     epochs: OptionalCount = None
     steps: OptionalCount = None
-    noisy_labels: OptionalNumber = None
-    small_data: Annotated[OptionalCount, tyro.conf.arg(aliases=["--samples"])] = None
+    label_noise: OptionalNumber = None
+    samples: OptionalCount = None
     audits: OptionalText = None
     sweep: OptionalText = None
     recipe: OptionalPath = None
@@ -112,8 +110,8 @@ class CompareCommand:
             model=self.model,
             epochs=self.epochs,
             steps=self.steps,
-            label_noise=self.noisy_labels,
-            samples=self.small_data,
+            label_noise=self.label_noise,
+            samples=self.samples,
             audits=audits,
         )
         return recipe if self.sweep is None or audits is not None else with_swept_audits(recipe)

@@ -215,25 +215,25 @@ def check_draws(recipe: Recipe, data: RunData) -> None:
     >>> check_draws(Recipe(samples=2), RunData(gaussian_images(class_count=3), gaussian_images(class_count=3)))
     Traceback (most recent call last):
     ...
-    ValueError: `small_data` must be at least 3, one image of each class; got 2. Take more.
+    ValueError: `samples` must be at least 3, one image of each class; got 2. Take more.
     """
     count, classes = recipe.samples, data.train.class_count
     if count is None:
         return
     if count > len(data.train):
-        raise ValueError(f"`small_data` must not exceed the {len(data.train)} training images; got {count}.")
+        raise ValueError(f"`samples` must not exceed the {len(data.train)} training images; got {count}.")
     if not recipe.balanced:
         return
     if count < classes:
         raise ValueError(
-            f"`small_data` must be at least {classes}, one image of each class; got {count}. Take more."
+            f"`samples` must be at least {classes}, one image of each class; got {count}. Take more."
         )
     for seed in range(recipe.seeds if recipe.label_noise > 0 else 1):
         sizes = torch.bincount(drawn_data(recipe, data, seed).train.labels.cpu(), minlength=classes)
         if int(sizes.min()) == 0:
             lost = data.train.classes[int(sizes.argmin())]
             raise ValueError(
-                f"`noisy_labels` of {recipe.label_noise:g} leaves no label of class {lost!r} among {count} images "
+                f"`label_noise` of {recipe.label_noise:g} leaves no label of class {lost!r} among {count} images "
                 f"under seed {seed}, and methods and audits need one of each; take more images, or switch fewer labels."
             )
 

@@ -147,8 +147,8 @@ def compare(
     epochs: int | None = None,
     batch_size: int | None = None,
     steps: int | None = None,
-    noisy_labels: float = 0.0,
-    small_data: int | None = None,
+    label_noise: float = 0.0,
+    samples: int | None = None,
     sweep: str | None = None,
     model: "str | Callable[[], Classifier]" = "small-cnn",
     audits: "Sequence[str | Audit] | None" = None,
@@ -169,10 +169,10 @@ def compare(
         epochs: Passes over the training images; default: the dataset's tuned recipe.
         batch_size: Images per step; default: the dataset's tuned recipe.
         steps: Total updates, instead of `epochs`.
-        noisy_labels: Share of training labels switched to another class, in [0, 1): drawn once for each seed, the
+        label_noise: Share of training labels switched to another class, in [0, 1): drawn once for each seed, the
             same for all methods. Errors on `test`, whose labels are unchanged, are then recorded after every epoch
             (not under FOCA, whose head is trained at the end).
-        small_data: Training images drawn for each seed, class-balanced and the same for all methods; all by
+        samples: Training images drawn for each seed, class-balanced and the same for all methods; all by
             default. Also give `steps`, so that few images do not mean little training.
         sweep: One numeric setting at several values, ``"weight_decay=1e-5:1e-1:9"`` (equal ratios) or
             ``"lr=0.01,0.1"``: methods are compared at each of them, and the page plots results against them.
@@ -196,7 +196,7 @@ def compare(
     >>> sorted({record.method for record in card.records})
     ['foca', 'plain']
     """
-    _check_arguments(methods, model, seeds, epochs, steps, noisy_labels, small_data)
+    _check_arguments(methods, model, seeds, epochs, steps, label_noise, samples)
     data = RunData(as_image_set(train), as_image_set(test))
     start = tuned_recipe(data.train.name)
     named = {name: name for name in methods} if not isinstance(methods, Mapping) else dict(methods)
@@ -208,8 +208,8 @@ def compare(
         epochs=start.epochs if epochs is None else epochs,
         batch_size=start.batch_size if batch_size is None else batch_size,
         steps=steps,
-        label_noise=noisy_labels,
-        samples=small_data,
+        label_noise=label_noise,
+        samples=samples,
         model=model if isinstance(model, str) else "of the caller",
         audits=start.audits if asked is None else asked.names,
         methods={name: settings for name, (settings, _) in resolved.items()},
@@ -240,15 +240,15 @@ def _check_arguments(
     seeds: int,
     epochs: int | None,
     steps: int | None,
-    noisy_labels: float,
-    small_data: int | None,
+    label_noise: float,
+    samples: int | None,
 ) -> None:
     if isinstance(methods, str) or not methods:
         raise ValueError(f"`methods` must name at least one method, as a list or a mapping; got {methods!r}.")
     check_count("seeds", seeds)
-    check_fraction("noisy_labels", noisy_labels, open_above=True)
-    if small_data is not None:
-        check_count("small_data", small_data, minimum=2)
+    check_fraction("label_noise", label_noise, open_above=True)
+    if samples is not None:
+        check_count("samples", samples, minimum=2)
     if epochs is not None and steps is not None:
         raise ValueError(f"one of `epochs` and `steps` must be given, not both; got {epochs} and {steps}.")
     if isinstance(model, torch.nn.Module):
