@@ -39,19 +39,17 @@ def judged_study(name: str, dataset: str) -> JudgedStudy:
     return JudgedStudy(PAPER, (name,), dataset)
 
 
-def method_table(report: Report, columns: Sequence[Column], dataset: str, baseline: str = BASELINE) -> str:
-    """A row for each method: mean ± sd over seeds, the verdict against a baseline, and what the paper prints.
+def method_table(report: Report, columns: Sequence[Column], dataset: str) -> str:
+    """A row for each method: mean ± sd over seeds, the verdict against `BASELINE`, and what the paper prints.
 
     Args:
         report: The records.
         columns: What is shown.
         dataset: The dataset; the paper's numbers are shown only for their own dataset.
-        baseline: The method that the others are compared with, pair by pair of seeds.
     """
     lines = [["", *(column.head for column in columns)]]
     lines += [
-        [method, *(_cell(report, column, method, dataset, baseline) for column in columns)]
-        for method in report.methods
+        [method, *(_cell(report, column, method, dataset) for column in columns)] for method in report.methods
     ]
     return markdown_table(lines)
 
@@ -113,7 +111,7 @@ def images_note(report: Report, audit: str, name: str, context: Mapping[str, Sca
     return f"{found[0]:,} images" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,} images"
 
 
-def _cell(report: Report, column: Column, method: str, dataset: str, baseline: str) -> str:
+def _cell(report: Report, column: Column, method: str, dataset: str) -> str:
     own = column.quantity.of(report, method)
     parts = []
     if own:
@@ -121,8 +119,8 @@ def _cell(report: Report, column: Column, method: str, dataset: str, baseline: s
         parts.append(mean_and_spread(_turned(over.mean, column), over.spread, column.quantity.unit))
         one = (
             None
-            if method == baseline or not column.judged
-            else column.quantity.compared(report, method, baseline)
+            if method == BASELINE or not column.judged
+            else column.quantity.compared(report, method, BASELINE)
         )
         if one is not None and one.low is not None:
             parts.append(f"[{one.verdict}]")

@@ -1,6 +1,5 @@
 """Objects from a recipe's numbers: the images of a run, its loss, way of training and optimiser."""
 
-import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -133,9 +132,9 @@ def _sizes(model: Classifier) -> dict[str, int]:
     return {"in_features": matrices[0].shape[1], "classes": matrices[-1].shape[0]}
 
 
-def build_way(method: Method, loss: Loss | None = None, model: Classifier | None = None) -> WayOfTraining:
-    """The way of training of a method; a copy of `loss`, if given, replaces the loss that it names."""
-    terms = copy.deepcopy(loss) if loss is not None else build_loss(method, model)
+def build_way(method: Method, model: Classifier | None = None) -> WayOfTraining:
+    """The way of training of a method."""
+    terms = build_loss(method, model)
     if method.way == "end_to_end":
         attack = FGSM(method.adversarial) if method.adversarial > 0 else None
         return EndToEnd(terms, method.head_noise, attack, method.adversarial_share)

@@ -136,6 +136,7 @@ class OutsideModel:
 
 
 TRIED_ON = 400  # images
+_SLACK = 0.005  # difference in accuracy that other versions of image libraries may cause
 _CLEAR = 0.05  # gain in accuracy that a change must have to be named
 
 
@@ -143,10 +144,10 @@ class AccuracyMissedError(ValueError):
     """The measured accuracy is below the expected one; the message names likely reasons."""
 
 
-def check_accuracy(model: Classifier, test: ImageSet, expected: float, slack: float = 0.005) -> str:
+def check_accuracy(model: Classifier, test: ImageSet, expected: float) -> str:
     """One line about the measured accuracy; an error if it is below the expected one.
 
-    It is too low if it is lower by more than `slack` and its 95 % Wilson interval ends below the expected accuracy.
+    It is too low if it is lower by more than half a point and its 95 % Wilson interval ends below the expected one.
     Common differences in preprocessing (`audits/preprocessing.py`) and another order of the classes are then tried on a
     few images.
 
@@ -154,7 +155,6 @@ def check_accuracy(model: Classifier, test: ImageSet, expected: float, slack: fl
         model: The model, with the given normalisation.
         test: Held-out images.
         expected: The expected accuracy, in (0, 1].
-        slack: Difference that other versions of image libraries may cause.
 
     Raises:
         ValueError: If `expected` is not in (0, 1].
@@ -166,7 +166,7 @@ def check_accuracy(model: Classifier, test: ImageSet, expected: float, slack: fl
     accuracy = right / len(test)
     low, high = wilson_interval(right, len(test))
     line = f"accuracy {accuracy:.1%} ({low:.1%} to {high:.1%}, {len(test)} images), expected {expected:.1%}"
-    if high >= expected or accuracy >= expected - slack:
+    if high >= expected or accuracy >= expected - _SLACK:
         return line
     raise AccuracyMissedError(f"{line}. No other audit was run. {_blame(model, test, named, accuracy)}")
 

@@ -142,10 +142,13 @@ def _batches(
                 return
 
 
-def _heads_at_once(rows: Tensor | None, features: Tensor, elements: int = 2**26) -> int:
+_ELEMENTS = 2**26  # of features that are gathered at once
+
+
+def _heads_at_once(rows: Tensor | None, features: Tensor) -> int:
     if rows is None:
         return 2**31
-    return max(1, elements // (rows.shape[1] * features.shape[-1]))
+    return max(1, _ELEMENTS // (rows.shape[1] * features.shape[-1]))
 
 
 def _data_of(part: Tensor, features: Tensor, labels: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:

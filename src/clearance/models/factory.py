@@ -17,13 +17,12 @@ from clearance._checks import check_choice
 FORM = "MODULE:NAME (for example mypkg.net:build) or path/to/file.py:NAME"
 
 
-def build_module(place: str, folder: str | Path = ".") -> nn.Module:
-    """The nn.Module at ``module:factory``, imported from the working directory.
+def build_module(place: str) -> nn.Module:
+    """The nn.Module at ``module:factory``; the working directory is searched first.
 
     Args:
         place: ``package.module:name`` or ``path/to/file.py:name``; the name may have dots. It names an
             nn.Module, or a class or function that returns one without arguments.
-        folder: Searched first for both; the working directory by default.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -38,8 +37,8 @@ def build_module(place: str, folder: str | Path = ".") -> nn.Module:
     where, separator, name = place.rpartition(":")
     if not separator or not where or not name:
         raise ValueError(f"a model must be given as {FORM}; got {place!r}.")
-    with _first_on_path(Path(folder).resolve()):
-        found = _attribute(_imported(where, Path(folder)), name, place)
+    with _first_on_path(Path.cwd()):
+        found = _attribute(_imported(where), name, place)
         made = found if isinstance(found, nn.Module) else _called(found, place)
     if not isinstance(made, nn.Module):
         raise ValueError(  # noqa: TRY004 - what a factory gives is no argument's type
@@ -58,10 +57,10 @@ def _first_on_path(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _imported(where: str, folder: Path) -> ModuleType:
+def _imported(where: str) -> ModuleType:
     try:
         if where.endswith(".py"):
-            return _from_file(folder / Path(where).expanduser())
+            return _from_file(Path(where).expanduser())
         importlib.invalidate_caches()
         return importlib.import_module(where)
     except ModuleNotFoundError as error:

@@ -165,8 +165,6 @@ def best_of_all(
     values: Mapping[str, Mapping[int, float]],
     *,
     better: Literal["lower", "higher"] = "lower",
-    log: bool = False,
-    floor: float | None = None,
 ) -> BestOfAll:
     """Whether `method` is better than each of its rivals, every p value Holm-adjusted at 5 %.
 
@@ -174,8 +172,6 @@ def best_of_all(
         method: The method to test.
         values: For every method, `method` too, one number per seed.
         better: Which direction is better.
-        log: Compare logarithms (see `compare`).
-        floor: See `compare`.
 
     Raises:
         ValueError: `method` is not among `values`.
@@ -188,7 +184,7 @@ def best_of_all(
     """
     check_choice("method", method, values)
     results = {
-        rival: compare(values[method], numbers, better=better, log=log, floor=floor)
+        rival: compare(values[method], numbers, better=better)
         for rival, numbers in values.items()
         if rival != method
     }

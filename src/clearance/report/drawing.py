@@ -282,19 +282,16 @@ NAME_HEIGHT, LETTER_WIDTH, EDGE = (
 PUSHES = 200
 
 
-def labelled_cloud(
-    columns: Columns, classes: Sequence[str], size: tuple[float, float] = (3.2, 3.0)
-) -> Figure:
+def labelled_cloud(columns: Columns, classes: Sequence[str]) -> Figure:
     """Features in two dimensions, a colour per class and each class's name at the point nearest its middle.
 
     Args:
         columns: ``x``, ``y`` and ``label``.
         classes: Every class, in the order that gives colours.
-        size: Width and height, inches.
 
     A name that would cover another is written next to its class, at the end of a thin line.
     """
-    figure, axes = empty(size)
+    figure, axes = empty((3.2, 3.0))
     step = -(-len(columns["x"]) // MOST_POINTS) or 1
     points = np.array([columns["x"][::step], columns["y"][::step]], dtype=float).T.reshape(-1, 2)
     labels = [str(label) for label in columns["label"][::step]]

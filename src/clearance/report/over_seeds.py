@@ -6,7 +6,7 @@ from typing import Any
 from clearance.records.record import ExhibitRecord
 from clearance.records.summary import summarise
 from clearance.report.findings import Findings
-from clearance.vocabulary import Exhibit, ExhibitKind
+from clearance.vocabulary import Exhibit
 
 SUMMARY = "summary"  # the method of an exhibit that is about all methods
 
@@ -75,13 +75,12 @@ def summary_exhibit(
     name: str,
     rows: Sequence[Mapping[str, Any]],
     caption: str,
-    kind: ExhibitKind = "curve",
 ) -> ExhibitRecord | None:
-    """Rows as an exhibit about all methods; None without rows."""
+    """Rows as a curve about all methods; None without rows."""
     if not rows:
         return None
     columns = {key: [row[key] for row in rows] for key in rows[0]}
-    return ExhibitRecord(findings.dataset, SUMMARY, None, Exhibit(audit, name, kind, columns, caption))
+    return ExhibitRecord(findings.dataset, SUMMARY, None, Exhibit(audit, name, "curve", columns, caption))
 
 
 def bars(findings: Findings, drawn: str = "Bars") -> str:

@@ -38,18 +38,14 @@ class Table:
         return "\n".join(text for text in (words[0], *padded, *words[1:]) if text)
 
 
-def comparison_table(report: Report, dataset: str | None = None) -> Table:
-    """What the first screen says, as text.
-
-    Args:
-        report: The report.
-        dataset: Which of its datasets; the first by default.
+def comparison_table(report: Report) -> Table:
+    """What the first screen says of the first dataset, as text.
 
     >>> print(comparison_table(Report({}, {}, "", "")))
     Nothing was measured.
     method
     """
-    findings = Findings(at_shown(report), dataset or next(iter(datasets(report)), "no dataset"))
+    findings = Findings(at_shown(report), next(iter(datasets(report)), "no dataset"))
     lines = overview(findings)
     columns = [
         ("wrong, own layers", [_cell(line.own) for line in lines]),
@@ -84,17 +80,13 @@ class ActionLine:
     alarm: bool
 
 
-def action_lines(report: Report, dataset: str | None = None) -> list[ActionLine]:
+def action_lines(report: Report) -> list[ActionLine]:
     """What the page of one network says first; nothing for a report about several.
-
-    Args:
-        report: The report.
-        dataset: Which of its datasets; the first by default.
 
     >>> action_lines(Report({}, {}, "", ""))
     []
     """
-    findings = Findings(report, dataset or next(iter(datasets(report)), "no dataset"))
+    findings = Findings(report, next(iter(datasets(report)), "no dataset"))
     return [
         ActionLine(one.title, plain_text(one.said) + (f" {one.todo}" if one.todo else ""), one.alarm)
         for one in actions(findings)

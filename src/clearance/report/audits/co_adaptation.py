@@ -186,18 +186,20 @@ def _partial_data_axes(axes: Axes, samples: Sequence[float], drawn: Sequence[flo
     legend_below(axes)
 
 
-def readable_ticks(samples: Sequence[float], apart: float = 0.12) -> list[float]:
+APART = 0.12  # the least distance between two labels, as a share of the axis
+
+
+def readable_ticks(samples: Sequence[float]) -> list[float]:
     """Where a logarithmic axis is labelled: the ends, and between them what leaves room for its number.
 
     Args:
         samples: Ascending, above 0.
-        apart: The least distance between two labels, as a share of the axis.
 
     >>> readable_ticks([10, 100, 1000, 1300])
     [10, 100, 1300]
     """
     kept = list(samples[-1:])
-    least = apart * math.log(samples[-1] / samples[0]) if samples else 0.0
+    least = APART * math.log(samples[-1] / samples[0]) if samples else 0.0
     for value in reversed(samples[:-1]):
         if math.log(kept[0] / value) >= least:
             kept.insert(0, value)

@@ -91,15 +91,14 @@ def sensitivity(findings: Findings) -> ExhibitRecord | None:
     return summary_exhibit(findings, AUDIT, SENSITIVITY, rows, "Scatter ratio over the regulariser.")
 
 
-def strips(columns: Mapping[str, Sequence[Any]], name: str, size: tuple[float, float] = (3.2, 2.6)) -> Figure:
+def strips(columns: Mapping[str, Sequence[Any]], name: str) -> Figure:
     """Each point is an image: its place on the line, and its class as the row.
 
     Args:
         columns: ``x``, ``y`` (the row) and ``label``.
         name: The label that the line was made for; it is coloured, the others are grey.
-        size: Width and height, inches.
     """
-    figure, axes = empty(size)
+    figure, axes = empty((3.2, 2.6))
     step = -(-len(columns["x"]) // MOST_POINTS) or 1
     x, y = (np.array(columns[key][::step], dtype=float) for key in ("x", "y"))
     mine = np.array([str(label) == name for label in columns["label"][::step]], dtype=bool)
