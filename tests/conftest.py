@@ -10,6 +10,10 @@ import socket
 from pathlib import Path
 
 import pytest
+
+# before NumPy is imported: two test processes with two threads each wait for one another
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import torch
 
 torch.set_num_threads(1)
