@@ -191,6 +191,7 @@ def named_class(classes: tuple[str, ...], k: int) -> str:
 
 
 Z_95 = 1.959963984540054  # the standard normal's 97.5 % point
+WILSON = "wilson 95 %"  # the interval's name in the context of a measurement
 
 
 def wilson_interval(wrong: int, images: int) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from clearance.attacks.attack import (
     streams_of,
 )
 from clearance.attacks.gradient import FGSM, IFGSM
-from clearance.audits._audit import Audit, Findings, Subject, named_class, wilson_interval
+from clearance.audits._audit import WILSON, Audit, Findings, Subject, named_class, wilson_interval
 from clearance.audits._samples import balanced_rows, first_half, fixed_images
 from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
 from clearance.audits.out_of_distribution import neighbour_score, unit_length
@@ -691,7 +691,6 @@ def _wrong(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 AUDIT = "likelihood"
-WILSON = "wilson 95 %"
 BETTER: Mapping[str, Better] = {"auroc": "higher", "aupr": "higher", "fpr95": "lower"}
 ADAPTIVE = "adaptive"
 ALL, SUCCESSFUL = "all", "successful"

@@ -29,7 +29,7 @@ from clearance.attacks.attack import (
 from clearance.attacks.gradient import FGSM, PGD
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.transfer import has_steps, straight_through, transferred
-from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import WILSON, Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import fixed_images
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
@@ -557,7 +557,6 @@ def cross_entropy_attacks(norm: float, epsilon: float, steps: int) -> list[Attac
 
 
 AUDIT = "robustness"
-WILSON = "wilson 95 %"
 DOUBT, FOOLED = "verdict", "plain attacks"  # what a reason speaks against
 
 
