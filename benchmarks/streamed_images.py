@@ -54,7 +54,7 @@ def audit(folder: Path) -> int:
     torch.manual_seed(0)
     model = Classifier(extractor, torch.nn.Linear(256, CLASSES), 0.5, 0.25).eval()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    how, cache = Preprocessing(image_size=SIZE, short_side=256), folder / "cache"
+    how, cache = Preprocessing(size=SIZE, short_side=256), folder / "cache"
     train, test = (open_images(f"folder:{folder / split}", how, cache=cache) for split in ("train", "test"))
     data = RunData(train, test)
     audit_model(model, data, AuditPlan.of(["accuracy", "class_scatter"]).audits, 0, cache=FeatureCache(cache))

@@ -651,7 +651,7 @@ def third_party() -> dict[str, Any]:
     """Audits of networks that the scripts in examples/third_party train, by the command line of the documents."""
     digits = "--train npz:work/train.npz --test npz:work/test.npz"
     script, photographs = "examples/third_party/plain_digits.py", "examples/third_party/photographs.py"
-    photos = "--train folder:photos/train --test folder:photos/val --image-size 64 --mean 0.5 --std 0.5"
+    photos = "--train folder:photos/train --test folder:photos/val --size 64 --mean 0.5 --std 0.5"
     models = {
         "inside": f"{script}:NormalisingNet --weights work/inside.pt {digits}",
         "outside": f"{script}:Net --weights work/outside.pt {digits} --mean 0.305 --std 0.376",

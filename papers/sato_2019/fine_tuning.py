@@ -158,7 +158,7 @@ def task(root: str | None, out: Path) -> Task:
         return Task(start, start, known.methods["foca"], EPOCHS_ON_DIGITS, shared=True)
     try:
         build_data(start)
-        pictures = open_folder(Path(root).expanduser() / PHOTOGRAPHS, Preprocessing(image_size=SIDE))
+        pictures = open_folder(Path(root).expanduser() / PHOTOGRAPHS, Preprocessing(size=SIDE))
     except FileNotFoundError as error:
         raise NoDataError(
             f"`root` must hold mnist and {PHOTOGRAPHS}, a folder of pictures for each class; {error}"

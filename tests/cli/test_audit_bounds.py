@@ -72,7 +72,7 @@ def there(work, monkeypatch):
 
 def audit(work, out, *options):
     words = ("audit", "colours:Colours", "--train", f"folder:{work}/train", "--test", f"folder:{work}/val")
-    sized = ("--image-size", "8", "--cache", str(work / "cache"), "--out", str(out))
+    sized = ("--size", "8", "--cache", str(work / "cache"), "--out", str(out))
     return run(*words, *sized, *options)
 
 
@@ -154,7 +154,7 @@ class TestBudget:
         assert {row["audit"] for row in told["measurements"]} == {"accuracy"}
         assert told["recipe"]["audits_left_out"] == [{"audit": "preprocessing", "why": "budget"}]
         assert told["recipe"]["audits_left_out_command"] == (
-            "clearance audit colours:Colours --train folder:train --test folder:val --image-size 8 "
+            "clearance audit colours:Colours --train folder:train --test folder:val --size 8 "
             f"--audits preprocessing --out {tmp_path.name}-more"
         )
         for where in (shown, text(tmp_path)):

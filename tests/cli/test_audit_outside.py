@@ -29,7 +29,7 @@ class Tagged(Net):
     pretrained_cfg = {"mean": (0.3, 0.4, 0.5), "std": (0.2, 0.2, 0.2), "input_size": (3, 12, 12), "crop_pct": 1.0}
 """
 MEAN, STD = [0.3, 0.4, 0.5], [0.2, 0.2, 0.2]
-OPTIONS = ("--image-size", "12", "--mean", "0.3,0.4,0.5", "--std", "0.2")
+OPTIONS = ("--size", "12", "--mean", "0.3,0.4,0.5", "--std", "0.2")
 
 
 def pictures(folder, count, seed):
@@ -56,7 +56,7 @@ def work(tmp_path_factory):
     torch.manual_seed(0)
     net = namespace["Net"]()
     with pytest.warns(UserWarning, match="1 of 61 files"):
-        data = open_folder(folder / "train", Preprocessing(image_size=12), cache=folder / "cache")
+        data = open_folder(folder / "train", Preprocessing(size=12), cache=folder / "cache")
     inputs = (data.images - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
     optimizer = torch.optim.Adam(net.parameters(), 0.03)
     for _ in range(60):
@@ -145,7 +145,7 @@ def test_the_models_own_preprocessing_is_taken(work, tmp_path):
 
 
 def test_wrong_preprocessing_stops_before_any_other_number(work, tmp_path):
-    wrong = ("--image-size", "12", "--mean", "0.9,0.1,0.5", "--std", "0.2")
+    wrong = ("--size", "12", "--mean", "0.9,0.1,0.5", "--std", "0.2")
     status, shown, complaint = audit(work, tmp_path, *wrong, "--expect-accuracy", "0.95")
     assert status == 2
     assert shown.splitlines()[-1].startswith("device cpu")
@@ -173,7 +173,7 @@ def test_an_audit_that_such_a_network_has_nothing_for_is_named(work, tmp_path):
 
 
 SETS = ("--train", "folder:train", "--test", "folder:val")
-SIZED = ("audit", "bobs_net:Net", *SETS, "--image-size", "12")
+SIZED = ("audit", "bobs_net:Net", *SETS, "--size", "12")
 WRONG = {
     "no images": (("audit", "bobs_net:Net"), "needs images: --train and --test"),
     "no run": (("audit", "nothing"), "must be the directory of a finished run"),
@@ -192,7 +192,7 @@ WRONG = {
     "no place": (("audit", "bobs_nett:Net", *SETS), "no module 'bobs_nett'"),
     "root": ((*SIZED, "--root", "."), "--root is for datasets given by name; got only folders or files"),
     "mean": ((*SIZED, "--mean", "a,b"), "--mean takes numbers separated by commas; got 'a,b'"),
-    "sizes": (("audit", "bobs_net:Net", *SETS), "give `image_size`"),
+    "sizes": (("audit", "bobs_net:Net", *SETS), "give `size`"),
     "nothing held out": (
         (
             "audit",
@@ -201,16 +201,16 @@ WRONG = {
             "folder:val",
             "--test",
             "folder:../{}/val",
-            "--image-size",
+            "--size",
             "12",
         ),
         "`test` must be images that the model was not trained on; got the 45 images of `train`",
     ),
     "unknown is a path": ((*SIZED, "--unknown", "val"), "a path without its kind. Write folder:val."),
-    "crop alone": (("audit", "bobs_net:Net", *SETS, "--crop", "0.9"), "`crop` needs `image_size`"),
+    "crop alone": (("audit", "bobs_net:Net", *SETS, "--crop", "0.9"), "`crop` needs `size`"),
     "device": ((*SIZED, "--device", "tpu"), "`device` must be 'auto' or a device of torch's"),
     "no such device": ((*SIZED, "--device", "cuda:99"), "`device` 'cuda:99' is not there"),
-    "no side": (("audit", "bobs_net:Net", *SETS, "--image-size", "0"), "`image_size` must be a whole number"),
+    "no side": (("audit", "bobs_net:Net", *SETS, "--size", "0"), "`size` must be a whole number"),
     "mean of bytes": (
         (*SIZED, "--mean", "127.5"),
         "`mean` must be for images in [0, 1], at most 1; got 127.5.",

@@ -117,7 +117,7 @@ def test_a_named_dataset_is_that_dataset(tmp_path):
         ("small_net.py", (), "a path without its kind. Write npz:small_net.py."),
         ("digit", (), "Did you mean 'digits'?"),
         ("mnist", (), "dataset 'mnist' needs `root`"),
-        ("digits", ("--image-size", "12"), "digits has 8x8, not `image_size` 12"),
+        ("digits", ("--size", "12"), "digits has 8x8, not `size` 12"),
     ],
 )
 def test_a_name_that_cannot_be_taken_is_one_line(tmp_path, train, options, fragment):

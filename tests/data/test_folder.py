@@ -17,7 +17,7 @@ from clearance.data.folder import open_folder
 from clearance.data.preprocessing import transformed
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 40 40\n%%EndComments\nshowpage\n%%EOF\n"
-HOW = Preprocessing(image_size=8, short_side=10)
+HOW = Preprocessing(size=8, short_side=10)
 
 
 def noise(width, height, mode="RGB", seed=0):
@@ -49,7 +49,7 @@ def test_sizes_and_offsets_are_those_of_torchvision():
     tall = np.asarray(picture.transpose(Image.Transpose.TRANSPOSE).resize((10, 15), Image.Resampling.BICUBIC))
     found = transformed(
         picture.transpose(Image.Transpose.TRANSPOSE),
-        Preprocessing(image_size=8, short_side=10, interpolation="bicubic"),
+        Preprocessing(size=8, short_side=10, interpolation="bicubic"),
     )
     assert np.array_equal(found, tall[4:12, 1:9].transpose(2, 0, 1))
 
@@ -57,7 +57,7 @@ def test_sizes_and_offsets_are_those_of_torchvision():
 def test_a_half_is_rounded_to_even_as_torchvision_does():
     picture = noise(11, 8)  # (11 - 8) / 2 = 1.5 begins at 2
     assert np.array_equal(
-        transformed(picture, Preprocessing(image_size=8)), np.asarray(picture)[:, 2:10].transpose(2, 0, 1)
+        transformed(picture, Preprocessing(size=8)), np.asarray(picture)[:, 2:10].transpose(2, 0, 1)
     )
 
 
@@ -112,7 +112,7 @@ def test_pictures_are_decoded_once_and_again_when_something_changed(pets):
     assert torch.equal(again.images, first.images)
     assert again.digest() == first.digest()
     with pytest.warns(UserWarning, match=r"1 of 8 files .* left out: cats/0.png"):
-        opened(pets, Preprocessing(image_size=8, short_side=9))
+        opened(pets, Preprocessing(size=8, short_side=9))
     os.utime(file, (1, 1))
     with pytest.warns(UserWarning, match=r"1 of 8 files .* left out: cats/0.png"):
         assert len(opened(pets)) == 7
@@ -137,9 +137,9 @@ def test_the_cache_is_where_one_says(pets, monkeypatch, tmp_path):
     assert list((tmp_path / "usual" / "clearance").rglob("*.pixels"))
 
 
-def test_sizes_that_differ_need_image_size(pets):
+def test_sizes_that_differ_need_size(pets):
     with pytest.raises(
-        ValueError, match=r"got 20x16 in cats/0.png and 11x30 in cats/1.png; give `image_size`"
+        ValueError, match=r"got 20x16 in cats/0.png and 11x30 in cats/1.png; give `size`"
     ):
         opened(pets, Preprocessing())
     assert not list((pets.parent / "cache").iterdir())  # nothing half written stays
@@ -259,7 +259,7 @@ def test_is_sorted_and_passes_over_other_files(tmp_path):
     assert (data.classes, data.name, data.shape) == (("a", "b"), "pets", (3, 4, 6))
     assert data.labels.tolist() == [0, 0, 1, 1]
     assert (data.images[:, 0, 0, 0] * 255).round().tolist() == [10, 20, 30, 40]
-    assert open_folder(tmp_path / "pets", Preprocessing(image_size=2)).shape == (3, 2, 2)
+    assert open_folder(tmp_path / "pets", Preprocessing(size=2)).shape == (3, 2, 2)
 
 
 def two_classes(tmp_path, pixels, suffix="png", mode=None, **options):
@@ -311,7 +311,7 @@ def test_size_resizes_the_short_side_and_keeps_the_middle(tmp_path, long, short,
     ramp = np.tile(np.arange(long, dtype=np.uint8) * 6, (short, 1))  # bilinear resizing keeps a ramp a ramp
     for name in "ab":
         save(tmp_path / name / "one.png", ramp.T.copy() if tall else ramp)
-    data = open_folder(tmp_path, Preprocessing(image_size=6))
+    data = open_folder(tmp_path, Preprocessing(size=6))
     scale, left = short / 6, (long * 6 // short - 6) // 2
     expected = 6 * ((torch.arange(6) + left + 0.5) * scale - 0.5)
     found = data.images[0, 0] * 255
@@ -325,7 +325,7 @@ def test_resizing_averages_what_it_merges(tmp_path):
     checks = (np.indices((32, 32)).sum(0) % 2 * 255).astype(np.uint8)
     for name in "ab":
         save(tmp_path / name / "one.png", checks)
-    data = open_folder(tmp_path, Preprocessing(image_size=8))
+    data = open_folder(tmp_path, Preprocessing(size=8))
     assert (data.images - 0.5).abs().max() < 0.05  # without antialiasing, black or white
 
 
@@ -360,7 +360,7 @@ def torchvisions(file, side):
 
 def test_training_and_auditing_see_the_pixels_of_torchvisions_evaluation_transform(halves):
     trained = load_dataset(f"folder:{halves}", "train", size=24)
-    audited = open_images(f"folder:{halves / 'train'}", Preprocessing(image_size=24))
+    audited = open_images(f"folder:{halves / 'train'}", Preprocessing(size=24))
     expected = torch.stack(
         [torchvisions(halves / "train" / f"{c}/{i}.png", 24) for c in "ab" for i in range(3)]
     )
@@ -384,7 +384,7 @@ def test_postscript_named_png_starts_no_program(halves, tmp_path, monkeypatch):
     monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # where Pillow remembers what it found
     (halves / "train" / "a" / "0.png").write_bytes(POSTSCRIPT)
     with pytest.warns(UserWarning, match=r"a/0.png \(not a picture, or damaged\)"):
-        data = open_images(f"folder:{halves / 'train'}", Preprocessing(image_size=8))
+        data = open_images(f"folder:{halves / 'train'}", Preprocessing(size=8))
     assert not started.exists()
     assert len(data) == 5
 

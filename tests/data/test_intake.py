@@ -112,7 +112,7 @@ def test_what_is_on_disk_goes_with_the_set(monkeypatch):
 
 def test_pictures_of_a_dataset_are_resized_and_cropped():
     pictures = [(Image.new("L", (20 + i, 16)), i % 2) for i in range(4)]
-    assert open_images(pictures, Preprocessing(image_size=8, short_side=9)).shape == (1, 8, 8)
+    assert open_images(pictures, Preprocessing(size=8, short_side=9)).shape == (1, 8, 8)
     with pytest.raises(
         ValueError, match=r"got \(1, 16, 20\) of uint8 at index 0 and \(1, 16, 21\) of uint8 at index 1; gi"
     ):
@@ -126,8 +126,8 @@ def test_named_sources(tmp_path):
         (tmp_path / "toy" / f"c{label}").mkdir(parents=True)
         Image.fromarray(BYTES[label]).save(tmp_path / "toy" / f"c{label}" / "a.png")
     assert torch.equal(open_images(f"folder:{tmp_path}/toy", cache=tmp_path).images, PIXELS[:3])
-    with pytest.raises(ValueError, match="not resized and must have `image_size` 8; got 4x5"):
-        open_images(f"npz:{tmp_path}/toy.npz", Preprocessing(image_size=8, short_side=8))
+    with pytest.raises(ValueError, match="not resized and must have `size` 8; got 4x5"):
+        open_images(f"npz:{tmp_path}/toy.npz", Preprocessing(size=8, short_side=8))
 
 
 def test_an_image_set_stays_what_it_is():

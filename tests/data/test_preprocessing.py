@@ -84,7 +84,7 @@ FORMS = {
 def test_every_form_is_read(source, expected):
     found = preprocessing_of(source)
     assert (found.mean, found.std) == (MEAN, STD)
-    assert (found.image_size, found.short_side, found.interpolation) == expected
+    assert (found.size, found.short_side, found.interpolation) == expected
 
 
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])

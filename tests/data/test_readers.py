@@ -219,7 +219,7 @@ def pictures(folder, sizes, spoil=None, size=None, mode="RGB"):
     if spoil:
         last = folder / "b" / f"{len(sizes) - 1}.png"
         last.write_bytes(spoil(last.read_bytes()))
-    return open_folder(folder, Preprocessing(image_size=size))
+    return open_folder(folder, Preprocessing(size=size))
 
 
 def empty_class(folder):
@@ -295,11 +295,11 @@ FILES = {
     "npz of text": (lambda p: raw(p, b"not an archive"), "an archive that numpy.savez wrote"),
     "folder sizes": (
         lambda p: pictures(p, [(4, 4), (5, 4)]),
-        r"4x4 in a/0\.png and 5x4 in a/1\.png; give `image_size`",
+        r"4x4 in a/0\.png and 5x4 in a/1\.png; give `size`",
     ),
-    "folder image_size 0": (
-        lambda p: open_folder(p, Preprocessing(image_size=0)),
-        "`image_size` must be a whole number of at least 1",
+    "folder size 0": (
+        lambda p: open_folder(p, Preprocessing(size=0)),
+        "`size` must be a whole number of at least 1",
     ),
     "folder empty class": (empty_class, r"at least one image; got none in .*c "),
     "folder one class": (one_class, r"at least 2 classes; got \('only',\)"),

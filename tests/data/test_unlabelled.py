@@ -24,7 +24,7 @@ def pictures(tmp_path):
     return folder
 
 
-HOW = Preprocessing(image_size=8, short_side=10)
+HOW = Preprocessing(size=8, short_side=10)
 
 
 def test_every_picture_counts_wherever_it_lies(pictures):

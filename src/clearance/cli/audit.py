@@ -126,7 +126,7 @@ class AuditCommand:
         train: The images that the model was trained on: folder:PATH, npz:PATH or the name of a dataset (see --root).
         test: Held-out images of the same classes: folder:PATH, npz:PATH or the name of a dataset.
         unknown: Out-of-distribution images: folder:PATH (without labels), npz:PATH or the name of a dataset.
-        image_size: Side of the square input in pixels (default: from the model's pretrained_cfg, else unchanged).
+        size: Side of the square input in pixels (default: from the model's pretrained_cfg, else unchanged).
         crop: The share of the short side that is kept, for example 0.875 (default: from pretrained_cfg, else 1).
         mean: Subtracted from images in [0, 1], if the model does not do it: one number, or one per channel.
         std: Divides them after that; in the same form.
@@ -154,7 +154,7 @@ class AuditCommand:
     train: OptionalText = None
     test: OptionalText = None
     unknown: OptionalText = None
-    image_size: OptionalCount = None
+    size: OptionalCount = None
     crop: OptionalNumber = None
     mean: OptionalText = None
     std: OptionalText = None
@@ -274,7 +274,7 @@ class AuditCommand:
             head=self.head,
             mean=numbers("--mean", self.mean),
             std=numbers("--std", self.std),
-            image_size=self.image_size,
+            size=self.size,
             crop=self.crop,
             expect_accuracy=self.expect_accuracy,
             unknown=self.unknown,
@@ -284,7 +284,7 @@ class AuditCommand:
         )
 
 
-_OF_INPUT = ("image_size", "crop", "mean", "std", "head", "expect_accuracy")
+_OF_INPUT = ("size", "crop", "mean", "std", "head", "expect_accuracy")
 OF_MODELS = ("weights", "weights_entry", "train", "test", *_OF_INPUT)
 OF_AUDITS = ("unknown", "images", "budget", "audits", "settings", "cache", "root", "seed")
 _IMAGES = ("train", "test", "unknown")

@@ -56,7 +56,7 @@ def open_folder(
 
     Args:
         path: Folder whose inner folders are the classes; its name becomes the name of the set.
-        preprocessing: Its `image_size`, `short_side` and `interpolation` are used as by torchvision's Resize and
+        preprocessing: Its `size`, `short_side` and `interpolation` are used as by torchvision's Resize and
             CenterCrop. By default pictures are unchanged, and must have one size.
         cache: Folder for decoded pictures; by default `default_cache`. If it cannot be written, they are kept in a
             temporary folder while they are used.
@@ -66,7 +66,7 @@ def open_folder(
 
     Raises:
         FileNotFoundError: If `path` is not a folder, or has no inner folder.
-        ValueError: If a class has no picture that can be read, or sizes differ without an `image_size`.
+        ValueError: If a class has no picture that can be read, or sizes differ without a `size`.
 
     Warns:
         UserWarning: If files cannot be read.
@@ -77,7 +77,7 @@ def open_folder(
     ...     for name, size in (("cats", (20, 16)), ("dogs", (9, 30))):
     ...         Path(folder, "pets", name).mkdir(parents=True)
     ...         Image.new("L", size).save(Path(folder, "pets", name, "a.png"))
-    ...     open_folder(Path(folder, "pets"), Preprocessing(image_size=8, short_side=9), cache=folder)
+    ...     open_folder(Path(folder, "pets"), Preprocessing(size=8, short_side=9), cache=folder)
     ImageSet('pets', 2 images of shape (3, 8, 8), 2 classes)
     """
     return _opened(_Listing.of(Path(path)), preprocessing or Preprocessing(), cache)
@@ -98,7 +98,7 @@ def open_pictures(
 
     Raises:
         FileNotFoundError: If `path` is not a folder, or holds no picture.
-        ValueError: If no picture can be read, or sizes differ without an `image_size`.
+        ValueError: If no picture can be read, or sizes differ without a `size`.
 
     Warns:
         UserWarning: If files cannot be read.
@@ -170,7 +170,7 @@ class _Listing:
     def key(self, how: Preprocessing) -> str:
         """A hash of everything on which the decoded pictures depend; normalisation belongs to the model."""
         stats = [(self.short(file), file.stat().st_size, file.stat().st_mtime_ns) for file, _ in self.files]
-        settings = {name: asdict(how)[name] for name in ("image_size", "short_side", "interpolation")}
+        settings = {name: asdict(how)[name] for name in ("size", "short_side", "interpolation")}
         parts: list[Any] = [_VERSION, str(self.root.resolve()), settings, stats]
         parts += [] if self.classes else ["unlabelled"]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
@@ -213,7 +213,7 @@ def _pixels(
         if pixels.shape != first[1].shape:
             raise ValueError(
                 f"all pictures must have one size; got {_measures(first[1])} in {first[0]} and {_measures(pixels)} in "
-                f"{found.short(file)}; give `image_size` (in load_dataset `size`) to crop them."
+                f"{found.short(file)}; give `size` to crop them."
             )
         labels.append(label)
         yield pixels

@@ -121,7 +121,7 @@ def open_unlabelled(
     """Images without labels, of the same shape as those of `like`; labels in the data are ignored.
 
     - ``"folder:PATH"``: every picture in the folder and in the folders inside it, resized and cropped as in
-      `preprocessing`. Without an `image_size` they are resized to the size of `like`, if that is square.
+      `preprocessing`. Without a `size` they are resized to the size of `like`, if that is square.
     - ``"npz:PATH"``: its `images` (or `x`).
     - A tensor or array of images, or anything that `open_images` takes.
 
@@ -207,10 +207,10 @@ def _named(data: str, how: Preprocessing, cache: str | PathLike[str] | None) -> 
         return open_folder(Path(path).expanduser(), how, cache=cache)
     if kind == "npz" and path:
         found = read_npz(Path(path).expanduser())
-        if how.image_size is not None and found.shape[1:] != (how.image_size, how.image_size):
+        if how.size is not None and found.shape[1:] != (how.size, how.size):
             raise ValueError(
-                f"images of an .npz file are not resized and must have `image_size` {how.image_size}; got "
-                f"{found.shape[2]}x{found.shape[1]} in {path}. Leave `image_size` out, or write images of that size."
+                f"images of an .npz file are not resized and must have `size` {how.size}; got "
+                f"{found.shape[2]}x{found.shape[1]} in {path}. Leave `size` out, or write images of that size."
             )
         return found
     raise ValueError(f"images must be given as folder:PATH or npz:PATH; got {data!r}.")
@@ -355,7 +355,7 @@ def _label(label: Any, place: int) -> Tensor:
 def _like(like: ImageSet, preprocessing: Preprocessing | None) -> Preprocessing:
     how = preprocessing or Preprocessing()
     _, height, width = like.shape
-    return how if how.image_size is not None or height != width else replace(how, image_size=width)
+    return how if how.size is not None or height != width else replace(how, size=width)
 
 
 def _read_unlabelled(data: Any, how: Preprocessing, cache: str | PathLike[str] | None) -> ImageSet:

@@ -26,37 +26,37 @@ class Preprocessing:
     Args:
         mean: Subtracted from images in [0, 1], one value per channel; None if unknown.
         std: Divides images after that.
-        image_size: Side of the centre crop, in pixels.
+        size: Side of the centre crop, in pixels.
         short_side: Length of the short side before the crop, in pixels; None without resizing.
         interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
 
     Raises:
-        ValueError: If `image_size` or `short_side` is not a whole number above 0.
+        ValueError: If `size` or `short_side` is not a whole number above 0.
 
-    >>> Preprocessing(image_size=224, short_side=256).crop
+    >>> Preprocessing(size=224, short_side=256).crop
     0.875
     """
 
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    image_size: int | None = None
+    size: int | None = None
     short_side: int | None = None
     interpolation: str = "bilinear"
 
     def __post_init__(self) -> None:
-        for name in ("image_size", "short_side"):
+        for name in ("size", "short_side"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
 
     @property
     def crop(self) -> float | None:
         """The share of the short side that is kept."""
-        if self.image_size is None or self.short_side is None:
+        if self.size is None or self.short_side is None:
             return None
-        return self.image_size / self.short_side
+        return self.size / self.short_side
 
     def __str__(self) -> str:
-        size = "unchanged" if self.image_size is None else f"{self.short_side} -> {self.image_size} px"
+        size = "unchanged" if self.size is None else f"{self.short_side} -> {self.size} px"
         given = {"mean": self.mean, "std": self.std}
         return f"images {size}" + "".join(
             f", {name} {_short(of)}" for name, of in given.items() if of is not None
@@ -76,7 +76,7 @@ def preprocessing_of(source: Any) -> Preprocessing:
 
     >>> found = preprocessing_of({"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "input_size": (3, 224, 224),
     ...                           "crop_pct": 0.9, "interpolation": "bicubic"})
-    >>> found.image_size, found.short_side, found.interpolation
+    >>> found.size, found.short_side, found.interpolation
     (224, 248, 'bicubic')
     """
     for kept in (source, *_inside(source)):
@@ -91,30 +91,30 @@ def preprocessing_of(source: Any) -> Preprocessing:
     )
 
 
-def short_side_of(image_size: int, crop: float) -> int:
+def short_side_of(size: int, crop: float) -> int:
     """The short side before a centre crop that keeps the share `crop` of it, rounded down as in timm.
 
     Raises:
-        ValueError: If `image_size` is not a whole number above 0 or `crop` is not in (0, 1].
+        ValueError: If `size` is not a whole number above 0 or `crop` is not in (0, 1].
 
     >>> short_side_of(224, 0.875), short_side_of(224, 0.9), short_side_of(224, 224 / 232)
     (256, 248, 232)
     """
-    check_count("image_size", image_size)
+    check_count("size", size)
     if not 0 < crop <= 1:
         raise ValueError(f"`crop` must lie in (0, 1], the share of the short side that is kept; got {crop}.")
-    return int(image_size / crop + _SLACK)
+    return int(size / crop + _SLACK)
 
 
 def transformed(picture: Image.Image, how: Preprocessing) -> NDArray[Any]:
     """The picture as (C, H, W) bytes; sizes and offsets are rounded as torchvision's Resize and CenterCrop do.
 
-    >>> transformed(Image.new("RGB", (30, 20)), Preprocessing(image_size=8, short_side=10)).shape
+    >>> transformed(Image.new("RGB", (30, 20)), Preprocessing(size=8, short_side=10)).shape
     (3, 8, 8)
     """
-    if how.image_size is not None:
-        short = how.image_size if how.short_side is None else how.short_side
-        picture = _middle(_resized(picture, short, how.interpolation), how.image_size)
+    if how.size is not None:
+        short = how.size if how.short_side is None else how.short_side
+        picture = _middle(_resized(picture, short, how.interpolation), how.size)
     pixels = np.asarray(picture)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 

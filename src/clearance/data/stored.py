@@ -260,7 +260,7 @@ def _check_alike(first: NDArray[Any], image: NDArray[Any], place: int) -> None:
     if image.shape != first.shape or image.dtype != first.dtype:
         raise ValueError(
             f"all images must have one shape and type; got {first.shape} of {first.dtype} at index 0 and "
-            f"{image.shape} of {image.dtype} at index {place}; give `image_size`."
+            f"{image.shape} of {image.dtype} at index {place}; give `size`."
         )
 
 

@@ -84,11 +84,11 @@ def open_split(
         return open_images(given, preprocessing, cache=cache)
     check_not_a_path(option, given)
     found = load_dataset(given, split, root)
-    side = None if preprocessing is None else preprocessing.image_size
+    side = None if preprocessing is None else preprocessing.size
     if side is not None and found.shape[1:] != (side, side):
         raise ValueError(
             f"the images of a named dataset are not resized; {given} has {found.shape[2]}x{found.shape[1]}, not "
-            f"`image_size` {side}. Give --image-size {found.shape[1]} if the model accepts that size, or give the "
+            f"`size` {side}. Leave it out or give {found.shape[1]} if the model accepts that, or give the "
             "pictures as folder:PATH."
         )
     return found
@@ -111,7 +111,7 @@ def _own_files(kind: str, path: Path, split: str, size: int | None) -> ImageSet:
     if kind == "folder":
         if size is not None:
             check_count("size", size)
-        how = Preprocessing(image_size=size)
+        how = Preprocessing(size=size)
         if (path / "train").is_dir() and (path / "test").is_dir():
             half: ImageSet = reader(path / split, how).in_memory()
             return dataclasses.replace(half, name=path.resolve().name)  # both halves are one dataset

@@ -46,7 +46,7 @@ class OutsideModel:
         head: Name of the submodule that is the head; None takes the last linear layer.
         mean: Subtracted from images in [0, 1], if the module does not do it; one value, or one per channel.
         std: Divides them after that.
-        image_size: Side of the square that the model takes, in pixels.
+        size: Side of the square that the model takes, in pixels.
         crop: The share of the short side that is kept, in (0, 1].
         expect_accuracy: The known accuracy, in (0, 1]; a lower measured one stops the audit.
         unknown: Out-of-distribution images: ``"folder:PATH"`` (with or without subfolders), ``"npz:PATH"``, or the name
@@ -66,7 +66,7 @@ class OutsideModel:
     head: str | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    image_size: int | None = None
+    size: int | None = None
     crop: float | None = None
     expect_accuracy: float | None = None
     unknown: str | None = None
@@ -195,7 +195,7 @@ def _blame(model: Classifier, test: ImageSet, named: Tensor, accuracy: float) ->
     return (
         "The preprocessing is the most likely reason: mean and std (or a model that normalises its input), the order "
         "of channels, values up to 255, the size and the cropped share, the interpolation. None of "
-        f"{', '.join(name for _, name, _ in tried)} is better. Check --image-size, --crop and --weights, and "
+        f"{', '.join(name for _, name, _ in tried)} is better. Check --size, --crop and --weights, and "
         "whether the expected accuracy was measured on these images."
     )
 
@@ -298,15 +298,15 @@ def _preprocessing(outside: OutsideModel, module: nn.Module) -> Preprocessing:
     given = {name: getattr(outside, name) for name in ("mean", "std") if getattr(outside, name) is not None}
     for name, values in given.items():
         check_of_unit_images(name, values)
-    if outside.image_size is not None:
-        check_count("image_size", outside.image_size)
-    if outside.crop is not None and outside.image_size is None and found.image_size is None:
-        raise ValueError(f"`crop` needs `image_size`, the side after cropping; got only crop {outside.crop}.")
-    if outside.image_size is not None or outside.crop is not None:
-        size = outside.image_size or found.image_size
+    if outside.size is not None:
+        check_count("size", outside.size)
+    if outside.crop is not None and outside.size is None and found.size is None:
+        raise ValueError(f"`crop` needs `size`, the side after cropping; got only crop {outside.crop}.")
+    if outside.size is not None or outside.crop is not None:
+        size = outside.size or found.size
         assert size is not None
         crop = outside.crop or found.crop or 1.0
-        given |= {"image_size": size, "short_side": short_side_of(size, crop)}
+        given |= {"size": size, "short_side": short_side_of(size, crop)}
     return dataclasses.replace(found, **given)
 
 
