@@ -12,7 +12,7 @@ from clearance.audits import Accuracy, LinearProbe
 from clearance.audits.linear_probe import paired_interval
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
-from clearance.gate.ruling import paired_fractions
+from clearance.gate.results import paired_fractions
 from clearance.models import Classifier
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -1,4 +1,4 @@
-"""Reports of invented models, for the gate to rule on."""
+"""Reports of invented models, for the gate to check."""
 
 import numpy as np
 

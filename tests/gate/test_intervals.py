@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from clearance.gate.ruling import bootstrapped, over_seeds, paired_fractions
+from clearance.gate.results import bootstrapped, over_seeds, paired_fractions
 
 
 def test_the_interval_of_bonett_and_price():

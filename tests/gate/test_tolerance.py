@@ -67,7 +67,7 @@ def test_what_is_none_is_one_error(text, fragment):
 
 
 @pytest.mark.parametrize(
-    ("how", "interval", "broken", "reached"),
+    ("how", "interval", "exceeded", "reached"),
     [
         ("drops", (-3, -2), True, True),
         ("drops", (-3, 0), False, True),
@@ -78,9 +78,9 @@ def test_what_is_none_is_one_error(text, fragment):
         ("changes", (2, 3), True, True),
         ("changes", (-3, -2), True, True),
         ("changes", (-3, 3), False, True),
-        ("drops", (-2, -1), False, True),  # at the edge nothing is broken
+        ("drops", (-2, -1), False, True),  # at the edge nothing is exceeded
     ],
 )
-def test_an_interval_breaks_it_only_from_beyond(how, interval, broken, reached):
+def test_an_interval_breaks_it_only_from_beyond(how, interval, exceeded, reached):
     found = Tolerance.parse(f"accuracy {how} 1")
-    assert (found.broken_by(*interval), found.reached_by(*interval)) == (broken, reached)
+    assert (found.exceeded_by(*interval), found.reached_by(*interval)) == (exceeded, reached)

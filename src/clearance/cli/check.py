@@ -17,8 +17,8 @@ class CheckCommand:
     """Compare an audit with an earlier one, and fail if a quantity got worse by more than its tolerance.
 
     The 95 % interval of the change is paired: over the same images if both audits store a number for each, otherwise
-    over seeds. A quantity fails only if its whole interval is beyond the tolerance. Status: 0 pass, 1 fail,
-    2 usage, 3 could not measure.
+    over seeds. A quantity fails only if its whole interval is beyond the tolerance. Status: 0 passed, 1 failed,
+    2 usage, 3 not measured.
 
     Args:
         report: The newer audit: its folder, or its report.json.
@@ -46,8 +46,8 @@ class CheckCommand:
 
         from clearance._files import write_bytes
         from clearance.cli._options import check_file
-        from clearance.gate import Outcome, Tolerance, junit, markdown, rule
-        from clearance.gate.formats import verdict
+        from clearance.gate import GateStatus, Tolerance, check, junit, markdown
+        from clearance.gate.formats import overall
         from clearance.records import load_report
 
         if not self.fail_if:
@@ -57,12 +57,12 @@ class CheckCommand:
                 check_file(option, path)
         tolerances = [Tolerance.parse(text) for text in self.fail_if]
         now, last = (load_report(path, exhibits=False) for path in (self.report, self.against))
-        rulings = rule(now, last, tolerances, self.method)
+        results = check(now, last, tolerances, self.method)
         for path, text in ((self.junit, junit), (self.markdown, markdown)):
             if path is not None:
-                write_bytes(path, text(rulings).encode())
+                write_bytes(path, text(results).encode())
         if not self.quiet:
             console = Console()
-            for ruling in rulings:
-                console.print(str(ruling), highlight=False, markup=False, soft_wrap=True)
-        sys.exit({Outcome.PASS: 0, Outcome.FAIL: FAILED, Outcome.UNMEASURED: UNMEASURED}[verdict(rulings)])
+            for result in results:
+                console.print(str(result), highlight=False, markup=False, soft_wrap=True)
+        sys.exit({GateStatus.PASS: 0, GateStatus.FAIL: FAILED, GateStatus.UNMEASURED: UNMEASURED}[overall(results)])

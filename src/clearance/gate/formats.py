@@ -1,46 +1,46 @@
-"""Rulings for other programs: a Markdown table for a pull request, and a JUnit file, which every CI service shows."""
+"""Results for other programs: a Markdown table for a pull request, and a JUnit file, which every CI service shows."""
 
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from clearance.gate.ruling import Outcome, Ruling
+from clearance.gate.results import GateStatus, GateResult
 from clearance.records.markdown import markdown_table
 
 
-def markdown(rulings: Sequence[Ruling]) -> str:
-    """A heading with the verdict, and a row for each tolerance.
+def markdown(results: Sequence[GateResult]) -> str:
+    """A heading with the overall result, and a row for each tolerance.
 
     >>> from clearance.gate import Tolerance
-    >>> print(markdown([Ruling(Tolerance.parse("accuracy drops 1pt"), Outcome.UNMEASURED, reason="no seeds")]))
+    >>> print(markdown([GateResult(Tolerance.parse("accuracy drops 1pt"), GateStatus.UNMEASURED, reason="no seeds")]))
     ### clearance check: not measured
     <BLANKLINE>
-    | fails if | verdict | before -> now | change, 95 % interval |  |
+    | fails if | result | before -> now | change, 95 % interval |  |
     | --- | --- | --- | --- | --- |
     | accuracy drops 1pt | not measured |  |  | no seeds |
     <BLANKLINE>
     """
-    rows = [("fails if", "verdict", "before -> now", "change, 95 % interval", "")]
-    for ruling in rulings:
-        remark = "; ".join(part for part in (ruling.over or ruling.reason, ruling.doubt) if part)
-        rows.append((ruling.tolerance.text, str(ruling.outcome), ruling.numbers, ruling.changed, remark))
-    return f"### clearance check: {verdict(rulings)}\n\n{markdown_table(rows)}\n"
+    rows = [("fails if", "result", "before -> now", "change, 95 % interval", "")]
+    for result in results:
+        remark = "; ".join(part for part in (result.over or result.reason, result.doubt) if part)
+        rows.append((result.tolerance.text, str(result.status), result.numbers, result.changed, remark))
+    return f"### clearance check: {overall(results)}\n\n{markdown_table(rows)}\n"
 
 
-def verdict(rulings: Sequence[Ruling]) -> Outcome:
+def overall(results: Sequence[GateResult]) -> GateStatus:
     """Of all together: failed if one failed, else not measured if one is, else passed."""
-    outcomes = {ruling.outcome for ruling in rulings}
+    found = {result.status for result in results}
     return next(
         each
-        for each in (Outcome.FAIL, Outcome.UNMEASURED, Outcome.PASS)
-        if each in outcomes or each is Outcome.PASS
+        for each in (GateStatus.FAIL, GateStatus.UNMEASURED, GateStatus.PASS)
+        if each in found or each is GateStatus.PASS
     )
 
 
-def junit(rulings: Sequence[Ruling]) -> str:
-    """The text of a JUnit file; a broken tolerance is a failure, one that could not be measured an error.
+def junit(results: Sequence[GateResult]) -> str:
+    """The text of a JUnit file; a failed tolerance is a failure, one that could not be measured an error.
 
     >>> from clearance.gate import Tolerance
-    >>> print(junit([Ruling(Tolerance.parse("accuracy drops 1pt"), Outcome.UNMEASURED, reason="no seeds")]))
+    >>> print(junit([GateResult(Tolerance.parse("accuracy drops 1pt"), GateStatus.UNMEASURED, reason="no seeds")]))
     <?xml version='1.0' encoding='utf-8'?>
     <testsuites>
       <testsuite name="clearance check" tests="1" failures="0" errors="1">
@@ -50,21 +50,21 @@ def junit(rulings: Sequence[Ruling]) -> str:
       </testsuite>
     </testsuites>
     """
-    counts = {outcome: sum(ruling.outcome is outcome for ruling in rulings) for outcome in Outcome}
+    counts = {status: sum(result.status is status for result in results) for status in GateStatus}
     root = Element("testsuites")
     suite = SubElement(
         root,
         "testsuite",
         name="clearance check",
-        tests=str(len(rulings)),
-        failures=str(counts[Outcome.FAIL]),
-        errors=str(counts[Outcome.UNMEASURED]),
+        tests=str(len(results)),
+        failures=str(counts[GateStatus.FAIL]),
+        errors=str(counts[GateStatus.UNMEASURED]),
     )
-    for ruling in rulings:
-        case = SubElement(suite, "testcase", classname="clearance.check", name=ruling.tolerance.text)
-        if ruling.outcome is Outcome.PASS:
-            SubElement(case, "system-out").text = str(ruling)
+    for result in results:
+        case = SubElement(suite, "testcase", classname="clearance.check", name=result.tolerance.text)
+        if result.status is GateStatus.PASS:
+            SubElement(case, "system-out").text = str(result)
         else:
-            SubElement(case, "failure" if ruling.outcome is Outcome.FAIL else "error", message=str(ruling))
+            SubElement(case, "failure" if result.status is GateStatus.FAIL else "error", message=str(result))
     indent(root)
     return tostring(root, encoding="utf-8", xml_declaration=True).decode()

@@ -101,11 +101,11 @@ class Tolerance:
             found["unit"] == "pt",
         )
 
-    def broken_by(self, low: float, high: float) -> bool:
+    def exceeded_by(self, low: float, high: float) -> bool:
         """Whether an interval of the change lies beyond what is tolerated, entirely.
 
         >>> kept = Tolerance.parse("accuracy drops 1pt")
-        >>> kept.broken_by(-0.05, -0.02), kept.broken_by(-0.05, -0.005), kept.broken_by(0.02, 0.05)
+        >>> kept.exceeded_by(-0.05, -0.02), kept.exceeded_by(-0.05, -0.005), kept.exceeded_by(0.02, 0.05)
         (True, False, False)
         """
         fell, rose = high < -self.amount, low > self.amount

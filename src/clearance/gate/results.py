@@ -1,4 +1,4 @@
-"""Whether each tolerance is kept: the change between two reports, its interval, and a sentence that says so."""
+"""The result for each tolerance: the change between two reports, its interval, and a sentence."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -63,7 +63,7 @@ def bootstrapped(
     >>> [round(end, 6) for end in bootstrapped(last, 0.5 * last, "median", relative=True)]
     [-0.5, -0.5]
     """
-    generator = np.random.default_rng(_SEED)  # equal reports give equal rulings
+    generator = np.random.default_rng(_SEED)  # equal reports give equal results
     measure = STATISTICS[statistic]
     rows = max(1, _CHUNK // len(last))
     changes = []
@@ -110,7 +110,7 @@ class UnclearError(ValueError):
 
 
 @dataclass(frozen=True)
-class Reading:
+class Values:
     """A quantity of one method.
 
     Args:
@@ -128,7 +128,7 @@ class Reading:
     unit: str = ""
 
 
-def reading(report: Report, quantity: Quantity, method: str | None = None) -> Reading:
+def values_of(report: Report, quantity: Quantity, method: str | None = None) -> Values:
     """The quantity in a report, of its one method or the one named.
 
     Raises:
@@ -152,7 +152,7 @@ def reading(report: Report, quantity: Quantity, method: str | None = None) -> Re
     ]
     sign, shift = (-1.0, 1.0) if quantity.mirrored else (1.0, 0.0)
     statistics = {str(shown.context.get("statistic", "mean")) for _, shown in kept} & STATISTICS.keys()
-    return Reading(
+    return Values(
         {seed: shift + sign * one.value for seed, one in found},
         {seed: shift + sign * np.array(shown.columns["value"], dtype=float) for seed, shown in kept},
         {seed: str(sorted(shown.context.items())) for seed, shown in kept},
@@ -193,8 +193,8 @@ def _values(contexts: Sequence[Mapping[str, Any]], key: str) -> list[str]:
 FEWEST = 6  # images that may all have changed to one side by chance less often than one time in twenty
 
 
-class Outcome(StrEnum):
-    """What became of one tolerance."""
+class GateStatus(StrEnum):
+    """Of one tolerance, or of all together."""
 
     PASS = "passed"  # noqa: S105 - a word, no password
     FAIL = "failed"
@@ -202,12 +202,12 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Ruling:
-    """What became of one tolerance, and on what grounds.
+class GateResult:
+    """The status of one tolerance, with the numbers and the interval it follows from.
 
     Args:
         tolerance: The tolerance.
-        outcome: Passed, failed or not measured.
+        status: Passed, failed or not measured.
         last: The older number.
         now: The newer.
         low: Lower end of the 95 % interval of the change.
@@ -218,7 +218,7 @@ class Ruling:
     """
 
     tolerance: Tolerance
-    outcome: Outcome
+    status: GateStatus
     last: float | None = None
     now: float | None = None
     low: float | None = None
@@ -244,8 +244,8 @@ class Ruling:
         return f"{scale * self.low:+.3g} to {scale * self.high:+.3g}{' ' + unit if unit else ''}"
 
     def __str__(self) -> str:
-        said = f"{self.outcome}: {self.tolerance.text}"
-        if self.outcome is Outcome.UNMEASURED:
+        said = f"{self.status}: {self.tolerance.text}"
+        if self.status is GateStatus.UNMEASURED:
             return f"{said} ({self.reason})"
         doubt = f"; {self.doubt}" if self.doubt else ""
         return f"{said}; {self.numbers}, change {self.changed} (95 %, {self.over}){doubt}"
@@ -253,20 +253,20 @@ class Ruling:
     @property
     def doubt(self) -> str:
         """What a pass leaves open."""
-        if self.outcome is not Outcome.PASS or self.low is None or self.high is None:
+        if self.status is not GateStatus.PASS or self.low is None or self.high is None:
             return ""
         reached = self.tolerance.reached_by(self.low, self.high)
         return "too few to exclude more than is tolerated" if reached else ""
 
 
-def rule(
+def check(
     now: Report, last: Report, tolerances: Sequence[Tolerance], method: str | None = None
-) -> list[Ruling]:
-    """A ruling on every tolerance.
+) -> list[GateResult]:
+    """A result for every tolerance.
 
     The interval is paired over images where both reports keep numbers for the same images, measured alike (exhibits of
     kind ``per_image``, whose context says which and how), and over those of them that have a number in both; else over
-    the seeds that both have. A tolerance is broken where that interval lies beyond it entirely.
+    the seeds that both have. A tolerance fails where that interval lies beyond it entirely.
 
     Args:
         now: The report of the newer model.
@@ -277,20 +277,18 @@ def rule(
     Raises:
         ValueError: If a tolerance or a report does not say which number is meant.
     """
-    return [_ruled(tolerance, reading(last, *_asked(tolerance, method)), reading(now, *_asked(tolerance, method)))
-            for tolerance in tolerances]  # fmt: skip
+    return [
+        _result(tolerance, *(values_of(report, tolerance.quantity, method) for report in (last, now)))
+        for tolerance in tolerances
+    ]
 
 
-def _asked(tolerance: Tolerance, method: str | None) -> tuple:
-    return tolerance.quantity, method
-
-
-def _ruled(tolerance: Tolerance, last: Reading, now: Reading) -> Ruling:
+def _result(tolerance: Tolerance, last: Values, now: Values) -> GateResult:
     for which, found in (("older", last), ("newer", now)):
         if not found.seeds:
             quantity = tolerance.quantity
             said = f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}"
-            return Ruling(tolerance, Outcome.UNMEASURED, reason=said)
+            return GateResult(tolerance, GateStatus.UNMEASURED, reason=said)
     if tolerance.in_points and last.unit != "fraction":
         what = f"{tolerance.quantity.audit}.{tolerance.quantity.name} is in {last.unit or 'plain numbers'}"
         raise UnclearError(
@@ -308,12 +306,12 @@ def _ruled(tolerance: Tolerance, last: Reading, now: Reading) -> Ruling:
     common = sorted(last.seeds.keys() & now.seeds.keys())
     ends = over_seeds(last.seeds, now.seeds, relative=tolerance.relative) if common else None
     if ends is None:
-        return Ruling(tolerance, Outcome.UNMEASURED, reason=_why_not(tolerance, last, now, len(common)))
+        return GateResult(tolerance, GateStatus.UNMEASURED, reason=_why_not(tolerance, last, now, len(common)))
     means = [float(np.mean([found.seeds[seed] for seed in common])) for found in (last, now)]
     return _decided(tolerance, means, ends, f"paired over {len(common)} seeds", last.unit)
 
 
-def _same_images(last: Reading, now: Reading) -> tuple[NDArray[Any], NDArray[Any]] | None:
+def _same_images(last: Values, now: Values) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """A number for each image of both, averaged over the seeds that both have; None where images differ."""
     seeds = sorted(last.images.keys() & now.images.keys())
     if not seeds:  # one model each, whatever seeds they were audited under
@@ -334,37 +332,37 @@ def _same_images(last: Reading, now: Reading) -> tuple[NDArray[Any], NDArray[Any
     return np.mean(older, axis=0), np.mean(newer, axis=0)
 
 
-def _over_images(tolerance: Tolerance, last: NDArray[Any], now: NDArray[Any], reading: Reading) -> Ruling:
+def _over_images(tolerance: Tolerance, last: NDArray[Any], now: NDArray[Any], values: Values) -> GateResult:
     both = ~(np.isnan(last) | np.isnan(now))
     if not both.any():
-        return Ruling(tolerance, Outcome.UNMEASURED, reason="no image has a number in both reports")
+        return GateResult(tolerance, GateStatus.UNMEASURED, reason="no image has a number in both reports")
     over = f"paired over {len(last)} images"
     if not both.all():
         over = f"paired over the {both.sum()} of {len(last)} images that have a number in both"
-    last, now, measure = last[both], now[both], STATISTICS[reading.statistic]
+    last, now, measure = last[both], now[both], STATISTICS[values.statistic]
     numbers = [float(measure(last)), float(measure(now))]
     yes_or_no = np.isin(np.concatenate([last, now]), (0.0, 1.0)).all()
-    if yes_or_no and reading.statistic == "mean" and not tolerance.relative:
+    if yes_or_no and values.statistic == "mean" and not tolerance.relative:
         ends = paired_fractions(last, now)
     elif len(last) < FEWEST:
         said = f"{over}: an interval needs {FEWEST} at least"
-        return Ruling(tolerance, Outcome.UNMEASURED, numbers[0], numbers[1], reason=said, unit=reading.unit)
+        return GateResult(tolerance, GateStatus.UNMEASURED, numbers[0], numbers[1], reason=said, unit=values.unit)
     else:
-        ends = bootstrapped(last, now, reading.statistic, relative=tolerance.relative)
+        ends = bootstrapped(last, now, values.statistic, relative=tolerance.relative)
     if any(math.isnan(end) for end in ends):
         said = "the change is not a number: infinite values, or a share of 0"
-        return Ruling(tolerance, Outcome.UNMEASURED, numbers[0], numbers[1], reason=said, unit=reading.unit)
-    return _decided(tolerance, numbers, ends, over, reading.unit)
+        return GateResult(tolerance, GateStatus.UNMEASURED, numbers[0], numbers[1], reason=said, unit=values.unit)
+    return _decided(tolerance, numbers, ends, over, values.unit)
 
 
 def _decided(
     tolerance: Tolerance, numbers: Sequence[float], ends: tuple[float, float], over: str, unit: str
-) -> Ruling:
-    outcome = Outcome.FAIL if tolerance.broken_by(*ends) else Outcome.PASS
-    return Ruling(tolerance, outcome, numbers[0], numbers[1], *ends, over=over, unit=unit)
+) -> GateResult:
+    status = GateStatus.FAIL if tolerance.exceeded_by(*ends) else GateStatus.PASS
+    return GateResult(tolerance, status, numbers[0], numbers[1], *ends, over=over, unit=unit)
 
 
-def _why_not(tolerance: Tolerance, last: Reading, now: Reading, common: int) -> str:
+def _why_not(tolerance: Tolerance, last: Values, now: Values, common: int) -> str:
     if tolerance.relative and common > 1:
         return "a share can only be taken of numbers above 0"
     if last.images and now.images:
