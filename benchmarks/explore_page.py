@@ -5,7 +5,7 @@
 Without `--root`, the page is of scikit-learn's digits 3 and 8; with it, of MNIST's 2 and 3 (6,000 training and 2,042
 test images, 81 machines, which take a while to fit). For every slider 40 steps that differ, in milliseconds: from the
 event until the page has computed, drawn and laid out everything; until a frame with it was painted; and the processor
-time of the page's main thread, painting included. Medians and the fastest are wall time: on a busy machine they tell
+time of the page's main thread, painting included. Medians and the fastest are wall time: on a busy machine they show
 how long the browser waited for a core, which the processor time does not.
 Target: a median below 50 ms until painted.
 """
@@ -80,13 +80,13 @@ def main() -> None:
         print(
             f"{'slider, ms':<32} {'drawn':>9} {'fastest':>8} {'painted':>9} {'fastest':>8} {'processor':>9}"
         )
-        for name, told in SLIDERS.items():
+        for name, title in SLIDERS.items():
             before = busy(browser)
             drawn, painted = browser.run(STEP % (name, given.steps))
             spent = (busy(browser) - before) / given.steps
             shown = [(statistics.median(times), min(times)) for times in (drawn, painted)]
             columns = "".join(f" {median:9.1f} {fastest:8.1f}" for median, fastest in shown)
-            print(f"{told:<32}{columns} {spent:9.1f}", flush=True)
+            print(f"{title:<32}{columns} {spent:9.1f}", flush=True)
             if shown[1][0] >= TARGET:
                 print(f"   MISSED: target below {TARGET:.0f} ms")
 

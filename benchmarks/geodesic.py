@@ -106,7 +106,7 @@ def extra_bytes(way: str, case: Case) -> int:
     """How far the resident size of this process rises while it goes one way, everything being loaded before."""
     warm_up()
     data = data_of(case)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
     before = resident("VmRSS")
     WAYS[way](case, data)
     return resident("VmHWM") - before

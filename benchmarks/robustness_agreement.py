@@ -34,7 +34,7 @@ class Divided(nn.Module):
         self.eval()
 
     def forward(self, images: Tensor) -> Tensor:
-        """Quieter logits, or louder ones."""
+        """Smaller logits, or larger ones."""
         return self.model(images) / self.unit
 
 

@@ -4,7 +4,7 @@
     python benchmarks/streamed_images.py --counts 10000
 
 Each count runs in a process of its own: pictures are written, decoded into the cache, and go through a small network
-(accuracy, features of training and held-out images); then again, with what is kept. What is told is the most memory
+(accuracy, features of training and held-out images); then again, with what is kept. It reports the most memory
 that the process held beyond that of its imports. Images may take 64 MiB of memory here, not the library's 1 GiB, so
 that few pictures show what many would do.
 """
@@ -78,13 +78,13 @@ def main() -> None:
     for count in options.counts:
         with tempfile.TemporaryDirectory() as name:
             write_pictures(Path(name), count)
-            told = []
+            measured = []
             for _ in range(2):
                 began = time.perf_counter()
                 words = [sys.executable, __file__, "--folder", name]
                 added = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
-                told.append((added, time.perf_counter() - began))
-            (first, slow), (again, quick) = told
+                measured.append((added, time.perf_counter() - began))
+            (first, slow), (again, quick) = measured
             whole = f"{count * 3 * SIZE**2 * 4 / 2**20:.0f} MiB"
             print(f"{count:>9} {whole:>11} {first:>10} {again:>10} {slow:>8.0f} {quick:>8.0f}", flush=True)
 

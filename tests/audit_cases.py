@@ -128,7 +128,7 @@ AUDITS = {
     ),
     "high_confidence_adversarials": AuditCase(
         HighConfidenceAdversarials(images=12, grey_levels=10.0, steps=60, search=5),
-        {"sure_distance": 0.0, "nearest_distance": 0.0},
+        {"confident_distance": 0.0, "nearest_distance": 0.0},
         neither=frozenset({"reached", "temperature"}),
     ),
     "weight_scale": AuditCase(

@@ -2,15 +2,13 @@
 
 import dataclasses
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from clearance import Method
 from clearance.research import FACTORS, Recipe, check_choice
-from papers.engine.catalogue import paper_recipe
+from papers.engine.catalogue import paper_recipe, with_rates
 
 PAPER = "elsayed_2018"
 BASELINE = "cross-entropy"
@@ -106,24 +104,7 @@ def base_recipe(dataset: str, root: str | None, seeds: int | None = None, condit
     >>> sorted(base_recipe("mnist", None).methods) == sorted(base_recipe("mnist", None, condition="few-68").methods)
     True
     """
-    recipe = paper_recipe(PAPER, dataset, root, seeds)
-    rates = learning_rates(dataset, condition)
-    methods = {
-        name: dataclasses.replace(method, lr=rates.get(name, method.lr))
-        for name, method in recipe.methods.items()
-    }
-    return dataclasses.replace(recipe, methods=methods)
-
-
-def learning_rates(dataset: str, condition: str) -> Mapping[str, float]:
-    """Those that ``--only search`` chose, by method; none where nothing was searched.
-
-    >>> learning_rates("cifar10", "clean")
-    {}
-    """
-    text = resources.files(__package__).joinpath("recipes", "learning_rates.toml").read_text("utf-8")
-    found: Mapping[str, float] = tomllib.loads(text).get(dataset, {}).get(condition, {})
-    return found
+    return with_rates(paper_recipe(PAPER, dataset, root, seeds), PAPER, condition)
 
 
 def noise_recipes(dataset: str, root: str | None = None, seeds: int | None = None) -> Mapping[float, Recipe]:

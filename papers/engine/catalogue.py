@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -131,6 +132,29 @@ def paper_recipe(name: str, dataset: str, root: str | None = None, seeds: int | 
     text = folder.joinpath("recipes", f"{dataset}.yaml").read_text("utf-8")
     recipe = from_tree(yaml.safe_load(text), f"{name}/recipes/{dataset}.yaml")
     return dataclasses.replace(recipe, root=root, seeds=recipe.seeds if seeds is None else seeds)
+
+
+def with_rates(recipe: Recipe, name: str, condition: str) -> Recipe:
+    """The recipe with the learning rates that a paper's search chose for a condition; its own where none was.
+
+    >>> recipe = paper_recipe("wan_2018", "cifar100")
+    >>> with_rates(recipe, "wan_2018", "all") == recipe
+    True
+    """
+    rates = learning_rates(name, recipe.dataset, condition)
+    methods = {n: dataclasses.replace(m, lr=rates.get(n, m.lr)) for n, m in recipe.methods.items()}
+    return dataclasses.replace(recipe, methods=methods)
+
+
+def learning_rates(name: str, dataset: str, condition: str) -> Mapping[str, float]:
+    """Those that the paper's ``--only search`` chose, by method; none where nothing was searched.
+
+    >>> learning_rates("elsayed_2018", "cifar10", "clean")
+    {}
+    """
+    text = _folder(name).joinpath("recipes", "learning_rates.toml").read_text("utf-8")
+    found: Mapping[str, float] = tomllib.loads(text).get(dataset, {}).get(condition, {})
+    return found
 
 
 def full_recipe(name: str, dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:

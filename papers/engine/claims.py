@@ -19,7 +19,7 @@ They are written down in a ``claims.toml`` of this form::
     study = "noise"              which study measures it, if the recipe does not
     source = "[S] slides"        where the number or ordering is known from, if not from the paper itself
     recalled = false             true: only known from memory; shown as such, never judged, not called the paper's
-      [[claim.reading]]          see `Reading`
+      [[claim.reading]]          see `ClaimReading`
       is = "lower"
       audit = "co_adaptation"
       measure = "error"
@@ -46,7 +46,7 @@ SELECTORS = frozenset({"rank", "at_most", "by_dataset"})
 
 
 @dataclass(frozen=True)
-class Reading:
+class ClaimReading:
     """One measurement that a claim is judged on, or that is shown next to the judgement.
 
     Args:
@@ -128,7 +128,7 @@ class Claim:
     value: str
     where: str
     datasets: Sequence[str]
-    readings: Sequence[Reading] = ()
+    readings: Sequence[ClaimReading] = ()
     also: Sequence[str] = ()
     note: str = ""
     if_order_differs: str = ""
@@ -230,7 +230,7 @@ def parse_claims(text: str, source: str = "claims.toml") -> PaperClaims:
 
 
 def _claim(row: Mapping[str, Any], source: str) -> Claim:
-    readings = [_filled(Reading, reading, source) for reading in row.get("reading", [])]
+    readings = [_filled(ClaimReading, reading, source) for reading in row.get("reading", [])]
     claim: Claim = _filled(Claim, {**row, "reading": readings}, source)
     return claim
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from clearance.research import DESCRIPTIVE, LEVEL, Comparison, Record, compare_seeds, encode, holm, summarise
-from papers.engine.claims import RECALLED, Claim, PaperClaims, Reading
+from papers.engine.claims import RECALLED, Claim, ClaimReading, PaperClaims
 
 # Which numbers of the records a claim reads: its settings resolved, and the sides of each comparison paired.
 
@@ -67,7 +67,7 @@ class Pair:
     better: Better
 
 
-def paired(reading: Reading, claims: PaperClaims, shelf: "Shelf") -> tuple[Pair, ...]:
+def paired(reading: ClaimReading, claims: PaperClaims, shelf: "Shelf") -> tuple[Pair, ...]:
     """Every comparison that a reading asks for.
 
     Args:
@@ -79,7 +79,7 @@ def paired(reading: Reading, claims: PaperClaims, shelf: "Shelf") -> tuple[Pair,
         Missing: A measurement is not there.
         ValueError: The settings fit two measurements of the same run.
 
-    >>> reading = Reading("lower", "accuracy", "error")
+    >>> reading = ClaimReading("lower", "accuracy", "error")
     >>> paired(reading, PaperClaims("x", "", "foca", ("plain",), ()), Shelf([], "digits"))
     Traceback (most recent call last):
     papers.engine.judging.Missing: accuracy error was not measured
@@ -97,7 +97,7 @@ def paired(reading: Reading, claims: PaperClaims, shelf: "Shelf") -> tuple[Pair,
     return tuple(pairs)
 
 
-def _held_against_value(reading: Reading, first: Series, family: Any) -> Iterator[Pair]:
+def _held_against_value(reading: ClaimReading, first: Series, family: Any) -> Iterator[Pair]:
     """One pair, or where the value is to be met one for each end: two tests that must both be passed (Schuirmann 1987).
 
     They are no family: what is about a number must lie above one end and below the other, so that neither is a try.
@@ -111,7 +111,7 @@ def _held_against_value(reading: Reading, first: Series, family: Any) -> Iterato
         yield Pair(first, Series(name, {}, first.unit, values), (*family, better), better)
 
 
-def _seconds(shelf: "Shelf", reading: Reading, claims: PaperClaims, first: Series) -> Iterator[Series]:
+def _seconds(shelf: "Shelf", reading: ClaimReading, claims: PaperClaims, first: Series) -> Iterator[Series]:
     """What one side is compared with."""
     if reading.itself:
         audit = reading.itself.get("audit", reading.audit)
@@ -219,7 +219,7 @@ def _fits(record: Record, wanted: Mapping[str, Any]) -> bool:
 
 # What became of a paper's claim: a judgement, the readings that it rests on, and the comparisons under those.
 
-Verdict = Literal["holds", "refuted", "cannot tell", "not run", "no verdict"]
+ClaimVerdict = Literal["holds", "refuted", "cannot tell", "not run", "no verdict"]
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class Compared:
     comparison: Comparison
     adjusted: float | None
 
-    def times(self, reading: Reading) -> tuple[float, float, float] | None:
+    def times(self, reading: ClaimReading) -> tuple[float, float, float] | None:
         """How many times better the first side is, with a 95 % interval; None where no ratio was compared."""
         one = self.comparison
         if not one.log or one.difference is None or one.low is None or one.high is None:
@@ -242,7 +242,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class ReadingOutcome:
+class JudgedReading:
     """What one reading of a claim came to.
 
     Args:
@@ -253,10 +253,10 @@ class ReadingOutcome:
         compared: Every comparison that it rests on.
     """
 
-    reading: Reading
-    verdict: Verdict
+    reading: ClaimReading
+    verdict: ClaimVerdict
     reason: str = ""
-    order: Verdict = "not run"
+    order: ClaimVerdict = "not run"
     compared: tuple[Compared, ...] = ()
 
 
@@ -269,14 +269,14 @@ class Judgement:
         verdict: Holds, refuted, cannot tell or not run; no verdict for a claim that is only recalled.
         reason: Why, where it does not simply hold.
         remark: A caveat, if a control orders the methods differently.
-        outcomes: The readings that it is based on, and those only shown.
+        readings: The readings that it is based on, and those only shown.
     """
 
     claim: Claim
-    verdict: Verdict
+    verdict: ClaimVerdict
     reason: str = ""
     remark: str = ""
-    outcomes: tuple[ReadingOutcome, ...] = ()
+    readings: tuple[JudgedReading, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A row of ``ledger.json``."""
@@ -295,11 +295,11 @@ class Judgement:
             "remark": self.remark,
             "note": claim.note,
         }
-        return encode(found | {"readings": [_outcome_row(outcome) for outcome in self.outcomes]})
+        return encode(found | {"readings": [_reading_row(one) for one in self.readings]})
 
 
-def _outcome_row(outcome: ReadingOutcome) -> dict[str, Any]:
-    reading = outcome.reading
+def _reading_row(judged: JudgedReading) -> dict[str, Any]:
+    reading = judged.reading
     return {
         "label": reading.label,
         "role": reading.role,
@@ -307,13 +307,13 @@ def _outcome_row(outcome: ReadingOutcome) -> dict[str, Any]:
         "measure": reading.measure,
         "is": reading.direction,
         "factor": reading.factor,
-        "verdict": outcome.verdict,
-        "order": outcome.order,
-        "reason": outcome.reason,
+        "verdict": judged.verdict,
+        "order": judged.order,
+        "reason": judged.reason,
         "compared": [
             {"first": _side(one.first), "second": _side(one.second), **asdict(one.comparison)}
             | {"adjusted": one.adjusted, "times": one.times(reading)}
-            for one in outcome.compared
+            for one in judged.compared
         ],
     }
 
@@ -389,19 +389,19 @@ def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
             else "no comparison of methods measures it"
         )
         return Judgement(claim, "not run", what)
-    outcomes = tuple(_read(reading, claims, shelf) for reading in readings)
-    judged = [outcome for outcome in outcomes if outcome.reading.role == "verdict"]
+    judged = tuple(_read(reading, claims, shelf) for reading in readings)
+    decisive = [one for one in judged if one.reading.role == "verdict"]
     # one part that is refuted refutes the whole; one that was not run leaves it open
     decided = next(
-        (o for word in ("refuted", "not run", "cannot tell") for o in judged if o.verdict == word), judged[0]
+        (one for word in ("refuted", "not run", "cannot tell") for one in decisive if one.verdict == word),
+        decisive[0],
     )
-    remark = _remark(claim, judged, outcomes)
-    return Judgement(claim, decided.verdict, decided.reason, remark, outcomes)
+    return Judgement(claim, decided.verdict, decided.reason, _remark(claim, judged), judged)
 
 
-def _remark(claim: Claim, judged: Sequence[ReadingOutcome], outcomes: Sequence[ReadingOutcome]) -> str:
-    controls = {outcome.order for outcome in outcomes if outcome.reading.role == "control"}
-    orders = {outcome.order for outcome in judged}
+def _remark(claim: Claim, judged: Sequence[JudgedReading]) -> str:
+    controls = {one.order for one in judged if one.reading.role == "control"}
+    orders = {one.order for one in judged if one.reading.role == "verdict"}
     if orders == {"holds"} and "refuted" in controls:
         return claim.if_order_differs or "a control orders the methods otherwise"
     if "refuted" in orders and "holds" in controls:
@@ -409,25 +409,25 @@ def _remark(claim: Claim, judged: Sequence[ReadingOutcome], outcomes: Sequence[R
     return ""
 
 
-def _read(reading: Reading, claims: PaperClaims, shelf: Shelf) -> ReadingOutcome:
+def _read(reading: ClaimReading, claims: PaperClaims, shelf: Shelf) -> JudgedReading:
     try:
         pairs = paired(reading, claims, shelf)
     except Missing as missing:
-        return ReadingOutcome(reading, "not run", str(missing))
+        return JudgedReading(reading, "not run", str(missing))
     try:
         plain = [_compared(pair, reading, factor=1.0) for pair in pairs]
         claimed = plain if reading.factor == 1 else [_compared(p, reading, reading.factor) for p in pairs]
     except ValueError:  # raised by `compare`: no logarithm
-        return ReadingOutcome(reading, "cannot tell", "a number that is not above 0 has no ratio")
+        return JudgedReading(reading, "cannot tell", "a number that is not above 0 has no ratio")
     compared = _adjusted(pairs, claimed)
     verdict, reason = _decided(compared)
     order, _ = (verdict, reason) if reading.factor == 1 else _decided(_adjusted(pairs, plain))
     if order == "holds" and verdict != "holds":
         reason += "; the ordering alone holds"
-    return ReadingOutcome(reading, verdict, reason, order, tuple(compared))
+    return JudgedReading(reading, verdict, reason, order, tuple(compared))
 
 
-def _compared(pair: Pair, reading: Reading, factor: float) -> Comparison:
+def _compared(pair: Pair, reading: ClaimReading, factor: float) -> Comparison:
     """The first side, made `factor` times worse, against the second."""
     scale = factor if pair.better == "lower" else 1 / factor
     first = {seed: value * scale for seed, value in pair.first.values.items()}
@@ -447,7 +447,7 @@ def _adjusted(pairs: Sequence[Pair], comparisons: Sequence[Comparison]) -> list[
     ]
 
 
-def _decided(compared: Sequence[Compared]) -> tuple[Verdict, str]:
+def _decided(compared: Sequence[Compared]) -> tuple[ClaimVerdict, str]:
     few = min(one.comparison.seeds for one in compared)
     if few < MINIMUM_SEEDS:
         return "cannot tell", f"{few} seed{'' if few == 1 else 's'}; a verdict needs {MINIMUM_SEEDS}"

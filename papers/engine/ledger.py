@@ -32,7 +32,7 @@ from clearance.research import (
 )
 from papers.engine.catalogue import paper_claims
 from papers.engine.claims import PaperClaims
-from papers.engine.judging import Compared, Judgement, ReadingOutcome, Series, judge, not_run
+from papers.engine.judging import Compared, JudgedReading, Judgement, Series, judge, not_run
 from papers.engine.study import NO_DATA, StudyRequest
 
 SCHEMA = 1
@@ -356,7 +356,7 @@ class Ledger:
         rows: list[Sequence[str]] = []
         for judgement in self.judgements:
             claim = judgement.claim
-            found = (_found(o) for o in judgement.outcomes if o.reading.role == "verdict")
+            found = (_found(o) for o in judgement.readings if o.reading.role == "verdict")
             ours = "<br>".join(filter(None, found))
             verdict = f"**{judgement.verdict}**" + (f", {judgement.remark}" if judgement.remark else "")
             reason = f": {judgement.reason}" if judgement.reason else ""
@@ -370,11 +370,11 @@ class Ledger:
         for judgement in self.judgements:
             if judgement.claim.recalled:
                 continue
-            about = [o for o in judgement.outcomes if o.reading.role != "verdict" or o.order != o.verdict]
-            for outcome in about:
-                reason = f": {outcome.reason}" if outcome.reason else ""
-                label = outcome.reading.label or outcome.reading.measure
-                row = (judgement.claim.id, label, outcome.verdict + reason, outcome.order, _found(outcome))
+            about = [o for o in judgement.readings if o.reading.role != "verdict" or o.order != o.verdict]
+            for one in about:
+                reason = f": {one.reason}" if one.reason else ""
+                label = one.reading.label or one.reading.measure
+                row = (judgement.claim.id, label, one.verdict + reason, one.order, _found(one))
                 rows.append(row)
         return rows
 
@@ -387,28 +387,28 @@ class Ledger:
         return claim.command or command_line(self.claims.paper, dataset, only=claim.study)
 
 
-def _found(outcome: ReadingOutcome) -> str:
+def _found(judged: JudgedReading) -> str:
     """The numbers of a reading: each first side, then what it was compared with."""
     sides: dict[int, tuple[Series, list[Compared]]] = {}
-    for one in outcome.compared:
+    for one in judged.compared:
         sides.setdefault(id(one.first), (one.first, []))[1].append(one)
     return "<br>".join(
         f"{_side(first, first.title)} against "
-        + ", ".join(_other(one, outcome) for one in compared)
+        + ", ".join(_other(one, judged) for one in compared)
         + f"; {seeds_in_words(min(one.comparison.seeds for one in compared))}"
         for first, compared in sides.values()
     )
 
 
-def _other(one: Compared, outcome: ReadingOutcome) -> str:
+def _other(one: Compared, judged: JudgedReading) -> str:
     if one.second.method == one.first.method:
-        itself = outcome.reading.itself
+        itself = judged.reading.itself
         title = f"its own {itself.get('audit', '')} {itself.get('measure', '')}".strip()
     else:
         same = dict(one.second.context) == dict(one.first.context)
         title = one.second.method if same else one.second.title
     shown = _side(one.second, title)
-    times = one.times(outcome.reading)
+    times = one.times(judged.reading)
     if times is None:
         return shown
     middle, low, high = (in_unit(value, "factor") for value in times)
@@ -513,7 +513,7 @@ class JudgedStudy:
         here = self.dataset in (*claim.datasets, *claim.also)
         if judgement.verdict != "not run" or not claim.study or not here:
             return judgement
-        return dataclasses.replace(judgement, reason=f"judged by --only {claim.study}", outcomes=())
+        return dataclasses.replace(judgement, reason=f"judged by --only {claim.study}", readings=())
 
     def without_data(self, recipe: Recipe, request: StudyRequest) -> Path:
         """The ledger that says that nothing was run; its path."""

@@ -87,7 +87,7 @@ class ToySettings:
         epochs_mlp: The same with multi-layer heads, whose training costs several times as much.
         lr_linear: Adam's step size with linear heads, above 0; the same for joint training and FOCA.
         lr_mlp: The same with multi-layer heads. With 0.005 FOCA's features vanished in the first steps under
-            two of five seeds: early steps meet heads that are sure and wrong, and shrink what they read.
+            two of five seeds: in early steps the heads are confident and wrong, and shrink their features.
         penalty: lambda of condition C5, in squared units of the features, above 0. Features of smaller
             differences than its root make weak heads, and grow.
         linear_heads: Closed-form heads a step, at least 1.
@@ -739,7 +739,7 @@ ABOUT = (
     "means. One-pair accuracy: share of all points that a linear head gets right which was fitted on one random "
     "pair of points, mean and worst of 256 pairs. Features are of the points that were trained on. Where the "
     "features lie on a line, joint training alone makes each class a point (see its smallest ratios).",
-    "Settings were looked for with FOCA, on these same seeds: with MLP heads and a step size of 0.005 its "
+    "Settings were searched with FOCA, on these same seeds: with MLP heads and a step size of 0.005 its "
     "features vanished in the first steps under two of five seeds, so 0.002 is in use, for joint training too. "
     "The penalty of the linear heads is 1; 0.001 to 0.1 had been guessed. Linear panels were first trained for 2,000 "
     "steps as the MLP ones are; there FOCA's class extent was 2.99 times smaller than joint training's, by medians "

@@ -113,12 +113,12 @@ def _pixel_line(report: Report) -> list[str]:
 def _verdicts(report: Report, method: str, errors: list[Quantity]) -> str:
     """How often a method differed significantly from plain training on new classes, and what it cost."""
     found = [quantity.compared(report, method, "plain") for quantity in errors]
-    told = Counter(one.verdict for one in found if one is not None and one.low is not None)
+    verdicts = Counter(one.verdict for one in found if one is not None and one.low is not None)
     cost = cost_in_words(report, method, "plain")
-    if not told:
+    if not verdicts:
         return f"- {method} against plain on new classes: no verdict" + (f"; {cost}." if cost else ".")
-    counts = ", ".join(f"{verdict} {told[verdict]}" for verdict in ("better", "worse", "inconclusive"))
-    return f"- {method} against plain on new classes, of {sum(told.values())} cells: {counts}; {cost}."
+    counts = ", ".join(f"{verdict} {verdicts[verdict]}" for verdict in ("better", "worse", "inconclusive"))
+    return f"- {method} against plain on new classes, of {sum(verdicts.values())} cells: {counts}; {cost}."
 
 
 def _images(count: Any) -> str:

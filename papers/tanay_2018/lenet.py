@@ -247,7 +247,7 @@ def filters(networks: Mapping[tuple[str, str], Sequence[Tree]]) -> Figure:
 
 
 def contact_sheet(sheet: Tree, title: str) -> Figure:
-    """Three rows: images and how sure their class is, what they became and how sure the next is, the change, its norm.
+    """Three rows: images, what they became, each with its confidence, and the change with its norm.
 
     Args:
         sheet: Of one network, as `attacked_network` gives it.
@@ -320,13 +320,13 @@ NETWORK_ROWS = (
         for name, k, quoted in LAYERS
     ),
     SeedRow("size of the logits", "weight_scale", "logit_scale"),
-    SeedRow("temperature, as sure as right", "weight_scale", "temperature", {"by": "likelihood"}),
+    SeedRow("calibration temperature", "weight_scale", "temperature", {"by": "likelihood"}),
     SeedRow("training images still active", "weight_scale", "active_share"),
 )
 NORM = SeedRow("L2 norm at 95 % for the next class", AUDIT, "norm_at_confidence", {}, "1.77 / 5.75")
 NEAREST = SeedRow("L2 norm of the nearest mistake found", AUDIT, "minimum_norm")
 ATTACK_ROWS = (
-    SeedRow("temperature, median 95 % sure", AUDIT, "temperature"),
+    SeedRow("temperature for a median confidence of 95 %", AUDIT, "temperature"),
     NORM,
     SeedRow("images that reached it", AUDIT, "reached"),
     NEAREST,

@@ -22,7 +22,7 @@ PAPER = "tanay_2018"
 Init = Literal["he", "small"]
 SMALL = 0.01  # standard deviation of MatConvNet's first weights
 WIDTH = 256  # of hidden layers of multi-layer perceptrons
-WATCHED = 300  # training images of each class whose error is looked at after every epoch
+WATCHED = 300  # training images of each class whose error is measured after every epoch
 
 
 class MinusImage(nn.Module):

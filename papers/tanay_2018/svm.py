@@ -32,8 +32,8 @@ from clearance.research import (
     write_bytes,
 )
 from papers.engine.catalogue import paper_claims
-from papers.engine.claims import Claim, Reading
-from papers.engine.judging import Judgement, ReadingOutcome, Verdict, judge
+from papers.engine.claims import Claim, ClaimReading
+from papers.engine.judging import ClaimVerdict, JudgedReading, Judgement, judge
 from papers.engine.ledger import Ledger, command_line
 from papers.engine.study import StudyRequest
 from papers.engine.tasks import each
@@ -404,22 +404,22 @@ def _landmarks(claim: Claim, pairs: Found) -> Judgement:
     name = str(claim.readings[0].context["pair"])
     if name not in pairs:
         return Judgement(claim, "not run", f"pair {name} was not solved")
-    outcomes, worst = [], []
+    judged, worst = [], []
     for reading in claim.readings:
         found, allowed = landmark(reading, pairs[name]), tolerance(reading, pairs[name])
         assert reading.value is not None
         good = abs(found - reading.value) <= allowed
         reason = f"{reading.measure} {found:.4g}, the article {reading.value:g}"
-        outcomes.append(
-            ReadingOutcome(reading, "holds" if good else "refuted", reason, "holds" if good else "refuted")
+        judged.append(
+            JudgedReading(reading, "holds" if good else "refuted", reason, "holds" if good else "refuted")
         )
         worst += [] if good else [reason]
     if worst:
-        return Judgement(claim, "refuted", "; ".join(worst), "", tuple(outcomes))
-    return Judgement(claim, "holds", f"all {len(outcomes)} numbers", "", tuple(outcomes))
+        return Judgement(claim, "refuted", "; ".join(worst), "", tuple(judged))
+    return Judgement(claim, "holds", f"all {len(judged)} numbers", "", tuple(judged))
 
 
-def landmark(reading: Reading, pair: Mapping[str, Any]) -> float:
+def landmark(reading: ClaimReading, pair: Mapping[str, Any]) -> float:
     """The number that a reading is about."""
     models, split = pair["models"], "train" if reading.measure == "err_train_pct" else "test"
     if reading.measure == "best_test_pct":
@@ -430,7 +430,7 @@ def landmark(reading: Reading, pair: Mapping[str, Any]) -> float:
     return float(models[reading.measure][column])
 
 
-def tolerance(reading: Reading, pair: Mapping[str, Any]) -> float:
+def tolerance(reading: ClaimReading, pair: Mapping[str, Any]) -> float:
     """How far a number may be from the article's, which is rounded and whose solver stopped early."""
     weak = "log10_lambda" not in reading.context or _column(reading) > STRONG
     if reading.measure.endswith("_pct"):
@@ -440,11 +440,11 @@ def tolerance(reading: Reading, pair: Mapping[str, Any]) -> float:
     return TOLERANCES[reading.measure][weak]
 
 
-def _column(reading: Reading) -> int:
+def _column(reading: ClaimReading) -> int:
     return round(10 * (2 - float(reading.context["log10_lambda"])))
 
 
-def _tilts(pairs: Found) -> tuple[Verdict, str]:
+def _tilts(pairs: Found) -> tuple[ClaimVerdict, str]:
     """Theta never falls and d_adv never grows to the next weaker lambda.
 
     A step the other way by more than both gaps leave open refutes it; a smaller one leaves it open.
@@ -478,16 +478,16 @@ def angle_errors(models: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
     return found
 
 
-def _holds(good: bool) -> Verdict:
+def _holds(good: bool) -> ClaimVerdict:
     return "holds" if good else "refuted"
 
 
-def _nearest_centroid(pairs: Found) -> tuple[Verdict, str]:
+def _nearest_centroid(pairs: Found) -> tuple[ClaimVerdict, str]:
     largest = max(float(pair["models"]["theta_rad"][0]) for pair in pairs.values())
     return _holds(largest < FLAT), f"largest theta {largest:.1g} over {len(pairs)} pairs"
 
 
-def _u_shaped(pairs: Found) -> tuple[Verdict, str]:
+def _u_shaped(pairs: Found) -> tuple[ClaimVerdict, str]:
     """The least test error is lower than at lambda 10^2 and at 10^-6."""
     inside = [name for name, pair in pairs.items() if _between(pair["models"]["n_err_test"])]
     outside = [name for name in pairs if name not in inside]
@@ -499,7 +499,7 @@ def _between(errors: Sequence[float]) -> bool:
     return min(errors) < min(errors[0], errors[-1])
 
 
-def _separable(pairs: Found) -> tuple[Verdict, str]:
+def _separable(pairs: Found) -> tuple[ClaimVerdict, str]:
     never = [name for name, pair in pairs.items() if min(pair["models"]["n_err_train"]) > 0]
     wanted = [name for name in NOT_SEPARABLE if name in pairs]
     return (
@@ -508,7 +508,7 @@ def _separable(pairs: Found) -> tuple[Verdict, str]:
     )
 
 
-RULES: Mapping[str, Callable[[Found], tuple[Verdict, str]]] = {
+RULES: Mapping[str, Callable[[Found], tuple[ClaimVerdict, str]]] = {
     "S1": _tilts,
     "S2": _nearest_centroid,
     "S3": _u_shaped,

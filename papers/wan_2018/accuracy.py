@@ -5,15 +5,15 @@ from pathlib import Path
 
 from clearance.research import Report
 from papers.engine.judging import MINIMUM_SEEDS
-from papers.engine.ledger import Quantity
+from papers.engine.ledger import JudgedStudy, Quantity
 from papers.engine.study import StudyRequest, data_if_there, run_conditions
-from papers.wan_2018.protocol import BASELINE, accuracy_recipes
-from papers.wan_2018.study import Column, judged_study, margin_note, method_table, seeds_note
+from papers.wan_2018.protocol import BASELINE, PAPER, accuracy_recipes
+from papers.wan_2018.study import Column, margin_note, method_table, seeds_note
 
 # Whether probabilities are right, which the slides claim as calibrated scores, and whether classes are Gaussian.
 #
 # Proper scores judge probabilities; the expected calibration error depends on its bins and is shown only. No threshold
-# tells whether features are Gaussian: with enough images every network's are not.
+# shows whether features are Gaussian: with enough images every network's are not.
 
 AUDITS = ("calibration", "goodness_of_fit")
 PROPER = {"nll": ("negative log-likelihood", "nats"), "brier": ("Brier score", "squared error")}
@@ -102,7 +102,7 @@ def run(request: StudyRequest) -> Path:
         augmented: dataclasses.replace(recipe, audits=(*recipe.audits, *AUDITS))
         for augmented, recipe in accuracy_recipes(request.dataset, request.root, request.seeds).items()
     }
-    study = judged_study("accuracy", request.dataset)
+    study = JudgedStudy(PAPER, ("accuracy",), request.dataset)
     start = next(iter(recipes.values()))
     found = []
     for (

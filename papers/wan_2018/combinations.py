@@ -15,9 +15,10 @@ from typing import Any
 
 from clearance import Method
 from clearance.research import Recipe, Report, build_data, plans_of
+from papers.engine.catalogue import with_rates
 from papers.engine.ledger import COST, ONE_IMAGE, OWN_HEAD, Quantity, in_words, provenance, save, table
 from papers.engine.study import StudyRequest
-from papers.wan_2018.protocol import BASELINE, base_recipe, with_rates
+from papers.wan_2018.protocol import BASELINE, PAPER, base_recipe
 
 COMMAND = "python -m papers wan_2018 --only combinations"
 FOCA, FOCA_GM, MARGIN, BOTH = "foca", "foca, mixture heads", "large-margin", "lgm + large-margin"
@@ -66,7 +67,7 @@ def combinations_recipe(seeds: int | None = None) -> Recipe:
         },
         methods=methods,
     )
-    return with_rates(recipe, "combinations")
+    return with_rates(recipe, PAPER, "combinations")
 
 
 def run(request: StudyRequest) -> Path:

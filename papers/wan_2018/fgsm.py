@@ -28,10 +28,10 @@ from clearance.research import (
     read_result,
     wilson_interval,
 )
-from papers.engine.ledger import Quantity
+from papers.engine.ledger import JudgedStudy, Quantity
 from papers.engine.study import StudyRequest, data_if_there, records_of, whose, with_added_records
-from papers.wan_2018.protocol import PROTOCOLS, base_recipe
-from papers.wan_2018.study import Column, images_note, judged_study, method_table, seeds_note
+from papers.wan_2018.protocol import PAPER, PROTOCOLS, base_recipe
+from papers.wan_2018.study import Column, images_note, method_table, seeds_note
 
 # FGSM on a finished run's network, with the gradient of its logits' cross-entropy or of its whole training loss.
 
@@ -113,7 +113,7 @@ def _measured(
     model: Classifier, images: Tensor, labels: Tensor, context: dict[str, Scalar]
 ) -> list[Measurement]:
     posterior = torch.cat([model(some).softmax(dim=1) for some in images.split(CHUNK)])
-    sure, named = posterior.max(dim=1)
+    confidence, named = posterior.max(dim=1)
     right, count = int((named == labels).sum()), len(labels)
     low, high = wilson_interval(right, count)
     return [
@@ -122,8 +122,8 @@ def _measured(
             context={**context, "interval": "wilson 95 %"},
         ),
         Measurement(
-            "attacked", "confidence", float(sure.double().mean()), "fraction", count,
-            spread=float(sure.double().std()), better="lower", context=context,
+            "attacked", "confidence", float(confidence.double().mean()), "fraction", count,
+            spread=float(confidence.double().std()), better="lower", context=context,
         ),
     ]  # fmt: skip
 
@@ -140,7 +140,7 @@ def run(request: StudyRequest) -> Path:
             dataset's files the ledger says "not run: no data".
     """
     recipe = attacked_recipe(request.dataset, request.root, request.seeds)
-    study = judged_study("fgsm", request.dataset)
+    study = JudgedStudy(PAPER, ("fgsm",), request.dataset)
     if (data := data_if_there(recipe)) is None:
         return study.without_data(recipe, request)
     plans = plans_of(recipe)

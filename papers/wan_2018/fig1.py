@@ -44,11 +44,10 @@ from clearance.research import (
     standalone_svg,
     write_bytes,
 )
-from papers.engine.ledger import Quantity, provenance, save, seeds_in_words, table
+from papers.engine.ledger import JudgedStudy, Quantity, provenance, save, seeds_in_words, table
 from papers.engine.study import NoDataError, StudyRequest, data_if_there
 from papers.wan_2018.fgsm import WHITE
 from papers.wan_2018.protocol import BASELINE, PROTOCOLS, plane_recipe, plane_scaled
-from papers.wan_2018.study import judged_study
 
 # Features in the plane as numbers: points, how round classes are, the likelihood that was learned.
 
@@ -502,7 +501,7 @@ def run(request: StudyRequest) -> Path:
     plans = plans_of(recipe)
     found = request.grid(plans, data)
     measured = [_measured(plan, one, data, request.runs) for plan, one in zip(plans, found, strict=True)]
-    report = report_of(recipe, measured, judged_study(STUDY, dataset).command(request.seeds))
+    report = report_of(recipe, measured, JudgedStudy("wan_2018", (STUDY,), dataset).command(request.seeds))
     report.save(request.out)
     return write_ledger(report, dataset, request.out)
 
@@ -515,7 +514,11 @@ def write_ledger(report: Report, dataset: str, out: Path) -> Path:
     write_bytes(out / EMBEDDING, standalone_svg(drawn, STUDY, about).encode())
     regions = "Where a margin of L-GM lets a sample count as right, for alpha 0, 0.1, 0.3 and 1."
     write_bytes(out / MARGINS, standalone_svg(margin_picture(), "fig2", regions).encode())
-    claim = next(j for j in judged_study(STUDY, dataset).judgements(report.records) if j.claim.study == STUDY)
+    claim = next(
+        j
+        for j in JudgedStudy("wan_2018", (STUDY,), dataset).judgements(report.records)
+        if j.claim.study == STUDY
+    )
     count = len({record.seed for record in report.records})
     lines = [
         f"# wan_2018: features in the plane (Fig. 1, claim {claim.claim.id}), on {dataset}",

@@ -1,7 +1,7 @@
 """Whether likelihoods detect images of a class left out of training: closer to the training set than another dataset.
 
 Several draws of one class, never the same one twice. In each every method is trained on the other classes alone, and
-every score is asked to tell test images of the class left out from those of the others. A draw takes the place of a
+every score must separate test images of the class left out from those of the others. A draw takes the place of a
 seed: methods are paired by it.
 """
 
@@ -13,10 +13,10 @@ import torch
 
 from clearance import Card
 from clearance.research import Recipe, Report, RunData, RunPlan, Scalar, generator, report_of
-from papers.engine.ledger import Quantity, provenance, save
+from papers.engine.ledger import JudgedStudy, Quantity, provenance, save
 from papers.engine.study import NoDataError, StudyRequest, data_if_there
-from papers.wan_2018.protocol import BASELINE, PROTOCOLS, base_recipe
-from papers.wan_2018.study import Column, judged_study, method_table, seeds_note
+from papers.wan_2018.protocol import BASELINE, PAPER, PROTOCOLS, base_recipe
+from papers.wan_2018.study import Column, method_table, seeds_note
 from papers.wan_2018.verification import AUDIT, CURVE, OwnScore, every_score
 
 STUDY = "left-out-class"
@@ -92,7 +92,7 @@ def run(request: StudyRequest) -> Path:
         images += [data] * len(recipe.methods)
     found = request.grid(plans, images)  # one grid: no draw waits for the slowest network of the one before
     start = dataclasses.replace(recipes[0], seeds=len(recipes))
-    report = report_of(start, found, judged_study(STUDY, request.dataset).command(request.seeds))
+    report = report_of(start, found, JudgedStudy(PAPER, (STUDY,), request.dataset).command(request.seeds))
     left_out = [list(recipe.left_out) for recipe in recipes]
     report = dataclasses.replace(report, recipe={**report.recipe, "left_out": left_out})
     Card(report).save_folder(request.out)

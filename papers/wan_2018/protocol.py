@@ -1,15 +1,13 @@
 """What the studies vary, by dataset; and the released protocol as far as it is known."""
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any, Literal
 
 from clearance import Method
 from clearance.research import Recipe, check_choice
-from papers.engine.catalogue import paper_recipe
+from papers.engine.catalogue import paper_recipe, with_rates
 
 PAPER = "wan_2018"
 BASELINE = "softmax"
@@ -56,25 +54,7 @@ def base_recipe(
     >>> list(base_recipe("digits").methods)
     ['softmax', 'center', 'l-softmax', 'gm', 'lgm']
     """
-    return with_rates(paper_recipe(PAPER, dataset, root, seeds), condition)
-
-
-def with_rates(recipe: Recipe, condition: Condition) -> Recipe:
-    """The recipe with the learning rates that were chosen for a condition; its own where none was."""
-    rates = learning_rates(recipe.dataset, condition)
-    methods = {n: dataclasses.replace(m, lr=rates.get(n, m.lr)) for n, m in recipe.methods.items()}
-    return dataclasses.replace(recipe, methods=methods)
-
-
-def learning_rates(dataset: str, condition: Condition) -> Mapping[str, float]:
-    """Those that ``--only search`` chose, by method; none where nothing was searched.
-
-    >>> learning_rates("cifar100", "all")
-    {}
-    """
-    text = resources.files(__package__).joinpath("recipes", "learning_rates.toml").read_text("utf-8")
-    found: Mapping[str, float] = tomllib.loads(text).get(dataset, {}).get(condition, {})
-    return found
+    return with_rates(paper_recipe(PAPER, dataset, root, seeds), PAPER, condition)
 
 
 def accuracy_recipes(
@@ -105,7 +85,7 @@ def plane_recipe(dataset: str, root: str | None = None, seeds: int | None = None
     start = paper_recipe(PAPER, dataset, root, 1 if seeds is None else seeds)
     start = paced(start, PLANE_STEPS[dataset])
     methods = {name: dataclasses.replace(method, features=2) for name, method in start.methods.items()}
-    return with_rates(dataclasses.replace(start, methods=methods), "plane")
+    return with_rates(dataclasses.replace(start, methods=methods), PAPER, "plane")
 
 
 def plane_scaled(dataset: str) -> str:

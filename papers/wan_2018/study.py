@@ -5,13 +5,7 @@ from dataclasses import dataclass
 
 from clearance.research import Report, Scalar, markdown_table, printed, summarise
 from papers.engine.catalogue import paper_claims
-from papers.engine.ledger import (
-    JudgedStudy,
-    Quantity,
-    in_words,
-    mean_and_spread,
-    seeds_in_words,
-)
+from papers.engine.ledger import Quantity, in_words, mean_and_spread, seeds_in_words
 from papers.wan_2018.protocol import BASELINE, PAPER
 
 MARGIN = ("lgm", "gm")  # the mixture with its margin, and without
@@ -32,11 +26,6 @@ class Column:
     quantity: Quantity
     flipped: bool = False
     judged: bool = True
-
-
-def judged_study(name: str, dataset: str) -> JudgedStudy:
-    """A study of this paper."""
-    return JudgedStudy(PAPER, (name,), dataset)
 
 
 def method_table(report: Report, columns: Sequence[Column], dataset: str) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 
 from clearance import load_dataset
 from clearance.research import Recipe, Report, Scalar, plans_of
-from papers.engine.ledger import Quantity
+from papers.engine.ledger import JudgedStudy, Quantity
 from papers.engine.study import StudyRequest, data_if_there
-from papers.wan_2018.protocol import PROTOCOLS, base_recipe
-from papers.wan_2018.study import Column, images_note, judged_study, margin_note, method_table, seeds_note
+from papers.wan_2018.protocol import PAPER, PROTOCOLS, base_recipe
+from papers.wan_2018.study import Column, images_note, margin_note, method_table, seeds_note
 
 AUDIT, CURVE = "likelihood", "auroc"
 CLASS_MEAN, MAHALANOBIS = "class mean", "mahalanobis"
@@ -50,7 +50,7 @@ def run(request: StudyRequest) -> Path:
             dataset's files the ledger says "not run: no data".
     """
     recipe = verification_recipe(request.dataset, request.root, request.seeds)
-    study = judged_study("verification", request.dataset)
+    study = JudgedStudy(PAPER, ("verification",), request.dataset)
     if (data := data_if_there(recipe)) is None:
         return study.without_data(recipe, request)
     found = request.grid(plans_of(recipe), data)
@@ -134,7 +134,7 @@ def sections(report: Report, dataset: str) -> list[str]:
     ]
     areas = _areas(OwnScore, ATTACKED, radii)
     text = [
-        "## How well each loss's own likelihood tells FGSM images from ordinary ones",
+        "## How well each loss's own likelihood separates FGSM images from ordinary ones",
         "Area under the ROC curve (50 % is chance, 100 % apart) of all attacked images, successful or not: "
         f"{images_note(report, AUDIT, CURVE, ATTACKED)} and as many ordinary ones. Each likelihood is in a "
         f"unit of its own: areas can be compared, log-densities cannot. {seeds_note(report)}",
@@ -157,7 +157,7 @@ def sections(report: Report, dataset: str) -> list[str]:
         method_table(report, evaded, dataset),
         "The same where Mahalanobis distances, fitted afterwards, are the score, and the attack knows them:",
         method_table(report, fitted, dataset),
-        "## How well the likelihood tells the images of that attack from their own originals",
+        "## How well the likelihood separates the images of that attack from their own originals",
         "Area under the ROC curve, of the images that it found; below 50 % they look more ordinary than what they were "
         "made from.",
         method_table(report, _areas(OwnScore, KNOWN, radii), dataset),
@@ -173,9 +173,7 @@ def sections(report: Report, dataset: str) -> list[str]:
     for kind, context in kinds.items():
         text += [f"## Every score: {kind}", every_score(report, context, dataset)]
     if (missed := UNSEEN.get(dataset)) is not None and missed not in _unseen(report):
-        text.append(
-            f"Images of {missed} were not looked at: their files were not below the folder of --root."
-        )
+        text.append(f"Images of {missed} were not used: their files were not below the folder of --root.")
     return text
 
 

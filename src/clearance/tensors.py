@@ -11,8 +11,8 @@ from torch import Tensor, nn
 def check_class_numbers(labels: Tensor, samples: int, classes: int) -> None:
     """Refuse labels that are not one of the classes for each sample.
 
-    Whether they lie in range is looked at on the CPU alone: elsewhere looking would wait for the device at every
-    step, and torch itself stops there. Nor is it looked at while a step is traced or compiled.
+    The range is checked only on the CPU: elsewhere the check would wait for the device at every step, and torch itself
+    stops there. It is not checked while a step is traced or compiled.
 
     Raises:
         TypeError: If they are not whole numbers of 64 bits.

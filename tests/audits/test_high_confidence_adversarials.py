@@ -1,4 +1,4 @@
-"""The way to a sure mistake: on linear networks, where it ends at the mirror image of the median image."""
+"""The way to a high-confidence mistake: on linear networks, where it ends at the mirror image of the median image."""
 
 import math
 
@@ -48,12 +48,12 @@ def median_distance(data):
 
 @pytest.mark.parametrize("confidence", [0.95, 0.7])
 def test_a_straight_network_is_sure_at_the_mirror_image_of_the_median_image(confidence):
-    """The median image is as sure as wanted, so its mirror image is as sure of the other class: 2 |d| away."""
+    """The median image has the wanted confidence, and its mirror image the same in the other class: 2 |d| away."""
     data = images()
     numbers, _ = found(network(), data, confidence=confidence)
     middle = median_distance(data)
     assert middle > 10 * STEP
-    assert 0 <= numbers["sure_distance"].value - 2 * middle <= STEP + 1e-6
+    assert 0 <= numbers["confident_distance"].value - 2 * middle <= STEP + 1e-6
     assert numbers["nearest_distance"].value == pytest.approx(middle, rel=1e-3)
     assert numbers["reached"].value == 1.0
     margins = (network()(data.images).detach() @ torch.tensor([1.0, -1.0])).abs()
@@ -63,10 +63,10 @@ def test_a_straight_network_is_sure_at_the_mirror_image_of_the_median_image(conf
 
 def test_p03_how_loud_the_logits_are_does_not_matter():
     data = images()
-    quiet, _ = found(network(), data)
-    loud, _ = found(network(scale=50.0), data)
-    assert loud["sure_distance"].value == pytest.approx(quiet["sure_distance"].value, rel=1e-5)
-    assert loud["temperature"].value == pytest.approx(50 * quiet["temperature"].value, rel=1e-4)
+    small, _ = found(network(), data)
+    large, _ = found(network(scale=50.0), data)
+    assert large["confident_distance"].value == pytest.approx(small["confident_distance"].value, rel=1e-5)
+    assert large["temperature"].value == pytest.approx(50 * small["temperature"].value, rel=1e-4)
 
 
 def test_the_sheet_shows_what_was_measured():
@@ -79,9 +79,9 @@ def test_the_sheet_shows_what_was_measured():
     moved = torch.tensor(sheet["adversarial"])
     length = (moved - data.images[rows]).flatten(1).norm(dim=1)
     torch.testing.assert_close(torch.tensor(sheet["norm"]), length, atol=1e-3, rtol=0)
-    assert all(sure >= 0.95 - 1e-4 for sure in sheet["sure_of_target"])
+    assert all(value >= 0.95 - 1e-4 for value in sheet["target_confidence"])
     own = network()(data.images[rows]) / found(network(), data)[0]["temperature"].value
-    assert sheet["sure"] == pytest.approx(own.softmax(dim=1)[[0, 1], [0, 1]].tolist(), abs=1e-3)
+    assert sheet["confidence"] == pytest.approx(own.softmax(dim=1)[[0, 1], [0, 1]].tolist(), abs=1e-3)
     assert sheet["arrived"] == [True, True]
 
 
@@ -98,7 +98,7 @@ def test_large_pictures_are_made_smaller_in_their_own_shape():
 
 def test_where_steps_end_too_soon_nothing_is_said_to_have_arrived():
     numbers, sheet = found(network(), images(), steps=1)
-    assert numbers["sure_distance"].value == math.inf
+    assert numbers["confident_distance"].value == math.inf
     assert numbers["reached"].value == 0.0
     assert sheet["arrived"] == [False, False]
     assert sheet["norm"] == pytest.approx([STEP, STEP], abs=1e-4)
@@ -111,7 +111,7 @@ def test_answers_that_tie_have_no_temperature_and_no_way():
             parameter.zero_()
     numbers, sheet = found(silent, images())
     assert numbers["temperature"].value == 0.0
-    assert numbers["sure_distance"].value == math.inf
+    assert numbers["confident_distance"].value == math.inf
     assert numbers["reached"].value == 0.0
     assert sheet["image"] == sheet["adversarial"]
 

@@ -1,6 +1,7 @@
 """What the documents say is so: code runs, commands parse, links lead somewhere, the map names the rooms."""
 
 import ast
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -152,6 +153,45 @@ def test_paths_in_code_exist(name):
     assert paths
     for path in paths:
         assert (ROOT / path).exists() or (PACKAGE / path).exists(), f"{name} names {path}"
+
+
+SOURCES = sorted(
+    path for folder in ("src", "papers", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
+)
+DOTTED = re.compile(r"(?<![\w./-])(?:cl|clearance|papers)(?:\.[A-Za-z_]\w*)+")
+
+
+def missing(name):
+    """The part of a dotted name that does not exist, or None."""
+    first, *rest = name.removeprefix("~").split(".")
+    found = importlib.import_module("clearance" if first == "cl" else first)
+    for part in rest:
+        if not hasattr(found, part):
+            try:
+                importlib.import_module(f"{found.__name__}.{part}")
+            except (AttributeError, ImportError):
+                return part
+        found = getattr(found, part)
+    return None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dotted_names_in_documents_exist(name):
+    """Such as `cl.losses.Loss` and `clearance.linear.svm_path`."""
+    inline = re.findall(r"`([^`\n]+)`", FENCE.sub("", (ROOT / name).read_text("utf-8")))
+    named = {found for code in inline for found in DOTTED.findall(code)}
+    assert [each for each in named if missing(each)] == []
+
+
+def test_cross_references_in_docstrings_exist():
+    """Such as :func:`clearance.load_dataset`."""
+    named = {
+        each
+        for path in SOURCES
+        for each in re.findall(r":\w+:`~?((?:clearance|papers)\.[\w.]+)`", path.read_text("utf-8"))
+    }
+    assert named
+    assert [each for each in sorted(named) if missing(each)] == []
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -142,7 +142,7 @@ class TestUnknownImages:
         audits = ["accuracy", "minimal_perturbation"]
         card = cl.audit(model, train=train, test=test, audits=audits, images=6, budget="2h")
         assert next(m.n for m in card.measurements if m.name == "median_flip") <= 6
-        assert card.report.recipe["looked_at"] == {"images": 60, "audits": {"minimal_perturbation": 6}}
+        assert card.report.recipe["fewer_images"] == {"images": 60, "audits": {"minimal_perturbation": 6}}
         assert card.report.recipe["budget"]["seconds"] == 7200
         with pytest.raises(ValueError, match="must be a time such as"):
             cl.audit(model, train=train, test=test, budget="soon")

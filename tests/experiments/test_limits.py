@@ -17,7 +17,7 @@ from clearance.audits import (
     Subject,
 )
 from clearance.data import gaussian_images
-from clearance.experiments.audit_plan import AuditPlan, looked_at
+from clearance.experiments.audit_plan import AuditPlan, fewer_images
 from clearance.experiments.auditing import Budget, bounded_audits, seconds_of
 from clearance.models import Classifier
 from clearance.vocabulary import Measurement
@@ -145,9 +145,9 @@ class TestImages:
         assert (fewer[2].searched, fewer[3].adaptive_images) == (30, 30)
         more: Any = plan.resolved(test=data, images=100)
         assert (more[1].images, more[2].searched, more[3].adaptive_images) == (100, 100, 64)
-        told = looked_at(fewer, data)["looked_at"]
+        told = fewer_images(fewer, data)["fewer_images"]
         assert told["audits"] == {"minimal_perturbation": 30, "boundary_distance": 30, "likelihood": 30}
-        assert looked_at(plan.resolved(test=data, images=150), data) == {}
+        assert fewer_images(plan.resolved(test=data, images=150), data) == {}
         assert plan.resolved(test=data) == tuple(audits)
 
     @pytest.mark.parametrize("images", [0, 2, 2.5, True])

@@ -97,9 +97,9 @@ def test_names_cannot_leave_their_place():
 def test_a_page_that_would_be_too_large_says_how_many_samples_fit():
     scene = noise(2, 4000, 1000)
     assert size_limit(scene) == PAIR_LIMIT
-    with pytest.raises(ValueError, match=r"would have 11\.\d MB .* at most 8 MB .*--per-class") as told:
+    with pytest.raises(ValueError, match=r"would have 11\.\d MB .* at most 8 MB .*--per-class") as refused:
         check_size(scene, packed_classes(scene))
-    fitting = int(str(told.value).split("--per-class ")[1].split(")")[0])
+    fitting = int(str(refused.value).split("--per-class ")[1].split(")")[0])
     small = noise(2, fitting, 1000)
     check_size(small, packed_classes(small))
     larger = noise(2, int(1.15 * fitting), 1000)
@@ -112,7 +112,7 @@ def test_too_many_pairs_are_refused_before_anything_is_fitted(tmp_path):
     assert size_limit(scene) == ALL_LIMIT
     seen = []
     with pytest.raises(ValueError, match=r"435 pairs of classes.*name two classes"):
-        write_explorer(scene, tmp_path / "page.html", progress=lambda *told: seen.append(told))
+        write_explorer(scene, tmp_path / "page.html", progress=lambda *event: seen.append(event))
     assert seen == []
     assert list(tmp_path.iterdir()) == []
 
@@ -141,9 +141,9 @@ def test_all_pairs_of_mnist_would_fit(data_root, mnist):
 
 
 def test_progress_is_told_before_each_pair(tmp_path):
-    told = []
+    events = []
     write_explorer(
-        noise(3, 4, 6), tmp_path / "deep" / "page.html", progress=lambda *words: told.append(words)
+        noise(3, 4, 6), tmp_path / "deep" / "page.html", progress=lambda *words: events.append(words)
     )
-    assert told == [(0, 3, "c0 against c1"), (1, 3, "c0 against c2"), (2, 3, "c1 against c2")]
+    assert events == [(0, 3, "c0 against c1"), (1, 3, "c0 against c2"), (2, 3, "c1 against c2")]
     assert (tmp_path / "deep" / "page.html").stat().st_size < 300_000

@@ -27,7 +27,7 @@ class InventedLikelihood(Invented):
     def share(self, value):
         return round(min(self.jitter(value, 0.04), 1.0), 6)
 
-    def told(self, value, context):
+    def scored(self, value, context):
         for name in ("auroc", "aupr", "fpr95"):
             better: Better = "lower" if name == "fpr95" else "higher"
             for score in SCORES:
@@ -45,17 +45,17 @@ class InventedLikelihood(Invented):
                     ("successful", "originals"),
                     ("successful", "noise"),
                 ):
-                    yield from self.told(good, {**place, "counted": counted, "negatives": negatives})
+                    yield from self.scored(good, {**place, "counted": counted, "negatives": negatives})
                 for score in SCORES:
                     yield self.rated("caught", 0.5 * good, {**place, "score": score})
-            # the attacked score is told last: no table may take another one for it
+            # the attacked score comes last: no table may take another one for it
             place = {"attack": "adaptive", "epsilon": epsilon, "counted": "successful"}
             for attacked in ("mahalanobis", "likelihood"):
                 for negatives in ("noise", "originals"):
-                    yield from self.told(0.3, {**place, "attacked": attacked, "negatives": negatives})
+                    yield from self.scored(0.3, {**place, "attacked": attacked, "negatives": negatives})
             yield self.rated("evasion", epsilon * 3, {"epsilon": epsilon, "score": "likelihood"})
         for unseen in ("clothes10", "classes left out"):
-            yield from self.told(good, {"unseen": unseen})
+            yield from self.scored(good, {"unseen": unseen})
         for score in SCORES:
             yield self.rated("rejected", 0.05, {"score": score})
 

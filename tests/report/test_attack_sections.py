@@ -11,7 +11,7 @@ from clearance.report.audits import sections
 from clearance.report.page import further_pictures, write_page
 from report.invented_attacks import PARTS, RADII, TITLES, InventedAttacks  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from report.reading import Reading, first_screen, numbers_in, stored  # type: ignore[import-not-found]
-from report.told import cells_of, findings_of, pictures_of, tables_of, term_of, values_in  # type: ignore[import-not-found]
+from report.section_parts import cells_of, findings_of, pictures_of, tables_of, term_of, values_in  # type: ignore[import-not-found]
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +130,12 @@ def test_the_first_screen_says_nothing_of_attacks(page, invented):
 
 def test_every_number_has_an_entry_and_the_page_prints_it(attacks, page):
     found = {(one.measurement.audit, one.measurement.name) for one in attacks.records}
-    told = [
+    terms = [
         term_of(key) for key in sorted(found) if key[0] in ("robustness", "boundary_distance", "attacked")
     ]
-    assert len(told) == 10
+    assert len(terms) == 10
     assert all(map(term_of, found))
-    assert all(entry.title in page and entry.not_meant.replace("'", "&#39;") in page for entry in told)
+    assert all(entry.title in page and entry.not_meant.replace("'", "&#39;") in page for entry in terms)
 
 
 def test_each_norm_has_a_curve_and_a_table_with_what_is_beside_it(attacks, undrawn):

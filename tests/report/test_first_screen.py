@@ -12,7 +12,7 @@ from clearance.records import Record, Report
 from clearance.report.audits import actions, page_of, sections, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.ledger import ledger
-from clearance.report.left_out import interrupted, left_out, left_out_lines, looked_at
+from clearance.report.left_out import fewer_images, interrupted, left_out, left_out_lines
 from clearance.report.page import render_page
 from clearance.vocabulary import Measurement
 from report.reading import Reading, numbers_in, stored  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
@@ -101,7 +101,7 @@ LEFT: dict[str, Any] = {
         {"audit": "minimal_perturbation", "why": "interrupted"},
     ],
     "audits_left_out_command": "clearance audit net:Net --audits linear_probe,minimal_perturbation",
-    "looked_at": {
+    "fewer_images": {
         "images": 497,
         "audits": {"minimal_perturbation": 100, "robustness": 100, "likelihood": 50},
     },
@@ -127,19 +127,19 @@ class TestLeftOut:
         assert left_out({"left_out": (1, 2)}) == []  # classes kept from training, a setting of recipes
 
     def test_audits_by_the_number_of_images(self):
-        assert [plain(line.striptags()) for line in looked_at(LEFT)] == [
+        assert [plain(line.striptags()) for line in fewer_images(LEFT)] == [
             "Measured on at most 100 of the 497 test images, the same number of each class: smallest change that "
             "changes the prediction and accuracy under the worst of all attacks.",
             "Measured on at most 50 of the 497 test images, the same number of each class: detection by likelihood.",
         ]
 
     def test_it_stands_on_the_first_screen(self, single):
-        told = replace(single, recipe={**single.recipe, **LEFT})
-        page = render_page(told)
+        report = replace(single, recipe={**single.recipe, **LEFT})
+        page = render_page(report)
         first = page[: page.index("<h2>Details")]
-        for line in (*left_out(LEFT), *looked_at(LEFT)):
+        for line in (*left_out(LEFT), *fewer_images(LEFT)):
             assert line in first
-        assert set(Reading(page).values) <= stored(with_summaries(told).to_json()) | numbers_in(LEFT)
+        assert set(Reading(page).values) <= stored(with_summaries(report).to_json()) | numbers_in(LEFT)
 
     def test_names_of_files_cannot_break_the_page(self, single):
         bad = {**LEFT, "audits_left_out_command": "clearance audit '<script>'"}

@@ -10,7 +10,7 @@ from clearance.report.audits import sections
 from clearance.report.page import further_pictures, write_page
 from report.invented_likelihood import RADII, SCORES, TITLES, InventedLikelihood  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from report.reading import Reading, stored  # type: ignore[import-not-found]
-from report.told import cells_of, findings_of, pictures_of, tables_of, term_of, values_in  # type: ignore[import-not-found]
+from report.section_parts import cells_of, findings_of, pictures_of, tables_of, term_of, values_in  # type: ignore[import-not-found]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from clearance.report.findings import Findings
 from clearance.report.page import render_page
 from clearance.report.sweep import QUANTITIES, at_shown, over_setting
 from clearance.vocabulary import Exhibit, Measurement
-from report.told import term_of  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.section_parts import term_of  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 WEIGHTS = {
     ("weight_rms", "1"): 0.04, ("weight_rms", "2"): 0.005, ("weight_rms", "all"): 0.02, ("spectral_norm", "1"): 1.5,
@@ -92,7 +92,7 @@ def test_sizes_stand_in_their_tables_layer_by_layer():
 
 
 def test_which_parameters_decay_is_what_the_optimiser_did():
-    def told(method, decays):
+    def trained(method, decays):
         rows = [("weight", 90, *decays[0]), ("weight", 10, *decays[1]), ("bias or gain", 5, *decays[2])]
         role, numbers, factor, how = (list(column) for column in zip(*rows, strict=True))
         columns = {"role": role, "numbers": numbers, "weight_decay": factor, "how": how}
@@ -102,8 +102,8 @@ def test_which_parameters_decay_is_what_the_optimiser_did():
 
     none = (0.0, "none")
     exhibits = (
-        told("plain", [(0.1, "coupled")] * 3),
-        told("mine", [(0.01, "decoupled"), none, none]),
+        trained("plain", [(0.1, "coupled")] * 3),
+        trained("mine", [(0.01, "decoupled"), none, none]),
     )
     shown = replace(report(weights), exhibits=exhibits)
     (section,) = sections(Findings(shown, "digits"))
@@ -140,7 +140,7 @@ class TestSweep:
 
     @pytest.fixture
     def swept(self):
-        told = {"sweep": {"field": "weight_decay", "values": list(self.VALUES), "shown": 0.1}}
+        recipe = {"sweep": {"field": "weight_decay", "values": list(self.VALUES), "shown": 0.1}}
         records = tuple(
             replace(
                 r,
@@ -152,7 +152,7 @@ class TestSweep:
             for make in (weights, boundary)
             for r in make(method, seed, 1 + value)
         )
-        return with_summaries(Report(told, {}, "made", "today", records=records))
+        return with_summaries(Report(recipe, {}, "made", "today", records=records))
 
     def test_each_quantity_that_was_measured_has_a_curve_of_every_value(self, swept):
         made = over_setting(Findings(swept, "digits"))
@@ -186,7 +186,7 @@ class TestSweep:
         assert "Over weight decay" not in render_page(plain)
 
 
-SURE = {"sure_distance": 2.5, "nearest_distance": 0.75, "reached": 0.875, "temperature": 3.25}
+SURE = {"confident_distance": 2.5, "nearest_distance": 0.75, "reached": 0.875, "temperature": 3.25}
 
 
 class TestSureMistakes:
@@ -205,7 +205,7 @@ class TestSureMistakes:
         black, white = ([[[value] * 4] * 3] * channels for value in (0.0, 1.0))
         columns: dict[str, list[Any]] = {
             "image": [black, white], "adversarial": [white, white], "label": ["night", "a $very$ long word"],
-            "target": ["day", "night"], "sure": [0.875, 0.5], "sure_of_target": [0.9375, 0.25],
+            "target": ["day", "night"], "confidence": [0.875, 0.5], "target_confidence": [0.9375, 0.25],
             "norm": [3.5, 0.0], "arrived": [True, False],
         }  # fmt: skip
         return ExhibitRecord(
@@ -216,12 +216,12 @@ class TestSureMistakes:
         )
 
     @pytest.fixture
-    def told(self):
+    def report(self):
         sheets = tuple(self.sheet(method, seed) for method in ("plain", "mine") for seed in (0, 1))
         return replace(report(self.numbers), exhibits=sheets)
 
-    def test_the_numbers_and_one_sheet_for_each_method(self, told):
-        (section,) = sections(Findings(told, "digits"))
+    def test_the_numbers_and_one_sheet_for_each_method(self, report):
+        (section,) = sections(Findings(report, "digits"))
         found = {(column, line): text for (_, column, line), text in cells(section).items()}
         assert found["until confident in another class", "plain training"].startswith("2.5")
         assert found["nearest mistake found", "mine"].startswith("0.75")
@@ -240,6 +240,6 @@ class TestSureMistakes:
         assert [float(one.mean()) for one in change] == [1.0, 0.5]
         assert change[0].shape == ((3, 4) if channels == 1 else (3, 4, 3))
 
-    def test_the_page_has_every_number_in_its_glossary(self, told):
+    def test_the_page_has_every_number_in_its_glossary(self, report):
         assert all(term_of(("high_confidence_adversarials", name)) for name in SURE)
-        assert "Distance to a high-confidence mistake" in render_page(told)
+        assert "Distance to a high-confidence mistake" in render_page(report)

@@ -11,7 +11,16 @@ from clearance.report.audits import geodesic, sections
 from clearance.report.audits.co_adaptation import main_curve
 from clearance.report.drawing import bands
 from clearance.report.page import further_pictures
-from report.told import TITLES, cells_of, findings_of, only, pictures_of, tables_of, term_of, values_in  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.section_parts import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+    TITLES,
+    cells_of,
+    findings_of,
+    only,
+    pictures_of,
+    tables_of,
+    term_of,
+    values_in,
+)
 
 
 @pytest.mark.parametrize("audit", TITLES)
@@ -80,10 +89,10 @@ def test_the_cost_stands_beside_every_gain(paper, undrawn):
 def test_a_reader_of_the_paper_is_told_what_to_compare(paper, undrawn):
     found = {section.title: section for section in sections(findings_of(paper))}
     moved, axes = found[TITLES["geodesic"]], found[TITLES["low_dimension"]]
-    told = [part.cite for part in (*moved.parts, *axes.parts) if isinstance(part, Row)]
-    told += [one.cite for one in pictures_of(moved)]
+    cited = [part.cite for part in (*moved.parts, *axes.parts) if isinstance(part, Row)]
+    cited += [one.cite for one in pictures_of(moved)]
     named = [f"Compare {what} of Sato et al. (2019)." for what in ("Fig. 3 a to c", "Fig. 3 d", "Fig. 4")]
-    assert set(named) <= set(told)
+    assert set(named) <= set(cited)
     assert [" Table 1 " in part.foot for part in tables_of(axes)] == [True, False]
     assert [one.cite for one in (main_curve(findings_of(paper)),) if one] == [
         "Compare Fig. 2 of Sato et al. (2019)."

@@ -9,7 +9,6 @@ from papers.elsayed_2018 import search_rates
 from papers.elsayed_2018.protocol import (
     PROTOCOLS,
     base_recipe,
-    learning_rates,
     noise_recipe,
     noise_recipes,
     searched_at,
@@ -17,7 +16,7 @@ from papers.elsayed_2018.protocol import (
 )
 from papers.elsayed_2018.search_rates import searched_recipes
 from papers.engine import rate_search
-from papers.engine.catalogue import paper_study
+from papers.engine.catalogue import learning_rates, paper_study
 from papers.engine.study import StudyRequest
 
 RUN_HERE = ("digits", "mnist")
@@ -55,11 +54,11 @@ def test_a_study_takes_the_rates_of_its_own_condition(dataset):
     def rates(recipe):
         return {name: method.lr for name, method in recipe.methods.items()}
 
-    assert rates(noise_recipe(dataset, 0.0)) == learning_rates(dataset, "noiseless")
-    assert rates(noise_recipe(dataset, 0.8)) == learning_rates(dataset, "noisy")
-    assert rates(base_recipe(dataset, None)) == learning_rates(dataset, "clean")
+    assert rates(noise_recipe(dataset, 0.0)) == learning_rates("elsayed_2018", dataset, "noiseless")
+    assert rates(noise_recipe(dataset, 0.8)) == learning_rates("elsayed_2018", dataset, "noisy")
+    assert rates(base_recipe(dataset, None)) == learning_rates("elsayed_2018", dataset, "clean")
     for count, recipe in small_data_recipes(dataset).items():
-        assert rates(recipe) == learning_rates(dataset, searched_at(dataset, count)) != {}
+        assert rates(recipe) == learning_rates("elsayed_2018", dataset, searched_at(dataset, count)) != {}
 
 
 def test_few_images_take_the_rates_of_the_nearest_number_that_was_searched():

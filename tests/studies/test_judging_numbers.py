@@ -24,12 +24,12 @@ class TestRatio:
 
     def test_the_factor_is_judged_and_the_ordering_beside(self):
         (found,) = judge(self.claims, errors(foca=0.05, plain=0.20, dropout=0.30), "digits")
-        assert (found.verdict, found.outcomes[0].order) == ("holds", "holds")
+        assert (found.verdict, found.readings[0].order) == ("holds", "holds")
         (found,) = judge(self.claims, errors(foca=0.05, plain=0.10, dropout=0.30), "digits")
-        assert (found.verdict, found.outcomes[0].order) == ("refuted", "holds")
+        assert (found.verdict, found.readings[0].order) == ("refuted", "holds")
         assert found.reason.endswith("the ordering alone holds")
         (found,) = judge(self.claims, errors(foca=0.05, plain=0.01, dropout=0.30), "digits")
-        assert (found.verdict, found.outcomes[0].order) == ("refuted", "refuted")
+        assert (found.verdict, found.readings[0].order) == ("refuted", "refuted")
 
     def test_the_factor_that_was_found_has_the_interval_of_log_ratios(self):
         records = errors(foca=0.05, plain=0.20, dropout=0.30, noise=0.1)
@@ -38,8 +38,8 @@ class TestRatio:
         oracle = stats.ttest_rel(np.log(by_method["plain"]), np.log(by_method["foca"]))
         interval = oracle.confidence_interval(0.95)
         middle = math.exp(np.mean(np.log(by_method["plain"]) - np.log(by_method["foca"])))
-        first = found.outcomes[0].compared[0]
-        assert first.times(found.outcomes[0].reading) == pytest.approx(
+        first = found.readings[0].compared[0]
+        assert first.times(found.readings[0].reading) == pytest.approx(
             (middle, math.exp(interval.low), math.exp(interval.high))
         )
 
@@ -52,8 +52,8 @@ class TestRatio:
         high = series("a", "b", {}, {"foca": 40.0, "plain": 10.0, "dropout": 2.0})
         assert verdict(higher, high)[0] == "holds"
         (found,) = judge(higher, replaced(high, "plain", 20.0), "digits")
-        assert (found.verdict, found.outcomes[0].order) == ("refuted", "holds")
-        middle, low, rest = found.outcomes[0].compared[0].times(found.outcomes[0].reading) or (0, 0, 0)
+        assert (found.verdict, found.readings[0].order) == ("refuted", "holds")
+        middle, low, rest = found.readings[0].compared[0].times(found.readings[0].reading) or (0, 0, 0)
         assert low < middle < rest
         assert middle == pytest.approx(2, rel=0.02)
 
@@ -89,7 +89,7 @@ class TestValue:
         records = series("co_adaptation", "error", {"samples": 10}, {"foca": value}, noise=noise)
         found = judge(claims, records, "digits")[0]
         assert found.verdict == expected
-        ends = [(one.second.method, set(one.second.values.values())) for one in found.outcomes[0].compared]
+        ends = [(one.second.method, set(one.second.values.values())) for one in found.readings[0].compared]
         assert [name for name, _ in ends] == ["the paper's +10 %", "the paper's -10 %"]
         assert [end for _, one in ends for end in one] == pytest.approx([0.11, 0.09])
         if expected == "refuted":

@@ -104,7 +104,7 @@ class TestOrder:
         (alone,) = judge(two, records(two.rivals), "digits")
         (among,) = judge(four, records(four.rivals), "digits")
         assert (alone.verdict, among.verdict) == ("holds", "cannot tell")
-        assert among.outcomes[0].compared[0].adjusted == pytest.approx(4 * p)
+        assert among.readings[0].compared[0].adjusted == pytest.approx(4 * p)
 
 
 class TestSizes:

@@ -114,7 +114,7 @@ class TestSato:
         worse = changed(self.records, "foca", 0.9, measure="threshold_error", chosen_on="train")
         found = self.judged(worse)["T2"]
         assert found.verdict == "holds"
-        assert [(o.reading.label, o.verdict) for o in found.outcomes] == [
+        assert [(o.reading.label, o.verdict) for o in found.readings] == [
             ("chosen on test", "holds"),
             ("chosen on training", "refuted"),
         ]

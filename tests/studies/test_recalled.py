@@ -64,9 +64,9 @@ def test_what_is_recalled_is_measured_and_not_judged():
         assert (remembered.verdict, remembered.reason) == ("no verdict", "recalled, not checked")
         assert heard.verdict != "no verdict"
     assert judge(CLAIMS, records(new=0.02, old=0.05), "digits")[0].verdict == "holds"
-    (outcome,) = judge(CLAIMS, records(new=0.02, old=0.05), "digits")[1].outcomes
-    assert len(outcome.compared) == 1
-    assert judge(CLAIMS, records(new=0.02, old=0.05), "mnist")[1].outcomes == ()
+    (judged,) = judge(CLAIMS, records(new=0.02, old=0.05), "digits")[1].readings
+    assert len(judged.compared) == 1
+    assert judge(CLAIMS, records(new=0.02, old=0.05), "mnist")[1].readings == ()
     assert [j.verdict for j in not_run(CLAIMS, "no data")] == ["not run", "no verdict", "not run"]
 
 

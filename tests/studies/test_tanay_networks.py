@@ -104,7 +104,7 @@ class TestAttacked:
         sheet = found["sheet"]
         assert sheet["label"] == [str(k) for k in range(10)]
         assert sheet["target"] == [str((k + 1) % 10) for k in range(10)]
-        assert min(sheet["sure_of_target"]) >= 0.949
+        assert min(sheet["target_confidence"]) >= 0.949
         change = torch.tensor(sheet["adversarial"]) - torch.tensor(sheet["image"])
         assert change.flatten(1).norm(dim=1).tolist() == pytest.approx(sheet["norm"], abs=0.02)
         assert {row["context"]["init"] for row in found["records"]} == {"he"}
@@ -124,8 +124,8 @@ class TestAttacked:
         rows = [int((some.labels == k).nonzero()[0]) for k in range(10)]
         own = [float(sure[row, k]) for k, row in enumerate(rows)]
         target = [float(sure[row, (k + 1) % 10]) for k, row in enumerate(rows)]
-        assert found["sheet"]["sure"] == pytest.approx(own, abs=1e-3)
-        assert found["sheet"]["sure_of_target"] == pytest.approx(target, abs=0.05)
+        assert found["sheet"]["confidence"] == pytest.approx(own, abs=1e-3)
+        assert found["sheet"]["target_confidence"] == pytest.approx(target, abs=0.05)
         assert min(target) < 0.5
 
     def test_lengths_are_over_the_images_that_both_networks_of_a_pair_have_of_both_kinds(self):

@@ -7,6 +7,7 @@ import pytest
 from clearance.records import Record, Report
 from clearance.report.numbers import THIN
 from clearance.vocabulary import Measurement
+from papers.engine import catalogue
 from papers.engine.catalogue import paper, paper_claims, paper_datasets, paper_recipe
 from papers.engine.ledger import Quantity
 from papers.wan_2018 import accuracy, fgsm, protocol, study
@@ -130,7 +131,7 @@ class TestRecipes:
         assert (recipe.seeds, recipe.steps) == (1, protocol.PLANE_STEPS["digits"])
 
     def test_chosen_rates_take_the_place_of_the_recipes(self, monkeypatch):
-        monkeypatch.setattr(protocol, "learning_rates", lambda dataset, condition: {"lgm": 0.7})
+        monkeypatch.setattr(catalogue, "learning_rates", lambda *_: {"lgm": 0.7})
         found = protocol.base_recipe("digits").methods
         assert found["lgm"].lr == 0.7
         assert found["gm"].lr == paper_recipe("wan_2018", "digits").methods["gm"].lr

@@ -13,6 +13,7 @@ from clearance.experiments.search import Trial
 from clearance.heads.scale import feature_unit
 from clearance.training import Limits, fit
 from papers.engine import rate_search, study
+from papers.engine.catalogue import learning_rates
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError, StudyRequest
 from papers.wan_2018 import combinations, protocol, search_rates
@@ -85,7 +86,7 @@ class TestSearch:
     def test_the_rates_that_were_chosen_name_methods_that_are_there(self):
         for dataset in protocol.PROTOCOLS:
             for condition, recipe in search_rates.searched_recipes(dataset).items():
-                assert set(protocol.learning_rates(dataset, condition)) <= set(recipe.methods)
+                assert set(learning_rates("wan_2018", dataset, condition)) <= set(recipe.methods)
 
 
 class TestCombinations:

@@ -261,7 +261,7 @@ class TestVerification:
             )
             shown = printed(with_it - without, "fraction").replace(THIN, " ")
             assert f"- epsilon {epsilon}: no verdict from 1 seed (difference {shown})." in margin
-        known = rows_below(told, "## How well the likelihood tells the images of that attack")
+        known = rows_below(told, "## How well the likelihood separates the images of that attack")
         assert tuple(known) == METHODS
         # every score and both that see no network, of the attack on each method's own likelihood
         known_attack: dict[str, Any] = {"attack": "adaptive", "counted": "successful", "epsilon": 0.3}
@@ -314,13 +314,13 @@ class TestVerification:
         )
         report = Report({"methods": {name: {} for name in values}}, {}, "", "", records=records)
         text = "\n\n".join(verification.sections(report, "digits"))
-        assert "were not looked at" not in text
-        assert "Images of cifar10 were not looked at" in "".join(verification.sections(report, "cifar100"))
+        assert "were not used" not in text
+        assert "Images of cifar10 were not used" in "".join(verification.sections(report, "cifar100"))
         assert "|  | likelihood | energy |" in text[text.index("images of fashion-mnist, never learned") :]
         rows = rows_below(text, "## Every score: images of fashion-mnist")
         assert [cell.replace(THIN, " ") for cell in rows["lgm"]] == ["80.0 %", "80.0 %"]
 
-    def test_another_dataset_is_looked_at_where_its_files_are(self, monkeypatch):
+    def test_another_dataset_is_used_where_its_files_are(self, monkeypatch):
         def load(name, split, root):
             if root == "nothing":
                 raise FileNotFoundError(name)

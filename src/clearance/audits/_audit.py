@@ -15,6 +15,7 @@ from clearance.data.intake import as_image_set
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions_from
+from clearance.records.summary import Z_95
 from clearance.vocabulary import Exhibit, Measurement
 
 
@@ -190,7 +191,6 @@ def named_class(classes: tuple[str, ...], k: int) -> str:
     return classes[k] if k < len(classes) else f"output {k}"
 
 
-Z_95 = 1.959963984540054  # the standard normal's 97.5 % point
 WILSON = "wilson 95 %"  # the interval's name in the context of a measurement
 
 

@@ -31,7 +31,7 @@ def change_sheet(
     rows = _first_of_each(some.labels)
     own = some.labels[rows]
     target = (own + 1) % some.class_count
-    sure = [
+    confidence = [
         _probability(model, images[rows], of, temperature)
         for images, of in ((some.images, own), (moved, target))
     ]
@@ -41,8 +41,8 @@ def change_sheet(
         "adversarial": picture_pixels(moved[rows]),
         "label": [some.classes[k] for k in own.tolist()],
         "target": [some.classes[k] for k in target.tolist()],
-        "sure": _rounded(sure[0]),
-        "sure_of_target": _rounded(sure[1]),
+        "confidence": _rounded(confidence[0]),
+        "target_confidence": _rounded(confidence[1]),
         "norm": _rounded(change[rows]),
         "arrived": distance[rows].isfinite().tolist(),
     }

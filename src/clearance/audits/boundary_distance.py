@@ -85,7 +85,7 @@ def nearest_rivals(
         images: In [0, 1], (B, C, H, W).
         labels: (B,).
         norm: 1, 2 or inf.
-        rivals: How many to look at, those with the highest logits; None is all.
+        rivals: How many to compare with, those with the highest logits; None is all.
     """
     exact = images.to(dtype_of(model))
     chosen = []
@@ -547,13 +547,13 @@ class BoundaryDistance(Audit):
             models: list[Model] = [subject.model]
             if has_steps(subject.model, data.images):
                 models.append(straight_through(subject.model))  # the same except for its gradient
-            looked_at = self._looked_at(subject.model, data)
+            rivals = self._rivals(subject.model, data)
             for norm in self.norms:
                 search = MinimumNorm(float(norm), steps=self.steps)
-                every = nearest_rivals(subject.model, data.images, data.labels, float(norm), looked_at)
+                every = nearest_rivals(subject.model, data.images, data.labels, float(norm), rivals)
                 found_by = [search(model, some.images, some.labels).distance for model in models]
                 distance = torch.stack(found_by).amin(dim=0)
-                found.extend(self._first_order(subject.model, data, norm, looked_at, every))
+                found.extend(self._first_order(subject.model, data, norm, rivals, every))
                 found.extend(_medians("minimum_distance", distance, some, {"norm": norm}, PIXELS))
                 found.extend(dataset_distances(every, norm))
                 near = every.rows(rows)
@@ -561,11 +561,11 @@ class BoundaryDistance(Audit):
                 found.extend(numbers)
                 exhibits.append(_picture(norm, distance, _signed(near), some))
                 exhibits.append(mirror_sheet(near, mirrors, data.classes, norm))
-            near = nearest_rivals(subject.model, some.images, some.labels, 2.0, looked_at)
+            near = nearest_rivals(subject.model, some.images, some.labels, 2.0, rivals)
             found.extend(angle_numbers(subject.train, near))
         return Findings(tuple(found), tuple(exhibits))
 
-    def _looked_at(self, model: Classifier, data: ImageSet) -> int | None:
+    def _rivals(self, model: Classifier, data: ImageSet) -> int | None:
         """No more rivals than the network has."""
         if self.rivals is None:
             return None
@@ -573,11 +573,11 @@ class BoundaryDistance(Audit):
             return min(self.rivals, model(data.images[:1]).shape[1] - 1)
 
     def _first_order(
-        self, model: Classifier, data: ImageSet, norm: str, looked_at: int | None, near: NearestRival
+        self, model: Classifier, data: ImageSet, norm: str, rivals: int | None, near: NearestRival
     ) -> Iterator[Measurement]:
         others = tuple(layer for layer in self.layers if layer != "input")
         spreads = layer_spreads(model, data.images, others, float(norm), CHUNK)
-        elsewhere = _distances(model, data, others, norm, looked_at) if others else {}
+        elsewhere = _distances(model, data, others, norm, rivals) if others else {}
         for layer in self.layers:
             context: dict[str, Scalar] = {"norm": norm, "layer": layer}
             if layer == "input":

@@ -11,12 +11,13 @@ from scipy.special import erf
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
-from clearance.audits._audit import Z_95, Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import first_half
 from clearance.data import ImageSet
 from clearance.data.intake import as_image_set
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
+from clearance.records.summary import Z_95
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 CHUNK = 512
@@ -353,12 +354,15 @@ def binned(confidence: Tensor, right: Tensor, bins: int, binning: Binning) -> Bi
     >>> found.count.tolist(), found.accuracy.tolist()
     ([1.0, 2.0], [0.0, 1.0])
     """
-    sure, hit = confidence.double().cpu(), right.double().cpu()
+    confidence, hit = confidence.double().cpu(), right.double().cpu()
     inner = torch.arange(1, bins, dtype=torch.float64) / bins
-    edges = inner if binning == "equal width" else torch.quantile(sure, inner)
-    place = torch.bucketize(sure, edges)
+    edges = inner if binning == "equal width" else torch.quantile(confidence, inner)
+    place = torch.bucketize(confidence, edges)
     count = torch.bincount(place, minlength=bins)
     filled = count > 0
-    sums = [torch.zeros(bins, dtype=torch.float64).index_add_(0, place, each)[filled] for each in (sure, hit)]
+    sums = [
+        torch.zeros(bins, dtype=torch.float64).index_add_(0, place, each)[filled]
+        for each in (confidence, hit)
+    ]
     kept = count[filled].double()
     return Bins(kept, sums[0] / kept, sums[1] / kept)

@@ -32,7 +32,7 @@ class DeeperCut(CoAdaptation):
         passes: As there.
         most_steps: As there.
         all_images: As there.
-        pixel_limit: As there, but 0: the nearest pixel does not look at the model, so it is measured already.
+        pixel_limit: As there, but 0: the nearest pixel does not depend on the model, so it is measured already.
         neighbour_limit: As there.
 
     Misleads: the layer that counts as extractor here was part of the head in training. End-to-end training

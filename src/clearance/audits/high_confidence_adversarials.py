@@ -35,7 +35,7 @@ class HighConfidenceAdversarials(Audit):
     Source: Tanay and Griffin, *A New Angle on L2 Regularization* (2018), the section on neural networks: there for one
     image of each class, with steps of one grey level.
 
-    Measurements, medians over images, in the Euclidean norm: ``sure_distance``, how far the ascent went, infinite
+    Measurements, medians over images, in the Euclidean norm: ``confident_distance``, how far the ascent went, infinite
     where it did not arrive, 0 for an image that is taken for the target from the start; ``nearest_distance``, of the
     same images the nearest wrong one that :class:`~clearance.attacks.MinimumNorm` finds, 0 where the answer is wrong.
     ``reached``: the share that arrived. ``temperature``: T, 0 where no temperature gives that median confidence.
@@ -59,7 +59,7 @@ class HighConfidenceAdversarials(Audit):
     >>> audit = HighConfidenceAdversarials(images=6, grey_levels=20.0, steps=20, search=5)
     >>> found = audit(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [m.name for m in found.measurements]
-    ['sure_distance', 'nearest_distance', 'reached', 'temperature']
+    ['confident_distance', 'nearest_distance', 'reached', 'temperature']
     """
 
     name: ClassVar[str] = "high_confidence_adversarials"
@@ -93,7 +93,7 @@ class HighConfidenceAdversarials(Audit):
             sheet = change_sheet(self.name, subject.model, some, moved, distance, temperature)
         reached = float(distance.isfinite().double().mean())
         numbers = (
-            self._number("sure_distance", _median(distance), PIXELS, len(some), "higher"),
+            self._number("confident_distance", _median(distance), PIXELS, len(some), "higher"),
             self._number("nearest_distance", _median(nearest), PIXELS, len(some), "higher"),
             self._number("reached", reached, "fraction", len(some)),
             self._number("temperature", temperature, "", len(subject.test)),

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
-from clearance.audits._audit import Z_95, Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._heads import are_a_cloud, scaled_features
 from clearance.audits.co_adaptation import head_training
 from clearance.heads import HeadStack, train_heads
+from clearance.records.summary import Z_95
 from clearance.vocabulary import Measurement, Scalar
 
 

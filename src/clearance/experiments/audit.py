@@ -1,4 +1,4 @@
-"""The audit of one trained classifier, wherever it comes from: Python's memory, a run's folder, or somebody's code.
+"""The audit of one trained classifier, wherever it comes from: Python's memory, a run's folder, or other people's code.
 
 :func:`clearance.audit` and ``clearance audit`` make a source and a request, and call :func:`run_audit`.
 """
@@ -22,7 +22,7 @@ from clearance.experiments.audit_plan import (
     SOURCE,
     AuditPlan,
     Settings,
-    looked_at,
+    fewer_images,
     unknown_images,
 )
 from clearance.experiments.auditing import Budget, Done, bounded_audits, seconds_of, subject_of
@@ -325,7 +325,7 @@ def _left(done: Done, budget: Budget | None, again: Again, test: ImageSet, pictu
     found: dict[str, Any] = {}
     if budget is not None:
         found["budget"] = {"seconds": budget.seconds, "spent": round(budget.spent, 1)}
-    found |= looked_at(done.audits, test)
+    found |= fewer_images(done.audits, test)
     if done.left_out:
         found["audits_left_out"] = [dataclasses.asdict(each) for each in done.left_out]
         found["audits_left_out_command"] = again([each.audit for each in done.left_out])

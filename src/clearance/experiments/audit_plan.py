@@ -200,17 +200,17 @@ def by_usefulness(audits: Sequence[Audit]) -> list[Audit]:
     return sorted(audits, key=lambda audit: places.get(audit.name, len(places)))
 
 
-def looked_at(audits: Sequence[Audit], test: ImageSet) -> dict[str, Any]:
+def fewer_images(audits: Sequence[Audit], test: ImageSet) -> dict[str, Any]:
     """The settings that name audits which use only some test images; empty if all use all of them.
 
     >>> from clearance.audits import Accuracy, MinimalPerturbation
     >>> from clearance.data import gaussian_images
-    >>> looked_at([Accuracy(), MinimalPerturbation(images=12)], gaussian_images(class_count=3, per_class=20))
-    {'looked_at': {'images': 60, 'audits': {'minimal_perturbation': 12}}}
+    >>> fewer_images([Accuracy(), MinimalPerturbation(images=12)], gaussian_images(class_count=3, per_class=20))
+    {'fewer_images': {'images': 60, 'audits': {'minimal_perturbation': 12}}}
     """
     limits = {audit.name: getattr(audit, IMAGES, None) for audit in audits if audit.name not in OF_OTHERS}
     fewer = {name: limit for name, limit in limits.items() if isinstance(limit, int) and limit < len(test)}
-    return {"looked_at": {"images": len(test), "audits": fewer}} if fewer else {}
+    return {"fewer_images": {"images": len(test), "audits": fewer}} if fewer else {}
 
 
 def unknown_images(

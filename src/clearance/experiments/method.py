@@ -197,7 +197,7 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
 
     way: Literal["end_to_end", "foca"] = "end_to_end"
     loss: str = "cross-entropy"
-    # Methods are keys of dictionaries, and a mapping has no hash; it still tells two methods apart.
+    # Methods are keys of dictionaries, and a mapping has no hash; it still distinguishes two methods.
     loss_settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

@@ -97,12 +97,12 @@ class Recipe:
         batch_size: Images a step, at least 1.
         schedule: ``"cosine"`` lets the step size fall to 0 over the run; ``"tenths"`` takes a tenth of it after half,
             and again after three quarters of the run; ``"constant"`` leaves it.
-        left_out: Numbers of classes that are kept from training; `new_classes` and `likelihood` look at them.
+        left_out: Numbers of classes that are kept from training; `new_classes` and `likelihood` use them.
         label_noise: Share of training labels replaced by another class, in [0, 1); drawn once for each seed. The
             labels of images that choices are made on are as noisy; those of the test set never are.
         samples: Training images to draw for each seed, alike for all methods; None is all of them.
         balanced: Whether such a draw has equally many images of every class, or is plainly at random.
-        validation: Share of the training set kept back to look at after every epoch, in [0, 1).
+        validation: Share of the training set kept back and evaluated after every epoch, in [0, 1).
         train_fraction: Share of the training set that is used, in (0, 1].
         held_out: 0: audit on the test set. Above 0: this share of the training set is split off (its seed is
             fixed) and everything is measured on it instead: for choices.

@@ -199,8 +199,8 @@ def _curves(result: FitResult) -> tuple[Exhibit, ...]:
 LABELS = {"validation_error": "validation error", "test_error": "test error"}
 
 
-def _looked_at(recipe: Recipe, data: RunData) -> dict[str, ImageSet]:
-    """What is measured after every epoch: images kept back, and beside them, or with noisy labels, the test set."""
+def _epoch_sets(recipe: Recipe, data: RunData) -> dict[str, ImageSet]:
+    """The sets measured after every epoch: validation images, and with these or with noisy labels the test set."""
     kept = {} if data.validation is None else {"validation": data.validation}
     return {**kept, "test": data.test} if kept or recipe.label_noise > 0 else {}
 
@@ -334,7 +334,7 @@ def run_method(
         batch_size=plan.recipe.batch_size,
         optimizer=stepper,
         schedule=build_schedule(plan.recipe),
-        validation=_looked_at(plan.recipe, data),
+        validation=_epoch_sets(plan.recipe, data),
         limits=Limits(plan.settings.clip_norm, plan.settings.max_norm),
         execution=Execution(torch.bfloat16 if plan.recipe.autocast else None, plan.recipe.compile_extractor),
         seed=plan.seed,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from clearance.gate.results import GateStatus, GateResult
+from clearance.gate.results import GateResult, GateStatus
 from clearance.records.markdown import markdown_table
 
 

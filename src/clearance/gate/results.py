@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from clearance.gate.tolerance import Quantity, Tolerance
 from clearance.records.record import settings
 from clearance.records.store import Report
-from clearance.records.summary import compare
+from clearance.records.summary import Z_95, compare
 
-Z_95 = 1.959963984540054  # the standard normal's 97.5 % point
 DRAWS = 4000
 _SEED = 0
 _CHUNK = 2**22  # numbers drawn at once
@@ -306,7 +305,9 @@ def _result(tolerance: Tolerance, last: Values, now: Values) -> GateResult:
     common = sorted(last.seeds.keys() & now.seeds.keys())
     ends = over_seeds(last.seeds, now.seeds, relative=tolerance.relative) if common else None
     if ends is None:
-        return GateResult(tolerance, GateStatus.UNMEASURED, reason=_why_not(tolerance, last, now, len(common)))
+        return GateResult(
+            tolerance, GateStatus.UNMEASURED, reason=_why_not(tolerance, last, now, len(common))
+        )
     means = [float(np.mean([found.seeds[seed] for seed in common])) for found in (last, now)]
     return _decided(tolerance, means, ends, f"paired over {len(common)} seeds", last.unit)
 
@@ -346,12 +347,16 @@ def _over_images(tolerance: Tolerance, last: NDArray[Any], now: NDArray[Any], va
         ends = paired_fractions(last, now)
     elif len(last) < FEWEST:
         said = f"{over}: an interval needs {FEWEST} at least"
-        return GateResult(tolerance, GateStatus.UNMEASURED, numbers[0], numbers[1], reason=said, unit=values.unit)
+        return GateResult(
+            tolerance, GateStatus.UNMEASURED, numbers[0], numbers[1], reason=said, unit=values.unit
+        )
     else:
         ends = bootstrapped(last, now, values.statistic, relative=tolerance.relative)
     if any(math.isnan(end) for end in ends):
         said = "the change is not a number: infinite values, or a share of 0"
-        return GateResult(tolerance, GateStatus.UNMEASURED, numbers[0], numbers[1], reason=said, unit=values.unit)
+        return GateResult(
+            tolerance, GateStatus.UNMEASURED, numbers[0], numbers[1], reason=said, unit=values.unit
+        )
     return _decided(tolerance, numbers, ends, over, values.unit)
 
 

@@ -77,7 +77,7 @@ class ExhibitRecord:
         dataset: Name of the dataset.
         method: Name of the method; ``"summary"`` where it is drawn from all of them.
         seed: The seed that the model was trained with; None where it is drawn over all seeds.
-        exhibit: What there is to look at.
+        exhibit: The data of a picture or of a table.
 
     >>> shown = Exhibit("training", "curve", "curve", {"step": [0], "loss": [2.3]}, "Training.")
     >>> record = ExhibitRecord("digits", "plain", 0, shown)

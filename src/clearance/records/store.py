@@ -42,7 +42,7 @@ class Report:
         command: The command line (or call) that makes it again.
         created: When, as ISO 8601 text.
         records: Every measurement.
-        exhibits: Everything to look at.
+        exhibits: Every exhibit.
         runs: How each training ended.
 
     Raises:

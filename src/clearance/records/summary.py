@@ -16,6 +16,7 @@ from clearance._checks import check_choice, check_positive
 
 Verdict = Literal["better", "worse", "inconclusive"]
 LEVEL = 0.05  # 95 % intervals everywhere
+Z_95 = 1.959963984540054  # the standard normal's 97.5 % point
 
 
 @dataclass(frozen=True, slots=True)

@@ -390,15 +390,15 @@ def contact_sheet(columns: Columns, ink: str = INK) -> Figure:
 
     Args:
         columns: ``image`` and ``adversarial``, each (H, W) or (C, H, W) in [0, 1]; ``label``, ``target``: names of
-            classes; ``sure``, ``sure_of_target``: probabilities, of the label above, of the target in the middle;
-            ``norm``: how long the change is.
+            classes; ``confidence``, ``target_confidence``: probabilities, of the label above, of the target in the
+            middle; ``norm``: how long the change is.
         ink: Colour of the words.
 
     The change has its own scale, grey for none, the same for all pictures.
 
     >>> black, white = [[0.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]]
-    >>> columns = {"image": [black], "adversarial": [white], "label": ["night"], "target": ["day"], "sure": [0.9],
-    ...            "sure_of_target": [0.95], "norm": [2.0]}
+    >>> columns = {"image": [black], "adversarial": [white], "label": ["night"], "target": ["day"], "confidence": [0.9],
+    ...            "target_confidence": [0.95], "norm": [2.0]}
     >>> [text.get_text().split() for axes in contact_sheet(columns).axes for text in axes.texts]
     [['night', '0.90'], ['day', '0.95'], ['norm', '2.00']]
     """
@@ -408,8 +408,8 @@ def contact_sheet(columns: Columns, ink: str = INK) -> Figure:
     change = after - before
     most = float(np.abs(change).max()) or 1.0
     rows = (
-        (before, _how_sure(columns["label"], columns["sure"])),
-        (after, _how_sure(columns["target"], columns["sure_of_target"])),
+        (before, _with_confidence(columns["label"], columns["confidence"])),
+        (after, _with_confidence(columns["target"], columns["target_confidence"])),
         (0.5 + change / (2 * most), [f"norm\n{norm:.2f}" for norm in columns["norm"]]),
     )
     figure = Figure(figsize=(1.0 * len(before), 4.9), layout="constrained")
@@ -435,7 +435,7 @@ def _sheet_row(axes: Any, images: np.ndarray, words: Sequence[str], ink: str) ->
     axes.set_axis_off()
 
 
-def _how_sure(names: Sequence[str], values: Sequence[float]) -> list[str]:
+def _with_confidence(names: Sequence[str], values: Sequence[float]) -> list[str]:
     return [f"{_short_above(str(name))}\n{value:.2f}" for name, value in zip(names, values, strict=True)]
 
 

@@ -27,7 +27,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QuantityRow:
     """One quantity: what it is, where measured, and a cell per method (None where not measured)."""
 
     title: str
@@ -47,10 +47,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Blocks of entries that differ in the number of images alone; folded away under `title` if it has one."""
+    """Blocks of rows that differ in the number of images alone; folded away under `title` if it has one."""
 
     title: str
-    blocks: Sequence[Sequence[Entry]]
+    blocks: Sequence[Sequence[QuantityRow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +85,16 @@ def ledger(findings: Findings) -> list[Group]:
         elif row.kind == "difference":
             differences[quantity, row.method] = row
     return [
-        _group(audit, [_entry(findings, means, differences, quantity) for quantity, means in found.items()])
+        _group(audit, [_row(findings, means, differences, quantity) for quantity, means in found.items()])
         for audit, found in groups.items()
     ]
 
 
-def _group(audit: str, entries: Sequence[Entry]) -> Group:
-    by_title: dict[str, list[Entry]] = {}
-    for entry in entries:
-        by_title.setdefault(entry.title, []).append(entry)
-    idle = [name for name, alike in by_title.items() if all(entry.idle for entry in alike)]
+def _group(audit: str, rows: Sequence[QuantityRow]) -> Group:
+    by_title: dict[str, list[QuantityRow]] = {}
+    for row in rows:
+        by_title.setdefault(row.title, []).append(row)
+    idle = [name for name, alike in by_title.items() if all(row.idle for row in alike)]
     shown = {name: _blocks(alike) for name, alike in by_title.items() if name not in idle}
     if sum(len(by_title[name]) for name in shown) < LONG:
         parts = [Part("", [block for blocks in shown.values() for block in blocks])] if shown else []
@@ -103,19 +103,19 @@ def _group(audit: str, entries: Sequence[Entry]) -> Group:
     return Group(page_of(audit).title, page_of(audit).reading, parts, idle)
 
 
-def _blocks(entries: Sequence[Entry]) -> list[list[Entry]]:
-    blocks: dict[str, list[Entry]] = {}
-    for entry in entries:
-        blocks.setdefault(entry.place, []).append(entry)
+def _blocks(rows: Sequence[QuantityRow]) -> list[list[QuantityRow]]:
+    blocks: dict[str, list[QuantityRow]] = {}
+    for row in rows:
+        blocks.setdefault(row.place, []).append(row)
     return list(blocks.values())
 
 
-def _entry(
+def _row(
     findings: Findings,
     means: Mapping[str, SummaryRow],
     differences: Mapping[tuple[object, str], SummaryRow],
     quantity: object,
-) -> Entry:
+) -> QuantityRow:
     first = next(iter(means.values()))
     cells = [
         Cell(means[method], differences.get((quantity, method))) if method in means else None
@@ -126,7 +126,7 @@ def _entry(
         bare = replace(first, low=None, high=None, spread=None)
         cells = [Cell(bare, None), *(None for _ in findings.methods[1:])]
     samples = first.context.get("samples")
-    return Entry(
+    return QuantityRow(
         title=title(first.audit, first.name),
         place=_place(first.context),
         samples=samples if isinstance(samples, int) else None,

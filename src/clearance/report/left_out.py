@@ -58,14 +58,14 @@ def interrupted(recipe: Recipe) -> bool:
     return any(entry["why"] == INTERRUPTED for entry in recipe.get("audits_left_out", []))
 
 
-def looked_at(recipe: Recipe) -> list[Markup]:
+def fewer_images(recipe: Recipe) -> list[Markup]:
     """A sentence about audits that used only a part of the test images; none if all audits used all.
 
-    >>> print(looked_at({"looked_at": {"images": 497, "audits": {"minimal_perturbation": 100}}})[0].striptags())
+    >>> print(fewer_images({"fewer_images": {"images": 497, "audits": {"minimal_perturbation": 100}}})[0].striptags())
     Measured on at most 100 of the 497 test images, the same number of each class: smallest change that changes
     the prediction.
     """
-    sizes = recipe.get("looked_at")
+    sizes = recipe.get("fewer_images")
     if not sizes:
         return []
     by_count: dict[int, list[str]] = {}

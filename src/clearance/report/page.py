@@ -18,8 +18,9 @@ from clearance.report.audits.co_adaptation import main_curve, other_curves
 from clearance.report.audits.training import training_pictures
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings, datasets
+from clearance.report.first_screen import first_screen
 from clearance.report.ledger import ledger
-from clearance.report.left_out import left_out, looked_at
+from clearance.report.left_out import fewer_images, left_out
 from clearance.report.names import class_noun, described, method_name
 from clearance.report.numbers import data, half_width, interval
 from clearance.report.over_seeds import is_summary
@@ -27,7 +28,6 @@ from clearance.report.pictures import Picture, salt
 from clearance.report.svg import as_svg, glyph, marker
 from clearance.report.sweep import at_shown, sweep_section
 from clearance.report.tables import cost, cost_title, overview, pixels_error, stand_ins
-from clearance.report.verdict import verdict
 
 FILE = "index.html"
 
@@ -75,11 +75,11 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
     return {
         "findings": findings,
         "noun": class_noun(findings.dataset),
-        "verdict": verdict(findings),
+        "first_screen": first_screen(findings),
         "described": described(findings.methods),
         "actions": actions(findings),
         "left_out": left_out(findings.report.recipe),
-        "looked_at": looked_at(findings.report.recipe),
+        "fewer_images": fewer_images(findings.report.recipe),
         "lines": overview(findings),
         "stand_ins": stand_ins(findings, findings.methods[0]) if findings.methods else [],
         "pixels": pixels_error(findings),

@@ -7,10 +7,10 @@ from clearance.records.derived import SummaryRow
 from clearance.records.store import Report
 from clearance.report.audits import actions
 from clearance.report.findings import Findings, datasets
+from clearance.report.first_screen import first_screen, plain_text
 from clearance.report.numbers import half_width, printed
 from clearance.report.sweep import at_shown
 from clearance.report.tables import Overview, overview
-from clearance.report.verdict import plain_text, verdict
 
 WIDTH = 96  # characters: what a terminal holds
 
@@ -54,7 +54,7 @@ def comparison_table(report: Report) -> Table:
         ("memory", [_cell(line.memory) for line in lines]),
     ]
     shown = [(name, cells) for name, cells in columns if any(cell != "–" for cell in cells)]
-    words = verdict(findings)
+    words = first_screen(findings)
     return Table(
         title=plain_text(words.sentence),
         columns=("method", *(name for name, _ in shown)),

@@ -115,7 +115,7 @@ function onScheme(redraw) {
 }
 
 let announced = 0;
-let touched = false; // before the reader's hand moves there is nothing new to tell
+let touched = false; // before the reader's hand moves there is nothing new to write
 for (const kind of ["input", "change", "keydown", "pointerdown"]) {
   addEventListener(kind, () => (touched = true), { capture: true, once: true });
 }
@@ -128,6 +128,6 @@ function announce(text) {
 }
 
 /** Write readouts: {id: text}. */
-function tell(texts) {
+function writeTexts(texts) {
   for (const [id, text] of Object.entries(texts)) byId(id).textContent = text;
 }

@@ -3,7 +3,7 @@
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
 /**
- * Args: svg, its scale, the node to move; `point` gives the place as numbers, `move(a, b)` is told where it should
+ * Args: svg, its scale, the node to move; `point` gives the place as numbers, `move(a, b)` is given where it should
  * go, `step` is how far an arrow goes (a tenth of it with Shift), `label` says what a screen reader calls it.
  */
 function handle(svg, scale, node, { point, move, step, label }) {

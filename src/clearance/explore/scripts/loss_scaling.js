@@ -38,7 +38,7 @@ function lossScaling(distances) {
     const risk = empiricalRisk(LOSSES[chosen], distances, size);
     const linear = LOSSES[chosen].beta !== null;
     slider.setAttribute("aria-valuetext", `size ${printed(size, 3)}`);
-    tell({
+    writeTexts({
       "loss-scale-value": printed(size, size < 1 ? 3 : 2),
       "loss-risk": printed(risk, 4),
       "loss-large": linear ? printed(size * error, 4) : "none",
@@ -49,7 +49,7 @@ function lossScaling(distances) {
 
   slider.addEventListener("input", redraw);
   document.querySelectorAll('input[name="loss"]').forEach((choice) => choice.addEventListener("change", redraw));
-  tell({ "loss-error-distance": printed(error, 4), "loss-adversarial-distance": printed(adversarial, 4) });
+  writeTexts({ "loss-error-distance": printed(error, 4), "loss-adversarial-distance": printed(adversarial, 4) });
   redraw();
 }
 

@@ -60,7 +60,7 @@ function oddImage() {
     slider.setAttribute("aria-valuetext", `10 to the power ${printed(exponent, 1)}`);
     const degrees = (found.angle * 180) / Math.PI;
     tellPower("odd-lambda-value", exponent);
-    tell({
+    writeTexts({
       "odd-angle": `${printed(degrees, 1)}°`,
       "odd-at": `(${printed(state.odd[0], 2)}, ${printed(state.odd[1], 2)})`,
       "odd-right": found.oddIsRight ? "right" : "wrong",

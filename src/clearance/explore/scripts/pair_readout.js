@@ -9,7 +9,7 @@ function tellPair(scene, pair, shown, step) {
   byId("pair-lambda").setAttribute("aria-valuetext", `lambda is 10 to the power ${printed(exponent, 1)}`);
   const degrees = (shown.angle * 180) / Math.PI;
   tellPower("pair-lambda-value", exponent);
-  tell({
+  writeTexts({
     "pair-angle": printed(shown.angle, 3),
     "pair-degrees": `${printed(degrees, 1)}°`,
     "pair-adversarial": printed(shown.adversarial, 3),

@@ -35,7 +35,7 @@ function toySpace() {
     drawToyImage(byId("toy-mirror"), found.mirrored);
     slider.setAttribute("aria-valuetext", `${printed(90 * share, 1)} degrees`);
     const side = found.distance > 0 ? "J" : found.distance < 0 ? "I" : "neither";
-    tell({
+    writeTexts({
       "toy-angle-value": `${printed(90 * share, 1)}°`,
       "toy-at": `(${printed(state.image[0], 2)}, ${printed(state.image[1], 2)})`,
       "toy-side": side,

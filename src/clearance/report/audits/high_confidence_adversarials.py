@@ -20,7 +20,7 @@ NOT_MEANT = (
     " any confidence."
 )
 COLUMNS = (
-    ("until confident in another class", "sure_distance"),
+    ("until confident in another class", "confident_distance"),
     ("nearest mistake found", "nearest_distance"),
     ("images that arrived", "reached"),
     ("temperature", "temperature"),
@@ -28,11 +28,11 @@ COLUMNS = (
 FOOT = "Distances: medians over images, Euclidean, in pixel units; infinite where fewer than half of them arrived."
 
 
-def sure_section(findings: Findings) -> Section | None:
+def high_confidence_section(findings: Findings) -> Section | None:
     """A table, and the contact sheet of each method's first seed.
 
     >>> from clearance.records import Report
-    >>> sure_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    >>> high_confidence_section(Findings(Report({}, {}, "", ""), "digits")) is None
     True
     """
     columns = {
@@ -67,7 +67,7 @@ PAGE = AuditPage(
     reading="Longer is better; all networks were first given the same median confidence. The path is not the shortest.",
     place=170,
     glossary={
-        "sure_distance": Term(
+        "confident_distance": Term(
             "Change until the network is confident in another class",
             "How far an image moves, in the Euclidean norm, until its confidence in another class equals its median"
             " confidence in its predictions; the median over images.",
@@ -95,6 +95,6 @@ PAGE = AuditPage(
             "It makes networks comparable; it does not calibrate them.",
         ),
     },
-    section=sure_section,
+    section=high_confidence_section,
     drawn=("contact_sheet",),
 )

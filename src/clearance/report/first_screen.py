@@ -33,7 +33,7 @@ NOTHING = Markup("Nothing was measured.")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FirstScreen:
     """The words of the first screen: the sentence, what was done, how far it goes, what it does not say."""
 
     sentence: Markup
@@ -43,15 +43,15 @@ class Verdict:
     foot: Markup
 
 
-def verdict(findings: Findings) -> Verdict:
+def first_screen(findings: Findings) -> FirstScreen:
     """What a report says about one dataset, in plain words.
 
     >>> from clearance.records import Report
-    >>> str(verdict(Findings(Report({}, {}, "", ""), "digits")).sentence)
+    >>> str(first_screen(Findings(Report({}, {}, "", ""), "digits")).sentence)
     'Nothing was measured.'
     """
     few = findings.head is not None and findings.fewest is not None
-    return Verdict(
+    return FirstScreen(
         sentence=_few_sentence(findings) if few else _own_sentence(findings),
         paragraph=_paragraph(findings, few),
         also=Markup(" ").join(

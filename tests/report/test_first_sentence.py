@@ -9,7 +9,7 @@ import pytest
 from clearance.records.record import Record, RunNote
 from clearance.records.store import Report
 from clearance.report.findings import Findings
-from clearance.report.verdict import plain_text, verdict
+from clearance.report.first_screen import first_screen, plain_text
 from clearance.vocabulary import Measurement, Outcome
 
 
@@ -28,7 +28,7 @@ def report_of(errors, head="retrained", dataset="digits", extra=()):
 
 
 def said(report, part="sentence"):
-    words = verdict(Findings(report, report.records[0].dataset))
+    words = first_screen(Findings(report, report.records[0].dataset))
     value: Any = getattr(words, part)
     return plain_text(value) if part != "failures" else [plain_text(line) for line in value]
 
@@ -160,13 +160,13 @@ def test_without_rebuilt_layers_the_own_errors_are_said():
 
 @pytest.mark.parametrize("word", ["co-adapt", "epoch", "logit", "cdnv", "extractor", "feature", " head"])
 def test_no_term_of_art_on_the_first_screen(comparison, word):
-    words = verdict(Findings(comparison, "digits"))
+    words = first_screen(Findings(comparison, "digits"))
     text = " ".join(map(plain_text, (words.sentence, words.paragraph, words.also, words.foot)))
     assert word not in text.lower()
 
 
 def test_every_number_in_a_sentence_is_in_a_data_element(comparison):
-    words = verdict(Findings(comparison, "digits"))
+    words = first_screen(Findings(comparison, "digits"))
     for part in (words.sentence, words.paragraph, words.also):
         bare = re.sub(r"<data .*?</data>", "", part).replace("95 %", "")
         assert not re.search(r"\d", bare)

@@ -1,4 +1,4 @@
-"""Sentences about what a network is fed and how sure it is, and what they do to the other sentences."""
+"""Sentences about the input and the confidence of a network, and their effect on the other sentences."""
 
 import re
 
@@ -46,7 +46,7 @@ def refitted(value, low, high):
     return measured("linear_probe", "gain", value, low, high)
 
 
-def sure(value, low, high, state="as trained"):
+def overconfident(value, low, high, state="as trained"):
     return measured("calibration", "overconfidence", value, low, high, temperature=state)
 
 
@@ -68,7 +68,7 @@ def report_of(*found):
     )
 
 
-def told(*found):
+def actions_of(*found):
     listed = actions(Findings(with_summaries(report_of(*found)), "animals"))
     return {action.title: action for action in listed}
 
@@ -79,7 +79,7 @@ def text(action):
 
 class TestInput:
     def test_a_clear_gain_is_an_alarm_with_its_remedy(self):
-        action = told(fed(0.5, 0.45, 0.55))["Input"]
+        action = actions_of(fed(0.5, 0.45, 0.55))["Input"]
         assert text(action) == (
             "This network is most likely fed images prepared in another way than in its training, and every other "
             "number here suffers from it: with mean 0.5 and std 0.5 its accuracy rises by 50.0 points (45.0 to 55.0"
@@ -89,7 +89,7 @@ class TestInput:
         assert action.todo == "Give --mean 0.5 --std 0.5. Then audit again."
 
     def test_a_small_gain_is_a_question(self):
-        action = told(fed(0.02, 0.005, 0.035))["Input"]
+        action = actions_of(fed(0.02, 0.005, 0.035))["Input"]
         assert text(action).startswith(
             "This network may be fed images prepared in another way than in its training: with mean 0.5"
         )
@@ -97,31 +97,33 @@ class TestInput:
 
     @pytest.mark.parametrize("gain", [(0.01, -0.005, 0.025), (0.0, 0.0, 0.0), (-0.3, -0.35, -0.25)])
     def test_no_gain_that_could_be_told_is_not_mentioned(self, gain):
-        assert "Input" not in told(fed(*gain))
+        assert "Input" not in actions_of(fed(*gain))
 
     def test_a_last_layer_that_explains_more_is_blamed_instead(self):
         """A broken head is a little better on strange images, and much better when it is made anew."""
-        found = told(fed(0.1, 0.05, 0.15), refitted(0.5, 0.45, 0.55))
+        found = actions_of(fed(0.1, 0.05, 0.15), refitted(0.5, 0.45, 0.55))
         assert "Input" not in found
         assert found["Linear probe"].alarm
 
     def test_before_the_input_is_right_nothing_else_is_worth_doing(self):
-        found = told(fed(0.5, 0.45, 0.55), refitted(0.48, 0.43, 0.53), sure(0.3, 0.2, 0.4), *pairs())
+        found = actions_of(
+            fed(0.5, 0.45, 0.55), refitted(0.48, 0.43, 0.53), overconfident(0.3, 0.2, 0.4), *pairs()
+        )
         assert next(iter(found)) == "Input"
         assert [title for title, action in found.items() if action.todo] == ["Input"]
         assert not found["Linear probe"].alarm
 
     def test_in_doubt_a_refit_waits(self):
-        found = told(fed(0.02, 0.005, 0.035), refitted(0.03, 0.025, 0.035))
+        found = actions_of(fed(0.02, 0.005, 0.035), refitted(0.03, 0.025, 0.035))
         assert found["Linear probe"].todo == "Fix the input first: that may be the whole cause."
         assert not found["Linear probe"].alarm
 
 
-class TestSureness:
-    def test_too_sure(self):
-        action = told(sure(0.04, 0.025, 0.06), cooled(), sure(0.001, -0.02, 0.02, "calibrated"))[
-            "Calibration"
-        ]
+class TestConfidence:
+    def test_overconfident(self):
+        action = actions_of(
+            overconfident(0.04, 0.025, 0.06), cooled(), overconfident(0.001, -0.02, 0.02, "calibrated")
+        )["Calibration"]
         assert text(action) == (
             "It is overconfident: its mean confidence exceeds its accuracy by 4.0 points (2.5 to 6.0 points). "
             "Dividing its logits by a temperature of 74.0 changes no prediction and leaves a difference of 0.1 "
@@ -131,25 +133,25 @@ class TestSureness:
         assert action.todo == "Do not read its probabilities as the chance of being right."
 
     def test_a_temperature_that_makes_it_worse_is_no_advice(self):
-        """Found on other images: here dividing turns 14 points too sure into 32 not sure enough."""
-        action = told(sure(0.14, 0.07, 0.21), cooled(), sure(-0.32, -0.39, -0.25, "calibrated"))[
-            "Calibration"
-        ]
+        """Found on other images: here dividing turns 14 points of overconfidence into 32 of underconfidence."""
+        action = actions_of(
+            overconfident(0.14, 0.07, 0.21), cooled(), overconfident(-0.32, -0.39, -0.25, "calibrated")
+        )["Calibration"]
         assert text(action).endswith("points). Dividing its logits by one temperature does not fix that.")
 
-    def test_a_little_too_sure_is_no_alarm(self):
-        action = told(sure(0.02, 0.01, 0.03))["Calibration"]
+    def test_a_little_overconfidence_is_no_alarm(self):
+        action = actions_of(overconfident(0.02, 0.01, 0.03))["Calibration"]
         assert not action.alarm
         assert text(action).endswith("by 2.0 points (1.0 to 3.0 points).")
 
-    def test_not_sure_enough(self):
-        action = told(sure(-0.04, -0.06, -0.02))["Calibration"]
+    def test_underconfident(self):
+        action = actions_of(overconfident(-0.04, -0.06, -0.02))["Calibration"]
         assert text(action) == (
             "It is underconfident: its mean confidence minus its accuracy is −4.0 points (−6.0 to −2.0 points)."
         )
 
     def test_what_the_images_cannot_tell(self):
-        action = told(sure(0.01, -0.005, 0.03))["Calibration"]
+        action = actions_of(overconfident(0.01, -0.005, 0.03))["Calibration"]
         assert text(action).startswith(
             "Its confidence matches its accuracy within what these images can show: "
         )
@@ -168,8 +170,8 @@ class TestAlarms:
             context={"head": "linear", "samples": 10},
         )
         damaged, sound = (
-            told(gap, refitted(0.5, 0.45, 0.55), *pairs()),
-            told(gap, refitted(0.0, -0.1, 0.1), *pairs()),
+            actions_of(gap, refitted(0.5, 0.45, 0.55), *pairs()),
+            actions_of(gap, refitted(0.0, -0.1, 0.1), *pairs()),
         )
         assert text(damaged["Label cost"]).endswith("which could be better: see the warning.")
         assert "see the warning" not in text(sound["Label cost"])
@@ -181,18 +183,23 @@ class TestAlarms:
         [({}, True), ({"share": 0.6, "low": 0.45, "high": 0.72}, False), ({"count": 3}, False)],
     )
     def test_a_pair_with_most_of_the_wrong_answers_is_an_alarm(self, share, alarm):
-        action = told(*pairs(**share))["Worst pair"]
+        action = actions_of(*pairs(**share))["Worst pair"]
         assert action.alarm == alarm
         assert action.todo.startswith("Look at the labels and images of cat and dog first")
 
     def test_alarms_come_after_the_accuracy_and_before_the_rest(self):
         error = measured("accuracy", "error", 0.1, 0.08, 0.12, split="test")
-        found = told(error, refitted(0.0, -0.1, 0.1), *pairs(), sure(0.04, 0.025, 0.06))
+        found = actions_of(error, refitted(0.0, -0.1, 0.1), *pairs(), overconfident(0.04, 0.025, 0.06))
         assert list(found) == ["Accuracy", "Worst pair", "Calibration", "Linear probe"]
 
 
 def test_every_number_is_one_of_the_reports_and_all_stand_on_the_page():
-    found = [fed(0.5, 0.45, 0.55), sure(0.04, 0.025, 0.06), cooled(), sure(0.001, -0.02, 0.02, "calibrated")]
+    found = [
+        fed(0.5, 0.45, 0.55),
+        overconfident(0.04, 0.025, 0.06),
+        cooled(),
+        overconfident(0.001, -0.02, 0.02, "calibrated"),
+    ]
     report = with_summaries(report_of(*found, *pairs()))
     known = {value for row in report.summary for value in (row.value, row.low, row.high) if value is not None}
     page = render_page(report)

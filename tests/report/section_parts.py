@@ -1,4 +1,4 @@
-"""What the sections of a page hold, for tests to look at."""
+"""The tables, cells and pictures in the sections of a page."""
 
 import re
 from dataclasses import replace
