@@ -1,9 +1,9 @@
-"""First-order distances to the nearest boundary, beside a backward pass for each rival, on a network of ten classes.
+"""First-order distances to the nearest boundary, and a backward pass for each rival, on a network of ten classes.
 
     python benchmarks/boundary_distance.py [--root DATA] [--rounds 15] [--images 10000]
 
 Batches of 256 images of 28 x 28, one thread. The loop takes one forward pass and K - 1 = 9 backward passes over the
-whole batch, one a rival, and a norm of each; beside it the loop over 64 images at a time, whose activations a
+whole batch, one a rival, and a norm of each; next to it the loop over 64 images at a time, whose activations a
 processor's cache holds; all rivals at once, in both ways; and the two with the highest logits. In all but the loops
 filters lie with their channels last, as the audit has it; laying them out is in the time. Times are those of the
 processor, medians of rounds that take turns. With --root (the folder of MNIST's files) the network is trained on

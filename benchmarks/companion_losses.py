@@ -1,9 +1,9 @@
-"""What the companions of the Gaussian-mixture loss cost beside other implementations: ratios of medians, in one run.
+"""The cost of the companions of the Gaussian-mixture loss next to other implementations: ratios of medians.
 
     python benchmarks/companion_losses.py            # a minute; one thread on a CPU, or the GPU where there is one
     python benchmarks/companion_losses.py --small    # to see that it runs
 
-Each loss, forward and backward at B = 128 and D = 512, stands beside pytorch-metric-learning's; the center loss beside
+Each loss, forward and backward at B = 128 and D = 512, is compared with pytorch-metric-learning's; the center loss with
 the usual port (all pairwise distances, masked), since that library lacks it. Ways take turns within a round and a ratio
 is one of medians over rounds, in CPU seconds of this process (on a GPU: clock seconds, synchronised).
 """
@@ -16,7 +16,7 @@ from pytorch_metric_learning import losses as others
 from pytorch_metric_learning.distances import LpDistance
 from pytorch_metric_learning.miners import TripletMarginMiner
 from pytorch_metric_learning.reducers import MeanReducer
-from timing import DEVICE, medians  # type: ignore[import-not-found]  # beside this file
+from timing import DEVICE, medians  # type: ignore[import-not-found]  # in this folder
 from torch import Tensor, nn
 
 from clearance.losses import (
@@ -95,7 +95,7 @@ def companion_ways(classes: int) -> dict[str, Pair]:
 
 
 def companions(rounds: int) -> None:
-    """Forward and backward beside the other library, for 10 and 1,000 classes."""
+    """Forward and backward, compared with the other library, for 10 and 1,000 classes."""
     for classes in (10, 1000):
         for name, pair in companion_ways(classes).items():
 

@@ -1,4 +1,4 @@
-"""What a step of FOCA costs beside a plain step: ratios of medians, measured in one run on one thread.
+"""What a step of FOCA costs compared with a plain step: ratios of medians, measured in one run on one thread.
 
     python benchmarks/foca_step.py            # minutes
     python benchmarks/foca_step.py --small    # seconds: a smaller network, to see that it runs
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from timing import seconds  # type: ignore[import-not-found]  # beside this file
+from timing import seconds  # type: ignore[import-not-found]  # in this folder
 from torch import nn
 from torch.nn.functional import cross_entropy
 

@@ -4,8 +4,8 @@
     python benchmarks/gaussian_mixture.py --only head    # one group: head, network, memory
     python benchmarks/gaussian_mixture.py --small        # to see that it runs
 
-Head and loss, forward and backward, at B x K x D = 256 x 1000 x 2048: beside a linear head with cross-entropy, and
-beside the broadcast of public ports, (x - mu)^2 weighted over a B x K x D tensor. That needs gigabytes, so it is timed
+Head and loss, forward and backward, at B x K x D = 256 x 1000 x 2048: compared with a linear head with cross-entropy,
+and the broadcast of public ports, (x - mu)^2 weighted over a B x K x D tensor. That needs gigabytes, so it is timed
 and its memory taken at a batch of 8 and scaled by 32: its cost is proportional to the batch, ours nearly so, and small
 batches spare the broadcast the worst of its memory traffic. The losses it is compared with are in companion_losses.py.
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from timing import DEVICE, as_after_a_network, medians, peak_bytes  # type: ignore[import-not-found]  # beside this file
+from timing import DEVICE, as_after_a_network, medians, peak_bytes  # type: ignore[import-not-found]  # in this folder
 from torch import Tensor, nn
 
 from clearance.heads import GaussianMixture

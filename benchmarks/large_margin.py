@@ -1,4 +1,4 @@
-"""What a step of the large-margin loss costs beside a step of cross-entropy: ratios of medians, in one run.
+"""What a step of the large-margin loss costs compared with a step of cross-entropy: ratios of medians, in one run.
 
     python benchmarks/large_margin.py                  # minutes; one thread on a CPU, or the GPU where there is one
     python benchmarks/large_margin.py --only resnet    # one group: resnet, rivals, memory
@@ -17,14 +17,14 @@ medians over rounds, in CPU seconds of this process (on a GPU: clock seconds, sy
 import argparse
 
 import torch
-from margin_steps import (  # type: ignore[import-not-found]  # beside this file
+from margin_steps import (  # type: ignore[import-not-found]  # in this folder
     Looped,
     Sizes,
     Step,
     batch_of,
     residual,
 )
-from timing import DEVICE, medians, peak_bytes  # type: ignore[import-not-found]  # beside this file
+from timing import DEVICE, medians, peak_bytes  # type: ignore[import-not-found]  # in this folder
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 

@@ -1,4 +1,4 @@
-"""Median minimum-norm distances beside foolbox's, on the same network and images.
+"""Median minimum-norm distances compared with foolbox's, on the same network and images.
 
     python benchmarks/minimum_norm.py RUN_DIRECTORY --root DATA [--images 100] [--thorough]
 

@@ -1,4 +1,4 @@
-"""The robustness verdict beside foolbox's PGD with restarts, on the same network and images.
+"""The robustness verdict compared with foolbox's PGD with restarts, on the same network and images.
 
     python benchmarks/robustness_agreement.py RUN_DIRECTORY --root DATA [--images 1000] [--epsilons 0.1 0.3]
 

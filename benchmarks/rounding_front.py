@@ -1,4 +1,4 @@
-"""The robustness verdict of a network that rounds its input, beside images made on the network within.
+"""The robustness verdict of a network that rounds its input, compared with images made on the network within.
 
     python benchmarks/rounding_front.py RUN_DIRECTORY --root DATA [--source RUN_DIRECTORY] [--images 1000]
 

@@ -1,4 +1,4 @@
-"""All 81 exact hinge machines of pairs of MNIST digits, beside scikit-learn's SVC with a precomputed Gram matrix.
+"""All 81 exact hinge machines of pairs of MNIST digits, and scikit-learn's SVC with a precomputed Gram matrix.
 
     python benchmarks/svm_path.py --root DATA [--pairs 2-3 7-9 1-8] [--tolerance 1e-8]
 

@@ -75,8 +75,8 @@ def few_images(request: StudyRequest) -> Question:
         "small-data-causes",
         "4",
         "why margins on few images err no less than cross-entropy",
-        "mean over draws with the 95 % t interval, and how each stands to cross-entropy on the same draws. Each column "
-        "after the second changes one thing, at the learning rate that was chosen without it.",
+        "mean over draws with the 95 % t interval, and the verdict against cross-entropy on the same draws. Each "
+        "column after the second changes one thing, at the learning rate that was chosen without it.",
         (small_data.SETTING, "images"),
         BASELINE,
         changed,
@@ -107,7 +107,7 @@ def wrong_labels(request: StudyRequest) -> Question:
         "noise-causes",
         "2a",
         "why the l2 margin on all layers is not the best of all under label noise",
-        f"{rate:.0%} of the training labels wrong; mean over seeds with the 95 % t interval, and how each stands to "
+        f"{rate:.0%} of the training labels wrong; mean over seeds with the 95 % t interval, and the verdict against "
         "the margin at the input alone, for as many epochs. Two columns change the learning rate, one row the epochs. "
         f"The last column is a control: cross-entropy whose gradients are cut to a norm of {SHORT:g}, with so large a "
         f"learning rate that its steps are as long as the margin's, whose gradients are cut to {margin.clip_norm:g}.",

@@ -137,7 +137,7 @@ def _places(panel: Panel) -> dict[Any, list[float]]:
 
 
 FIGURE = "figure.svg"
-CAPTION = "Mean and standard deviation over seeds or draws; beside each other stands what has one condition."
+CAPTION = "Mean and standard deviation over seeds or draws; panels side by side share one condition."
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The toy of Fig. 1b: two classes in the plane, cross-entropy against a large margin, and exact distances.
 
 What the paper says of it: two-dimensional data, a network of four layers, 10,000 steps of each loss; both come to
-100 % on the training points, and the margin's boundary is the better shaped and errs less on test points. All else
+100 % on the training points, and the margin's boundary is the better shaped and has less error on test points. All else
 is ours: the data (two moons with little noise to train on, more to test on), widths, optimiser, margin.
 """
 
@@ -232,7 +232,7 @@ def write_ledger(report: Report, losses: Sequence[str], picture: str, out: Path)
     Args:
         report: Of all runs.
         losses: Their names, a row for each.
-        picture: The file that shows their boundaries, beside the ledger.
+        picture: The file that shows their boundaries, next to the ledger.
         out: The folder.
     """
     return save(report, ledger(report, losses, picture), (*ERRORS, *DISTANCES), (BASELINE,), out)
@@ -244,7 +244,7 @@ def ledger(report: Report, losses: Sequence[str], picture: str) -> str:
     Args:
         report: Of all runs.
         losses: Their names, a row for each.
-        picture: The file that shows their boundaries, beside the ledger.
+        picture: The file that shows their boundaries, next to the ledger.
     """
     judged = (ERRORS[1], *DISTANCES)
     rows = [["", *(one.label for one in (*ERRORS, *DISTANCES))]]

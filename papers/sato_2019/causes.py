@@ -1,9 +1,9 @@
 """Why jointly trained heads are not worse when they are trained again (claim A6): two suspected causes on MNIST.
 
-The paper finds that a head retrained on all images errs more than the head that grew up with the features. Where a
-ledger refutes that, two things differ from the paper that may matter: the short training, which leaves the model's
-own head unfinished while the retrained head has features that stand still, and where the network is cut. Plain
-training is measured again with one of them changed at a time.
+The paper finds that a head retrained on all images has more error than the head that was trained with the features.
+Where a ledger refutes that, two things differ from the paper that may matter: the short training, which leaves the
+model's own head unfinished while the retrained head has features that stand still, and where the network is cut.
+Plain training is measured again with one of them changed at a time.
 """
 
 import dataclasses

@@ -78,7 +78,7 @@ def write_ledger(report: Report, out: Path) -> Path:
         f"Digits; left out of training in {len(draws)} draws: "
         f"{'; '.join(', '.join(map(str, draw)) for draw in draws)}. Test error, mean over draws with the 95 % t "
         "interval; new heads are trained and tested on the left-out classes alone. In brackets the verdict against "
-        "plain training, paired over draws and not adjusted for the number of cells; cost stands below, as a "
+        "plain training, paired over draws and not adjusted for the number of cells; cost is below, as a "
         "factor of plain training's.",
         table(report, rows, report.methods, "plain"),
         *_pixel_line(report),

@@ -393,7 +393,7 @@ def attack_part(
     ]
     return [
         "## Adversarial images at equal median confidence",
-        "The ascent's path is not the shortest: beside its length stands the nearest mistake that a search found. Both "
+        "The ascent's path is not the shortest: its length is shown with that of the nearest mistake found. Both "
         "are means over the images for which high and low decay of one seed have them: those that reached the "
         "confidence, those that are right. The article's ratio is 3.26, of ten images.",
         table(records, ATTACK_ROWS, _columns()),

@@ -1,4 +1,4 @@
-"""What a study needs beside the public names: the parts of a comparison, taken one at a time.
+"""What a study needs in addition to the public names: the parts of a comparison, taken one at a time.
 
 :func:`clearance.compare` answers the common question in one call. A study that asks another one builds on the same
 parts: it makes recipes, runs their plans, measures something of its own on what was trained, and writes a report.

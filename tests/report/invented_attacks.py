@@ -70,10 +70,10 @@ class InventedAttacks(Invented):
             if self.alarmed and method == "plain":
                 rows = [(epsilon, *reason) for epsilon in radii for reason in REASONS]
                 shares = [self.share(0.3) for _ in rows]
-                columns: dict[str, Any] = {"radius": [row[0] for row in rows], "about": [row[1] for row in rows],
+                alarms: dict[str, Any] = {"radius": [row[0] for row in rows], "about": [row[1] for row in rows],
                         "reason": [row[2] for row in rows], "share": shares}  # fmt: skip
                 yield Exhibit(
-                    "robustness", "alarms", "curve", columns, "What speaks against it.", {"norm": norm}
+                    "robustness", "alarms", "curve", alarms, "What speaks against it.", {"norm": norm}
                 )
 
     def boundary_distance(self, method):

@@ -266,7 +266,7 @@ def _check_meant(name: str, settings: Mapping[str, Any], known: Mapping[str, Met
         check_choice(f"{source}: method", name, known)
     if near := difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75):
         raise ValueError(
-            f"{source}: method {name!r} is nearly {near[0]!r}. Write that, or 'base: none' beside its settings."
+            f"{source}: method {name!r} is nearly {near[0]!r}. Write that, or 'base: none' with its settings."
         )
 
 
