@@ -138,9 +138,7 @@ def test_the_cache_is_where_one_says(pets, monkeypatch, tmp_path):
 
 
 def test_sizes_that_differ_need_size(pets):
-    with pytest.raises(
-        ValueError, match=r"got 20x16 in cats/0.png and 11x30 in cats/1.png; give `size`"
-    ):
+    with pytest.raises(ValueError, match=r"got 20x16 in cats/0.png and 11x30 in cats/1.png; give `size`"):
         opened(pets, Preprocessing())
     assert not list((pets.parent / "cache").iterdir())  # nothing half written stays
 

@@ -73,9 +73,7 @@ def test_classes_in_another_order():
 
 def test_where_nothing_helps_all_suspects_are_named():
     reader = Reader(lambda x: 0 * x)  # every class alike
-    with pytest.raises(
-        AccuracyMissedError, match=r"most likely reason: .*--size, --crop and --weights"
-    ):
+    with pytest.raises(AccuracyMissedError, match=r"most likely reason: .*--size, --crop and --weights"):
         check_accuracy(Classifier(nn.Flatten(), reader), world(), 0.95)
 
 

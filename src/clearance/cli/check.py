@@ -65,4 +65,6 @@ class CheckCommand:
             console = Console()
             for result in results:
                 console.print(str(result), highlight=False, markup=False, soft_wrap=True)
-        sys.exit({GateStatus.PASS: 0, GateStatus.FAIL: FAILED, GateStatus.UNMEASURED: UNMEASURED}[overall(results)])
+        sys.exit(
+            {GateStatus.PASS: 0, GateStatus.FAIL: FAILED, GateStatus.UNMEASURED: UNMEASURED}[overall(results)]
+        )
