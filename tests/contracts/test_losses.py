@@ -266,7 +266,7 @@ def test_labels_that_are_no_classes_are_refused(library_case, wrong):
         loss(World(library_case).outputs(images(), loss.layers), found)
 
 
-def test_labels_without_numbers_are_not_looked_at():
+def test_labels_without_numbers_are_not_checked():
     """Where a step is only traced, nothing can be read from its tensors."""
     features, logits = torch.zeros(2, 5, device="meta"), torch.zeros(2, 3, device="meta")
     labels = torch.zeros(2, dtype=torch.int64, device="meta")

@@ -25,19 +25,19 @@ def files(cache):
     return sorted(cache.folder.glob("*"))
 
 
-def test_the_second_time_a_few_images_are_looked_at(cache):
+def test_the_second_time_only_a_few_images_are_extracted(cache):
     model, data = net(), gaussian_images()
     expected = extract_features(model, data)
-    looked_at = []
-    model.extractor.register_forward_hook(lambda _, given, __: looked_at.append(len(given[0])))
+    extracted = []
+    model.extractor.register_forward_hook(lambda _, given, __: extracted.append(len(given[0])))
     assert torch.equal(cache.features(model, data), expected)
-    assert sum(looked_at) == len(data)
-    looked_at.clear()
+    assert sum(extracted) == len(data)
+    extracted.clear()
     assert torch.equal(cache.features(model, data), expected)
     with torch.no_grad():
         model.head.weight.zero_()  # the head has no part in features
     assert torch.equal(cache.features(model, data), expected)
-    assert 0 < sum(looked_at) <= 8
+    assert 0 < sum(extracted) <= 8
 
 
 def changed_weight(model):
