@@ -302,7 +302,7 @@ def test_classes_that_rounding_picks_far_away_are_told_once(covariance, size):
         assert bool(told) == bool(wrong.any()) == (size > 1)
 
 
-def test_where_values_cannot_be_looked_at_nothing_is_told():
+def test_where_values_cannot_be_checked_nothing_is_refused():
     head = mixture("identity", dtype=torch.float32).eval()
     features = 1e8 * samples(dtype=torch.float32)[0]
     stack = HeadStack(head, {name: torch.stack([value, value]) for name, value in head.named_parameters()})
