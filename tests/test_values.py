@@ -6,6 +6,7 @@ with torch 2.13 on a CPU. Inputs are waves, so that no random numbers are needed
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def mixture(covariance):
 
 
 def margin(norm=2.0, *, layers=("hidden", "features"), denominator="detach", unit="layer", **more):
-    settings = {"gamma": 2.0, "top_k": 2, "aggregate": "max", "layer_weights": 0.5} | more
+    settings: dict[str, Any] = {"gamma": 2.0, "top_k": 2, "aggregate": "max", "layer_weights": 0.5} | more
     distance = DistanceSettings(unit=unit, eps=1e-6, denominator=denominator)
     return LargeMarginLoss(layers, norm, distance=distance, **settings)
 
