@@ -23,7 +23,7 @@ with warnings.catch_warnings():
     foolbox = pytest.importorskip("foolbox")
 
 NORMS = (1.0, 2.0, math.inf)
-COUNT = 40
+COUNT, FEW = 40, 20  # images, and those that foolbox attacks too, which takes long
 
 
 def wrong(model, images, labels):
@@ -112,10 +112,10 @@ def foolbox_medians(model, images, labels, norm):
 @pytest.mark.parametrize("norm", NORMS)
 def test_median_distance_is_at_most_3_percent_above_the_best_of_foolbox(attacked, norm):
     model, images, labels, hits = attacked
-    best = min(foolbox_medians(model, images, labels, norm))
+    best = min(foolbox_medians(model, images[:FEW], labels[:FEW], norm))
     assert math.isfinite(best)
     assert hits[norm].success.all()
-    assert float(hits[norm].distance.median()) <= 1.03 * best
+    assert float(hits[norm].distance[:FEW].median()) <= 1.03 * best
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -21,7 +21,6 @@ from clearance.attacks import (
 from clearance.attacks.attack import logit_margin, steepest
 from clearance.attacks.transfer import has_steps
 from clearance.audits import Robustness
-from clearance.training.end_to_end import _seeded
 from clearance.vocabulary import Bounds
 
 OTHER_KIND: Any = (0, 1)
@@ -169,13 +168,6 @@ def test_deep_fool_goes_to_a_boundary_that_lies_inside_the_bounds(norm, expected
     hit = DeepFool(norm)(model, torch.tensor([[0.95, 0.5]]), torch.tensor([0]))
     assert bool(hit.success)
     assert float(hit.distance) == pytest.approx(expected, rel=0.03)
-
-
-def test_an_attack_made_on_another_network_gets_fresh_starts_too():
-    stream = torch.Generator().manual_seed(0)
-    seeded: Any = _seeded(transferred(network(), PGD(0.1, restarts=2)), stream)
-    plain: Any = _seeded(PGD(0.1), stream)
-    assert 0 != seeded.attack.seed != plain.seed != 0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearance.attacks import FGSM, PGD, SquareSearch
-from clearance.attacks.square import Window, _one_put_back, patches, pyramid, split_pyramid
+from clearance.attacks.square import Window, patches, pyramid, split_pyramid
 from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     RoundingFront,
     Times,
@@ -88,16 +88,6 @@ def test_in_norm_1_few_pixels_go_far_and_all_of_epsilon_is_spent(right):
     assert ((moved[held] > 1e-6).sum(dim=1) <= 8).all()  # of 64 pixels
     assert moved.max() > 0.9
     assert hit.distance[held].median() > 0.9 * 1.5
-
-
-def test_one_put_back_is_drawn_by_size():
-    delta = torch.tensor([0.5, 0.0, -1.5, 0.0]).expand(1000, 4).view(1000, 1, 2, 2)
-    share = (torch.arange(1000) + 0.5) / 1000
-    left = _one_put_back(delta, share).flatten(1)
-    assert torch.equal(left[:250], torch.tensor([0.0, 0.0, -1.5, 0.0]).expand(250, 4))
-    assert torch.equal(left[250:], torch.tensor([0.5, 0.0, 0.0, 0.0]).expand(750, 4))
-    nothing = torch.zeros(2, 1, 2, 2)
-    assert torch.equal(_one_put_back(nothing, torch.tensor([0.0, 0.999])), nothing)
 
 
 def test_it_takes_as_many_queries_as_it_may():

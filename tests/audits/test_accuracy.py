@@ -6,10 +6,10 @@ from scipy.stats import binomtest
 from torch import nn
 
 from clearance.audits import Accuracy
-from clearance.audits._audit import wilson_interval
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
+from clearance.research import wilson_interval
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
 """Which images an audit looks at: a fixed choice, on disk or in memory, and the small sets of fresh heads."""
 
+import statistics
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from audits import draws  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from clearance.audits import CoAdaptation
-from clearance.audits._samples import first_half, partial_sets
 from clearance.data import ImageSet, gaussian_images
 from clearance.data.stored import StoredImageSet, write_pixels
+from clearance.models import Classifier
 from clearance.research import fixed_images
 from digits_nets import digits  # type: ignore[import-not-found]
 
@@ -87,23 +90,30 @@ def uneven():
     return image_set(UNEVEN[torch.randperm(20, generator=torch.Generator().manual_seed(3))])
 
 
-def test_every_draw_is_balanced_and_without_repeats(uneven):
-    one, three, everything = partial_sets(uneven, (1, 3), (40, 25), seed=0)
-    for sets, per_class, count in ((one, 1, 40), (three, 3, 25)):
-        assert sets.samples == 3 * per_class
-        assert sets.rows.shape == (count, 3 * per_class)
-        for rows in sets.rows:
-            assert len(rows.unique()) == len(rows)
-            assert torch.bincount(uneven.labels[rows]).tolist() == [per_class] * 3
-    assert everything.rows.tolist() == [list(range(20))]
+def errors_of_means(data, per_class, repetitions, seed=0):
+    """Measured errors of class means on the pixels, (mean, spread) by the number of samples."""
+    model = Classifier(nn.Flatten(), nn.Linear(4, data.class_count))
+    audit = CoAdaptation(per_class, repetitions, hidden=(4,), least_steps=2, passes=1)
+    found = audit(model, data, data, seed=seed).measurements
+    return {
+        m.context["samples"]: (m.value, m.spread)
+        for m in found
+        if (m.name, m.context["head"]) == ("error", "class mean, pixels")
+    }
 
 
-def test_every_image_is_drawn_about_equally_often(uneven):
-    (sets, _) = partial_sets(uneven, (2,), (2000,), seed=0)
-    often = torch.bincount(sets.rows.flatten(), minlength=20).double() / 2000
-    expected = 2 / torch.bincount(uneven.labels)[uneven.labels].double()
-    deviation = (expected * (1 - expected) / 2000).sqrt()
-    assert bool(((often - expected).abs() < 4 * deviation).all())
+def test_small_sets_are_those_of_a_slow_loop(uneven):
+    """Which rows are drawn shows in the errors of class means; the loop balances them and never repeats one."""
+    found = errors_of_means(uneven, (1, 3), (40, 25), seed=5)
+    rows, labels = uneven.images.flatten(1).double(), uneven.labels
+    for sets in draws.partial_sets(uneven, (1, 3), (40, 25), 5):
+        errors = []
+        for chosen in sets.rows:
+            means = torch.stack([rows[chosen[labels[chosen] == k]].mean(0) for k in range(3)])
+            errors.append(float((torch.cdist(rows, means).argmin(1) != labels).double().mean()))
+        mean, spread = found[sets.samples]
+        assert mean == pytest.approx(statistics.mean(errors), abs=1e-9)
+        assert len(errors) == 1 or spread == pytest.approx(statistics.stdev(errors), abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -111,27 +121,12 @@ def test_every_image_is_drawn_about_equally_often(uneven):
     [((1, 4), [3, 12]), ((1, 5), [3]), ((4, 5, 6), [12]), ((5,), [])],
 )
 def test_sizes_above_the_smallest_class_are_left_out(uneven, per_class, left):
-    found = partial_sets(uneven, per_class, (2,) * len(per_class), seed=0)
-    assert [sets.samples for sets in found] == [*left, 20]
+    assert list(errors_of_means(uneven, per_class, (2,) * len(per_class))) == [*left, 20]
 
 
 def test_a_size_that_is_everything_is_not_measured_twice():
     even = gaussian_images(class_count=3, per_class=4, shape=(1, 2, 2))
-    assert [sets.samples for sets in partial_sets(even, (3, 4), (2, 2), seed=0)] == [9, 12]
-
-
-def test_rows_depend_on_labels_and_seed_alone(uneven):
-    other_images = image_set(uneven.labels, seed=8)
-
-    def rows(data, seed, per_class=(1, 3), repetitions=(4, 4)):
-        return [sets.rows.tolist() for sets in partial_sets(data, per_class, repetitions, seed)]
-
-    assert rows(uneven, 0) == rows(other_images, 0)
-    assert rows(uneven, 0)[0] != rows(uneven, 1)[0]
-    # a size asked for alone is the same size asked for beside others
-    assert rows(uneven, 0, (3,), (4,))[0] == rows(uneven, 0)[1]
-    # more draws continue the same stream
-    assert rows(uneven, 0, (1,), (9,))[0][:4] == rows(uneven, 0)[0]
+    assert list(errors_of_means(even, (3, 4), (2, 2))) == [9, 12]
 
 
 @pytest.mark.parametrize(
@@ -148,11 +143,3 @@ def test_rows_depend_on_labels_and_seed_alone(uneven):
 def test_settings_are_checked_before_anything_runs(settings, message):
     with pytest.raises(ValueError, match=message):
         CoAdaptation(**settings)
-
-
-def test_the_draws_are_those_of_a_slow_loop(uneven):
-    found = partial_sets(uneven, (1, 3), (4, 2), seed=5)
-    for one, other in zip(found, draws.partial_sets(uneven, (1, 3), (4, 2), 5), strict=True):
-        assert one.samples == other.samples
-        assert torch.equal(one.rows, other.rows)
-    assert torch.equal(first_half(uneven.labels, 5), draws.first_half(uneven.labels, 5))

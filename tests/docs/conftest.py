@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from clearance.audits import _samples, co_adaptation
+from clearance.audits import co_adaptation
 from clearance.heads import HeadTraining
 
 with warnings.catch_warnings(), contextlib.suppress(ImportError):
@@ -17,11 +17,10 @@ with warnings.catch_warnings(), contextlib.suppress(ImportError):
 @pytest.fixture
 def quick_heads(monkeypatch):
     """The audit of fresh heads draws one set of each size and takes five steps: enough to see that it runs."""
-
-    drawn = _samples.partial_sets
+    drawn = vars(co_adaptation)["partial_sets"]
 
     def one_draw(train, per_class, repetitions, seed):
-        return drawn(train, per_class, tuple(1 for _ in repetitions), seed)
+        return drawn(train, per_class, (1,) * len(repetitions), seed)
 
     monkeypatch.setattr(co_adaptation, "partial_sets", one_draw)
     few = partial(HeadTraining, steps=5, batch_size=128)

@@ -130,7 +130,7 @@ def test_what_is_told_beforehand_is_what_the_page_will_have():
             check_page(scene, "x" * page)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_pairs_of_mnist_would_fit(data_root, mnist):
     """All images as they are packed, and 45 times what the machines of 2 and 3 need."""
     scene = explored_dataset("mnist", ("all",), root=data_root)

@@ -387,7 +387,7 @@ def test_p17_the_floor_alone_holds_as_well():
     assert head.share_at_floor() > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_p17_a_learned_diagonal_trains_long_on_digits_without_touching_its_floor():
     """10,000 steps at the default settings."""
     train = read_digits("train")

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from clearance.report.audits import page_of, with_summaries
+from clearance.report.audits import page_of, sections, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.tables import Compact
 
@@ -47,6 +47,40 @@ def cells_of(found):
 
 def values_in(texts):
     return {float(value) for text in texts for value in re.findall(r'<data value="([^"]*)"', str(text))}
+
+
+def altered(report, method, *quantities, factor=0.7):
+    """The report with the measurement of each quantity, an (audit, name, part of a context), changed in one run."""
+    records = list(report.records)
+    for quantity in quantities:
+        (k,) = (
+            k for k, one in enumerate(records) if (one.method, one.seed) == (method, 1) and _is(one, quantity)
+        )
+        one = records[k].measurement
+        records[k] = replace(records[k], measurement=replace(one, value=one.value * factor))
+    return replace(report, records=tuple(records))
+
+
+def _is(record, quantity):
+    one, (audit, name, context) = record.measurement, quantity
+    return (one.audit, one.name) == (audit, name) and context.items() <= one.context.items()
+
+
+def not_in_tables(report, method, *quantities):
+    """Those quantities whose mean over seeds the tables do not print: all are altered, then their means looked for."""
+    changed = altered(report, method, *quantities)
+    before, after = (values_in(cells_of(sections(findings_of(one)))) for one in (report, changed))
+    rows = [row for row in changed.summary if (row.kind, row.method) == ("mean", method)]
+    return [
+        (audit, name, context)
+        for audit, name, context in quantities
+        if not any(
+            (row.audit, row.name) == (audit, name)
+            and context.items() <= row.context.items()
+            and row.value in after - before
+            for row in rows
+        )
+    ]
 
 
 def pictures_of(section):

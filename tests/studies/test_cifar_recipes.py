@@ -20,7 +20,6 @@ from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest'
     stored,
 )
 
-pytestmark = pytest.mark.slow
 CLASSES = {"cifar10": 10, "cifar100": 100}
 TRAIN, TEST = {"cifar10": 40, "cifar100": 5}, 2  # images of a class
 LABEL_BYTES = {"cifar10": 1, "cifar100": 2}
@@ -75,7 +74,13 @@ def scaled(recipe):
     )
 
 
-@pytest.fixture(scope="module", params=list(CLASSES))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("cifar10", marks=pytest.mark.slow),
+        pytest.param("cifar100", marks=pytest.mark.long),
+    ],
+)
 def done(request, tmp_path_factory):
     """What the command leaves: dataset, folder, plans."""
     dataset = request.param

@@ -282,7 +282,14 @@ def _total(delta: Tensor) -> Tensor:
 
 
 def _one_put_back(delta: Tensor, share: Tensor) -> Tensor:
-    """The displacement without one of its entries, drawn by their sizes: the one at `share` of their running sum."""
+    """The displacement without one of its entries, drawn by their sizes: the one at `share` of their running sum.
+
+    >>> delta = torch.tensor([0.5, 0.0, -1.5, 0.0]).repeat(2, 1)             # a quarter of the sum, and the rest
+    >>> _one_put_back(delta, torch.tensor([0.24, 0.26])).tolist()
+    [[0.0, 0.0, -1.5, 0.0], [0.5, 0.0, 0.0, 0.0]]
+    >>> _one_put_back(torch.zeros(1, 2), torch.tensor([0.9])).tolist()
+    [[0.0, 0.0]]
+    """
     flat = delta.flatten(1)
     running = flat.abs().cumsum(dim=1)
     place = torch.searchsorted(running, share.unsqueeze(1).to(running) * running[:, -1:], right=True)

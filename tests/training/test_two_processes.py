@@ -1,0 +1,362 @@
+"""Several processes: two halves of a batch train like the whole; weak heads stay apart.
+
+Run as a script this file is one of two processes, which play all scenes and keep what they saw as JSON.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from clearance import LossTerms, Outputs
+from clearance.data import gaussian_images
+from clearance.heads import MLP, GaussianMixture, HeadTraining
+from clearance.losses import CenterLoss, DistanceSettings, GaussianMixtureLoss, LargeMarginLoss, Loss
+from clearance.losses.cross_entropy import cross_entropy
+from clearance.models import Classifier
+from clearance.training import FOCA, EndToEnd, Limits, fit
+
+COUNT = 2
+SECONDS = 180
+SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+SLOW_SGD = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
+UNEVEN = gaussian_images(class_count=3, per_class=9, shape=(1, 4, 4))  # 27 images: batches of 10, 10 and 7
+EVEN = gaussian_images(class_count=3, per_class=8, shape=(1, 4, 4))
+
+pytestmark = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="needs torch.distributed with gloo"
+)
+
+
+def numbers(module):
+    return {name: value.double().tolist() for name, value in module.state_dict().items()}
+
+
+def close(first, second):
+    """Numbers by name agree as far as two orders of summation let them."""
+    assert first.keys() == second.keys()
+    for name in first:
+        one, other = torch.tensor(first[name]), torch.tensor(second[name])
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def share_of_a_batch(rank, count):
+    """Each process's share of 12 images; the halves hold classes in unequal numbers."""
+    images, labels = EVEN.batch(torch.arange(0, 24, 2))
+    share = slice(rank * 12 // count, (rank + 1) * 12 // count)
+    return images[share], labels[share]
+
+
+class WithLoss(nn.Module):
+    """What torch's own wrapper wants: the loss inside the wrapped module's forward pass."""
+
+    def __init__(self, model, loss):
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, images, labels):
+        return self.loss(self.model.outputs(images, self.loss.layers), labels).total
+
+
+def gradient(module, rank, count, **settings):
+    """Of one batch, each process with its share of it."""
+    place = DistributedDataParallel(module, **settings) if count > 1 else module
+    place(*share_of_a_batch(rank, count)).backward()
+    named = module.model.named_parameters()
+    return {name: one.grad.double().tolist() for name, one in named if one.grad is not None}
+
+
+# --------------------------------------------------------------------------------- end to end, and FOCA
+
+
+class Tempered(Loss):
+    """Cross-entropy with a learned temperature."""
+
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.ones(()))
+
+    def forward(self, outputs, labels):
+        return LossTerms({"loss": cross_entropy(outputs.logits * self.temperature, labels).mean()})
+
+
+def perceptron(seed, *extra):
+    torch.manual_seed(seed)
+    return Classifier(
+        nn.Sequential(nn.Flatten(), nn.Linear(16, 6), *extra, nn.ReLU()), MLP((6, 5, 3)), 0.5, 0.25
+    )
+
+
+def joint(rank):
+    """Plain training; each process begins with weights of its own."""
+    loss = Tempered()
+    result = fit(perceptron(rank), EndToEnd(loss), UNEVEN, epochs=3, batch_size=10, optimizer=SGD,
+                 limits=Limits(clip_norm=0.5, max_norm=1.5))  # fmt: skip
+    weights = numbers(result.model) | {"temperature": float(loss.temperature.detach())}
+    return {"weights": weights, "history": result.history}
+
+
+def anonymous(rank):
+    """FOCA with batch normalisation, step by step; each process its half of a batch."""
+    model = perceptron(rank, nn.BatchNorm1d(6))
+    way = FOCA(per_class=2, heads=2, final_head=HeadTraining(steps=20))
+    training: Any = way.start(model, UNEVEN, SGD(way.trainable(model)), way.generators(0))
+    heads = []
+    for step in range(4):
+        rows = torch.arange(step, step + 20)[rank::2]
+        training.step(*UNEVEN.batch(rows))
+        heads.append(training.heads.parameters["0.weight"].tolist())
+    parameters = {name: value.tolist() for name, value in model.extractor.named_parameters()}
+    return {"extractor": parameters, "heads": heads}
+
+
+def anonymous_fit(rank):
+    """The same through ``fit``."""
+    way = FOCA(per_class=2, final_head=HeadTraining(steps=20))
+    norm, statistics = nn.BatchNorm1d(6), []
+    model = perceptron(rank, norm, nn.Dropout(0.2))
+
+    def look(progress):
+        assert norm.running_mean is not None
+        statistics.append(norm.running_mean.tolist())
+
+    result = fit(model, way, UNEVEN, epochs=2, batch_size=10, on_step=look)
+    seen = [result.history, result.diagnostics, str(result.status), statistics[2::3]]  # at the ends of epochs
+    return {"weights": numbers(result.model), "seen": seen, "within": statistics[0]}
+
+
+class Wild:
+    """Draws heads that have all diverged, in the second process alone."""
+
+    def __init__(self, bad):
+        self.bad, self.inner = bad, FOCA().weak_heads
+
+    def draw(self, *arguments):
+        trained = self.inner.draw(*arguments)
+        return type(trained)(trained.stack, torch.full_like(trained.diverged, fill_value=self.bad))
+
+
+def failing(rank):
+    """One process cannot draw heads: none may wait for it."""
+    result = fit(
+        perceptron(0), FOCA(weak_heads=Wild(rank == 1), per_class=2), UNEVEN, epochs=1, batch_size=10
+    )
+    return str(result.status)
+
+
+def stopping(rank):
+    """The second process is told to stop."""
+    stop = "stop" if rank == 1 else None
+    result = fit(perceptron(0), EndToEnd(), UNEVEN, epochs=1, batch_size=10, on_step=lambda progress: stop)
+    return str(result.status)
+
+
+def refusing(rank):
+    """What several processes cannot do, in words."""
+    said = []
+    for how in ({"batch_size": 3}, {"batch_size": 4, "run_dir": "nowhere"}):
+        try:
+            fit(perceptron(rank), EndToEnd(), UNEVEN, epochs=1, **how)
+        except ValueError as error:
+            said.append(str(error))
+    return said
+
+
+# --------------------------------------------------------------------------------------------- margins
+
+
+def linear(seed):
+    torch.manual_seed(seed)
+    return Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.ReLU()), nn.Linear(6, 3), 0.5, 0.25)
+
+
+def fixed_margins(rank):
+    """Given margins: each process begins with weights of its own, and all continue with the first's."""
+    loss = LargeMarginLoss(("input", "extractor.1", "features"), gamma=0.8, top_k=2, every=2)
+    return numbers(fit(linear(rank), EndToEnd(loss), EVEN, epochs=2, batch_size=12, optimizer=SLOW_SGD).model)
+
+
+def margins_from_data(rank):
+    """Margins from data are one number in all processes."""
+    loss = LargeMarginLoss(("input",), gamma={"quantile": 0.5, "batches": 2})
+    fit(linear(0), EndToEnd(loss), EVEN, epochs=1, batch_size=12, optimizer=SLOW_SGD)
+    return numbers(loss)
+
+
+WRAPPERS = {
+    "plain": ({}, "detach"),
+    "unused parameters looked for": ({"find_unused_parameters": True}, "detach"),
+    "static graph": ({"static_graph": True}, "detach"),
+    "denominator differentiated": ({}, "full"),
+}
+
+
+def wrapped(rank, count=2):
+    """One gradient through DistributedDataParallel as it comes in kinds."""
+    found: dict[str, Any] = {}
+    for name, (settings, denominator) in WRAPPERS.items():
+        distance = DistanceSettings(denominator=denominator)  # type: ignore[arg-type]
+        loss = LargeMarginLoss(("input", "extractor.1"), gamma=0.8, top_k=2, distance=distance)
+        found[name] = gradient(WithLoss(linear(0), loss), rank, count, **settings)
+    return found
+
+
+# ------------------------------------------------------------------------------------ centres and mixtures
+
+
+def centres(rank, count=2):
+    """After three of the paper's updates."""
+    images, labels = share_of_a_batch(rank, count)
+    loss, features = CenterLoss(16, 3), images.flatten(1)
+    for _ in range(3):
+        loss.after_step(Outputs(features, features[:, :3], nn.Identity()), labels)
+    return {"centres": loss.centres.double().tolist()}
+
+
+def mixtures(rank, count=2):
+    """One gradient of a mixture with a diagonal, and with one of each class."""
+    found: dict[str, Any] = {}
+    for covariance in ("class_diagonal", "diagonal"):
+        torch.manual_seed(0)
+        extractor = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.ReLU())
+        model = Classifier(extractor, GaussianMixture(6, 3, covariance), 0.5, 0.25)
+        loss = WithLoss(model, GaussianMixtureLoss(0.3))
+        found |= {f"{covariance} {k}": one for k, one in gradient(loss, rank, count).items()}
+    return found
+
+
+SCENES = (
+    joint, anonymous, anonymous_fit, failing, stopping, refusing, fixed_margins, margins_from_data, wrapped, centres,
+    mixtures,
+)  # fmt: skip
+
+
+def play():
+    """One of the two: every scene of its rank.
+
+    Ends without taking the interpreter down: threads of torch that ask for its lock then are cut off in the midst of
+    C++, which now and then aborts a process that has told all it had to.
+    """
+    rank, folder = int(sys.argv[1]), Path(sys.argv[2])
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(folder / "store"), COUNT)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=COUNT)
+    told = {scene.__name__: scene(rank) for scene in SCENES}
+    (folder / f"{rank}.json").write_text(json.dumps(told))
+    dist.barrier()
+    dist.destroy_process_group()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What each of two processes has to tell, by the names of scenes."""
+    folder = tmp_path_factory.mktemp("processes")
+    command = [sys.executable, str(Path(__file__).resolve())]
+    both = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder)],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(COUNT)
+    ]
+    try:
+        errors = [process.communicate(timeout=SECONDS)[1] for process in both]
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
+    assert [process.returncode for process in both] == [0] * COUNT, errors
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(COUNT)]
+
+
+def test_two_halves_of_a_batch_train_like_the_whole(told):
+    alone = joint(0)
+    for each in told:
+        close(each["joint"]["weights"], alone["weights"])
+        for row, expected in zip(each["joint"]["history"], alone["history"], strict=True):
+            assert row == pytest.approx(expected, rel=1e-5)
+    assert told[0]["joint"] == told[1]["joint"]
+    assert alone["weights"]["temperature"] != 1
+
+
+def test_extractors_are_equal_to_the_bit_and_heads_differ(told):
+    first, second = (each["anonymous"] for each in told)
+    assert first["extractor"] == second["extractor"]
+    for one, other in zip(first["heads"], second["heads"], strict=True):
+        assert one[0] != other[0]
+        assert one[1] != other[1]
+    untrained = dict(perceptron(0, nn.BatchNorm1d(6)).extractor.named_parameters())
+    assert first["extractor"]["1.weight"] != untrained["1.weight"].tolist()
+
+
+def test_the_first_process_draws_the_heads_that_one_alone_would_draw(told):
+    alone = anonymous(0)
+    torch.testing.assert_close(
+        torch.tensor(told[0]["anonymous"]["heads"][0]), torch.tensor(alone["heads"][0])
+    )
+
+
+def test_all_processes_end_with_the_same_model_and_tell_the_same(told):
+    first, second = (each["anonymous_fit"] for each in told)
+    assert first["weights"] == second["weights"]
+    assert first["seen"] == second["seen"]
+    assert [len(part) for part in first["seen"][:2]] == [2, 2]
+    assert first["within"] != second["within"]  # each normalises its own share
+
+
+def test_where_one_process_fails_or_stops_all_do(told):
+    for each in told:
+        assert each["failing"] == "diverged at step 1: term weak_heads is not finite"
+        assert each["stopping"] == "stopped at step 1: asked to"
+
+
+def test_what_several_processes_cannot_do_is_refused(told):
+    for each in told:
+        small, kept = each["refusing"]
+        assert small.startswith("`batch_size` must be at least 4 with 2 processes")
+        assert kept.startswith("`run_dir` must be None with 2 processes")
+
+
+def test_margins_of_two_halves_train_like_those_of_the_whole(told):
+    alone = fixed_margins(0)
+    assert alone != numbers(linear(0))
+    for each in told:
+        close(each["fixed_margins"], alone)
+
+
+def test_margins_from_data_are_averaged_over_processes(told):
+    assert told[0]["margins_from_data"] == told[1]["margins_from_data"]
+    assert told[0]["margins_from_data"]["margins.total"][0] > 0
+
+
+@pytest.mark.parametrize("kind", list(WRAPPERS))
+def test_torchs_own_wrapper_averages_the_gradient_once(told, kind):
+    """Sweeps ask for activations, so its hooks on parameters run in the final backward alone."""
+    alone = wrapped(0, count=1)[kind]
+    for each in told:
+        close(each["wrapped"][kind], alone)
+
+
+@pytest.mark.parametrize("scene", [centres, mixtures])
+def test_centres_and_mixtures_of_two_halves_move_like_those_of_the_whole(told, scene):
+    alone = scene(0, count=1)
+    assert any(torch.tensor(values).any() for values in alone.values())
+    for each in told:
+        close(each[scene.__name__], alone)
+
+
+if __name__ == "__main__":
+    play()
