@@ -42,9 +42,8 @@ class CheckCommand:
 
     def run(self) -> None:
         """Compare, write the files, and exit with the status."""
-        from rich.console import Console
-
         from clearance._files import write_bytes
+        from clearance.cli._console import Console
         from clearance.cli._options import check_file
         from clearance.gate import Outcome, Tolerance, junit, markdown, rule
         from clearance.gate.formats import verdict
@@ -64,5 +63,5 @@ class CheckCommand:
         if not self.quiet:
             console = Console()
             for ruling in rulings:
-                console.print(str(ruling), highlight=False, markup=False, soft_wrap=True)
+                console.print(str(ruling), soft_wrap=True)
         sys.exit({Outcome.PASS: 0, Outcome.FAIL: FAILED, Outcome.UNMEASURED: UNMEASURED}[verdict(rulings)])
