@@ -2,8 +2,8 @@ r"""Names are data: any text as one visible line, for every output.
 
 A class may be called what a folder can be called: with a line break, letters that turn the direction of writing or
 steer a terminal, bytes that are not UTF-8, or nothing that can be seen. Where such a name enters a report or is
-printed, it passes `visible`; each output then escapes what has a meaning in its own format (HTML by its templates, SVG by
-matplotlib, Markdown by `records.markdown`, XML by ElementTree).
+printed, it passes `visible`. Each output then escapes what has a meaning in its own format: HTML by its templates, SVG
+by matplotlib, Markdown by `records.markdown`, XML by ElementTree.
 """
 
 import unicodedata

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from clearance._text import visible
 from clearance.gate.ruling import Outcome, Ruling
-from clearance.records.markdown import markdown_table
+from clearance.records.markdown import markdown_table, markdown_text
 
 
 def markdown(rulings: Sequence[Ruling]) -> str:
@@ -22,7 +23,8 @@ def markdown(rulings: Sequence[Ruling]) -> str:
     rows = [("fails if", "verdict", "before -> now", "change, 95 % interval", "")]
     for ruling in rulings:
         remark = "; ".join(part for part in (ruling.over or ruling.reason, ruling.doubt) if part)
-        rows.append((ruling.tolerance.text, str(ruling.outcome), ruling.numbers, ruling.changed, remark))
+        cells = (ruling.tolerance.text, str(ruling.outcome), ruling.numbers, ruling.changed, remark)
+        rows.append(tuple(map(markdown_text, cells)))
     return f"### clearance check: {verdict(rulings)}\n\n{markdown_table(rows)}\n"
 
 
@@ -61,10 +63,12 @@ def junit(rulings: Sequence[Ruling]) -> str:
         errors=str(counts[Outcome.UNMEASURED]),
     )
     for ruling in rulings:
-        case = SubElement(suite, "testcase", classname="clearance.check", name=ruling.tolerance.text)
+        case = SubElement(suite, "testcase", classname="clearance.check", name=visible(ruling.tolerance.text))
         if ruling.outcome is Outcome.PASS:
-            SubElement(case, "system-out").text = str(ruling)
+            SubElement(case, "system-out").text = visible(str(ruling))
         else:
-            SubElement(case, "failure" if ruling.outcome is Outcome.FAIL else "error", message=str(ruling))
+            SubElement(
+                case, "failure" if ruling.outcome is Outcome.FAIL else "error", message=visible(str(ruling))
+            )
     indent(root)
     return tostring(root, encoding="utf-8", xml_declaration=True).decode()
