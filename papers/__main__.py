@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from clearance.research import Console
     from papers.engine.reproduce import Reproduction
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED = 1
 
 ABOUT = """\
 Run a paper's recipe, judge each of its claims (holds, refuted, cannot tell, not run), and write the ledger; or run one
@@ -22,19 +21,15 @@ of its studies. An interrupted command resumes. Without the dataset's files the 
 def main(words: list[str] | None = None) -> None:
     """Read the options, run the command, and turn errors that users can fix into one line."""
     given = _parser().parse_args(words)
-    try:
+    from clearance.research import one_line_errors
+
+    with one_line_errors("papers", resumes=True):
         if given.paper == "list":
             _print_list()
         elif given.full_protocol:
             _print_full_protocol(given)
         else:
             _try(given)
-    except (ValueError, TypeError, OSError) as error:
-        sys.stderr.write(f"papers: {error}\n")
-        sys.exit(USAGE)
-    except KeyboardInterrupt:
-        sys.stderr.write("\npapers: interrupted. The same command resumes.\n")
-        sys.exit(INTERRUPTED)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,9 +65,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _print_list() -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from clearance.research import Console
     from papers.engine.catalogue import PAPERS, paper
 
     console = Console()
@@ -110,9 +105,8 @@ def _print_full_protocol(given: argparse.Namespace) -> None:
 def _try(given: argparse.Namespace) -> None:
     """Run a paper or a study; wrong names are found before anything starts."""
     import yaml
-    from rich.console import Console
 
-    from clearance.research import check_count, check_folder, default_jobs, listening, to_tree
+    from clearance.research import Console, check_count, check_folder, default_jobs, listening, to_tree
     from papers.engine.catalogue import paper_claims, paper_study, whole_recipe
     from papers.engine.reproduce import reproduce
     from papers.engine.study import DEFAULT_DATASET
@@ -132,12 +126,12 @@ def _try(given: argparse.Namespace) -> None:
     out = given.out or Path(f"clearance-{given.paper}") / name
     check_folder("out", out)
     if given.dry_run and given.only is not None:
-        console.print(f"{given.only}: {study.summary}; {jobs} at a time, into {out}", highlight=False)
+        console.print(f"{given.only}: {study.summary}; {jobs} at a time, into {out}")
         return
     if given.dry_run:
-        console.print(f"{len(paper_claims(given.paper).claims)} claims of {given.paper}", highlight=False)
-        console.print(f"{runs} runs, {jobs} at a time, into {out}", highlight=False)
-        console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False), highlight=False, markup=False)
+        console.print(f"{len(paper_claims(given.paper).claims)} claims of {given.paper}")
+        console.print(f"{runs} runs, {jobs} at a time, into {out}")
+        console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False))
         return
     with listening(console, runs) as listener:
         found = reproduce(
@@ -163,16 +157,14 @@ def _print_result(console: "Console", found: "Reproduction") -> None:
         for judgement in found.judgements:
             remarks = ", ".join(part for part in (judgement.remark, judgement.reason) if part)
             table.add_row(judgement.claim.id, judgement.verdict, remarks)
-        console.print(table, highlight=False)
+        console.print(table)
     if not found.has_data:
         why = f" ({found.missing.rstrip('.')})" if found.missing else ""
         console.print(
             f"Nothing was run: no data{why}. The ledger says which command runs it.",
-            highlight=False,
-            markup=False,
             soft_wrap=True,
         )
-    console.print(f"Ledger: {found.ledger}", highlight=False, soft_wrap=True)
+    console.print(f"Ledger: {found.ledger}", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ The map; an import goes down only::
     data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
     linear/         linear classifiers in closed form: the exact reference for audits
     geometry/       a labelled cloud of features, as pure functions
-    _checks _rng    argument checks; one seed, many streams    _files  atomic writes
+    _checks _rng    argument checks; one seed, many streams    _files  atomic writes    _text  names as visible text
     tensors         Outputs, LossTerms
     vocabulary      Measurement, Exhibit, Bounds, Status
 

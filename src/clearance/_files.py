@@ -3,12 +3,16 @@
 import os
 from pathlib import Path
 
+_KEPT = 50  # letters, each of up to 4 bytes; a file's name has at most 255
+
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Put `data` at `path` by one rename: a reader sees the old file or the new one, never a part.
 
     The bytes are on the disk before the rename, and the rename is on the disk before this returns. So it
     also holds after a power cut, if the file system flushes as promised.
+
+    A device, a pipe or a symbolic link at `path` stays what it is: the data is written into it, without these promises.
 
     Args:
         path: The file; its directory must exist. An existing file is replaced.
@@ -25,7 +29,10 @@ def write_bytes(path: Path, data: bytes) -> None:
     ...     [file.name for file in Path(folder).iterdir()]
     ['a.bin']
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_bytes(data)
+        return
+    temporary = temporary_of(path)
     try:
         write_synced(temporary, data)
         temporary.replace(path)
@@ -33,6 +40,11 @@ def write_bytes(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def temporary_of(path: Path) -> Path:
+    """The file next to `path` in which its content is written first; its name fits if that of `path` does."""
+    return path.with_name(f".{path.name[:_KEPT]}.{os.getpid()}.tmp")
 
 
 def check_folder(name: str, path: Path) -> None:

@@ -35,8 +35,8 @@ the `MARKERS`; `printed` and `THIN` (a number with its unit, as the report print
 *Checks and files*: `check_choice`, `check_count`, `check_positive`, `check_non_negative`, `check_folder`,
 `write_bytes`.
 
-*A command of its own*: `listening` (progress on a terminal, as a listener), `default_jobs` and `Processes` (an executor
-of processes with one thread each).
+*A command of its own*: `one_line_errors` (how it ends), `Console` (whose output is text, never markup), `listening`
+(progress on a terminal, as a listener), `default_jobs` and `Processes` (an executor of processes with one thread each).
 
 Importing this room imports torch. Its names may change between versions; those of :mod:`clearance` do not without a
 word in the changelog.
@@ -51,6 +51,8 @@ from clearance._rng import derived_seed, generator
 from clearance.audits._audit import wilson_interval
 from clearance.audits._change_sheet import change_sheet
 from clearance.audits._samples import fixed_images
+from clearance.cli._console import Console
+from clearance.cli._ending import one_line_errors
 from clearance.cli._progress import listening
 from clearance.data.folder import open_folder
 from clearance.data.subsets import draw_at_most, draw_classes
@@ -116,6 +118,7 @@ __all__ = [
     "AuditPlan",
     "Better",
     "Comparison",
+    "Console",
     "ExhibitRecord",
     "Listener",
     "Outcome",
@@ -167,6 +170,7 @@ __all__ = [
     "load_run",
     "markdown_table",
     "marker",
+    "one_line_errors",
     "one_thread",
     "open_folder",
     "page_figure",

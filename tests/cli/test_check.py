@@ -1,6 +1,8 @@
 """``clearance check``: statuses that a pipeline can trust, and the files beside them."""
 
+import os
 import shutil
+import threading
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -92,3 +94,42 @@ def test_it_needs_no_torch(folders):
     shown, modules = loaded_by(*words)
     assert shown.startswith("passed: ")
     assert not modules & {"torch", "matplotlib"}
+
+
+def read_by_another(pipe):
+    """What arrives in a named pipe, in a list that is filled once its writer closes it."""
+    arrived: list[str] = []
+    reader = threading.Thread(target=lambda: arrived.append(pipe.read_text("utf-8")), daemon=True)
+    reader.start()
+    return reader, arrived
+
+
+@pytest.mark.parametrize("option", ["--junit", "--markdown"])
+def test_a_pipe_is_written_through_and_stays_a_pipe(folders, option):
+    pipe = folders / "pipe"
+    os.mkfifo(pipe)
+    reader, arrived = read_by_another(pipe)
+    assert check(folders, "alike", "--fail-if", "accuracy drops 1pt", option, str(pipe))[0] == 0
+    assert pipe.is_fifo()
+    reader.join(10)
+    assert "clearance check" in arrived[0]
+
+
+def test_a_link_is_written_through_and_stays_a_link(folders):
+    (folders / "kept").mkdir()
+    (folders / "link.md").symlink_to(folders / "kept" / "real.md")
+    options = ("--fail-if", "accuracy drops 1pt", "--markdown", str(folders / "link.md"))
+    for _ in range(2):  # to a file that is missing, then to one that is there
+        assert check(folders, "alike", *options)[0] == 0
+        assert (folders / "link.md").is_symlink()
+        assert "passed" in (folders / "kept" / "real.md").read_text("utf-8")
+
+
+def test_an_open_descriptor_is_written_to(folders):
+    """As a shell's ``>(cat)`` gives it, below a folder where no file can be made."""
+    read, write = os.pipe()
+    options = ("--fail-if", "accuracy drops 1pt", "--junit", f"/dev/fd/{write}", "--quiet")
+    assert check(folders, "alike", *options) == (0, "", "")
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8") as file:
+        assert "<testsuites>" in file.read()

@@ -50,6 +50,7 @@ def report(*rows):
     )
 
 
-def of_images(wrong, images="aa", seed=0):
+def of_images(wrong, images="aa", seed=0, method="mine"):
     """A report of one model that keeps which images are wrong."""
-    return report(error(float(np.mean(wrong)), seed), wrong_images(wrong, seed, images))
+    found = error(float(np.mean(wrong)), seed, method)
+    return report(found, wrong_images(wrong, seed, images, method))

@@ -7,6 +7,7 @@ from typing import Any
 import tyro
 
 from clearance._checks import check_choice
+from clearance.cli._ending import one_line_errors
 from clearance.cli.audit import AuditCommand
 from clearance.cli.check import CheckCommand
 from clearance.cli.compare import CompareCommand
@@ -28,7 +29,6 @@ COMMANDS: dict[str, Any] = {
 }
 
 DESCRIPTION = "Train, audit and compare PyTorch image classifiers. --version prints the versions."
-USAGE, INTERRUPTED = 2, 130
 KEEPS_RUNS = ("compare", "train", "search")
 
 
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
         versions = ", ".join(f"{name} {version(name)}" for name in ("torch-clearance", "torch"))
         sys.stdout.write(f"{versions}, Python {sys.version.split()[0]}\n")
         return
-    try:
+    with one_line_errors("clearance", resumes=bool(words) and words[0] in KEEPS_RUNS):
         if words and not words[0].startswith("-"):
             check_choice("command", words[0], COMMANDS)
         tyro.extras.subcommand_cli_from_dict(
@@ -49,13 +49,6 @@ def main(arguments: list[str] | None = None) -> None:
             args=words,
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         ).run()
-    except (ValueError, TypeError, OSError) as error:
-        sys.stderr.write(f"clearance: {error}\n")
-        sys.exit(USAGE)
-    except KeyboardInterrupt:
-        resumes = " The same command resumes." if words and words[0] in KEEPS_RUNS else ""
-        sys.stderr.write(f"\nclearance: interrupted.{resumes}\n")
-        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

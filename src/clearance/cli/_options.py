@@ -95,7 +95,8 @@ def check_file(option: str, path: Path) -> None:
 
     if path.is_dir():
         raise ValueError(f"{option} must be a file; {path} is a folder.")
-    check_folder(option, path.parent)
+    if not path.exists() or path.is_file():  # a device or a pipe is written into, wherever it is
+        check_folder(option, path.parent)
 
 
 def split_names(text: str | None) -> tuple[str, ...]:

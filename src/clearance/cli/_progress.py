@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from clearance.cli._console import Console
 from clearance.experiments.grid import Listener, Piece
 
 TRAINING_SHARE = 0.85  # of a run's time; the rest is its audits
@@ -20,9 +20,9 @@ def listening(console: Console, runs: int | None = None) -> Iterator[Listener]:
         yield _Lines(console, runs).listen
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[detail]}"),
+        TextColumn("{task.fields[detail]}", markup=False),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as progress:
@@ -39,7 +39,7 @@ class _Lines:
     def listen(self, piece: Piece, event: Mapping[str, Any]) -> None:
         """Print the run that ended and an estimate of the remaining time."""
         if event["event"] == "note":
-            self.console.print(f"{piece.title}: {event['text']}", highlight=False, markup=False)
+            self.console.print(f"{piece.title}: {event['text']}")
         if event["event"] not in ("done", "failed", "kept"):
             return
         self.ended += 1
@@ -51,7 +51,7 @@ class _Lines:
             count = f"{self.ended}/{self.runs}"
             left = elapsed / self.ended * (self.runs - self.ended)
             rest = f", about {left:.0f} s left" if self.ended < self.runs else ""
-        self.console.print(f"{count}  {piece.title}: {outcome}{rest}", highlight=False, markup=False)
+        self.console.print(f"{count}  {piece.title}: {outcome}{rest}")
 
 
 class _Picture:
@@ -74,7 +74,7 @@ class _Picture:
             share = TRAINING_SHARE * event["step"] / event["steps"]
             self._move(key, share, f"step {event['step']}/{event['steps']}")
         elif kind == "note":
-            self.progress.console.print(f"{piece.title}: {event['text']}", markup=False)
+            self.progress.console.print(f"{piece.title}: {event['text']}")
         elif kind == "audit":
             self._move(key, TRAINING_SHARE, f"audit: {event['name']}")
         else:
@@ -91,6 +91,6 @@ class _Picture:
         if key in self.tasks:
             self.progress.remove_task(self.tasks.pop(key))
         if event["event"] == "failed":
-            self.progress.console.print(f"{piece.title} failed: {event['reason']}", markup=False)
+            self.progress.console.print(f"{piece.title} failed: {event['reason']}")
         done = sum(self.shares.values())
         self.progress.update(self.whole, completed=done, detail=f"{self.ended}{self.of} runs")

@@ -1,9 +1,8 @@
 """A report's first screen, for a terminal."""
 
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from clearance.cli._console import Console, plain
 from clearance.report import Card, comparison_table
 from clearance.report.terminal import action_lines
 
@@ -17,11 +16,11 @@ def print_table(console: Console, card: Card) -> None:
     for row in found.rows:
         table.add_row(*row)
     console.print()
-    console.print(table, highlight=False)
+    console.print(table)
     console.print()
-    console.print(found.title, style="bold", highlight=False, markup=False)
+    console.print(found.title, style="bold")
     if found.foot:
-        console.print(found.foot, highlight=False, markup=False)
+        console.print(found.foot)
 
 
 def print_sentences(console: Console, card: Card) -> None:
@@ -34,7 +33,7 @@ def print_sentences(console: Console, card: Card) -> None:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for line in lines:
-        grid.add_row(line.title, Text(line.text, style="bold" if line.alarm else ""))
+        grid.add_row(line.title, plain(line.text, "bold" if line.alarm else ""))
     console.print()
-    console.print(grid, highlight=False)
+    console.print(grid)
     console.print()

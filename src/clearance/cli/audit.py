@@ -1,6 +1,7 @@
 """``clearance audit``: audit a saved run, or a model that was trained elsewhere."""
 
 import dataclasses
+import json
 import os
 import shlex
 import sys
@@ -17,8 +18,7 @@ import tyro
 from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, OptionalText, split_names
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from clearance.cli._console import Console
     from clearance.experiments.audit import RunFolder, Source
     from clearance.experiments.outside import OutsideModel
     from clearance.report import Card
@@ -176,9 +176,8 @@ class AuditCommand:
 
     def run(self) -> None:
         """Audit, write the page, and print its first screen."""
-        from rich.console import Console
-
         from clearance._files import check_folder
+        from clearance.cli._console import Console
         from clearance.cli._tables import print_sentences
         from clearance.report.left_out import interrupted, left_out_lines
 
@@ -187,13 +186,15 @@ class AuditCommand:
         card = self._card(console)
         page = card.save_folder(self.out)
         if self.json:
-            sys.stdout.write(card.to_json())
+            sys.stdout.write(
+                json.dumps(json.loads(card.to_json()), indent=1) + "\n"
+            )  # in letters of any terminal
         else:
             print_sentences(console, card)
         for line in left_out_lines(card.report.recipe):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
         if not self.json:
-            console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+            console.print(f"Report: {page}", soft_wrap=True)
         if self.open or (self._is_demo() and not (self.quiet or self.json) and sys.stdout.isatty()):
             open_page(page)
         if interrupted(card.report.recipe):
@@ -206,7 +207,7 @@ class AuditCommand:
         source = self._source()
 
         def say(line: str) -> None:
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
 
         with console.status("reading") as status, one_thread() if self._is_demo() else nullcontext():
             request = AuditRequest(

@@ -42,9 +42,8 @@ class CheckCommand:
 
     def run(self) -> None:
         """Compare, write the files, and exit with the status."""
-        from rich.console import Console
-
         from clearance._files import write_bytes
+        from clearance.cli._console import Console
         from clearance.cli._options import check_file
         from clearance.gate import GateStatus, Tolerance, check, junit, markdown
         from clearance.gate.formats import overall
@@ -64,7 +63,7 @@ class CheckCommand:
         if not self.quiet:
             console = Console()
             for result in results:
-                console.print(str(result), highlight=False, markup=False, soft_wrap=True)
+                console.print(str(result), soft_wrap=True)
         sys.exit(
             {GateStatus.PASS: 0, GateStatus.FAIL: FAILED, GateStatus.UNMEASURED: UNMEASURED}[overall(results)]
         )

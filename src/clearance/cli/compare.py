@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, OptionalText
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from clearance.cli._console import Console
     from clearance.experiments.recipe import Recipe
     from clearance.report import Card
 
@@ -67,10 +66,9 @@ class CompareCommand:
 
     def run(self) -> None:
         """Compare."""
-        from rich.console import Console
-
         from clearance._checks import check_count
         from clearance._files import check_folder
+        from clearance.cli._console import Console
         from clearance.experiments.engines import default_jobs
         from clearance.experiments.sweep import parse_sweep, swept_recipes
 
@@ -145,12 +143,12 @@ def _print_plan(console: "Console", recipe: "Recipe", jobs: int, out: Path, valu
     from clearance.experiments.recipe import to_tree
 
     runs = len(recipe.methods) * recipe.seeds * values
-    console.print(f"{runs} runs, {jobs} at a time, into {out}", highlight=False)
-    console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False), highlight=False, markup=False)
+    console.print(f"{runs} runs, {jobs} at a time, into {out}")
+    console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False))
 
 
 def _print_result(console: "Console", card: "Card", page: Path) -> None:
     from clearance.cli._tables import print_table
 
     print_table(console, card)
-    console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+    console.print(f"Report: {page}", soft_wrap=True)

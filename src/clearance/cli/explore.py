@@ -39,9 +39,8 @@ class ExploreCommand:
 
     def run(self) -> None:
         """Fit and write."""
-        from rich.console import Console
-
         from clearance._files import check_folder
+        from clearance.cli._console import Console, plain
         from clearance.cli._options import check_file
         from clearance.explore import write_explorer
         from clearance.explore.machines import all_machines
@@ -60,20 +59,20 @@ class ExploreCommand:
             def show(done: int, pairs: int, pair: str) -> None:
                 line = f"{done + 1}/{pairs}  {pair}"
                 if console.is_terminal:
-                    status.update(line)
+                    status.update(plain(line))
                 else:
-                    console.print(line, highlight=False, markup=False)
+                    console.print(line)
 
             machines = all_machines(scene, show)
         page = write_explorer(scene, self.out, machines, command=self._command())
         size = page.stat().st_size / 1e6
-        console.print(f"Page: {page} ({size:.1f} MB)", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"Page: {page} ({size:.1f} MB)", soft_wrap=True)
         if self.report is not None:
             from clearance.experiments.explore import explored_report
             from clearance.report import write_page
 
             paper = write_page(explored_report(scene, machines[0], self._command()), self.report)
-            console.print(f"Report: {paper}", highlight=False, soft_wrap=True, markup=False)
+            console.print(f"Report: {paper}", soft_wrap=True)
 
     def _scene(self) -> "Scene":
         from clearance.cli._options import split_names

@@ -9,9 +9,9 @@ class ListCommand:
 
     def run(self) -> None:
         """Print the catalogue."""
-        from rich.console import Console
         from rich.table import Table
 
+        from clearance.cli._console import Console
         from clearance.experiments import catalogue
 
         console = Console()

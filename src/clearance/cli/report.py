@@ -19,8 +19,7 @@ class ReportCommand:
 
     def run(self) -> None:
         """Rebuild."""
-        from rich.console import Console
-
+        from clearance.cli._console import Console
         from clearance.cli._tables import print_table
         from clearance.records import load_report
         from clearance.report import Card
@@ -29,4 +28,4 @@ class ReportCommand:
         card = Card(load_report(self.folder))
         page = card.save_folder(self.folder)
         print_table(console, card)
-        console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+        console.print(f"Report: {page}", soft_wrap=True)

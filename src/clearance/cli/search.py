@@ -57,10 +57,9 @@ class SearchCommand:
 
     def run(self) -> None:
         """Search."""
-        from rich.console import Console
-
         from clearance._checks import check_count
         from clearance._files import check_folder
+        from clearance.cli._console import Console
         from clearance.cli._options import whole_numbers
         from clearance.cli._progress import listening
         from clearance.experiments.engines import default_jobs
@@ -91,9 +90,9 @@ class SearchCommand:
             json.dumps([asdict(t) for t in trials], indent=1) + "\n", "utf-8"
         )
         console.print(_table(trials, list(recipe.methods)))
-        console.print(f"Trials: {self.out / 'search.json'}", highlight=False, soft_wrap=True)
-        console.print("Chosen settings, as a recipe file for --recipe:", highlight=False)
-        console.print(_as_yaml(trials, recipe, self.choose_by), highlight=False, markup=False, soft_wrap=True)
+        console.print(f"Trials: {self.out / 'search.json'}", soft_wrap=True)
+        console.print("Chosen settings, as a recipe file for --recipe:")
+        console.print(_as_yaml(trials, recipe, self.choose_by), soft_wrap=True)
 
     def _recipe(self) -> "Recipe":
         from clearance.cli._options import chosen_recipe, default_methods, split_names

@@ -37,9 +37,8 @@ class TrainCommand:
 
     def run(self) -> None:
         """Train."""
-        from rich.console import Console
-
         from clearance._files import check_folder
+        from clearance.cli._console import Console
         from clearance.cli._options import chosen_recipe
         from clearance.cli._progress import listening
         from clearance.cli._tables import print_table
@@ -71,5 +70,5 @@ class TrainCommand:
             sys.exit(FAILED)
         print_table(console, Card(report_of(recipe, [found], f"clearance train --method {self.method}")))
         folder = self.out / plan.folder
-        console.print(f"Run: {folder}", highlight=False, soft_wrap=True)
-        console.print(f"In Python: clearance.load_model({str(folder)!r})", highlight=False, soft_wrap=True)
+        console.print(f"Run: {folder}", soft_wrap=True)
+        console.print(f"In Python: clearance.load_model({str(folder)!r})", soft_wrap=True)

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from clearance._text import visible
 from clearance.data.image_set import ImageSet
 from clearance.data.preprocessing import Preprocessing, transformed
 from clearance.data.stored import (
@@ -152,11 +153,11 @@ class _Listing:
     def of(cls, root: Path) -> "_Listing":
         folders = _class_folders(root)
         files = [(file, label) for label, folder in enumerate(folders) for file in _pictures_in(folder)]
-        return cls(root, root.resolve().name, [folder.name for folder in folders], files)
+        return cls(root, visible(root.resolve().name), [visible(folder.name) for folder in folders], files)
 
     @classmethod
     def flat(cls, root: Path) -> "_Listing":
-        return cls(root, root.resolve().name, [], [(file, 0) for file in _pictures_below(root)])
+        return cls(root, visible(root.resolve().name), [], [(file, 0) for file in _pictures_below(root)])
 
     def stored(self, store: PixelStore, labels: Sequence[int], digest: str | None = None) -> StoredImageSet:
         if not self.classes:
@@ -176,7 +177,7 @@ class _Listing:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def short(self, file: Path) -> str:
-        return file.relative_to(self.root).as_posix()
+        return "/".join(map(visible, file.relative_to(self.root).parts))
 
 
 def _kept(found: "_Listing", how: Preprocessing, folder: Path) -> StoredImageSet:

@@ -376,6 +376,9 @@ def check_classes(classes: Sequence[str]) -> None:
     """Raise ValueError unless `classes` is a tuple of at least two different names."""
     if not isinstance(classes, tuple) or not all(isinstance(name, str) for name in classes):
         raise ValueError(f"`classes` must be a tuple of strings; got {classes!r}.")
+    broken = [name for name in classes if name != name.encode("utf-8", "replace").decode("utf-8")]
+    if broken:
+        raise ValueError(f"`classes` must be text that UTF-8 can hold; got {broken[0]!a}. Rename it.")
     if len(classes) < 2:
         raise ValueError(f"`classes` must name at least 2 classes; got {classes!r}.")
     if len(set(classes)) < len(classes):

@@ -1,7 +1,6 @@
 """An ImageSet whose images stay on disk: pixels in one file, read in batches."""
 
 import json
-import os
 import shutil
 import tempfile
 import weakref
@@ -15,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearance._files import write_bytes
+from clearance._files import temporary_of, write_bytes
 from clearance.data.image_set import (
     CHUNK,
     UNLABELLED,
@@ -237,7 +236,7 @@ def write_pixels(path: Path, images: Iterable[NDArray[Any]]) -> PixelStore:
     Raises:
         ValueError: If there is no image, or two differ in shape or type.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_of(path)
     first: NDArray[Any] | None = None
     count = 0
     try:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from clearance._text import visible
 from clearance.gate.results import GateResult, GateStatus
-from clearance.records.markdown import markdown_table
+from clearance.records.markdown import markdown_table, markdown_text
 
 
 def markdown(results: Sequence[GateResult]) -> str:
@@ -19,10 +20,11 @@ def markdown(results: Sequence[GateResult]) -> str:
     | accuracy drops 1pt | not measured |  |  | no seeds |
     <BLANKLINE>
     """
-    rows = [("fails if", "result", "before -> now", "change, 95 % interval", "")]
+    rows: list[tuple[str, ...]] = [("fails if", "result", "before -> now", "change, 95 % interval", "")]
     for result in results:
         remark = "; ".join(part for part in (result.over or result.reason, result.doubt) if part)
-        rows.append((result.tolerance.text, str(result.status), result.numbers, result.changed, remark))
+        cells = (result.tolerance.text, str(result.status), result.numbers, result.changed, remark)
+        rows.append(tuple(map(markdown_text, cells)))
     return f"### clearance check: {overall(results)}\n\n{markdown_table(rows)}\n"
 
 
@@ -61,10 +63,14 @@ def junit(results: Sequence[GateResult]) -> str:
         errors=str(counts[GateStatus.UNMEASURED]),
     )
     for result in results:
-        case = SubElement(suite, "testcase", classname="clearance.check", name=result.tolerance.text)
+        case = SubElement(suite, "testcase", classname="clearance.check", name=visible(result.tolerance.text))
         if result.status is GateStatus.PASS:
-            SubElement(case, "system-out").text = str(result)
+            SubElement(case, "system-out").text = visible(str(result))
         else:
-            SubElement(case, "failure" if result.status is GateStatus.FAIL else "error", message=str(result))
+            SubElement(
+                case,
+                "failure" if result.status is GateStatus.FAIL else "error",
+                message=visible(str(result)),
+            )
     indent(root)
     return tostring(root, encoding="utf-8", xml_declaration=True).decode()

@@ -1,6 +1,18 @@
 """Tables of Markdown: the one place that knows how a cell is written."""
 
+import re
 from collections.abc import Sequence
+
+from clearance._text import visible
+
+
+def markdown_text(text: str) -> str:
+    r"""Any text as one line of Markdown that shows it as it is.
+
+    >>> markdown_text("<b>*a* [x](y)"), markdown_text("two\nlines")
+    ('&lt;b>\\*a\\* \\[x](y)', 'two\\\\nlines')
+    """
+    return re.sub(r"([\\`*\[])", r"\\\1", visible(text)).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:

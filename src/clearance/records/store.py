@@ -17,15 +17,17 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clearance._files import write_bytes
+from clearance._text import visible
 from clearance.records.derived import SummaryRow, derive
 from clearance.records.encoding import decode, encode
 from clearance.records.record import ExhibitRecord, Record, RunNote, settings
+from clearance.vocabulary import Exhibit, Measurement
 
 SCHEMA = 1
 FILE = "report.json"
@@ -35,6 +37,9 @@ FOLDER = "exhibits"
 @dataclass(frozen=True)
 class Report:
     """Everything that a comparison or an audit found, and how it came about.
+
+    Names are data, and may be anything that a folder may be called: every text in it is made visible (see
+    `clearance._text`), so that no output of a report has to expect others.
 
     Args:
         recipe: The resolved settings of the experiment, as plain values.
@@ -61,6 +66,8 @@ class Report:
     runs: tuple[RunNote, ...] = field(default=())
 
     def __post_init__(self) -> None:
+        for name in ("recipe", "versions", "command", "created", "records", "exhibits", "runs"):
+            object.__setattr__(self, name, _visible(getattr(self, name)))
         _check_once("measurement", ((record.method, record.seed, record.quantity) for record in self.records))
         _check_once("exhibit", (_identity(record) for record in self.exhibits))
 
@@ -173,6 +180,26 @@ def exhibit_file(record: ExhibitRecord) -> str:
         digest = hashlib.sha256(repr(_identity(record)).encode()).hexdigest()
         readable.append(digest[:8])
     return f"{FOLDER}/{'.'.join(part for part in readable if part)}.json"
+
+
+def _visible(value: Any) -> Any:
+    """The same with every text in it visible; the same object if all are."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        made = {_visible(key): _visible(entry) for key, entry in value.items()}
+        return made if any(made.get(key) is not entry for key, entry in value.items()) else value
+    if isinstance(value, list | tuple):
+        if not value or isinstance(value[0], int | float):  # columns of numbers, by far the most
+            return value
+        parts = [_visible(entry) for entry in value]
+        changed = any(new is not old for new, old in zip(parts, value, strict=True))
+        return type(value)(parts) if changed else value
+    if isinstance(value, Record | ExhibitRecord | RunNote | Measurement | Exhibit):
+        made = {each.name: _visible(getattr(value, each.name)) for each in fields(value)}
+        changes = {name: new for name, new in made.items() if new is not getattr(value, name)}
+        return replace(value, **changes) if changes else value
+    return value
 
 
 def _slug(part: str) -> str:

@@ -17,7 +17,7 @@ from matplotlib.legend import Legend
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from clearance.report.names import method_name
-from clearance.report.svg import GRID, INK, MUTED, PAPER, marker, series
+from clearance.report.svg import GRID, INK, LONGEST_NAME, MUTED, PAPER, cut, marker, series
 from clearance.vocabulary import Exhibit
 
 Columns = Mapping[str, Sequence[Any]]
@@ -233,7 +233,7 @@ def groups(
         _group_points(axes, rows, key, list(names), (index, method, shift), scale)
     for edge in range(1, len(names)):
         axes.axvline(edge - 0.5, color=GRID, linewidth=0.7)
-    axes.set_xticks(range(len(names)), list(names.values()))
+    axes.set_xticks(range(len(names)), [cut(name, LONGEST_NAME) for name in names.values()])
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel(label, color=INK)

@@ -7,12 +7,18 @@ same text.
 
 import io
 import re
+import warnings
+from bisect import bisect_right
 from collections.abc import Mapping
 from importlib import resources
+from itertools import accumulate
+from unicodedata import east_asian_width
 
 import matplotlib as mpl
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.text import Text
 
 INK, MUTED, GRID, PAPER = "#010203", "#040506", "#070809", "#0a0b0c"
 # Okabe and Ito's colours, darkened until they have contrast on white; page.css has the ones for black.
@@ -56,23 +62,56 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
     >>> str(as_svg(Figure(figsize=(1, 1)), "empty", "Nothing"))[:45]
     '<svg class="figure" role="img" aria-label="No'
     """
+    named = {words for box in figure.findobj(Legend) for words in box.get_texts()}
+    for words in figure.findobj(Text):
+        _literal(words, LONGEST_NAME if words in named else LONGEST)
     buffer = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "path.simplify": False}):
+    with (
+        mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "path.simplify": False}),
+        warnings.catch_warnings(),
+    ):
+        # the reader's fonts draw the letters; matplotlib's only say how wide they are, about
+        warnings.filterwarnings(
+            "ignore", "Glyph .* missing from|Matplotlib currently does not support", UserWarning
+        )
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r'<g id="[^"]*"', "<g", text)
-    text = re.sub(r"font: ([0-9.]+px) [^;\"]*", r"font-size: \1", text)
-    text = re.sub(r"font-family: [^;\"]*;?\s*", "", text)
-    text = _coloured(text)
+    text = re.sub(r"<[^>]*>", lambda tag: _styled(tag[0]), text)
     box = re.search(r'viewBox="([^"]*)"', text)
     assert box is not None
     start = f'<svg class="figure" role="img" aria-label="{escape(title)}" viewBox="{box[1]}"'
     start += ' xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
     return Markup(start + text[text.index(">") + 1 :].strip())  # noqa: S704 (matplotlib escapes what it draws)
+
+
+LONGEST, LONGEST_NAME = 48, 22  # letters of a line of words in a picture, of a name in a legend or at an axis
+
+
+def _literal(words: Text, longest: int) -> None:
+    """A dollar sign is a dollar sign, and a name of any length leaves room for the picture."""
+    words.set_parse_math(False)
+    words.set_text("\n".join(cut(line, longest) for line in words.get_text().split("\n")))
+
+
+def cut(line: str, longest: int) -> str:
+    """The line, or its beginning; letters of Chinese, Japanese and Korean count twice.
+
+    >>> cut("a name", 4), cut("name", 4), cut("\u732b\u732b\u732b", 4)
+    ('a n…', 'name', '\u732b…')
+    """
+    widths = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in line))
+    return line if not line or widths[-1] <= longest else line[: bisect_right(widths, longest - 1)] + "…"
+
+
+def _styled(tag: str) -> str:
+    """A tag without id, font and placeholders; the words between tags are names of the data, and stay."""
+    tag = re.sub(r'<g id="[^"]*"', "<g", tag)
+    tag = re.sub(r"font: ([0-9.]+px) [^;\"]*", r"font-size: \1", tag)
+    return _coloured(re.sub(r"font-family: [^;\"]*;?\s*", "", tag))
 
 
 def glyph(index: int, marker: str) -> Markup:

@@ -1,0 +1,36 @@
+"""The console of every command: what it prints is text, never markup."""
+
+from typing import Any
+
+import rich.console
+from rich.status import Status
+from rich.text import Text
+
+from clearance._text import visible
+
+
+class Console(rich.console.Console):
+    r"""A console on which a name such as ``[/x]`` is printed as it is, and none steers the terminal.
+
+    >>> console = Console()
+    >>> with console.capture() as printed:
+    ...     console.print("[/x] \x1b[2J :bomb:")
+    >>> printed.get()
+    '[/x] \\x1b[2J :bomb:\n'
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text to print, line by line visible."""
+        return super().render_str("\n".join(map(visible, text.split("\n"))), **options)
+
+    def status(self, status: Any, **options: Any) -> Status:
+        """A line with a spinner."""
+        return super().status(plain(status) if isinstance(status, str) else status, **options)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Text for a place that would take a string for markup."""
+    return Text(visible(text), style=style)

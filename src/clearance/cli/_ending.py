@@ -1,0 +1,66 @@
+"""How a command ends: in one line if the user can help it, and with a status that says so."""
+
+import codecs
+import io
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from clearance._text import visible
+
+USAGE, DEFECT, INTERRUPTED = 2, 70, 130  # 70 as EX_SOFTWARE of sysexits.h
+_SPELT = {
+    "\u202f": " ",
+    "\xa0": " ",
+    "–": "-",
+    "−": "-",
+    "×": "x",
+    "→": "->",
+    "∞": "inf",
+    "…": "...",
+    "±": "+-",
+}
+
+
+@contextmanager
+def one_line_errors(program: str, *, resumes: bool = False) -> Iterator[None]:
+    """Turn errors that users can fix into one line, and all others into the status `DEFECT`.
+
+    Letters that the streams' encoding does not have are spelt or escaped, so that no output fails for them.
+
+    Args:
+        program: Its name, before the line.
+        resumes: Whether the same command goes on after an interruption.
+    """
+    _spell_unknown_letters()
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"{program}: {visible(' '.join(str(error).splitlines()))}\n")
+        sys.exit(USAGE)
+    except KeyboardInterrupt:
+        again = " The same command resumes." if resumes else ""
+        sys.stderr.write(f"\n{program}: interrupted.{again}\n")
+        sys.exit(INTERRUPTED)
+    except Exception:  # noqa: BLE001 - shown in full; without this the status would be 1, which `check` gives a meaning
+        sys.stderr.write(
+            f"{traceback.format_exc()}{program}: this is a defect; please report the lines above.\n"
+        )
+        sys.exit(DEFECT)
+
+
+def _spell_unknown_letters() -> None:
+    codecs.register_error("spelt", _spelt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="spelt")
+
+
+def _spelt(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What stands for a letter that an encoding lacks; for `codecs.register_error`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letter = error.object[error.start]
+    one = UnicodeEncodeError(error.encoding, error.object, error.start, error.start + 1, error.reason)
+    return _SPELT.get(letter) or codecs.backslashreplace_errors(one)[0], error.start + 1

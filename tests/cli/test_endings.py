@@ -1,0 +1,110 @@
+"""How commands end: a defect has a status of its own, and no output fails for the letters of a terminal."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import papers.__main__ as of_papers
+from clearance.cli import __main__ as command
+from clearance.cli.audit import AuditCommand
+from clearance.report import Card
+from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from gate.reports import of_images  # type: ignore[import-not-found]
+
+DEFECT = 70
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A command with a defect."""
+
+    error: ClassVar[Exception] = RuntimeError("a defect")
+
+    def run(self):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("a"), KeyError("b"), TypeError("c"), RecursionError(), MemoryError()]
+)
+def test_a_defect_is_shown_and_has_a_status_of_its_own(monkeypatch, error):
+    """Not 1, with which ``check`` says that a model got worse, nor 2, which blames the user."""
+    monkeypatch.setattr(Broken, "error", error)
+    monkeypatch.setitem(command.COMMANDS, "list", Broken)
+    status, _, complaint = run("list")
+    assert status == DEFECT
+    assert "Traceback" in complaint
+    assert complaint.endswith("clearance: this is a defect; please report the lines above.\n")
+
+
+def test_also_of_the_papers(monkeypatch, capsys):
+    def broken():
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(of_papers, "_print_list", broken)
+    with pytest.raises(SystemExit) as ended:
+        of_papers.main(["list"])
+    assert ended.value.code == DEFECT
+    assert "papers: this is a defect" in capsys.readouterr().err
+
+
+def test_also_where_a_package_is_missing(tmp_path):
+    (tmp_path / "tyro.py").write_text("raise ImportError('no tyro here')\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-m", "clearance", "check", "a"],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+    )
+    assert done.returncode == DEFECT
+    assert b"no tyro here" in done.stderr
+
+
+def on_a_terminal_of(encoding, monkeypatch, *words):
+    """What a command writes on a terminal that has only the letters of `encoding`, and its status."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True) for _ in range(2))
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr(sys, "argv", ["clearance", *words])
+    try:
+        command.main(list(words))
+        status = 0
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    monkeypatch.undo()
+    return status, *(each.buffer.getvalue().decode(encoding) for each in (out, err))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "shift-jis"])
+class TestLettersThatATerminalLacks:
+    def test_a_report_is_printed(self, encoding, monkeypatch, tmp_path):
+        of_images([0, 1] * 40, method="méthode→別").save(tmp_path)
+        status, shown, complaint = on_a_terminal_of(encoding, monkeypatch, "report", str(tmp_path))
+        assert (status, complaint) == (0, "")
+        assert "Report: " in shown
+
+    def test_a_list_is_printed(self, encoding, monkeypatch):
+        status, shown, complaint = on_a_terminal_of(encoding, monkeypatch, "list")
+        assert (status, complaint) == (0, "")
+        assert "co_adaptation" in shown
+
+    def test_an_error_is_one_line(self, encoding, monkeypatch):
+        status, _, complaint = on_a_terminal_of(encoding, monkeypatch, "report", "nowhere/別→\udce9")
+        assert status == 2
+        assert complaint.count("\n") == 1
+
+
+def test_json_is_json_on_any_terminal(monkeypatch, tmp_path):
+    card = Card(of_images([0, 1] * 40, method="méthode→別"))
+    monkeypatch.setattr(AuditCommand, "_card", lambda self, console: card)
+    words = ("audit", "demo", "--json", "--out", str(tmp_path / "audit"))
+    status, shown, complaint = on_a_terminal_of("ascii", monkeypatch, *words)
+    assert (status, complaint) == (0, "")
+    assert json.loads(shown) == json.loads(Path(tmp_path, "audit", "report.json").read_text("utf-8"))
