@@ -29,7 +29,7 @@ from clearance.experiments.saved import FACTS, build_model, extractor_name
 from clearance.models import Classifier
 from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
-from clearance.runs import write_json
+from clearance.runs import check_finished, read_file, write_files
 from clearance.runs.describe import describe
 from clearance.training import Execution, FitResult, Limits, WayOfTraining, fit
 from clearance.training.fit import Progress
@@ -358,16 +358,18 @@ def run_method(
 
 def _memory_before(folder: Path | None) -> float | None:
     """The memory of training, for a run that is audited again; None if it was not measured."""
-    kept = () if folder is None or (tree := _tree_in(folder)) is None else _from_tree(tree).records
+    kept = () if folder is None or (stored := _stored(folder)) is None else stored[1].records
     own = (r.measurement for r in kept if (r.measurement.audit, r.measurement.name) == ("training", "memory"))
     return next((found.value for found in own), None)
 
 
 def _keep(found: RunFindings, plan: RunPlan, data: RunData, folder: Path) -> None:
     """Write the facts for rebuilding the model, then the findings for `_kept`."""
-    if plan.model is None:
-        write_json(folder / FACTS, _model_facts(plan, data))
-    write_json(folder / FINDINGS, {"identity": _identity(plan, data), **_to_tree(found)})
+    files: dict[str, Any] = {} if plan.model is not None else {FACTS: _model_facts(plan, data)}
+    files[FINDINGS] = {"identity": _identity(plan, data), **_to_tree(found)}
+    write_files(
+        folder, {name: (json.dumps(content, indent=2) + "\n").encode() for name, content in files.items()}
+    )
 
 
 def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:
@@ -428,6 +430,9 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
         plan: The run.
         data: Its images, before the seed's sample and noise are drawn.
         directory: The folder for runs.
+
+    Raises:
+        ValueError: If its trained weights, or what was logged, are missing or damaged.
     """
     if not (directory / plan.folder / FINDINGS).exists():
         return None
@@ -435,17 +440,29 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
 
 
 def _kept(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
-    kept = _tree_in(directory / plan.folder)
-    return _from_tree(kept) if kept is not None and kept["identity"] == _identity(plan, data) else None
-
-
-def _tree_in(folder: Path) -> dict[str, Any] | None:
-    """The findings in a run's folder; None if there are none or the file is incomplete."""
-    try:
-        tree: dict[str, Any] = json.loads((folder / FINDINGS).read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    folder = directory / plan.folder
+    stored = _stored(folder)
+    if stored is None or stored[0] != _identity(plan, data):
         return None
-    return tree
+    check_finished(folder)
+    if plan.model is None:
+        try:
+            read_file(folder, FACTS)
+        except ValueError:  # missing or damaged: it is written again beside new findings
+            return None
+    return stored[1]
+
+
+def _stored(folder: Path) -> tuple[Any, RunFindings] | None:
+    """The findings in a run's folder, and what they depend on.
+
+    None if there are none or the file is damaged: the run is then audited again.
+    """
+    try:
+        tree = json.loads(read_file(folder, FINDINGS))
+        return tree["identity"], _from_tree(tree)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _identity(plan: RunPlan, data: RunData) -> Any:
