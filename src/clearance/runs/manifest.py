@@ -92,9 +92,8 @@ def _read(folder: Path) -> dict[str, list[str]] | None:
     path = folder / MANIFEST
     try:
         content = json.loads(path.read_bytes())
-        if content["schema"] != _SCHEMA:
-            raise ValueError(f"schema {content['schema']!r}")
-        return {str(name): [str(digest) for digest in digests] for name, digests in content["files"].items()}
+        known = {_SCHEMA: content["files"]}[content["schema"]]
+        return {str(name): [str(digest) for digest in digests] for name, digests in known.items()}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
