@@ -231,7 +231,7 @@ def test_numbers_of_images_that_do_not_give_the_number_of_the_report_are_refused
         ruled(mixed, right, "accuracy drops 1pt")
     with pytest.raises(ValueError, match="older report is damaged"):
         ruled(right, mixed, "accuracy drops 1pt")
-    with pytest.raises(ValueError, match="newer report is damaged: .*is nan"):
+    with pytest.raises(ValueError, match=r"newer report is damaged: .*is nan"):
         ruled(report(error(0.1), wrong_images([0] * 99 + [float("nan")])), right, "accuracy drops 1pt")
 
 

@@ -1,5 +1,6 @@
 """A report folder: what goes in comes out, half-written folders are refused, and names are stable."""
 
+import contextlib
 import json
 import math
 import os
@@ -189,10 +190,8 @@ def test_killed_at_any_moment_one_report_is_there_and_never_parts_of_two(report,
         folder = tmp_path / str(moment)
         old.save(folder, page=("index.html", old.command))
         touches[0] = moment
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             new.save(folder, page=("index.html", new.command))
-        except KeyboardInterrupt:
-            pass
         touches[0] = 10**9
         found, page = load_report(folder), folder / "index.html"
         assert found in (old, new)

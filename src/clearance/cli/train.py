@@ -71,5 +71,11 @@ class TrainCommand:
             sys.exit(FAILED)
         print_table(console, Card(report_of(recipe, [found], f"clearance train --method {self.method}")))
         folder = self.out / plan.folder
+        for left in found.left_out:
+            console.print(
+                f"Audit {left.audit} failed: {left.reason}", highlight=False, markup=False, soft_wrap=True
+            )
         console.print(f"Run: {folder}", highlight=False, soft_wrap=True)
         console.print(f"In Python: clearance.load_model({str(folder)!r})", highlight=False, soft_wrap=True)
+        if found.left_out:
+            sys.exit(FAILED)

@@ -139,7 +139,7 @@ def _result(
         found: RunFindings = task.result()
         if directory is not None:
             with suppress(ValueError):  # what the task returned is as good
-                found = kept_findings(plan, data, directory) or found
+                found = kept_findings(plan, data, directory) or found  # the same, unless an audit failed
         listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
         return found
     reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"

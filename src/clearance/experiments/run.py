@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from clearance.audits import Audit, Findings, WeightScale
 from clearance.audits.weight_scale import decayed_parameters
 from clearance.data import ImageSet
 from clearance.experiments.audit_plan import AuditPlan
-from clearance.experiments.auditing import audit_model
+from clearance.experiments.auditing import LeftOut, audits_that_work, subject_of
 from clearance.experiments.build import RunData, build_optimizer, build_schedule, build_way, drawn_data
 from clearance.experiments.method import Method
 from clearance.experiments.peak_memory import PeakMemory
@@ -288,11 +289,15 @@ _GIVEN: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # trainable layers that 
 
 @dataclass(frozen=True)
 class RunFindings:
-    """The results of one run; `note` is None for a model that was not trained here."""
+    """The results of one run; `note` is None for a model that was not trained here, `left_out` are failed audits."""
 
     note: RunNote | None
     records: tuple[Record, ...]
     exhibits: tuple[ExhibitRecord, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+
+_warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is configured otherwise
 
 
 def run_method(
@@ -346,11 +351,16 @@ def run_method(
         return kept  # fit found that the caller's model and way of training are those of the finished run
     # before audits add theirs
     training = training_findings(result, _memory_before(folder) if memory is None else memory.added())
-    findings = audit_model(model, data, audits, plan.seed, on_audit)
+    done = audits_that_work(subject_of(model, data, plan.seed), audits, on_audit)
+    for left in done.left_out:
+        _warn(f"audit {left.audit} failed: {left.reason}")
+    findings = list(done.findings)
     epochs = epoch_findings(result, len(data.test))
     if WeightScale.name in plan.audit_plan.names:
         findings.append(decay_findings(result.model, way, stepper))
-    found = _as_records(plan, data, result, [training, epochs, *findings])
+    found = dataclasses.replace(
+        _as_records(plan, data, result, [training, epochs, *findings]), left_out=tuple(done.left_out)
+    )
     if folder is not None:
         _keep(found, plan, data, folder)
     return found
@@ -442,8 +452,8 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
 def _kept(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
     folder = directory / plan.folder
     stored = _stored(folder)
-    if stored is None or stored[0] != _identity(plan, data):
-        return None
+    if stored is None or stored[0] != _identity(plan, data) or stored[1].left_out:
+        return None  # also where an audit failed: it is tried again
     check_finished(folder)
     if plan.model is None:
         try:
@@ -482,6 +492,7 @@ def _to_tree(found: RunFindings) -> dict[str, Any]:
         "note": None if found.note is None else found.note.to_json(),
         "records": [record.to_json() for record in found.records],
         "exhibits": [exhibit.to_json() for exhibit in found.exhibits],
+        "left_out": [dataclasses.asdict(left) for left in found.left_out],
     }
 
 
@@ -490,6 +501,7 @@ def _from_tree(tree: Mapping[str, Any]) -> RunFindings:
         None if tree["note"] is None else RunNote.from_json(tree["note"]),
         tuple(Record.from_json(row) for row in tree["records"]),
         tuple(ExhibitRecord.from_json(row) for row in tree["exhibits"]),
+        tuple(LeftOut(**row) for row in tree.get("left_out", [])),
     )
 
 

@@ -40,14 +40,14 @@ def checked(row: Mapping[str, Any], name: str, *kinds: type) -> Any:
 _NONE = type(None)
 _PLACE = {"dataset": (str,), "method": (str,), "seed": (int,)}
 _MEASUREMENT = {
-    **{name: (str,) for name in ("audit", "name", "unit", "better")},
-    **{name: (int, float, _NONE) for name in ("spread", "low", "high")},
+    **dict.fromkeys(("audit", "name", "unit", "better"), (str,)),
+    **dict.fromkeys(("spread", "low", "high"), (int, float, _NONE)),
     "value": (int, float),
     "n": (int,),
     "context": (dict,),
 }
 _EXHIBIT = {
-    **{name: (str,) for name in ("audit", "name", "kind", "caption")},
+    **dict.fromkeys(("audit", "name", "kind", "caption"), (str,)),
     "context": (dict,),
     "columns": (dict,),
 }
