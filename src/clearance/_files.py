@@ -1,6 +1,8 @@
 """Atomic writes: a file is complete or absent, even if the process is killed."""
 
+import glob
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 _KEPT = 50  # letters, each of up to 4 bytes; a file's name has at most 255
@@ -32,14 +34,58 @@ def write_bytes(path: Path, data: bytes) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_bytes(data)
         return
-    temporary = temporary_of(path)
+    write_together({path: data})
+
+
+def write_together(files: Mapping[Path, bytes], *, instead_of: Iterable[Path] = ()) -> None:
+    """Write several files so that all bytes are on the disk before the first gets its name; then they follow in order.
+
+    What can fail, such as a full disk, fails before anything is changed. What processes left that were killed while
+    they wrote the same files is removed.
+
+    Args:
+        files: What to write, by path; the directories must exist.
+        instead_of: Files to delete before the first gets its name.
+
+    Raises:
+        OSError: A directory is missing, not writable or full; all paths are then unchanged.
+    """
+    temporaries = {path: temporary_of(path) for path in files}
     try:
-        write_synced(temporary, data)
-        temporary.replace(path)
+        for path, temporary in temporaries.items():
+            remove_leftovers(path.parent, path.name)
+            write_synced(temporary, files[path])
+        for path in instead_of:
+            path.unlink(missing_ok=True)
+        for path, temporary in temporaries.items():
+            temporary.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        for temporary in temporaries.values():
+            temporary.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+    for folder in {path.parent for path in files}:
+        sync_directory(folder)
+
+
+def remove_leftovers(folder: Path, name: str = "*") -> None:
+    """Delete what `write_bytes` left for files of this name in processes that were killed."""
+    start = name if name == "*" else glob.escape(name[:_KEPT])
+    for left in list(folder.glob(f".{start}.*.tmp")):
+        number = left.suffixes[-2].removeprefix(".")
+        if number.isascii() and number.isdigit() and not _is_alive(int(number)):
+            left.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    if os.name == "nt":  # os.kill would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def temporary_of(path: Path) -> Path:

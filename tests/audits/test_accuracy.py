@@ -58,16 +58,21 @@ def test_images_are_counted_one_by_one_and_nan_is_wrong():
     labels = torch.tensor([1, 0, 0, 1, 0])
     data = ImageSet(pixels.view(5, 1, 1, 2), labels, ("a", "b"))
     found = Accuracy()(Classifier(nn.Flatten(), FirstPixel()), data.subset(torch.tensor([0, 1])), data)
-    values = {m.context["split"]: (m.value, m.n) for m in found.measurements}
-    assert values == {"train": (0.0, 2), "test": (0.4, 5)}
+    values = {(m.name, m.context["split"]): (m.value, m.n) for m in found.measurements}
+    assert values == {
+        ("error", "train"): (0.0, 2),
+        ("error", "test"): (0.4, 5),
+        ("not_finite", "test"): (0.2, 5),
+    }
 
 
 def test_which_images_are_wrong_is_kept_with_what_tells_them_from_others():
     pixels = torch.tensor([[0.1, 0.2], [0.2, 0.1], [0.3, 0.4], [0.0, 1.0], [0.5, 0.2]])  # the fourth is NaN
     data = ImageSet(pixels.view(5, 1, 1, 2), torch.tensor([1, 0, 0, 1, 0]), ("a", "b"))
-    (shown,) = Accuracy()(
+    shown, which = Accuracy()(
         Classifier(nn.Flatten(), FirstPixel()), data.subset(torch.tensor([0, 1])), data
     ).exhibits
+    assert (which.name, which.columns["value"]) == ("not_finite", [0, 0, 0, 1, 0])
     assert (shown.name, shown.kind) == ("error", "per_image")
     assert shown.columns["value"] == [0, 0, 1, 1, 0]
     assert shown.context == {"split": "test", "images": data.digest()[:16]}

@@ -105,3 +105,19 @@ def test_a_reports_command_names_no_folder_of_the_machine(compared, home, tmp_pa
     assert run("compare", f"--dataset=npz:{home}/world.npz", *short.split())[0] == 0
     told = json.loads(Path("results/one/report.json").read_text("utf-8"))["command"]
     assert told == f"clearance compare --dataset=npz:world.npz {short}"
+
+
+def test_a_failed_run_is_on_the_page_and_the_exit_status_says_it(compared, home, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(home / "report", folder)
+    (lost,) = folder.glob("runs/foca-seed1-*/model.safetensors")
+    lost.unlink()
+    status, shown, _ = run(
+        "compare", "--recipe", str(home / "mine.yaml"), "--out", str(folder), "--jobs", "1"
+    )
+    assert status == 1
+    assert shown.count("already there") == 3
+    assert re.search(r"foca, seed 1: failed: .*model\.safetensors cannot be read", " ".join(shown.split()))
+    page = plain_text((folder / "index.html").read_text("utf-8"))
+    assert "seed 1 stopped" in page or "seed 1 failed" in page
+    assert str(tmp_path) not in page

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
@@ -11,8 +12,9 @@ from clearance.audits import Audit, Findings
 from clearance.data import Augmentation
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import RunData
+from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
-from clearance.experiments.run import RunPlan, run_method
+from clearance.experiments.run import RunPlan, kept_findings, run_method
 from clearance.experiments.saved import build_model, load_model, load_run
 from clearance.models import Classifier
 from clearance.training import FOCA, EndToEnd
@@ -127,8 +129,65 @@ def test_half_a_file_that_says_what_a_run_was_is_named(recipe, data, tmp_path):
     run_method(plan, data, tmp_path)
     path = tmp_path / plan.folder / "model.json"
     path.write_text("", "utf-8")
-    with pytest.raises(ValueError, match=r"model\.json must hold the run's settings as JSON.*train again"):
+    with pytest.raises(
+        ValueError, match=r"model\.json must hold the settings of the run's network.*train again"
+    ):
         load_model(tmp_path / plan.folder)
+
+
+ANYTHING = [
+    "null",
+    "[]",
+    "{}",
+    '{"recipe": null}',
+    "NaN",
+    "1" * 400,
+    "[" * 10**5,
+    '{"model": "small-cnn", "method": {}, "shape": 3, "classes": [], "recipe": null, "name": "a", "seed": 0}',
+    '{"model": "small-cnn", "method": {"lr": 1' + "0" * 400 + '}, "shape": [1, 8, 8], "classes": ["a", "b"], '
+    '"recipe": {}, "name": "a", "seed": 0}',
+]
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["", "without a manifest"])
+@pytest.mark.parametrize("content", ANYTHING, ids=lambda content: content[:20])
+def test_anything_in_the_files_of_a_run_is_told_or_measured_again(recipe, data, tmp_path, content, checked):
+    plan = RunPlan(recipe(), "plain", 0)
+    first = run_method(plan, data, tmp_path)
+    folder = tmp_path / plan.folder
+    if not checked:
+        (folder / "manifest.json").unlink()
+    (folder / "model.json").write_text(content, "utf-8")
+    with pytest.raises(
+        ValueError, match=r"model\.json must hold the settings of the run's network.*train again"
+    ):
+        load_model(folder)
+    (folder / "findings.json").write_text(content, "utf-8")
+    assert numbers(run_method(plan, data, tmp_path)) == numbers(first)
+    load_model(folder)  # written again
+    again = kept_findings(plan, data, tmp_path)
+    assert again is not None
+    assert numbers(again) == numbers(first)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-1] + b"x")]
+)
+def test_a_finished_run_without_its_weights_is_not_already_there(recipe, data, tmp_path, damage):
+    two = recipe(methods={"plain": Method(hidden=(4,)), "other": Method(hidden=(5,))})
+    plans, events = plans_of(dataclasses.replace(two, seeds=1)), []
+    with ThreadPoolExecutor(1) as engine:
+        run_grid(plans, data, tmp_path, engine, send_data=True)
+        damage(tmp_path / plans[0].folder / "model.safetensors")
+        broken, whole = run_grid(
+            plans, data, tmp_path, engine, lambda plan, event: events.append((plan.title, event["event"])),
+            send_data=True,
+        )  # fmt: skip
+    assert [event for _, event in events] == ["failed", "kept"]
+    assert broken.note is not None
+    assert "model.safetensors" in broken.note.status
+    assert "delete" in broken.note.status
+    assert whole.records
 
 
 def test_memory_that_was_measured_stays_when_other_audits_are_asked_for(recipe, data, tmp_path):
@@ -164,7 +223,8 @@ def test_a_changed_fingerprint_is_refused(recipe, data, tmp_path):
     plan = RunPlan(recipe(), "plain", 0)
     run_method(plan, data, tmp_path)
     folder = tmp_path / plan.folder
-    (folder / "findings.json").unlink()
+    for name in ("findings.json", "manifest.json"):
+        (folder / name).unlink()
     told = json.loads((folder / "run.json").read_text())
     told["fingerprint"]["settings"]["epochs"] = 77
     (folder / "run.json").write_text(json.dumps(told))

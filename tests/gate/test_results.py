@@ -1,5 +1,7 @@
 """Two reports and a tolerance: failed only where the interval excludes the tolerance, not measured without one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -131,7 +133,9 @@ def test_only_images_that_have_a_number_in_both_are_paired():
     older, newer = values.tolist(), (0.7 * values).tolist()
     older[:20] = [None] * 20
     newer[20:40] = [None] * 20
-    last, now = report(distance(1.0), distances(older)), report(distance(0.7), distances(newer))
+    middles = [float(np.median([value for value in these if value is not None])) for these in (older, newer)]
+    last = report(distance(middles[0]), distances(older))
+    now = report(distance(middles[1]), distances(newer))
     found = result_of(now, last, "flip_distance drops 10%")
     assert found.status is GateStatus.FAIL
     assert found.over == "paired over the 160 of 200 images that have a number in both"
@@ -147,7 +151,10 @@ def test_only_images_that_have_a_number_in_both_are_paired():
 def test_a_handful_of_images_has_no_interval(images, status):
     """All of five images are nearer by chance one time in sixteen: no interval of 95 % says that they are."""
     values = np.linspace(1.0, 2.0, images)
-    last, now = (report(distance(1.0), distances(factor * values)) for factor in (1.0, 0.5))
+    last, now = (
+        report(distance(factor * float(np.median(values))), distances(factor * values))
+        for factor in (1.0, 0.5)
+    )
     found = result_of(now, last, "flip_distance drops 10%")
     assert found.status is status
     assert found.reason == (
@@ -213,3 +220,37 @@ def test_a_pass_that_proves_little_says_so_in_the_table_too():
         .rstrip()
         .endswith("| paired over 1000 images; too few to exclude more than is tolerated |")
     )
+
+
+def test_numbers_of_images_that_do_not_give_the_number_of_the_report_are_refused():
+    """As where two audits were mixed: the number of one beside the images of the other."""
+    right, wrong = of_images([0] * 90 + [1] * 10), of_images([0] * 50 + [1] * 50)
+    mixed = replace(right, exhibits=wrong.exhibits)
+    with pytest.raises(ValueError, match=r"newer report is damaged: .*accuracy\.error.* 0\.5, and .* 0\.1"):
+        result_of(mixed, right, "accuracy drops 1pt")
+    with pytest.raises(ValueError, match="older report is damaged"):
+        result_of(right, mixed, "accuracy drops 1pt")
+    with pytest.raises(ValueError, match=r"newer report is damaged: .*is nan"):
+        result_of(report(error(0.1), wrong_images([0] * 99 + [float("nan")])), right, "accuracy drops 1pt")
+
+
+def test_nan_is_no_number_and_passes_nothing():
+    nan = float("nan")
+    right = of_images([0] * 90 + [1] * 10)
+    for now in (
+        report(error(nan)),
+        report(error(nan, 0), error(0.1, 1)),
+        report(error(nan), wrong_images([nan] * 100)),
+    ):
+        for pair in ((now, right), (right, now)):
+            found = result_of(*pair, "accuracy drops 1pt")
+            assert found.status is GateStatus.UNMEASURED
+            assert "has NaN for" in found.reason
+
+
+def test_over_seeds_nan_passes_nothing():
+    nan = float("nan")
+    last, now = (
+        report(*(error(value, seed) for seed, value in enumerate(row))) for row in ([0.1, 0.2], [nan, 0.2])
+    )
+    assert result_of(now, last, "accuracy drops 1pt").status is GateStatus.UNMEASURED

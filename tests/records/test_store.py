@@ -1,7 +1,10 @@
 """A report folder: what goes in comes out, half-written folders are refused, and names are stable."""
 
+import contextlib
 import json
 import math
+import os
+import re
 from dataclasses import replace
 
 import pytest
@@ -52,9 +55,10 @@ def test_keys_are_the_published_ones(report, tmp_path):
         "schema", "recipe", "versions", "command", "created", "runs", "measurements", "exhibits", "summary",
     ]  # fmt: skip
     assert rows["schema"] == 1
-    assert rows["exhibits"] == [
-        "exhibits/digits.plain.seed0.training.curve.json",
-        "exhibits/digits.foca.seed0.training.curve.json",
+    names = [re.fullmatch(r"(.*)\.[0-9a-f]{12}\.json", name) for name in rows["exhibits"]]
+    assert [name and name[1] for name in names] == [
+        "exhibits/digits.plain.seed0.training.curve",
+        "exhibits/digits.foca.seed0.training.curve",
     ]
 
 
@@ -105,7 +109,7 @@ def test_a_new_report_removes_the_exhibits_of_the_old_and_nothing_else(report, t
     note.write_text("{}", encoding="utf-8")
     replace(report, exhibits=(shown("foca"),)).save(tmp_path)
     assert sorted(path.name for path in (tmp_path / "exhibits").iterdir()) == [
-        "digits.foca.seed0.training.curve.json",
+        exhibit_file(shown("foca")).removeprefix("exhibits/"),
         "note.json",
     ]
 
@@ -156,3 +160,124 @@ def test_the_same_quantity_twice_is_refused(report):
         replace(report, records=(*report.records, error("foca", 1, 0.3)))
     with pytest.raises(ValueError, match="each exhibit once"):
         replace(report, exhibits=(shown(), shown()))
+
+
+def of_value(report, value):
+    """A report of other numbers, with exhibits of the same names."""
+    exhibit = replace(shown().exhibit, columns={"step": [0, value]})
+    return replace(report, exhibits=(ExhibitRecord("digits", "plain", 0, exhibit),), command=f"of {value}")
+
+
+def test_killed_at_any_moment_one_report_is_there_and_never_parts_of_two(report, tmp_path, monkeypatch):
+    """Before every write, rename and removal in turn: the report, its exhibits and the page are of one audit."""
+    old, new, touches = of_value(report, 1), of_value(report, 2), [0]
+    seen = set()
+
+    def dies(function):
+        def touch(*given, **named):
+            touches[0] -= 1
+            if touches[0] < 0:
+                raise KeyboardInterrupt
+            return function(*given, **named)
+
+        return touch
+
+    for name in ("replace", "unlink"):
+        monkeypatch.setattr(type(tmp_path), name, dies(getattr(type(tmp_path), name)))
+    monkeypatch.setattr(os, "fsync", dies(os.fsync))
+    for moment in range(40):
+        touches[0] = 10**9
+        folder = tmp_path / str(moment)
+        old.save(folder, page=("index.html", old.command))
+        touches[0] = moment
+        with contextlib.suppress(KeyboardInterrupt):
+            new.save(folder, page=("index.html", new.command))
+        touches[0] = 10**9
+        found, page = load_report(folder), folder / "index.html"
+        assert found in (old, new)
+        assert not page.exists() or page.read_text() == found.command
+        seen.add((found.command, page.exists()))
+        new.save(folder, page=("index.html", new.command))
+        assert sorted(path.name for path in folder.rglob("*")) == sorted(
+            ["exhibits", "index.html", "report.json", exhibit_file(new.exhibits[0]).removeprefix("exhibits/")]
+        )
+    assert {("of 1", True), ("of 2", False), ("of 2", True)} <= seen
+
+
+def test_a_full_disk_leaves_the_old_report(report, tmp_path, monkeypatch):
+    old, new = of_value(report, 1), of_value(report, 2)
+    old.save(tmp_path, page=("index.html", "old"))
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        new.save(tmp_path, page=("index.html", "new"))
+    assert load_report(tmp_path) == old
+    assert (tmp_path / "index.html").read_text() == "old"
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_an_exhibit_that_was_changed_is_refused(report, tmp_path):
+    path = report.save(tmp_path)
+    exhibit = tmp_path / exhibit_file(shown())
+    exhibit.write_text(exhibit.read_text().replace("[0, 1]", "[0, 7]"))
+    with pytest.raises(ValueError, match=r"does not agree with report\.json"):
+        load_report(path)
+    with pytest.raises(ValueError, match=r"does not agree with report\.json"):
+        load_report(path, exhibits=False)
+
+
+DAMAGE = [
+    ("recipe", None),
+    ("recipe", []),
+    ("versions", None),
+    ("command", 3),
+    ("created", None),
+    ("runs", None),
+    ("runs", [None]),
+    ("runs", [{"method": "plain", "seed": "0", "outcome": "finished", "status": ""}]),
+    ("measurements", {}),
+    ("measurements", [3]),
+    ("exhibits", None),
+    ("exhibits", {"a": 1}),
+]
+FIELDS = [
+    ("value", 10**400),
+    ("value", "0.1"),
+    ("value", None),
+    ("value", True),
+    ("n", 1.5),
+    ("n", None),
+    ("low", "a"),
+    ("context", None),
+    ("context", {"split": None}),
+    ("context", {"split": ["test"]}),
+    ("audit", None),
+    ("seed", "0"),
+    ("method", 3),
+    ("unit", []),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), [*DAMAGE, *(("measurements." + name, v) for name, v in FIELDS)])
+def test_a_field_of_another_kind_is_one_error_that_names_the_file(report, tmp_path, field, value):
+    path = report.save(tmp_path)
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    name, _, inside = field.partition(".")
+    if inside:
+        rows[name][0][inside] = value
+    else:
+        rows[name] = value
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"report\.json is damaged: .*Make the report again"):
+        load_report(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, '{"schema": ' + "1" * 5000 + "}", "NaN", ""])
+def test_text_that_no_parser_reads_is_one_error_that_names_the_file(report, tmp_path, text):
+    path = report.save(tmp_path)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"report\.json must hold"):
+        load_report(tmp_path)

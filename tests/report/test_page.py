@@ -90,27 +90,40 @@ def test_altering_one_record_alters_what_is_printed(lean, audit, name, context):
 def test_every_exhibit_that_the_page_names_is_there(folder, page):
     named = set(re.findall(r"exhibits/[^<\s]+?\.json", page))
     assert named == {f"exhibits/{path.name}" for path in (folder / "exhibits").iterdir()} - unseen(folder)
-    assert "exhibits/digits.summary.co_adaptation.partial_data.json" in named
+    assert any(name.startswith("exhibits/digits.summary.co_adaptation.partial_data.") for name in named)
 
 
 def unseen(folder):
     """Feature pictures of later seeds: stored, but only the first seed's are shown."""
     return {
         f"exhibits/{path.name}"
-        for path in (folder / "exhibits").glob("*.seed[12].class_scatter.features.json")
+        for path in (folder / "exhibits").glob("*.seed[12].class_scatter.features.*.json")
     }
 
 
 def test_the_written_curve_is_recomputed(lean, tmp_path):
     page = write_page(lean, tmp_path)
     text = page.read_text(encoding="utf-8")
-    path = tmp_path / "exhibits/digits.summary.co_adaptation.partial_data.json"
-    written = path.read_text(encoding="utf-8")
-    path.write_text(written.replace('"error": [0.', '"error": [0.9'), encoding="utf-8")
+    (path,) = tmp_path.glob("exhibits/digits.summary.co_adaptation.partial_data.*.json")
     report = load_report(tmp_path)
     assert len(report.exhibits) == len(lean.exhibits) + 1
+    stored = tmp_path / "report.json"
+    rows = json.loads(stored.read_text(encoding="utf-8"))
+    (changed,) = [
+        row
+        for row in rows["measurements"]
+        if (row["method"], row["seed"], row["audit"], row["name"]) == ("plain", 0, "co_adaptation", "error")
+        and row["context"]["head"] == "retrained"
+        and row["context"]["samples"] == 10
+    ]
+    changed["value"] += 0.01
+    stored.write_text(json.dumps(rows), encoding="utf-8")
+    write_page(load_report(tmp_path), tmp_path)
+    (again,) = tmp_path.glob("exhibits/digits.summary.co_adaptation.partial_data.*.json")
+    assert again != path
+    assert page.read_text(encoding="utf-8") != text
     write_page(report, tmp_path)
-    assert path.read_text(encoding="utf-8") == written
+    assert path.exists()
     assert page.read_text(encoding="utf-8") == text
 
 

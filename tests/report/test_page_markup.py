@@ -82,7 +82,7 @@ def test_the_heads_that_were_trained_against_are_shown_while_training(lean):
     page = render_page(replace(lean, exhibits=tuple(shown)))
     training = page[page.index("<h2>While training") :].split("</section>")[0]
     assert "FOCA, seed 0: the accuracy of the temporary last layers" in training
-    assert "exhibits/digits.foca.seed0.training.weak_heads.json" in training
+    assert "exhibits/digits.foca.seed0.training.weak_heads." in training
     assert "Weak heads" not in page
     assert "seed1.training.weak_heads" not in page
 
@@ -93,7 +93,7 @@ def test_exhibits_of_a_kind_never_heard_of_are_shown(lean):
     )
     page = render_page(replace(lean, exhibits=(ExhibitRecord("digits", "plain", 0, strange),)))
     assert "A strange thing." in page
-    assert "exhibits/digits.plain.seed0.strange.thing.json" in page
+    assert "exhibits/digits.plain.seed0.strange.thing." in page
 
 
 def test_a_number_that_is_not_one_is_printed_as_such(lean):

@@ -20,7 +20,8 @@ def test_layout_while_it_runs(tmp_path):
     path = tmp_path / "new" / "run"
     begin(path)
     checkpoint = ["checkpoints", "checkpoints/00000002"]
-    checkpoint += ["checkpoints/00000002/state.json", "checkpoints/00000002/tensors.safetensors"]
+    inside = ("manifest.json", "state.json", "tensors.safetensors")
+    checkpoint += [f"checkpoints/00000002/{name}" for name in inside]
     assert names(path) == [*checkpoint, "lock", "metrics.jsonl", "run.json"]
 
 
@@ -28,7 +29,14 @@ def test_layout_when_it_is_finished(tmp_path):
     begin(tmp_path)
     with RunDirectory.open(tmp_path, SEED) as run:
         run.finish({"weight": torch.ones(1)}, {"error": 0.5})
-    assert names(tmp_path) == ["lock", "metrics.jsonl", "model.safetensors", "result.json", "run.json"]
+    assert names(tmp_path) == [
+        "lock",
+        "manifest.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "result.json",
+        "run.json",
+    ]
 
 
 def test_metrics_are_sorted_lines_with_every_digit(tmp_path):
@@ -121,7 +129,8 @@ def test_everything_is_synced_before_a_checkpoint_gets_its_name(tmp_path, monkey
         sync(descriptor)
 
     def check(source, target):
-        files = [tmp_path / "metrics.jsonl", source / "tensors.safetensors", source / "state.json", source]
+        written = [source / name for name in ("tensors.safetensors", "state.json", "manifest.json")]
+        files = [tmp_path / "metrics.jsonl", *written, source]
         assert synced == [file.stat().st_ino for file in files]
         rename(source, target)
 
@@ -129,7 +138,7 @@ def test_everything_is_synced_before_a_checkpoint_gets_its_name(tmp_path, monkey
         monkeypatch.setattr(os, "fsync", record)
         monkeypatch.setattr(os, "rename", check)
         run.save(1, {"weight": torch.ones(1)})
-    assert len(synced) == 5
+    assert len(synced) == 6
     assert synced[-1] == (tmp_path / "checkpoints").stat().st_ino
 
 
@@ -150,7 +159,7 @@ def test_metrics_are_synced_before_the_run_counts_as_finished(tmp_path, monkeypa
         monkeypatch.setattr(os, "fsync", record)
         monkeypatch.setattr(os, "replace", check)
         run.finish({}, {})
-    assert replaced == ["model.safetensors", "result.json"]
+    assert replaced == ["manifest.json", "model.safetensors", "result.json"]
 
 
 @pytest.mark.parametrize("step", [2, 1])

@@ -15,8 +15,11 @@ class Accuracy(Audit):
     """The error of the classifier with its own head, on training and held-out images.
 
     Measurement ``error``: wrong images / images, with a 95 % Wilson interval, for ``split`` train and test.
-    An image whose logits are not finite counts as wrong. Exhibit ``error``, of kind ``per_image``: which held-out
-    images are wrong, so that two models can be compared image by image.
+    Exhibit ``error``, of kind ``per_image``: which held-out images are wrong, so that two models can be compared image
+    by image.
+
+    An image whose logits are not finite counts as wrong. Where a set has such images, ``not_finite`` is their share,
+    and the exhibit of that name says which they are.
 
     Misleads as a comparison of two models audited on the same images: their intervals overlap more than the
     models differ; compare over seeds, paired.
@@ -36,16 +39,29 @@ class Accuracy(Audit):
     def examine(self, subject: Subject) -> Findings:
         """Errors on both sets."""
         wrong = subject.test_predictions != subject.test.labels
-        errors = _error(wrong, "test"), _error(subject.train_predictions != subject.train.labels, "train")
-        return Findings(errors, (_image_by_image(wrong, subject.test),))
+        numbers = [
+            _share("error", wrong, "test"),
+            _share("error", subject.train_predictions != subject.train.labels, "train"),
+        ]
+        caption = "Which held-out images are wrong (1) and right (0), in their order."
+        exhibits = [_image_by_image("error", wrong, "test", subject.test, caption)]
+        for split, data, answers in (
+            ("test", subject.test, subject.test_predictions),
+            ("train", subject.train, subject.train_predictions),
+        ):
+            if (unanswered := answers < 0).any():
+                numbers.append(_share("not_finite", unanswered, split))
+                caption = "Which images have logits that are not finite (1), in their order."
+                exhibits.append(_image_by_image("not_finite", unanswered, split, data, caption))
+        return Findings(tuple(numbers), tuple(exhibits))
 
 
-def _error(wrong: Tensor, split: str) -> Measurement:
+def _share(name: str, wrong: Tensor, split: str) -> Measurement:
     count = int(wrong.sum())
     low, high = wilson_interval(count, len(wrong))
     return Measurement(
         audit=Accuracy.name,
-        name="error",
+        name=name,
         value=count / len(wrong),
         unit="fraction",
         n=len(wrong),
@@ -56,12 +72,12 @@ def _error(wrong: Tensor, split: str) -> Measurement:
     )
 
 
-def _image_by_image(wrong: Tensor, data: ImageSet) -> Exhibit:
+def _image_by_image(name: str, which: Tensor, split: str, data: ImageSet, caption: str) -> Exhibit:
     return Exhibit(
         Accuracy.name,
-        "error",
+        name,
         "per_image",
-        {"value": wrong.int().tolist()},
-        "Which held-out images are wrong (1) and right (0), in their order.",
-        {"split": "test", "images": data.digest()[:16]},
+        {"value": which.int().tolist()},
+        caption,
+        {"split": split, "images": data.digest()[:16]},
     )

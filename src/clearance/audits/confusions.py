@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,13 +30,17 @@ class Confusions(Audit):
     Measurements, on held-out images: ``worst_share`` with a 95 % Wilson interval over the errors (0 where nothing is
     wrong), ``worst_closeness`` (of the pair with the most errors; of the nearest pair where nothing is wrong) and
     ``largest_closeness`` (of the nearest pair). The exhibit names the pairs, worst first. With two classes there is one
-    pair, and each number is 1.
+    pair, and each closeness is 1.
+
+    Errors of no pair have their own shares of all errors, measured only where there are any, and their own last rows in
+    the exhibit: ``outside_share``, answers of an output beyond the classes, and ``unanswered_share``, logits that are
+    not finite.
 
     Args:
         shown: Pairs that the exhibit names at most.
 
-    Misleads: the pair is picked by its own count, so its share on new images will on average be smaller. An image whose
-    logits are not finite is an error of no pair. Where all features are equal, closeness is infinite.
+    Misleads: the pair is picked by its own count, so its share on new images will on average be smaller. Where all
+    features are equal, closeness is infinite.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
@@ -55,25 +60,28 @@ class Confusions(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Count errors by pair, measure separations, and name the worst."""
-        errors, total = pair_errors(subject.test_predictions, subject.test.labels, subject.classes)
+        errors, of_no_pair = pair_errors(subject.test_predictions, subject.test.labels, subject.classes)
+        total = int(errors.sum()) + sum(of_no_pair.values())
         closeness = self._closeness(subject)
         # ties, and a model without errors: the nearer pair first
         order = sorted(range(len(errors)), key=lambda k: (-int(errors[k]), -float(closeness[k])))
         worst = order[0]
-        count = int(errors[worst])
-        low, high = wilson_interval(count, total) if total else (0.0, 1.0)
-        share = Measurement(
-            self.name, "worst_share", count / total if total else 0.0, "fraction", max(total, 1), low=low, high=high,
-            better="lower", context={"split": "test", "interval": "wilson 95 % over errors"},
-        )  # fmt: skip
         return Findings(
             (
-                share,
+                self._share("worst_share", int(errors[worst]), total),
                 self._ratio("worst_closeness", float(closeness[worst]), len(errors)),
                 self._ratio("largest_closeness", float(closeness.max()), len(errors)),
+                *(self._share(f"{kind}_share", count, total) for kind, count in of_no_pair.items()),
             ),
-            (self._named(subject, errors, closeness, order[: self.shown]),),
+            (self._named(subject, errors, closeness, order[: self.shown], of_no_pair),),
         )
+
+    def _share(self, name: str, count: int, total: int) -> Measurement:
+        low, high = wilson_interval(count, total) if total else (0.0, 1.0)
+        return Measurement(
+            self.name, name, count / total if total else 0.0, "fraction", max(total, 1), low=low, high=high,
+            better="lower", context={"split": "test", "interval": "wilson 95 % over errors"},
+        )  # fmt: skip
 
     def _closeness(self, subject: Subject) -> Tensor:
         """Of every pair, in the order of itertools.combinations."""
@@ -87,32 +95,43 @@ class Confusions(Audit):
     def _ratio(self, name: str, value: float, pairs: int) -> Measurement:
         return Measurement(self.name, name, value, "ratio", pairs, better="lower", context={"split": "test"})
 
-    def _named(self, subject: Subject, errors: Tensor, closeness: Tensor, order: list[int]) -> Exhibit:
+    def _named(
+        self,
+        subject: Subject,
+        errors: Tensor,
+        closeness: Tensor,
+        order: list[int],
+        of_no_pair: Mapping[str, int],
+    ) -> Exhibit:
         pairs = list(itertools.combinations(subject.test.classes, 2))
         columns: dict[str, list[Any]] = {
-            "pair": [" and ".join(pairs[k]) for k in order],
-            "errors": [int(errors[k]) for k in order],
-            "closeness": [float(closeness[k]) for k in order],
+            "pair": [*(" and ".join(pairs[k]) for k in order), *(OF_NO_PAIR[kind] for kind in of_no_pair)],
+            "errors": [*(int(errors[k]) for k in order), *of_no_pair.values()],
+            "closeness": [*(float(closeness[k]) for k in order), *(None for _ in of_no_pair)],
         }
         return Exhibit(self.name, "pairs", "histogram", columns, "Errors between two classes, most first.")
 
 
-def pair_errors(answers: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, int]:
-    """Errors between each two classes, both ways, and all errors.
+OF_NO_PAIR = {"outside": "an output beyond the classes", "unanswered": "logits that are not finite"}
+
+
+def pair_errors(answers: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, dict[str, int]]:
+    """Errors between each two classes, both ways, and how many there are of each kind of `OF_NO_PAIR`.
 
     Args:
-        answers: Classes given, (N,); -1 for none, which is an error of no pair.
+        answers: Classes given, (N,); `classes` or above for an output beyond the classes, -1 for no finite logits.
         labels: True classes, (N,).
         classes: C.
 
     Shapes:
-        returns (C (C - 1) / 2,) in the order of itertools.combinations, and a number.
+        returns (C (C - 1) / 2,) in the order of itertools.combinations, and the kinds that occur.
 
-    >>> pair_errors(torch.tensor([1, 0, 2, -1]), torch.tensor([0, 1, 2, 2]), 3)
-    (tensor([2, 0, 0]), 3)
+    >>> pair_errors(torch.tensor([1, 0, 2, -1, 3, 3]), torch.tensor([0, 1, 2, 2, 0, 0]), 3)
+    (tensor([2, 0, 0]), {'outside': 2, 'unanswered': 1})
     """
-    named = answers >= 0
+    named = (answers >= 0) & (answers < classes)
     flat = torch.bincount(labels[named] * classes + answers[named], minlength=classes**2)
     counts = flat.reshape(classes, classes).cpu()
     first, second = torch.triu_indices(classes, classes, offset=1)
-    return counts[first, second] + counts[second, first], int((answers != labels).sum())
+    others = {"outside": int((answers >= classes).sum()), "unanswered": int((answers < 0).sum())}
+    return counts[first, second] + counts[second, first], {kind: n for kind, n in others.items() if n}

@@ -83,7 +83,12 @@ class NeuralCollapse(Audit):
         distances = [float("inf")] * (self.heads if own is None else 1)
         if whole:
             cloud = class_scatter(subject.train_features, subject.train.labels, subject.classes)
-            distances = self._fresh(subject, cloud) if own is None else [nc3(own.weight.detach(), cloud)]
+            # outputs beyond the classes have no class mean to be compared with
+            distances = (
+                self._fresh(subject, cloud)
+                if own is None
+                else [nc3(own.weight.detach()[: subject.classes], cloud)]
+            )
         values = torch.tensor(distances, dtype=torch.float64)
         return _measured(
             "nc3",

@@ -107,7 +107,7 @@ def open_page(page: Path) -> bool:
 
 
 DEMO = "demo"
-INTERRUPTED = 130
+FAILED, INTERRUPTED = 1, 130
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ class AuditCommand:
     A saved run: `clearance audit RUN_DIR`. Any other model: `clearance audit MODULE:NAME --weights best.pt
     --train folder:train --test folder:val`, where MODULE:NAME (or path/to/file.py:NAME) is an nn.Module, or a class
     or function that returns one without arguments, imported from the working directory. A demonstration:
-    `clearance audit demo`, in about 15 seconds. Ctrl-C keeps finished audits.
+    `clearance audit demo`, in about 15 seconds. Ctrl-C keeps finished audits, and so does an audit that fails: the page
+    names it. Status: 0 all audits have a result, 1 one failed, 2 usage, 130 interrupted.
 
     Args:
         model: A run directory that `clearance train` or `clearance compare` wrote, MODULE:NAME, or demo.
@@ -179,7 +180,7 @@ class AuditCommand:
         from clearance._files import check_folder
         from clearance.cli._console import Console
         from clearance.cli._tables import print_sentences
-        from clearance.report.left_out import interrupted, left_out_lines
+        from clearance.report.left_out import has_failed, interrupted, left_out_lines
 
         check_folder("out", self.out)
         console = Console(stderr=self.json, quiet=self.quiet)
@@ -199,6 +200,8 @@ class AuditCommand:
             open_page(page)
         if interrupted(card.report.recipe):
             raise SystemExit(INTERRUPTED)
+        if has_failed(card.report.recipe):
+            raise SystemExit(FAILED)
 
     def _card(self, console: "Console") -> "Card":
         from clearance.experiments.audit import AuditRequest, run_audit

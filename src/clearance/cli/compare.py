@@ -22,7 +22,8 @@ class CompareCommand:
     """Train methods side by side, audit each, and write one page.
 
     With no options: plain, dropout, batchnorm and foca on scikit-learn's digits, 3 seeds each. An
-    interrupted comparison resumes with the same command.
+    interrupted comparison resumes with the same command. Status: 0 all runs and audits have a result (a training that
+    diverged is one), 1 a run or an audit failed, 2 usage, 130 interrupted.
 
     Args:
         methods: Names separated by commas; the others are compared with the first
@@ -90,7 +91,7 @@ class CompareCommand:
             card = comparison.run(jobs, listener, self.out / "runs")
         page = card.save_folder(self.out)
         _print_result(console, card, page)
-        if not card.records:
+        if not _is_complete(card):
             sys.exit(FAILED)
 
     def _recipe(self) -> "Recipe":
@@ -147,8 +148,20 @@ def _print_plan(console: "Console", recipe: "Recipe", jobs: int, out: Path, valu
     console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False))
 
 
+def _is_complete(card: "Card") -> bool:
+    """Whether every run was measured, and by every audit."""
+    from clearance.report.left_out import has_failed
+    from clearance.vocabulary import Outcome
+
+    stopped = any(note.outcome is Outcome.STOPPED for note in card.report.runs)
+    return bool(card.records) and not stopped and not has_failed(card.report.recipe)
+
+
 def _print_result(console: "Console", card: "Card", page: Path) -> None:
     from clearance.cli._tables import print_table
+    from clearance.report.left_out import left_out_lines
 
     print_table(console, card)
+    for line in left_out_lines(card.report.recipe):
+        console.print(line, soft_wrap=True)
     console.print(f"Report: {page}", soft_wrap=True)

@@ -26,6 +26,12 @@ class ReportCommand:
 
         console = Console()
         card = Card(load_report(self.folder))
-        page = card.save_folder(self.folder)
+        try:
+            page = card.save_folder(self.folder)
+        except (LookupError, TypeError, AttributeError, ArithmeticError) as error:  # settings of another form
+            raise ValueError(
+                f"{self.folder} holds a report that cannot be shown; got {type(error).__name__}: {error}. Make the "
+                "report again."
+            ) from error
         print_table(console, card)
         console.print(f"Report: {page}", soft_wrap=True)

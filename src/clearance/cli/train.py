@@ -70,5 +70,9 @@ class TrainCommand:
             sys.exit(FAILED)
         print_table(console, Card(report_of(recipe, [found], f"clearance train --method {self.method}")))
         folder = self.out / plan.folder
+        for left in found.left_out:
+            console.print(f"Audit {left.audit} failed: {left.reason}", soft_wrap=True)
         console.print(f"Run: {folder}", soft_wrap=True)
         console.print(f"In Python: clearance.load_model({str(folder)!r})", soft_wrap=True)
+        if found.left_out:
+            sys.exit(FAILED)

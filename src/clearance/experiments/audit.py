@@ -34,6 +34,7 @@ from clearance.experiments.saved import load_run
 from clearance.models import Classifier
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import check_classifier, check_logits
+from clearance.models.features import answered
 from clearance.records import ExhibitRecord, Record
 from clearance.report import Card
 
@@ -316,8 +317,7 @@ def _call(audits: "Sequence[str | Audit] | None") -> str:
 def _first_logits(model: Classifier, images: ImageSet) -> Tensor:
     device = device_of(model)
     with evaluating(model):
-        logits: Tensor = model(images.batch(torch.tensor([0]))[0].to(device))
-    return logits
+        return answered(model, images.batch(torch.tensor([0]))[0].to(device), images, 0)
 
 
 def _left(done: Done, budget: Budget | None, again: Again, test: ImageSet, pictures: int) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""Audits on one classifier, one after the other, until a deadline; finished audits are kept."""
+"""Audits on one classifier, one after the other, until a deadline; finished audits are kept, failed ones named."""
 
 import re
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from clearance._checks import check_positive
 from clearance.audits import Audit, Findings, Subject
@@ -12,7 +14,7 @@ from clearance.experiments.build import RunData
 from clearance.experiments.feature_cache import FeatureCache, KeptSubject
 from clearance.models import Classifier
 
-BUDGET, INTERRUPTED = "budget", "interrupted"
+BUDGET, INTERRUPTED, FAILED = "budget", "interrupted", "failed"
 _UNITS = {"h": 3600, "m": 60, "s": 1}
 
 
@@ -69,24 +71,27 @@ def seconds_of(text: str | float) -> float:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A chosen audit that was not run.
+    """A chosen audit without a result.
 
     Args:
         audit: Its name.
-        why: ``"budget"`` or ``"interrupted"``.
+        why: ``"budget"``, ``"interrupted"`` or ``"failed"``.
+        reason: Of a failed one, the error and its place in one line, without folders of this machine.
     """
 
     audit: str
     why: str
+    reason: str = ""
 
 
 @dataclass
 class Done:
-    """The audits that were run, and those left out."""
+    """The audits that were run, those left out, and what failed ones raised."""
 
     findings: list[Findings] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
 
 
 def subject_of(model: Classifier, data: RunData, seed: int, cache: FeatureCache | None = None) -> Subject:
@@ -113,6 +118,55 @@ def audit_model(
     return found
 
 
+def audits_that_work(
+    subject: Subject, audits: Sequence[Audit], on_audit: Callable[[str], object] | None = None
+) -> Done:
+    """Run every audit in the given order; one that raises is named, and the others go on.
+
+    Raises:
+        Exception: What the first audit raised, if none has a result.
+    """
+    done = Done()
+    for audit in audits:
+        if on_audit is not None:
+            on_audit(audit.name)
+        _run(audit, subject, done)
+    _check_any(done)
+    return done
+
+
+def _run(audit: Audit, subject: Subject, done: Done) -> None:
+    try:
+        found = audit.examine(subject)
+    except Exception as error:  # noqa: BLE001 - the model and the audit may be anybody's
+        done.errors.append(error)
+        done.left_out.append(LeftOut(audit.name, FAILED, reason_of(error)))
+        return
+    done.findings.append(found)
+    done.audits.append(audit)
+
+
+def _check_any(done: Done) -> None:
+    if not done.findings and done.errors:
+        raise done.errors[0]
+
+
+_FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/'\":,;]+/)+")
+
+
+def reason_of(error: BaseException) -> str:
+    r"""An error and its place in one line, without folders of this machine.
+
+    >>> reason_of(ValueError("no file /home/ann/nets/best.pt\nat all"))
+    'ValueError: no file best.pt'
+    """
+    lines = str(error).strip().splitlines()
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    said = f": {_FOLDERS.sub('', lines[0])}" if lines else ""
+    return f"{type(error).__name__}{said}{place}"
+
+
 def bounded_audits(
     subject: Subject,
     audits: Sequence[Audit],
@@ -122,6 +176,8 @@ def bounded_audits(
     keep: bool = False,
 ) -> Done:
     """Run audits one after the other; none starts once the budget is spent, and the one in progress is finished.
+
+    An audit that raises is named, and the others go on.
 
     Args:
         subject: The classifier and its images.
@@ -133,6 +189,7 @@ def bounded_audits(
     Raises:
         ValueError: If the budget is spent before the first audit.
         KeyboardInterrupt: On an interruption before the first audit is finished, or if `keep` is False.
+        Exception: What the first audit raised, if none has a result.
     """
     queue = by_usefulness(audits)
     done = Done()
@@ -143,14 +200,13 @@ def bounded_audits(
         if on_audit is not None:
             on_audit(audit.name)
         try:
-            found = audit.examine(subject)
+            _run(audit, subject, done)
         except KeyboardInterrupt:
             if not (keep and done.findings):
                 raise
             done.left_out += _left(queue[number:], INTERRUPTED)
             break
-        done.findings.append(found)
-        done.audits.append(audit)
+    _check_any(done)
     if not done.findings and budget is not None:
         raise ValueError(_nothing_done(budget))
     return done

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -109,7 +110,11 @@ def _elsewhere(
         tasks: dict[Future[Any], int] = {}
         results: dict[int, RunFindings] = {}
         for place, (plan, data) in enumerate(part):
-            kept = None if directory is None else kept_findings(plan, data, directory)
+            try:
+                kept = None if directory is None else kept_findings(plan, data, directory)
+            except ValueError as error:  # its files are damaged
+                results[place] = _failed(plan, str(error), directory, listener)
+                continue
             if kept is not None:
                 listener(plan, {"event": "kept"})
                 results[place] = kept
@@ -133,18 +138,22 @@ def _result(
     if error is None:
         found: RunFindings = task.result()
         if directory is not None:
-            found = kept_findings(plan, data, directory) or found
+            with suppress(ValueError):  # what the task returned is as good
+                found = kept_findings(plan, data, directory) or found  # the same, unless an audit failed
         listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
         return found
     reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
-    if directory is not None:
-        reason = reason.replace(
-            f"{directory}{os.sep}", ""
-        )  # reports are passed on, without folders of this machine
-        if isinstance(error, TaskError) and error.complaint:
-            log = directory / f"{plan.folder}.log"
+    if directory is not None and isinstance(error, TaskError) and error.complaint:
+        log = directory / f"{plan.folder}.log"
+        with suppress(OSError):  # a full disk must not end the healthy runs
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_text(error.complaint, "utf-8")
+    return _failed(plan, reason, directory, listener)
+
+
+def _failed(plan: RunPlan, reason: str, directory: Path | None, listener: Listener) -> RunFindings:
+    if directory is not None:  # reports are passed on, without folders of this machine
+        reason = reason.replace(f"{directory}{os.sep}", "")
     listener(plan, {"event": "failed", "reason": reason})
     return failed(plan, reason)
 

@@ -25,10 +25,16 @@ from clearance.experiments.datasets import open_split
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.provenance import without_owner
 from clearance.models import Classifier, load_weights, predictions
-from clearance.models._running import device_named, device_of, evaluating
+from clearance.models._running import (
+    check_has_data,
+    device_named,
+    device_of,
+    evaluating,
+    put_in_evaluation_mode,
+)
 from clearance.models.classifier import check_logits
 from clearance.models.factory import build_module
-from clearance.models.features import batch_size_for
+from clearance.models.features import answered, batch_size_for
 from clearance.models.wrap import check_of_unit_images, wrapped
 
 
@@ -226,7 +232,9 @@ def plan_line(model: Classifier, data: RunData, unknown: ImageSet | None, audits
     device = device_of(model)
     count = len(data.train) + len(data.test)
     with torch.no_grad():
-        width = model.features(data.test.batch(torch.tensor([0]))[0].to(device)).shape[1]
+        width = answered(
+            model.features, data.test.batch(torch.tensor([0]))[0].to(device), data.test, 0
+        ).shape[1]
     held = sum(some.images.nbytes for some in (data.train, data.test) if not isinstance(some, StoredImageSet))
     where = f"images {_size(held)} in memory" if held else "images stay on disk"
     others = "" if unknown is None else f"and {len(unknown)} out-of-distribution "
@@ -286,7 +294,9 @@ def _module(outside: OutsideModel, say: Say) -> nn.Module:
         say("weights: the module's own (no --weights)")
     else:
         say(str(load_weights(module, outside.weights, outside.entry)))
-    return module.eval().to(device_named(outside.device))
+    check_has_data(module)
+    put_in_evaluation_mode(module)
+    return module.to(device_named(outside.device))
 
 
 def _preprocessing(outside: OutsideModel, module: nn.Module) -> Preprocessing:

@@ -53,7 +53,18 @@ def report_of(
     settings["root"] = None if recipe.root is None else "given"
     for name in ("dataset", "model"):
         settings[name] = _without_folder(settings[name])
-    return report_with(settings, findings, command)
+    kept = list(findings)
+    if left_out := [
+        {**dataclasses.asdict(left), "run": f"{found.note.method}, seed {found.note.seed}"}
+        for found in kept
+        if found.note is not None
+        for left in found.left_out
+    ]:
+        settings["audits_left_out"] = left_out
+        settings["audits_left_out_command"] = (
+            command  # finished runs are read back, failed audits tried again
+        )
+    return report_with(settings, kept, command)
 
 
 def report_with(settings: Mapping[str, Any], findings: Iterable[RunFindings], command: str) -> Report:

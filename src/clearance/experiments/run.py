@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from clearance.audits import Audit, Findings, WeightScale
 from clearance.audits.weight_scale import decayed_parameters
 from clearance.data import ImageSet
 from clearance.experiments.audit_plan import AuditPlan
-from clearance.experiments.auditing import audit_model
+from clearance.experiments.auditing import LeftOut, audits_that_work, subject_of
 from clearance.experiments.build import RunData, build_optimizer, build_schedule, build_way, drawn_data
 from clearance.experiments.method import Method
 from clearance.experiments.peak_memory import PeakMemory
@@ -29,7 +30,7 @@ from clearance.experiments.saved import FACTS, build_model, extractor_name
 from clearance.models import Classifier
 from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
-from clearance.runs import write_json
+from clearance.runs import check_finished, read_file, write_files
 from clearance.runs.describe import describe
 from clearance.training import Execution, FitResult, Limits, WayOfTraining, fit
 from clearance.training.fit import Progress
@@ -288,11 +289,15 @@ _GIVEN: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # trainable layers that 
 
 @dataclass(frozen=True)
 class RunFindings:
-    """The results of one run; `note` is None for a model that was not trained here."""
+    """The results of one run; `note` is None for a model that was not trained here, `left_out` are failed audits."""
 
     note: RunNote | None
     records: tuple[Record, ...]
     exhibits: tuple[ExhibitRecord, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+
+_warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is configured otherwise
 
 
 def run_method(
@@ -346,11 +351,16 @@ def run_method(
         return kept  # fit found that the caller's model and way of training are those of the finished run
     # before audits add theirs
     training = training_findings(result, _memory_before(folder) if memory is None else memory.added())
-    findings = audit_model(model, data, audits, plan.seed, on_audit)
+    done = audits_that_work(subject_of(model, data, plan.seed), audits, on_audit)
+    for left in done.left_out:
+        _warn(f"audit {left.audit} failed: {left.reason}")
+    findings = list(done.findings)
     epochs = epoch_findings(result, len(data.test))
     if WeightScale.name in plan.audit_plan.names:
         findings.append(decay_findings(result.model, way, stepper))
-    found = _as_records(plan, data, result, [training, epochs, *findings])
+    found = dataclasses.replace(
+        _as_records(plan, data, result, [training, epochs, *findings]), left_out=tuple(done.left_out)
+    )
     if folder is not None:
         _keep(found, plan, data, folder)
     return found
@@ -358,16 +368,18 @@ def run_method(
 
 def _memory_before(folder: Path | None) -> float | None:
     """The memory of training, for a run that is audited again; None if it was not measured."""
-    kept = () if folder is None or (tree := _tree_in(folder)) is None else _from_tree(tree).records
+    kept = () if folder is None or (stored := _stored(folder)) is None else stored[1].records
     own = (r.measurement for r in kept if (r.measurement.audit, r.measurement.name) == ("training", "memory"))
     return next((found.value for found in own), None)
 
 
 def _keep(found: RunFindings, plan: RunPlan, data: RunData, folder: Path) -> None:
     """Write the facts for rebuilding the model, then the findings for `_kept`."""
-    if plan.model is None:
-        write_json(folder / FACTS, _model_facts(plan, data))
-    write_json(folder / FINDINGS, {"identity": _identity(plan, data), **_to_tree(found)})
+    files: dict[str, Any] = {} if plan.model is not None else {FACTS: _model_facts(plan, data)}
+    files[FINDINGS] = {"identity": _identity(plan, data), **_to_tree(found)}
+    write_files(
+        folder, {name: (json.dumps(content, indent=2) + "\n").encode() for name, content in files.items()}
+    )
 
 
 def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:
@@ -428,6 +440,9 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
         plan: The run.
         data: Its images, before the seed's sample and noise are drawn.
         directory: The folder for runs.
+
+    Raises:
+        ValueError: If its trained weights, or what was logged, are missing or damaged.
     """
     if not (directory / plan.folder / FINDINGS).exists():
         return None
@@ -435,17 +450,29 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
 
 
 def _kept(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
-    kept = _tree_in(directory / plan.folder)
-    return _from_tree(kept) if kept is not None and kept["identity"] == _identity(plan, data) else None
+    folder = directory / plan.folder
+    stored = _stored(folder)
+    if stored is None or stored[0] != _identity(plan, data) or stored[1].left_out:
+        return None  # also where an audit failed: it is tried again
+    check_finished(folder)
+    if plan.model is None:
+        try:
+            read_file(folder, FACTS)
+        except ValueError:  # missing or damaged: it is written again beside new findings
+            return None
+    return stored[1]
 
 
-def _tree_in(folder: Path) -> dict[str, Any] | None:
-    """The findings in a run's folder; None if there are none or the file is incomplete."""
+def _stored(folder: Path) -> tuple[Any, RunFindings] | None:
+    """The findings in a run's folder, and what they depend on.
+
+    None if there are none or the file is damaged: the run is then audited again.
+    """
     try:
-        tree: dict[str, Any] = json.loads((folder / FINDINGS).read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        tree = json.loads(read_file(folder, FINDINGS))
+        return tree["identity"], _from_tree(tree)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    return tree
 
 
 def _identity(plan: RunPlan, data: RunData) -> Any:
@@ -465,6 +492,7 @@ def _to_tree(found: RunFindings) -> dict[str, Any]:
         "note": None if found.note is None else found.note.to_json(),
         "records": [record.to_json() for record in found.records],
         "exhibits": [exhibit.to_json() for exhibit in found.exhibits],
+        "left_out": [dataclasses.asdict(left) for left in found.left_out],
     }
 
 
@@ -473,6 +501,7 @@ def _from_tree(tree: Mapping[str, Any]) -> RunFindings:
         None if tree["note"] is None else RunNote.from_json(tree["note"]),
         tuple(Record.from_json(row) for row in tree["records"]),
         tuple(ExhibitRecord.from_json(row) for row in tree["exhibits"]),
+        tuple(LeftOut(**row) for row in tree.get("left_out", [])),
     )
 
 

@@ -21,7 +21,7 @@ from clearance.heads import (
 )
 from clearance.models import Classifier
 from clearance.models._running import with_channels_last
-from clearance.runs import read_result
+from clearance.runs import read_file, read_result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,23 +57,49 @@ def load_run(run_dir: str | Path) -> SavedRun:
         if folder.is_file():
             hint = f" If it contains weights, also name what builds the network: MODULE:NAME --weights {folder.name}."
         raise FileNotFoundError(f"{folder} must be the directory of a finished run; got {got}.{hint}")
-    try:
-        facts = json.loads((folder / FACTS).read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(
-            f"{folder / FACTS} must hold the run's settings as JSON; got an unreadable file: {error}. It was "
-            f"damaged after it was written. Restore it, or delete {folder} and train again."
-        ) from error
-    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts["method"].items()}
-    method = Method(**settings)
-    model = empty_model(facts["model"], method, tuple(facts["shape"]), len(facts["classes"]))
     weights, _ = read_result(folder)
+    facts = _facts(folder)
     prefix = "model."
-    model.load_state_dict({n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)})
-    recipe = from_tree(facts["recipe"], FACTS)
-    if recipe.channels_last:
-        model = with_channels_last(model)
-    return SavedRun(model.eval(), recipe, facts["name"], facts["seed"])
+    kept = {n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)}
+    try:
+        settings: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in facts["method"].items()
+        }
+        method = Method(**settings)
+        model = empty_model(facts["model"], method, tuple(facts["shape"]), len(facts["classes"]))
+        model.load_state_dict(kept)
+        found = SavedRun(
+            model.eval(), from_tree(facts["recipe"], FACTS), str(facts["name"]), int(facts["seed"])
+        )
+    except _DAMAGE as error:
+        raise _damaged(folder, error) from error
+    return (
+        dataclasses.replace(found, model=with_channels_last(model)) if found.recipe.channels_last else found
+    )
+
+
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """What `FACTS` holds.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    try:
+        facts: dict[str, Any] = json.loads(read_file(folder, FACTS))
+        return {key: facts[key] for key in ("model", "method", "shape", "classes", "recipe", "name", "seed")}
+    except _DAMAGE as error:
+        raise _damaged(folder, error) from error
+
+
+def _damaged(folder: Path, error: Exception) -> ValueError:
+    what = str(error).partition("\n")[0]
+    return ValueError(
+        f"{folder / FACTS} must hold the settings of the run's network; got {type(error).__name__}: {what}. It was "
+        f"damaged after it was written. Restore it, or delete {folder} and train again."
+    )
 
 
 def load_model(run_dir: str | Path) -> Classifier:
@@ -187,13 +213,13 @@ def extractor_name(model: str) -> str:
     """The extractor's name in the catalogue, also of a network that starts from a trained one.
 
     Raises:
-        FileNotFoundError: If the run does not exist.
+        ValueError: If the run does not exist, or is damaged.
 
     >>> extractor_name("small-cnn")
     'small-cnn'
     """
     folder = started_from(model)
-    return model if folder is None else str(json.loads((folder / FACTS).read_text("utf-8"))["model"])
+    return model if folder is None else str(_facts(folder)["model"])
 
 
 def trained_model(folder: Path, method: Method, train: ImageSet) -> Classifier:
@@ -216,7 +242,7 @@ def trained_model(folder: Path, method: Method, train: ImageSet) -> Classifier:
                 f"`{name}` must be {getattr(theirs, name)} as in the network that training starts from; got "
                 f"{getattr(method, name)}. Change the method, or start from another run."
             )
-    facts = json.loads((folder / FACTS).read_text("utf-8"))
+    facts = _facts(folder)
     fits = (tuple(facts["shape"]), len(facts["classes"]))
     if fits != (train.shape, train.class_count):
         raise ValueError(

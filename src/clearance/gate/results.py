@@ -13,6 +13,7 @@ from clearance.gate.tolerance import Quantity, Tolerance
 from clearance.records.record import settings
 from clearance.records.store import Report
 from clearance.records.summary import Z_95, compare
+from clearance.vocabulary import Exhibit
 
 DRAWS = 4000
 _SEED = 0
@@ -118,6 +119,7 @@ class Values:
         which: What identifies these images and how they were measured, by seed.
         statistic: How the number follows from those of images.
         unit: Of the number.
+        without_number: What of it is NaN, in words.
     """
 
     seeds: Mapping[int, float]
@@ -125,6 +127,7 @@ class Values:
     which: Mapping[int, str]
     statistic: Statistic = "mean"
     unit: str = ""
+    without_number: str = ""
 
 
 def values_of(report: Report, quantity: Quantity, method: str | None = None) -> Values:
@@ -151,13 +154,52 @@ def values_of(report: Report, quantity: Quantity, method: str | None = None) -> 
     ]
     sign, shift = (-1.0, 1.0) if quantity.mirrored else (1.0, 0.0)
     statistics = {str(shown.context.get("statistic", "mean")) for _, shown in kept} & STATISTICS.keys()
+    statistic: Statistic = "median" if statistics == {"median"} else "mean"
+    _check_agreement(quantity, statistic, {seed: one.value for seed, one in found}, dict(kept))
     return Values(
         {seed: shift + sign * one.value for seed, one in found},
         {seed: shift + sign * np.array(shown.columns["value"], dtype=float) for seed, shown in kept},
         {seed: str(sorted(shown.context.items())) for seed, shown in kept},
-        "median" if statistics == {"median"} else "mean",
+        statistic,
         found[0][1].unit if found else "",
+        _without_number([one.value for _, one in found], [shown.columns["value"] for _, shown in kept]),
     )
+
+
+def _without_number(values: Sequence[float], columns: Sequence[Sequence[Any]]) -> str:
+    if any(math.isnan(value) for value in values):
+        return "NaN for it"
+    count = sum(isinstance(entry, float) and math.isnan(entry) for column in columns for entry in column)
+    return f"NaN for {count} image{'' if count == 1 else 's'}" if count else ""
+
+
+class DisagreementError(ValueError):
+    """The numbers of single images do not give the number that they belong to."""
+
+
+def _check_agreement(
+    quantity: Quantity, statistic: Statistic, numbers: Mapping[int, float], kept: Mapping[int, Exhibit]
+) -> None:
+    """Raise unless the numbers of the images give the measurement of each seed; None is an image without a number."""
+    name = f"{quantity.audit}.{quantity.name}"
+    for seed, shown in kept.items():
+        column = shown.columns.get("value", [])
+        if not all(entry is None or isinstance(entry, int | float) for entry in column):
+            raise DisagreementError(f"the exhibit of {name} for single images must hold numbers")
+        given = np.array([entry for entry in column if entry is not None], dtype=float)
+        if seed not in numbers or not len(given):
+            continue
+        found = float(STATISTICS[statistic](given))
+        ends = (
+            found,
+            -float(STATISTICS[statistic](-given)),
+        )  # of an even number the lower and the upper median
+        near = np.isclose(ends, numbers[seed], rtol=1e-5, atol=1e-7, equal_nan=True)
+        if not (near.any() or ends[0] < numbers[seed] < ends[1]):
+            raise DisagreementError(
+                f"the exhibit of {name} for single images does not agree with report.json: their {statistic} is "
+                f"{found:.6g}, and report.json has {numbers[seed]:.6g}"
+            )
 
 
 def _method(report: Report, method: str | None) -> str:
@@ -274,12 +316,24 @@ def check(
         method: Whose numbers, where a report has those of several.
 
     Raises:
-        ValueError: If a tolerance or a report does not say which number is meant.
+        ValueError: If a tolerance or a report does not say which number is meant, or the numbers of single images do
+            not give that number.
     """
     return [
-        _result(tolerance, *(values_of(report, tolerance.quantity, method) for report in (last, now)))
+        _result(
+            tolerance,
+            _read("older", last, tolerance.quantity, method),
+            _read("newer", now, tolerance.quantity, method),
+        )
         for tolerance in tolerances
     ]
+
+
+def _read(which: str, report: Report, quantity: Quantity, method: str | None) -> Values:
+    try:
+        return values_of(report, quantity, method)
+    except DisagreementError as error:
+        raise DisagreementError(f"the {which} report is damaged: {error}. Make it again.") from error
 
 
 def _result(tolerance: Tolerance, last: Values, now: Values) -> GateResult:
@@ -288,6 +342,8 @@ def _result(tolerance: Tolerance, last: Values, now: Values) -> GateResult:
             quantity = tolerance.quantity
             said = f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}"
             return GateResult(tolerance, GateStatus.UNMEASURED, reason=said)
+        if lacking := found.without_number:
+            return GateResult(tolerance, GateStatus.UNMEASURED, reason=f"the {which} report has {lacking}")
     if tolerance.in_points and last.unit != "fraction":
         what = f"{tolerance.quantity.audit}.{tolerance.quantity.name} is in {last.unit or 'plain numbers'}"
         raise UnclearError(

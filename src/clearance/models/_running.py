@@ -78,11 +78,42 @@ def _filters(module: nn.Module) -> list[Tensor]:
     return [one for one in weights if one.device.type == "cpu" and one.dtype is torch.float32]
 
 
+def put_in_evaluation_mode(module: nn.Module) -> None:
+    """``module.eval()``.
+
+    Raises:
+        ValueError: If that raises.
+    """
+    try:
+        module.eval()
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"the model must have an evaluation mode; its eval() raised {type(error).__name__}: {said}. A program from "
+            "torch.export has none: give the module that was exported, or a module whose forward calls the program."
+        ) from error
+
+
+def check_has_data(module: nn.Module) -> None:
+    """Raise ValueError for weights on the meta device, which have shapes but no numbers."""
+    for name, tensor in chain(module.named_parameters(), module.named_buffers()):
+        if tensor.is_meta:
+            raise ValueError(
+                f"the model's weights must hold numbers; got {name!r} on the meta device. Load them first: "
+                "module.to_empty(device='cpu'), then module.load_state_dict(...)."
+            )
+
+
 @contextmanager
 def in_evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside the block; afterwards every submodule has its previous mode."""
+    """Evaluation mode inside the block; afterwards every submodule has its previous mode.
+
+    Raises:
+        ValueError: If the module cannot be put into it, or its weights are on the meta device.
+    """
+    check_has_data(module)
     modes = [(part, part.training) for part in module.modules()]
-    module.eval()
+    put_in_evaluation_mode(module)
     try:
         yield
     finally:

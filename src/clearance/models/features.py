@@ -1,6 +1,9 @@
 """Features and predictions of a whole set of images, in evaluation mode."""
 
 import math
+import traceback
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -23,6 +26,48 @@ def batch_size_for(data: ImageSet) -> int:
     return min(_LARGEST_BATCH, max(1, _LARGEST_PIXELS // math.prod(data.shape)))
 
 
+class ModelError(ValueError):
+    """The model raised an error: what, where, and on which images."""
+
+
+def answered(call: Callable[[Tensor], Tensor], images: Tensor, data: ImageSet, first: int) -> Tensor:
+    """What a model gives a batch.
+
+    Args:
+        call: The model, or its features.
+        images: A batch.
+        data: The set that it is of.
+        first: The place of its first image in the set.
+
+    Raises:
+        ModelError: If the model raises.
+    """
+    try:
+        return call(images)
+    except Exception as error:
+        raise ModelError(_complaint(call, images, data, first, error)) from error
+
+
+def _complaint(
+    call: Callable[[Tensor], Tensor], images: Tensor, data: ImageSet, first: int, error: Exception
+) -> str:
+    """The sentence: the first image on which it also raises alone, or the whole batch."""
+    which = f"images {first} to {first + len(images) - 1} of {data.name!r} together"
+    for place in range(len(images) if not isinstance(error, torch.OutOfMemoryError) else 0):
+        try:
+            call(images[place : place + 1])
+        except Exception as alone:  # noqa: BLE001 - the model may be anybody's
+            which, error = f"image {first + place} of {data.name!r}", alone
+            break
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    said = str(error).strip().partition("\n")[0]
+    return (
+        f"the model must give an answer to every image; on {which} (counted from 0) it raised "
+        f"{type(error).__name__}: {said} ({Path(frame.filename).name}, line {frame.lineno}). Correct the model, or "
+        "leave the image out."
+    )
+
+
 def extract_features(model: Classifier, data: ImageSet, batch_size: int | None = None) -> Tensor:
     """Features of every image, shape (N, D), in evaluation mode and without gradient.
 
@@ -37,7 +82,7 @@ def extract_features(model: Classifier, data: ImageSet, batch_size: int | None =
     at = 0
     with evaluating(model):
         for images, _ in data.batches(batch_size or batch_size_for(data)):
-            part = model.features(images.to(device))
+            part = answered(model.features, images.to(device), data, at)
             if features is None:
                 # filled in place: joining the parts at the end would hold all features twice
                 features = part.new_empty((len(data), *part.shape[1:]))
@@ -60,10 +105,13 @@ def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None
     >>> predictions(linear, gaussian_images(per_class=2)).shape
     torch.Size([6])
     """
-    device = device_of(model)
+    device, size = device_of(model), batch_size or batch_size_for(data)
     with evaluating(model):
         logits = torch.cat(
-            [model(images.to(device)) for images, _ in data.batches(batch_size or batch_size_for(data))]
+            [
+                answered(model, images.to(device), data, number * size)
+                for number, (images, _) in enumerate(data.batches(size))
+            ]
         )
     return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)
 
@@ -79,6 +127,12 @@ def predictions_from(
     >>> torch.equal(predictions_from(model, extract_features(model, data), data), predictions(model, data))
     True
     """
+    size = batch_size or batch_size_for(data)
     with evaluating(model):
-        logits = torch.cat([model.head(part) for part in features.split(batch_size or batch_size_for(data))])
+        logits = torch.cat(
+            [
+                answered(model.head, part, data, number * size)
+                for number, part in enumerate(features.split(size))
+            ]
+        )
     return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)

@@ -49,6 +49,9 @@ def encode(value: Any) -> Any:
 def decode(value: Any) -> Any:
     """What `encode` was given, with lists for sequences.
 
+    Raises:
+        ValueError: A whole number has more than 64 bits.
+
     >>> decode([{"float": "-Infinity"}, "NaN", None])
     [-inf, 'NaN', None]
     """
@@ -58,6 +61,8 @@ def decode(value: Any) -> Any:
         return {key: decode(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [decode(entry) for entry in value]
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise ValueError(f"whole numbers must have at most 64 bits; got one of {value.bit_length()}")
     return value
 
 

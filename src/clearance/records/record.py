@@ -20,6 +20,55 @@ def settings(context: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted((key, value) for key, value in context.items() if key not in DESCRIPTIVE))
 
 
+def checked(row: Mapping[str, Any], name: str, *kinds: type) -> Any:
+    """The field `name` of a row that was read, of one of these types; True and False are no numbers.
+
+    Raises:
+        KeyError: It is missing.
+        ValueError: It is of another type.
+
+    >>> checked({"seed": 3}, "seed", int)
+    3
+    """
+    value = row[name]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        expected = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ValueError(f"`{name}` must be of type {expected}; got {str(value)[:40]!r}.")
+    return value
+
+
+_NONE = type(None)
+_PLACE = {"dataset": (str,), "method": (str,), "seed": (int,)}
+_MEASUREMENT = {
+    **dict.fromkeys(("audit", "name", "unit", "better"), (str,)),
+    **dict.fromkeys(("spread", "low", "high"), (int, float, _NONE)),
+    "value": (int, float),
+    "n": (int,),
+    "context": (dict,),
+}
+_EXHIBIT = {
+    **dict.fromkeys(("audit", "name", "kind", "caption"), (str,)),
+    "context": (dict,),
+    "columns": (dict,),
+}
+
+
+def _checked(row: Any, fields: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    """A row that was read, decoded, with each of these fields of its type.
+
+    Raises:
+        KeyError, TypeError, ValueError: If it is none.
+    """
+    if not isinstance(row, Mapping):
+        raise TypeError(f"it must be an object; got {str(row)[:40]!r}")
+    known = decode(dict(row))
+    for name, kinds in fields.items():
+        checked(known, name, *kinds)
+    for value in known["context"].values():
+        checked({"context": value}, "context", str, int, float, bool)
+    return known
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One measurement of one trained model.
@@ -61,11 +110,11 @@ class Record:
         Raises:
             ValueError: A field is missing or unknown.
         """
-        known = decode(dict(row))
         try:
-            place = {name: known.pop(name) for name in ("dataset", "method", "seed")}
+            known = _checked(row, {**_PLACE, **_MEASUREMENT})
+            place = {name: known.pop(name) for name in _PLACE}
             return cls(**place, measurement=Measurement(**known))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"A measurement row must have the fields of a record; {error}.") from error
 
 
@@ -104,11 +153,13 @@ class ExhibitRecord:
         Raises:
             ValueError: A field is missing or unknown, or the columns are not equally long.
         """
-        known = decode(dict(row))
         try:
-            place = {name: known.pop(name) for name in ("dataset", "method", "seed")}
+            known = _checked(row, {**_PLACE, "seed": (int, _NONE), **_EXHIBIT})
+            for name in known["columns"]:
+                checked(known["columns"], name, list)
+            place = {name: known.pop(name) for name in _PLACE}
             return cls(**place, exhibit=Exhibit(**known))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"An exhibit must have the fields of an exhibit record; {error}.") from error
 
 
@@ -153,6 +204,11 @@ class RunNote:
             ValueError: A field is missing, or the outcome is unknown.
         """
         try:
-            return cls(row["method"], row["seed"], Outcome(row["outcome"]), row["status"])
-        except (KeyError, TypeError) as error:
+            return cls(
+                checked(row, "method", str),
+                checked(row, "seed", int),
+                Outcome(row["outcome"]),
+                checked(row, "status", str),
+            )
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"A run must have method, seed, outcome and status; {error}.") from error

@@ -7,8 +7,9 @@
                           "exhibits": [file names], "summary": [...]}
       exhibits/*.json    one exhibit each: dataset, method, seed, audit, name, kind, caption, context, columns
 
-Every file is written next to its place and then moved there, ``report.json`` last: a reader finds the
-old text or the new one, never half of one.
+The name of an exhibit ends in a digest of its content, and ``report.json`` names the exhibits that belong to it. So a
+new report is put in the place of an old one by the one rename of ``report.json``: a reader finds the old report or the
+new one, never parts of both, and an exhibit that was changed since is refused.
 """
 
 import hashlib
@@ -22,11 +23,11 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from clearance._files import write_bytes
+from clearance._files import remove_leftovers, write_together
 from clearance._text import visible
 from clearance.records.derived import SummaryRow, derive
 from clearance.records.encoding import decode, encode
-from clearance.records.record import ExhibitRecord, Record, RunNote, settings
+from clearance.records.record import ExhibitRecord, Record, RunNote, checked, settings
 from clearance.vocabulary import Exhibit, Measurement
 
 SCHEMA = 1
@@ -100,23 +101,37 @@ class Report:
         }
         return json.dumps(rows, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
-    def save(self, directory: str | os.PathLike[str]) -> Path:
+    def save(self, directory: str | os.PathLike[str], page: tuple[str, str] | None = None) -> Path:
         """Write the report into `directory` and return the path of its ``report.json``.
 
-        A report that was there is replaced; exhibits that only the old one names are removed.
+        A report that was there is replaced: killed at any moment, ``report.json``, its exhibits and the page, if there
+        is one, are of one report. The exhibits of the old one are then removed.
+
+        Args:
+            directory: The folder; made if it is missing. Its other files stay.
+            page: Name and text of the page.
+
+        Raises:
+            OSError: The folder cannot be written or is full; the old report is then still there.
         """
         folder = Path(directory)
-        named_before = _named_in(folder / FILE)
-        (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-        kept = set()
-        for record in self.exhibits:
-            name = exhibit_file(record)
-            text = json.dumps(record.to_json(), allow_nan=False, ensure_ascii=False) + "\n"
-            write_bytes(folder / name, text.encode())
-            kept.add(name)
-        write_bytes(folder / FILE, self.to_json().encode())
-        for name in named_before - kept:
-            (folder / name).unlink(missing_ok=True)
+        exhibits = folder / FOLDER
+        exhibits.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(exhibits)
+        texts = {folder / exhibit_file(record): _exhibit_text(record).encode() for record in self.exhibits}
+        write_together(texts)
+        # the old page goes first: without a page is better than beside the numbers of another report
+        last = {folder / FILE: self.to_json().encode()}
+        if page is not None:
+            last[folder / page[0]] = page[1].encode()
+        write_together(last, instead_of=[path for path in last if path.name != FILE])
+        for path in exhibits.glob("*.json"):
+            if (
+                path not in texts
+                and (digest := _digest_in(path.name))
+                and digest == _digest(path.read_bytes())
+            ):
+                path.unlink()
         return folder / FILE
 
 
@@ -147,38 +162,37 @@ def load_report(directory: str | os.PathLike[str], *, exhibits: bool = True) -> 
         )
     try:
         return Report(
-            recipe=decode(rows["recipe"]),
-            versions=decode(rows["versions"]),
-            command=rows["command"],
-            created=rows["created"],
-            records=tuple(Record.from_json(row) for row in rows["measurements"]),
+            recipe=decode(checked(rows, "recipe", dict)),
+            versions=decode(checked(rows, "versions", dict)),
+            command=checked(rows, "command", str),
+            created=checked(rows, "created", str),
+            records=tuple(Record.from_json(row) for row in checked(rows, "measurements", list)),
             exhibits=tuple(
                 _exhibit(folder, name)
-                for name in rows["exhibits"]
+                for name in checked(rows, "exhibits", list)
                 if exhibits or not _is_ours(name) or (folder / name).is_file()
             ),
-            runs=tuple(RunNote.from_json(row) for row in rows["runs"]),
+            runs=tuple(RunNote.from_json(row) for row in checked(rows, "runs", list)),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: {error} Make the report again.") from error
+        raise ValueError(
+            f"{path} is damaged: {type(error).__name__}: {error} Make the report again."
+        ) from error
 
 
 def exhibit_file(record: ExhibitRecord) -> str:
-    """Where an exhibit lies in the report's folder: readable, stable, the same on every file system.
+    """Where an exhibit lies in the report's folder: readable, then a digest of its content, on every file system.
 
     >>> from clearance.vocabulary import Exhibit
     >>> shown = Exhibit("training", "curve", "curve", {}, "Training.")
     >>> exhibit_file(ExhibitRecord("digits", "plain", 0, shown))
-    'exhibits/digits.plain.seed0.training.curve.json'
+    'exhibits/digits.plain.seed0.training.curve.a28155cad544.json'
     """
     shown = record.exhibit
     seed = [] if record.seed is None else [f"seed{record.seed}"]
     options = [f"{key}-{value}" for key, value in settings(shown.context)]
     parts = [record.dataset, record.method, *seed, shown.audit, shown.name, *options]
-    readable = [_slug(part) for part in parts]
-    if readable != parts:  # something was lost: make such names distinct
-        digest = hashlib.sha256(repr(_identity(record)).encode()).hexdigest()
-        readable.append(digest[:8])
+    readable = [*map(_slug, parts), _digest(_exhibit_text(record).encode())]
     return f"{FOLDER}/{'.'.join(part for part in readable if part)}.json"
 
 
@@ -202,6 +216,24 @@ def _visible(value: Any) -> Any:
     return value
 
 
+def _exhibit_text(record: ExhibitRecord) -> str:
+    return json.dumps(record.to_json(), allow_nan=False, ensure_ascii=False) + "\n"
+
+
+_DIGITS = 12
+_NAME = re.compile(rf".*\.([0-9a-f]{{{_DIGITS}}})\.json")
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+
+
+def _digest_in(name: str) -> str | None:
+    """The digest that the name of an exhibit's file ends in; None for another file."""
+    found = _NAME.fullmatch(name)
+    return found[1] if found else None
+
+
 def _slug(part: str) -> str:
     return re.sub(r"[^a-z0-9_-]+", "-", part.lower()).strip("-")[:40]
 
@@ -220,7 +252,7 @@ def _check_once(what: str, identities: Iterable[Any]) -> None:
 def _parsed(path: Path) -> dict[str, Any]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also of numbers with too many digits
         raise ValueError(f"{path} must hold JSON; {error}. Make the report again.") from error
     if not isinstance(rows, dict):
         kind = type(rows).__name__
@@ -233,7 +265,13 @@ def _exhibit(folder: Path, name: str) -> ExhibitRecord:
         raise ValueError(f"an exhibit must lie in {FOLDER}/; got {name!r}.")
     if not (folder / name).is_file():
         raise FileNotFoundError(f"{folder} must hold {name}, which its {FILE} names; it is missing.")
-    return ExhibitRecord.from_json(_parsed(folder / name))
+    digest = _digest_in(name)
+    if digest not in (None, _digest((folder / name).read_bytes())):
+        raise ValueError(f"{name} does not agree with {FILE}: it was changed after it was written.")
+    try:
+        return ExhibitRecord.from_json(_parsed(folder / name))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def _is_ours(name: Any) -> bool:
@@ -242,13 +280,3 @@ def _is_ours(name: Any) -> bool:
         return False
     path = PurePosixPath(name)
     return len(path.parts) == 2 and path.parts[0] == FOLDER and path.suffix == ".json"
-
-
-def _named_in(path: Path) -> set[str]:
-    """The exhibits that an earlier report names; nothing where it cannot be read."""
-    try:
-        rows = _parsed(path)
-    except (OSError, ValueError):
-        return set()
-    names = rows.get("exhibits")
-    return {name for name in names if _is_ours(name)} if isinstance(names, list) else set()

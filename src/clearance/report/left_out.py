@@ -9,7 +9,7 @@ from clearance.report.audits import page_of
 from clearance.report.names import listed
 from clearance.report.numbers import data
 
-INTERRUPTED = "interrupted"
+INTERRUPTED, FAILED = "interrupted", "failed"
 Recipe = Mapping[str, Any]
 
 
@@ -30,13 +30,21 @@ def left_out(recipe: Recipe) -> list[Markup]:
     """
     entries = recipe.get("audits_left_out", [])
     without = recipe.get("audits_without_numbers", [])
-    cut = [entry for entry in entries if entry["why"] != INTERRUPTED]
+    cut = [entry for entry in entries if entry["why"] not in (INTERRUPTED, FAILED)]
+    failed = [entry for entry in entries if entry["why"] == FAILED]
     stopped = [entry for entry in entries if entry["why"] == INTERRUPTED]
     found = []
     if without:
         asked = Markup("; ").join(Markup("{} ({})").format(_inside(name), name) for name in without)
         found.append(
             Markup("Requested, but without a number for such a network or recipe: {}.").format(asked)
+        )
+    for entry in failed:
+        run = Markup(", {}").format(entry["run"]) if entry.get("run") else ""
+        found.append(
+            Markup("<strong>Failed</strong>, so nothing is known of it: {}{}. <code>{}</code>").format(
+                _named([entry]), run, entry.get("reason", "")
+            )
         )
     if stopped:
         found.append(Markup("Interrupted before the end; not measured: {}.").format(_named(stopped)))
@@ -56,6 +64,11 @@ def left_out_lines(recipe: Recipe) -> list[str]:
 def interrupted(recipe: Recipe) -> bool:
     """Whether the audit was stopped before its end."""
     return any(entry["why"] == INTERRUPTED for entry in recipe.get("audits_left_out", []))
+
+
+def has_failed(recipe: Recipe) -> bool:
+    """Whether an audit failed."""
+    return any(entry["why"] == FAILED for entry in recipe.get("audits_left_out", []))
 
 
 def fewer_images(recipe: Recipe) -> list[Markup]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import jinja2
 
-from clearance._files import write_bytes
 from clearance.records.encoding import encode
 from clearance.records.store import Report, exhibit_file
 from clearance.report.audits import actions, page_of, sections, terms, with_summaries
@@ -63,10 +62,7 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
 
     The summary and every exhibit over seeds are computed afresh from the measurements first.
     """
-    folder = Path(directory)
-    with_summaries(report).save(folder)
-    write_bytes(folder / FILE, render_page(report).encode())
-    return folder / FILE
+    return with_summaries(report).save(directory, page=(FILE, render_page(report))).with_name(FILE)
 
 
 def _world(findings: Findings, everything: Findings) -> dict[str, Any]:

@@ -11,6 +11,7 @@ steps are logged only once::
     checkpoints/00000120/       tensors.safetensors and state.json, renamed into place
     model.safetensors           the trained weights
     result.json                 written last; its presence means "finished"
+    manifest.json               the SHA-256 of each of these files; a checkpoint has its own
 
 >>> import tempfile, torch
 >>> from clearance.runs import RunDirectory
@@ -32,6 +33,7 @@ steps are logged only once::
 >>> [row["step"] for row in metrics]
 [1, 2, 3, 4, 5]
 
+A file that was damaged, changed or deleted after it was written is told when the run is opened or read.
 Files are JSON and safetensors, without pickle. For non-finite floats JSON files hold ``NaN``,
 ``Infinity`` and ``-Infinity``, as Python's ``json`` reads and writes them.
 """
@@ -39,10 +41,13 @@ Files are JSON and safetensors, without pickle. For non-finite floats JSON files
 from clearance._files import write_bytes as write_bytes
 from clearance.runs.directory import Checkpoint as Checkpoint
 from clearance.runs.directory import RunDirectory as RunDirectory
+from clearance.runs.directory import check_finished as check_finished
 from clearance.runs.directory import read_fingerprint as read_fingerprint
 from clearance.runs.directory import read_result as read_result
 from clearance.runs.fingerprint import differences as differences
 from clearance.runs.fingerprint import digest as digest
 from clearance.runs.json_file import write_json as write_json
+from clearance.runs.manifest import read_file as read_file
+from clearance.runs.manifest import write_files as write_files
 from clearance.runs.tree import flatten as flatten
 from clearance.runs.tree import unflatten as unflatten

@@ -1,5 +1,6 @@
 """The directory of one run: open, continue, log, save, finish."""
 
+import hashlib
 import json
 import logging
 import os
@@ -16,13 +17,15 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from clearance._checks import check_count
-from clearance._files import sync_directory, write_bytes, write_synced
+from clearance._files import sync_directory, write_synced
 from clearance.runs.fingerprint import differences
-from clearance.runs.json_file import plain, write_json
+from clearance.runs.json_file import json_text, plain, write_json
+from clearance.runs.manifest import MANIFEST, check_files, manifest_of, read_file, write_files
 from clearance.runs.tree import flatten, snapshot, unflatten
 
 RUN = "run.json"
 LOCK = "lock"
+_METRICS = "metrics.jsonl"
 _RUN_SCHEMA = 1
 _NAMED = 5  # differences in a message
 _POLL_SECONDS = 0.2
@@ -97,9 +100,9 @@ def read_fingerprint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     file = Path(path) / RUN
     try:
-        content = json.loads(file.read_bytes())
+        content = json.loads(read_file(file.parent, RUN))
         schema, fingerprint = content["schema"], content["fingerprint"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{file} must hold the fingerprint of a run; got {type(error).__name__}: {error}. "
             f"Restore it, or use another directory."
@@ -151,7 +154,7 @@ _TENSORS = "tensors.safetensors"
 _STATE = "state.json"
 _TEMPORARY = ".tmp-"
 # errors from reading files that were changed from outside
-_DAMAGE = (OSError, SafetensorError, ValueError, LookupError, TypeError, RuntimeError)
+_DAMAGE = (OSError, SafetensorError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -175,22 +178,29 @@ def newest_step(folder: Path) -> int | None:
     return max(_steps(folder), default=None)
 
 
-def write_checkpoint(folder: Path, step: int, state: Any, metrics_bytes: int) -> None:
+def write_checkpoint(folder: Path, step: int, state: Any, metrics: tuple[int, str]) -> None:
     """Put a checkpoint in place, then delete what is older.
 
     Args:
         folder: The directory of all checkpoints; made if it is missing.
         step: Steps done; above that of every checkpoint in `folder`.
         state: What `clearance.runs.tree.flatten` takes.
-        metrics_bytes: Length of the metrics at this step.
+        metrics: Length and SHA-256 of the metrics at this step.
     """
     tree, tensors = flatten(state)
-    header = {"schema": _SCHEMA, "step": step, "metrics_bytes": metrics_bytes, "state": tree}
+    length, digest = metrics
+    header = {
+        "schema": _SCHEMA, "step": step, "metrics_bytes": length, "metrics_sha256": digest, "state": tree
+    }  # fmt: skip
+    files = {_TENSORS: save(tensors), _STATE: (json.dumps(header) + "\n").encode()}
     remove_temporaries(folder)
     temporary = folder / f"{_TEMPORARY}{step}-{os.getpid()}"
     temporary.mkdir(parents=True)
-    write_synced(temporary / _TENSORS, save(tensors))
-    write_synced(temporary / _STATE, (json.dumps(header) + "\n").encode())
+    for name, data in {
+        **files,
+        MANIFEST: manifest_of({name: [data] for name, data in files.items()}),
+    }.items():
+        write_synced(temporary / name, data)
     sync_directory(temporary)
     temporary.rename(folder / f"{step:08d}")
     sync_directory(folder)
@@ -207,21 +217,22 @@ def read_checkpoint(folder: Path, step: int) -> Checkpoint:
     path = folder / f"{step:08d}"
     state = _read_state(path)
     try:
-        tensors = load((path / _TENSORS).read_bytes())
+        tensors = load(read_file(path, _TENSORS))
         return Checkpoint(step, unflatten(state["state"], tensors))
     except _DAMAGE as error:
         raise _unreadable(path, error) from error
 
 
-def read_metrics_bytes(folder: Path, step: int) -> int:
-    """How long the metrics were at the checkpoint of `step`.
+def read_metrics_end(folder: Path, step: int) -> tuple[int, str | None]:
+    """Length and SHA-256 of the metrics at the checkpoint of `step`.
 
     Raises:
         ValueError: It cannot be read.
     """
     path = folder / f"{step:08d}"
     try:
-        return int(_read_state(path)["metrics_bytes"])
+        state = _read_state(path)
+        return int(state["metrics_bytes"]), state.get("metrics_sha256")
     except (LookupError, TypeError) as error:
         raise _unreadable(path, error) from error
 
@@ -239,7 +250,7 @@ def _steps(folder: Path) -> list[int]:
 
 def _read_state(path: Path) -> dict[str, Any]:
     try:
-        state = json.loads((path / _STATE).read_bytes())
+        state = json.loads(read_file(path, _STATE))
         schema = state["schema"]
     except _DAMAGE as error:
         raise _unreadable(path, error) from error
@@ -266,32 +277,40 @@ class Metrics:
         path: The file; made if it is missing.
         length: How many bytes of it to keep. What lies behind was written after the checkpoint that the run
             continues from, and will be written again.
+        digest: SHA-256 of these bytes, where it is known.
 
     Raises:
-        ValueError: The file is shorter than `length`.
+        ValueError: The file is shorter than `length`, or these bytes are others.
     """
 
-    def __init__(self, path: Path, length: int) -> None:
+    def __init__(self, path: Path, length: int, digest: str | None = None) -> None:
         size = path.stat().st_size if path.exists() else 0
         if size < length:
             raise ValueError(
                 f"{path} must hold the {length} bytes that it had when the newest checkpoint was taken; got "
                 f"{size}. Restore the file, or delete {path.parent} to start over."
             )
+        self._digest = hashlib.sha256(path.read_bytes()[:length] if length else b"")
+        if digest not in (None, self._digest.hexdigest()):
+            raise ValueError(
+                f"{path} must begin with what it held when the newest checkpoint was taken; it was changed since. "
+                f"Restore the file, or delete {path.parent} to start over."
+            )
         self._file = path.open("ab")
         self._file.truncate(length)
 
     def append(self, values: Mapping[str, Any]) -> None:
         """Write one line, keys sorted, floats with all their digits."""
-        line = json.dumps(plain(values, "values"), sort_keys=True)
-        self._file.write(line.encode() + b"\n")
+        line = json.dumps(plain(values, "values"), sort_keys=True).encode() + b"\n"
+        self._file.write(line)
         self._file.flush()  # so that the file can be watched
+        self._digest.update(line)
 
-    def sync(self) -> int:
-        """Wait until the disk has every line; returns the length in bytes."""
+    def sync(self) -> tuple[int, str]:
+        """Wait until the disk has every line; returns the length in bytes and the SHA-256."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        return os.fstat(self._file.fileno()).st_size
+        return os.fstat(self._file.fileno()).st_size, self._digest.hexdigest()
 
     def close(self) -> None:
         """Close the file."""
@@ -302,7 +321,13 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Every line of a metrics file, in order; none if there is no file."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
+    try:
+        return [json.loads(line) for line in read_file(path.parent, path.name).decode("ascii").splitlines()]
+    except ValueError as error:
+        raise ValueError(
+            f"{path} must hold the lines that the run wrote; got {error}. Restore it, or delete {path.parent} to start "
+            "over."
+        ) from error
 
 
 MODEL = "model.safetensors"
@@ -322,8 +347,16 @@ def write_result(path: Path, weights: Mapping[str, Tensor], result: Mapping[str,
     """
     stored = {name: snapshot(tensor, f"weights[{name!r}]").contiguous() for name, tensor in weights.items()}
     values = plain(result, "result")
-    write_bytes(path / MODEL, save(stored))
-    write_json(path / RESULT, values)
+    files = {
+        MODEL: save(stored),
+        RESULT: json_text(values),
+    }  # the result last: it says that the run is finished
+    write_files(path, files, others=(RUN, _METRICS))
+
+
+def check_finished(path: Path) -> None:
+    """Raise ValueError if a file that the finished run in `path` wrote is missing or damaged."""
+    check_files(path, (RUN, _METRICS, MODEL, RESULT))
 
 
 def read_result(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -348,9 +381,9 @@ def read_result(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[s
             f"Finish the run first."
         )
     try:
-        result = json.loads((folder / RESULT).read_bytes())
-        weights = load((folder / MODEL).read_bytes())
-    except (OSError, ValueError, SafetensorError) as error:
+        result = json.loads(read_file(folder, RESULT))
+        weights = load(read_file(folder, MODEL))
+    except (OSError, ValueError, SafetensorError, RecursionError) as error:
         raise ValueError(
             f"{folder} must hold a readable {MODEL} and {RESULT}; got {type(error).__name__}: {error}. They "
             f"were changed after they were written. Restore them, or delete {folder} to start over."
@@ -360,7 +393,6 @@ def read_result(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[s
 
 
 _CHECKPOINTS = "checkpoints"
-_METRICS = "metrics.jsonl"
 
 _warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is configured otherwise
 
@@ -397,8 +429,8 @@ class RunDirectory:
         else:
             remove_temporaries(self._checkpoints)
             step = newest_step(self._checkpoints)
-            length = 0 if step is None else read_metrics_bytes(self._checkpoints, step)
-            self._metrics = Metrics(path / _METRICS, length)
+            end = (0, None) if step is None else read_metrics_end(self._checkpoints, step)
+            self._metrics = Metrics(path / _METRICS, *end)
 
     @classmethod
     def open(

@@ -55,4 +55,9 @@ def write_json(path: Path, value: Any) -> None:
       "error": 0.1
     }
     """
-    write_bytes(path, (json.dumps(plain(value, path.stem), indent=2) + "\n").encode())
+    write_bytes(path, json_text(plain(value, path.stem)))
+
+
+def json_text(value: Any) -> bytes:
+    """Plain values as indented JSON."""
+    return (json.dumps(value, indent=2) + "\n").encode()

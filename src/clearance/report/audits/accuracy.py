@@ -7,6 +7,8 @@ from clearance.report.audit_page import Action, AuditPage, Term
 from clearance.report.findings import Findings
 from clearance.report.numbers import data, half_width, rest, rest_interval
 
+NAMED = 10  # images that a sentence names at most
+
 
 def _accuracy(findings: Findings) -> Action | None:
     row = findings.own_error(findings.methods[0])
@@ -16,7 +18,34 @@ def _accuracy(findings: Findings) -> Action | None:
     expected = findings.report.recipe.get("expected_accuracy")
     if expected is not None:
         said += Markup("; its owner says {}").format(data(expected, "fraction"))
-    return Action("Accuracy", said + "." + _further_outputs(findings), first=True)
+    said += Markup(".") + _further_outputs(findings)
+    without = _not_finite(findings)
+    if not without:
+        return Action("Accuracy", said, first=True)
+    todo = "Look for NaN and infinities in these images, in the weights and in the layers before you use any number."
+    return Action("Accuracy", said + without, todo, alarm=True, first=True)
+
+
+def _not_finite(findings: Findings) -> Markup:
+    """How many images have logits that are not finite, and which."""
+    found = Markup("")
+    for split, images in (("test", "test"), ("train", "training")):
+        row = findings.row("mean", "accuracy", "not_finite", method=findings.methods[0], split=split)
+        if row is not None:
+            found += Markup(
+                " The logits of {} of {} {} images are NaN or infinite{}; they count as wrong."
+            ).format(data(row.value, row.unit), data(row.n, "count"), images, _which(findings, split))
+    return found
+
+
+def _which(findings: Findings, split: str) -> Markup:
+    """Their number, and their places in the set."""
+    for record in findings.exhibits("accuracy", "not_finite"):
+        if record.exhibit.context.get("split") == split:
+            places = [place for place, there in enumerate(record.exhibit.columns["value"]) if there]
+            named = ", ".join(map(str, places[:NAMED])) + (", ..." if len(places) > NAMED else "")
+            return Markup(" (<code>{}</code>: index <code>{}</code>)").format(len(places), named)
+    return Markup("")
 
 
 def _further_outputs(findings: Findings) -> Markup:
@@ -53,6 +82,12 @@ PAGE = AuditPage(
             "Lower is better; 0 % is never wrong. Guessing among ten equally common classes is wrong on 90 %. "
             "Much lower on the training images than on the test images means that images were memorised.",
             "It does not say how the network behaves on images from elsewhere, or on altered ones.",
+        ),
+        "not_finite": Term(
+            "Images without finite logits",
+            "The share of images for which the network's outputs are NaN or infinite. They count as wrong.",
+            "It should be 0 %; this row is there only where it is not.",
+            "It is not a property of the task: the images, the weights or a layer are damaged.",
         ),
     },
     action=_accuracy,

@@ -3,6 +3,7 @@
 from markupsafe import Markup
 from scipy.stats import binom
 
+from clearance.records.derived import SummaryRow
 from clearance.report.audit_page import Action, AuditPage, Term, with_ends
 from clearance.report.audits.linear_probe import outdone
 from clearance.report.findings import Findings
@@ -22,20 +23,45 @@ def _worst_pair(findings: Findings) -> Action | None:
         return None
     columns = named[0].exhibit.columns
     errors, pair, pairs = int(columns["errors"][0]), str(columns["pair"][0]), int(closeness.n or 1)
-    if errors == 0:
+    others, outside = _of_no_pair(findings)
+    if errors == 0 and not others:
         return Action("Worst pair", Markup("No test image is wrong, so no two classes are confused."))
+    if outside is not None and (outside.value > share.value or errors == 0):
+        todo = (
+            "Check that the outputs are in the order of the classes, and what the further outputs stand for."
+        )
+        return Action("Worst pair", Markup("Not two classes:") + others, todo, alarm=True)
+    if errors == 0:
+        return Action("Worst pair", Markup("No two classes are confused:") + others)
     # picked out of all pairs: it stands out where that many errors are unlikely for any of them
     if min(1.0, pairs * float(binom.sf(errors - 1, share.n, 1 / pairs))) > LEVEL:
-        return Action("Worst pair", Markup("No two classes stand out among the mistakes."))
+        return Action("Worst pair", Markup("No two classes stand out among the mistakes.") + others)
     near = Markup("{} nearer than").format(data(closeness.value, "factor"))
     said = Markup("{} make up {} of the mistakes, and lie {} the median pair.").format(
         pair, with_ends(share), near if closeness.value >= NEARER else "no nearer than"
     )
+    said += others
     if outdone(findings):  # whatever the last layer mixes up, its inputs may not
         return Action("Worst pair", said)
     todo = f"Look at the labels and images of {pair} first: wrong labels cause this, and so do classes that look alike."
     most = share.low is not None and share.low > MOST
     return Action("Worst pair", said, todo, alarm=most and pairs > FEW_PAIRS)
+
+
+def _of_no_pair(findings: Findings) -> tuple[Markup, SummaryRow | None]:
+    """What is said of mistakes between no two classes, and the share of answers beyond the classes."""
+    outside = findings.row("mean", "confusions", "outside_share")
+    unanswered = findings.row("mean", "confusions", "unanswered_share")
+    said = Markup("")
+    if outside is not None:
+        said += Markup(" {} of the mistakes are answers of an output beyond the classes.").format(
+            with_ends(outside)
+        )
+    if unanswered is not None:
+        said += Markup(" {} of the mistakes are images whose logits are not finite.").format(
+            with_ends(unanswered)
+        )
+    return said, outside
 
 
 PAGE = AuditPage(
@@ -51,6 +77,20 @@ PAGE = AuditPage(
             "Of all wrong test images, the share that confuses two classes, for the pair with the most.",
             "Lower is better: no two classes stand out.",
             "The pair is picked by its own count, so on new images its share will be smaller on average.",
+        ),
+        "outside_share": Term(
+            "Share of errors beyond the classes",
+            "Of all wrong test images, the share for which the network names an output that stands for none of the "
+            "classes. It has more outputs than there are classes.",
+            "Lower is better: a large share means that the outputs are in another order than the classes, or that "
+            "the network knows more classes than these images are of.",
+            "Such an error is between no two of the classes.",
+        ),
+        "unanswered_share": Term(
+            "Share of errors without finite logits",
+            "Of all wrong test images, the share whose logits are NaN or infinite.",
+            "It should be 0 %; this row is there only where it is not.",
+            "Such an error is between no two of the classes.",
         ),
         "worst_closeness": Term(
             "How much nearer the worst pair lies",
