@@ -383,7 +383,7 @@ def _loss_of(loss: LossName, settings: ToySettings) -> Loss:
     if loss == "cross-entropy":
         return CrossEntropyLoss()
     hidden = dict.fromkeys(HIDDEN, GammaQuantile(0.9, batches=500))
-    return LargeMarginLoss(("input", *HIDDEN), 2, {"input": settings.gamma, **hidden})
+    return LargeMarginLoss(("input", *HIDDEN), 2, {"input": settings.gamma, **hidden}, max_slope=None)
 
 
 def run(request: StudyRequest) -> Path:

@@ -32,6 +32,7 @@ PAIRS = ((FOCA_GM, FOCA), (FOCA_GM, GM_NORMALISED), (BOTH, "lgm"), (BOTH, MARGIN
 MARGINS: dict[str, Any] = {
     "layers": ["input", "features"],
     "gamma": {"input": 1.0, "features": {"quantile": 0.9}},
+    "max_slope": None,  # the published formula
 }
 PER_CLASS = 1  # images of every class that a weak head sees
 HEADS: dict[str, Any] = {"way": "foca", "norm": "batch", "per_class": PER_CLASS, "final_head_steps": 1000}

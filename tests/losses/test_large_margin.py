@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from clearance import Outputs
 from clearance.data import gaussian_images
+from clearance.data.digits import read_digits
 from clearance.heads import MLP
 from clearance.losses import (
     CrossEntropyLoss,
@@ -59,7 +60,9 @@ def margin_only(*arguments, **settings):
         name: settings.pop(name) for name in ("unit", "eps", "denominator") if name in settings
     }
     return LargeMarginLoss(
-        *arguments, **{"cross_entropy_weight": 0.0, **settings}, distance=DistanceSettings(**measured)
+        *arguments,
+        **{"cross_entropy_weight": 0.0, "max_slope": None, **settings},
+        distance=DistanceSettings(**measured),
     )
 
 
@@ -299,6 +302,7 @@ def over_rivals(distances, gamma):
             top_k=None,
             aggregate=name,
             cross_entropy_weight=0.0,
+            max_slope=None,
             distance=DistanceSettings(eps=0.0),
         )(Outputs(torch.zeros(1, 2), logits, nn.Identity()), torch.tensor([0])).total.item()
         for name in ("mean", "smooth_max", "max", "sum")
@@ -324,14 +328,143 @@ def test_without_violation_the_smooth_maximum_is_zero():
 def test_logits_alone_carry_an_analytic_margin():
     """No activation, no sweep, features without a graph."""
     z = torch.tensor([[2.0, 0.0, 1.0]], requires_grad=True)
-    loss = LargeMarginLoss(
-        ("logits",), gamma=1.0, cross_entropy_weight=0.0, distance=DistanceSettings(eps=0.0)
-    )
+    loss = margin_only(("logits",), gamma=1.0)
     terms = loss(Outputs(torch.zeros(1, 2), z, nn.Identity()), torch.tensor([0])).total
     assert terms.item() == pytest.approx(1 - 1 / math.sqrt(2))
     terms.backward()
     assert z.grad is not None
     assert z.grad.tolist()[0] == pytest.approx([-1 / math.sqrt(2), 0.0, 1 / math.sqrt(2)])
+
+
+# The bound on an image's pull: exact where gradients are large, and never above it (properties of `max_slope`).
+
+
+def scaled(model, factor):
+    """The same network with this many times the logits: gaps and gradients grow together."""
+    made = copy.deepcopy(model)
+    with torch.no_grad():
+        made.head.weight *= factor
+        made.head.bias *= factor
+    return made
+
+
+def norms_at(model, x, y, layers, rivals):
+    """||grad_h (s_y - s_i)||_2 by a loop over samples, for the highest wrong logits, (L, k, B)."""
+    outputs = model.outputs(x, layers)
+    rows = []
+    for layer in layers:
+        tensor = outputs.activations[layer]
+        each = torch.zeros(rivals, len(x), dtype=x.dtype)
+        for b in range(len(x)):
+            for k, i in enumerate(wrong_classes(model, x[b], int(y[b]))[:rivals]):
+                gap = outputs.logits[b, y[b]] - outputs.logits[b, i]
+                each[k, b] = torch.autograd.grad(gap, tensor, retain_graph=True)[0][b].norm()
+        rows.append(each)
+    return torch.stack(rows)
+
+
+BOUNDED = {
+    "one rival": {"top_k": 1},
+    "maximum": {"top_k": None},
+    "sum": {"top_k": None, "aggregate": "sum"},
+    "mean": {"top_k": None, "aggregate": "mean"},
+    "smooth maximum": {"top_k": None, "aggregate": "smooth_max"},
+    "probabilities": {"score": "softmax", "gamma": 1e4},
+    "probabilities, sum": {"score": "softmax", "gamma": 1e4, "top_k": None, "aggregate": "sum"},
+    "heavy layers": {"layer_weights": 30.0},
+    "weighed layers": {"layer_weights": {"input": 0.0, HIDDEN: 7.0}},
+    "infinity": {"norm": math.inf},
+    "spread": {"distance": DistanceSettings(unit="spread")},
+    "element": {"distance": DistanceSettings(unit="element")},
+    "no eps": {"distance": DistanceSettings(eps=0.0)},
+    "clipped": {"lower_clip": 4.0},
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("factor", [0.0, 1e-12, 1e-3, 0.1, 1.0, 100.0])
+@pytest.mark.parametrize("bound", [0.25, 2.0])
+def test_no_image_pulls_its_logits_harder_than_the_bound(name, factor, bound):
+    """Where gradients vanish, too: without the bound the slope is w / g, here up to 1e13."""
+    model, x, y = scaled(smooth_net(), factor), images(8), labels(8)
+    loss = LargeMarginLoss(
+        LAYERS, cross_entropy_weight=0.0, max_slope=bound, **{"gamma": 3.0, **BOUNDED[name]}
+    )
+    pull = gradient_of_logits(loss, model, x, y)
+    assert pull.isfinite().all()
+    assert pull.abs().max().item() * len(x) <= bound * (1 + 1e-9)
+
+
+def test_the_published_formula_has_no_bound():
+    model, x, y = scaled(smooth_net(), 1e-3), images(8), labels(8)
+    loss = LargeMarginLoss(LAYERS, gamma=3.0, cross_entropy_weight=0.0, max_slope=None)
+    assert gradient_of_logits(loss, model, x, y).abs().max().item() * 8 > 100
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_where_gradients_are_large_the_bounded_loss_is_the_published_one_to_the_bit(name):
+    model, x, y = scaled(smooth_net(), 3.0), images(8), labels(8)
+    bounded, published = (
+        LargeMarginLoss(LAYERS, **{"gamma": 3.0, **BOUNDED[name]}, max_slope=bound) for bound in (1e9, None)
+    )
+    for of_bounded, of_published in (
+        (total(bounded, model, x, y), total(published, model, x, y)),
+        *zip(gradients(bounded, model, x, y), gradients(published, model, x, y), strict=True),
+    ):
+        assert torch.equal(of_bounded, of_published)
+
+
+@pytest.mark.parametrize("factor", [0.01, 0.3, 1.0])
+@pytest.mark.parametrize("bound", [0.25, 1.0])
+def test_a_bounded_violation_is_the_published_one_times_its_norm_over_the_least(factor, bound):
+    """min(1, g / f) max(0, gamma - d), f = L w / bound, by a loop over samples; nothing else changes."""
+    model, x, y = scaled(smooth_net(), factor), images(8), labels(8)
+    loss = LargeMarginLoss(
+        LAYERS, 2.0, 3.0, cross_entropy_weight=0.0, max_slope=bound, distance=DistanceSettings(eps=0.0)
+    )
+    g = norms_at(model, x, y, LAYERS, 1)[:, 0]
+    d = torch.stack(
+        [
+            torch.tensor(
+                [
+                    slow_distance(model, image, label, wrong_classes(model, image, label)[0], layer)
+                    for image, label in zip(x, y.tolist(), strict=True)
+                ]
+            )
+            for layer in LAYERS
+        ]
+    )
+    expected = ((g * bound).clamp(max=1) * (3.0 - d).clamp(min=0)).mean().item()
+    assert total(loss, model, x, y).item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_first_steps_of_an_untrained_network_do_not_destroy_it(seed):
+    """The loop of docs/large_margin.md for an epoch: the published formula ends at chance, 10 %."""
+    train, test = read_digits("train"), read_digits("test")
+    right = {}
+    for bound in (0.25, None):
+        torch.manual_seed(seed)
+        extractor = nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(128, 64),
+            nn.ReLU(),
+        )
+        model = Classifier(extractor, nn.Linear(64, 10))
+        loss = LargeMarginLoss(("input", "extractor.2"), gamma=1.0, max_slope=bound)
+        optimizer = SGD(model.parameters())
+        for rows in torch.randperm(len(train)).repeat(3).split(64):
+            x, y = train.batch(rows)
+            optimizer.zero_grad()
+            total(loss, model, x, y).backward()
+            optimizer.step()
+        with torch.no_grad():
+            right[bound] = float((model(test.images).argmax(dim=1) == test.labels).double().mean())
+    assert right[None] < 0.2
+    assert right[0.25] > 0.8
 
 
 # The loss at work: margins grow, steps are counted, and loops of every kind agree (property 20).
@@ -652,6 +785,8 @@ def test_the_reference_preset_is_what_the_published_code_computes(net, k, aggreg
 def test_presets_are_those_of_the_sources_and_any_setting_may_be_changed():
     paper, reference = LargeMarginLoss.paper(), LargeMarginLoss.reference()
     assert (paper.score, paper.top_k, paper.lower_clip, paper.layer_weights) == ("logits", None, None, 1.0)
+    assert paper.max_slope is None
+    assert reference.max_slope is None
     assert (reference.norm, reference.gamma, reference.top_k, reference.distance.eps) == (
         math.inf,
         1e4,
@@ -679,13 +814,18 @@ def test_the_default_gamma_of_the_reference_is_far_beyond_every_distance():
 def test_layer_weights_and_cross_entropy_add_up(weights):
     model, x, y = smooth_net(), images(), labels()
     each = {
-        layer: LargeMarginLoss((layer,), 2.0, 0.8, cross_entropy_weight=0.0)(
+        layer: LargeMarginLoss((layer,), 2.0, 0.8, cross_entropy_weight=0.0, max_slope=None)(
             model.outputs(x, LAYERS), y
         ).total.item()
         for layer in LAYERS
     }
     loss = LargeMarginLoss(
-        LAYERS, 2.0, {"input": 0.8, HIDDEN: 0.8}, layer_weights=weights, cross_entropy_weight=0.25
+        LAYERS,
+        2.0,
+        {"input": 0.8, HIDDEN: 0.8},
+        layer_weights=weights,
+        cross_entropy_weight=0.25,
+        max_slope=None,
     )
     terms = loss(model.outputs(x, LAYERS), y).terms
     values = {None: dict.fromkeys(LAYERS, 0.5), 2.0: dict.fromkeys(LAYERS, 2.0)}

@@ -427,6 +427,7 @@ def test_p14_the_maximum_over_all_rivals_is_brute_force(gamma):
             aggregate=aggregate,
             distance=DistanceSettings(eps=0.0),
             cross_entropy_weight=0.0,
+            max_slope=None,
         )
         return loss(model.outputs(x, ("input",)), y).total.item()
 

@@ -311,7 +311,7 @@ def _gaps(scores: Tensor, labels: Tensor, rivals: Tensor) -> Tensor:
 
 
 class _SoftmaxGaps(torch.autograd.Function):
-    """Gaps of probabilities whose gradient is `_gap_cotangents`, the same as in a distance's denominator.
+    """Gaps of probabilities whose gradient is `gap_cotangents`, the same as in a distance's denominator.
 
     Softmax's own derivative subtracts p_y from 1 and so loses all digits where the network is confident: if a rival
     is ahead by 17, the gradient would raise the label's logit and lower no other.
@@ -325,11 +325,11 @@ class _SoftmaxGaps(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
         logits, labels, rivals = ctx.saved_tensors
-        cotangents = _gap_cotangents(logits, labels, rivals, "softmax")
+        cotangents = gap_cotangents(logits, labels, rivals, "softmax")
         return (slopes[0].unsqueeze(-1) * cotangents).sum(dim=0), None, None
 
 
-def _gap_cotangents(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score) -> Tensor:
+def gap_cotangents(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score) -> Tensor:
     """The gradient of each gap in the logits, from which a backward sweep starts, (k, B, C).
 
     e_y - e_i for logits, and p * (e_y - e_i - (p_y - p_i)) for softmax probabilities p.
@@ -381,7 +381,7 @@ class _GapGradients:
     @cached_property
     def at_logits(self) -> Tensor:
         """(k, B, C)."""
-        return _gap_cotangents(self._logits, self._labels, self._rivals, self._score)
+        return gap_cotangents(self._logits, self._labels, self._rivals, self._score)
 
     @property
     def entries_at_logits(self) -> Tensor:
