@@ -117,7 +117,7 @@ class AuditCommand:
     A saved run: `clearance audit RUN_DIR`. Any other model: `clearance audit MODULE:NAME --weights best.pt
     --train folder:train --test folder:val`, where MODULE:NAME (or path/to/file.py:NAME) is an nn.Module, or a class
     or function that returns one without arguments, imported from the working directory. A demonstration:
-    `clearance audit demo`, in about 15 seconds. Ctrl-C keeps finished audits.
+    `clearance audit demo`, in about 10 seconds. Ctrl-C keeps finished audits.
 
     Args:
         model: A run directory that `clearance train` or `clearance compare` wrote, MODULE:NAME, or demo.
@@ -179,11 +179,14 @@ class AuditCommand:
         from rich.console import Console
 
         from clearance._files import check_folder
-        from clearance.cli._tables import print_sentences
-        from clearance.report.left_out import interrupted, left_out_lines
 
         check_folder("out", self.out)
         console = Console(stderr=self.json, quiet=self.quiet)
+        if self._is_demo():  # before imports that take seconds
+            console.print("training and auditing a small network on the embedded digits: about 10 seconds", highlight=False)
+        from clearance.cli._tables import print_sentences
+        from clearance.report.left_out import interrupted, left_out_lines
+
         card = self._card(console)
         page = card.save_folder(self.out)
         if self.json:
