@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -236,6 +237,16 @@ def test_a_mistake_is_one_line(work, words, fragment):
 
 
 class TestDemo:
+    def test_a_line_is_there_before_the_slow_imports(self):
+        code = (
+            "import sys; from clearance.cli.audit import AuditCommand\n"
+            "AuditCommand._card = lambda *_: sys.exit('torch' in sys.modules)\n"
+            "AuditCommand('demo').run()"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout.startswith("training and auditing a small network")
+
     def test_it_trains_audits_and_says_what_to_do_first(self, tmp_path, monkeypatch):
         """With fewer epochs and images than for people, so that it takes a second."""
         from clearance.experiments import demo

@@ -207,6 +207,38 @@ def test_the_command_and_python_run_the_same_comparison(data):
     assert errors(Comparison(recipe).run(1)) == errors(here)
 
 
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("engine", [None, 2])
+def test_partial_pages_name_their_seeds_and_leave_nothing_behind(data, tmp_path, engine):
+    """A page after every seed but the last; the finished folder is to the byte what it is without them."""
+    recipe = dataclasses.replace(
+        tuned_recipe("digits"), seeds=3, epochs=1, batch_size=12, audits=("accuracy",), model="tiny-cnn"
+    )
+    recipe = dataclasses.replace(recipe, methods={name: recipe.methods[name] for name in ("plain", "lgm")})
+    seen = []
+
+    def on_seed(card):
+        page = card.save_folder(tmp_path / "partial").read_text("utf-8")
+        seeds = card.report.recipe["partial"]["seeds"]
+        assert f"{seeds}</data> of " in page
+        methods = [(note.method, note.seed) for note in card.report.runs]
+        assert len(methods) == 2 * seeds
+        assert {seed for _, seed in methods} == {seed for method, seed in methods if method == "plain"}
+        seen.append(seeds)
+
+    card = Comparison(recipe, data=data).run(engine, directory=tmp_path / "runs", on_seed=on_seed)
+    assert seen == sorted(set(seen))
+    assert set(seen) <= {1, 2}
+    assert seen or engine == 2  # two seeds may end at once
+    assert "partial" not in card.report.recipe
+    card.save_folder(tmp_path / "partial")
+    card.save_folder(tmp_path / "whole")
+    assert files(tmp_path / "partial") == files(tmp_path / "whole")
+
+
 class TestAudit:
     @pytest.fixture
     def model(self):

@@ -137,6 +137,22 @@ class TestProcesses:
             with Processes(1, fresh=fresh) as engine:
                 assert len({engine.submit(os.getpid).result() for _ in range(3)}) == count
 
+    def test_a_process_that_exits_says_so_and_its_words_are_kept(self):
+        with Processes(1) as engine:
+            gone = engine.submit(os._exit, 7)
+            with pytest.raises(TaskError, match="the process ended with code 7"):
+                gone.result()
+            assert engine.submit(len, "four").result() == 4
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="only there processes are copied")
+    def test_a_new_process_is_a_copy_and_starts_without_what_earlier_tasks_left(self):
+        with Processes(1) as engine:
+            parents = {engine.submit(os.getppid).result() for _ in range(2)}
+            engine.submit(os.chdir, "/").result()
+            assert engine.submit(os.getcwd).result() == os.getcwd()
+        assert len(parents) == 1
+        assert os.getpid() not in parents
+
     def test_what_cannot_be_pickled_fails_alone(self):
         with Processes(1) as engine:
             with pytest.raises((AttributeError, pickle.PicklingError)):

@@ -16,7 +16,7 @@ OptionalNumber = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_beh
 OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
 
 
-DEFAULT_METHODS = "plain,dropout,batchnorm,foca"
+DEFAULT_METHODS = "plain,dropout,lgm,foca"
 
 
 def chosen_recipe(

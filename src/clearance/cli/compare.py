@@ -4,6 +4,7 @@ import re
 import shlex
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,17 +22,17 @@ FAILED = 1
 class CompareCommand:
     """Train methods side by side, audit each, and write one page.
 
-    With no options: plain, dropout, batchnorm and foca on scikit-learn's digits, 3 seeds each. An
+    With no options: plain, dropout, lgm and foca on scikit-learn's digits, 5 seeds each. An
     interrupted comparison resumes with the same command. Status: 0 all runs and audits have a result (a training that
     diverged is one), 1 a run or an audit failed, 2 usage, 130 interrupted.
 
     Args:
         methods: Names separated by commas; the others are compared with the first
-            (default: plain,dropout,batchnorm,foca, or those of the recipe file).
+            (default: plain,dropout,lgm,foca, or those of the recipe file).
         dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
         root: The folder with the dataset's files; datasets are never downloaded.
         size: Resize an image folder's short side to this many pixels and crop the centre.
-        seeds: How many seeds (default: 3, or those of the recipe file).
+        seeds: How many seeds (default: 5, or those of the recipe file).
         model: A name from `clearance list` (default: small-cnn, or that of the recipe file).
         epochs: Passes over the training images (default: those of the recipe).
         steps: Total updates, instead of epochs; the same for few images as for all.
@@ -88,7 +89,9 @@ class CompareCommand:
 
         comparison = Comparison(recipe, sweep, command=_command(recipe))
         with listening(console, comparison.count) as listener:
-            card = comparison.run(jobs, listener, self.out / "runs")
+            card = comparison.run(
+                jobs, listener, self.out / "runs", on_seed=partial(_save_partial, console, self.out)
+            )
         page = card.save_folder(self.out)
         _print_result(console, card, page)
         if not _is_complete(card):
@@ -136,6 +139,14 @@ def _without_folders(word: str) -> str:
     ('--dataset=folder:pets', 'results/one')
     """
     return re.sub(r"^((?:--[\w-]+=)?(?:folder:|npz:)?)[/~].*?([^/]*)/*$", r"\1\2", word)
+
+
+def _save_partial(console: "Console", out: Path, card: "Card") -> None:
+    """Write the page of the seeds so far, and say so the first time."""
+    first = not (out / "index.html").exists()
+    page = card.save_folder(out)
+    if first:
+        console.print(f"Partial report, renewed with every seed: {page}", highlight=False, soft_wrap=True)
 
 
 def _print_plan(console: "Console", recipe: "Recipe", jobs: int, out: Path, values: int = 1) -> None:

@@ -24,7 +24,7 @@ class SearchCommand:
     the choice by the error of the own head only. With `--choose-by own_error` that is the only criterion.
 
     Args:
-        methods: Names separated by commas (default: plain,dropout,batchnorm,foca, or those of the recipe file).
+        methods: Names separated by commas (default: plain,dropout,lgm,foca, or those of the recipe file).
         dataset: A name from `clearance list`, folder:PATH or npz:PATH (default: digits).
         root: The folder with the dataset's files; datasets are never downloaded.
         size: Resize an image folder's short side to this many pixels and crop the centre.

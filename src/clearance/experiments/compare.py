@@ -14,7 +14,16 @@ from clearance.data.intake import as_image_set
 from clearance.experiments.audit_plan import AuditPlan, Settings
 from clearance.experiments.build import RunData, build_data, check_draws
 from clearance.experiments.engines import default_jobs
-from clearance.experiments.grid import Engine, Listener, Piece, plans_of, run_grid, silent
+from clearance.experiments.grid import (
+    Engine,
+    Listener,
+    Piece,
+    Results,
+    no_matter,
+    plans_of,
+    run_grid,
+    silent,
+)
 from clearance.experiments.method import Method
 from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
@@ -31,6 +40,7 @@ from clearance.losses import Loss
 from clearance.models import Classifier
 from clearance.records import Report
 from clearance.report import Card
+from clearance.report.left_out import PARTIAL
 from clearance.runs.describe import describe
 from clearance.training import EndToEnd, WayOfTraining
 
@@ -96,7 +106,13 @@ class Comparison:
         plans = [plan for recipe in self.recipes().values() for plan in self.plans(recipe)]
         return len(plans) + len(sources_of(plans))
 
-    def run(self, engine: Engine = None, listener: Listener = silent, directory: Path | None = None) -> Card:
+    def run(
+        self,
+        engine: Engine = None,
+        listener: Listener = silent,
+        directory: Path | None = None,
+        on_seed: Callable[[Card], object] | None = None,
+    ) -> Card:
         """Train and audit every method under every seed.
 
         Args:
@@ -104,6 +120,8 @@ class Comparison:
                 names the images, and this process if the caller gave them.
             listener: Called with the events of :func:`clearance.experiments.grid.run_grid`.
             directory: The folder for runs, so that an interrupted comparison resumes; None stores no runs.
+            on_seed: Called whenever all methods of one more seed have ended, but for the last, with a card of the
+                seeds so far, whose page is marked as partial.
 
         Raises:
             ValueError: If the images are missing, or do not fit the recipe.
@@ -124,8 +142,30 @@ class Comparison:
             engine,
             listener,
             send_data=self.data is not None,
+            on_result=no_matter if on_seed is None else self._partial(planned, on_seed),
         )
         return Card(self._report([value for value, _ in planned], found))
+
+    def _partial(
+        self, planned: "Sequence[tuple[float | None, RunPlan]]", on_seed: Callable[[Card], object]
+    ) -> Callable[[Results], object]:
+        """What calls `on_seed` as seeds become complete."""
+        shown: set[int] = set()
+
+        def hear(results: Results) -> None:
+            missing = {plan.seed for place, (_, plan) in enumerate(planned) if place not in results}
+            complete = {plan.seed for _, plan in planned} - missing
+            if not missing or complete == shown:
+                return
+            shown.update(complete)
+            places = [place for place, (_, plan) in enumerate(planned) if plan.seed in complete]
+            report = self._report(
+                [planned[place][0] for place in places], [results[place] for place in places]
+            )
+            seeds = {"seeds": len(complete), "of": len(complete) + len(missing)}
+            on_seed(Card(dataclasses.replace(report, recipe={**report.recipe, PARTIAL: seeds})))
+
+        return hear
 
     def _report(self, values: "Sequence[float | None]", found: Sequence[RunFindings]) -> Report:
         if self.sweep is not None:
@@ -143,7 +183,7 @@ def compare(
     train: Any,
     test: Any,
     *,
-    seeds: int = 3,
+    seeds: int = 5,
     epochs: int | None = None,
     batch_size: int | None = None,
     steps: int | None = None,
@@ -165,7 +205,7 @@ def compare(
             settings), or a way of training. The others are compared with the first.
         train: An ImageSet, a map-style Dataset, or (images, labels).
         test: The same; all results are measured on it, so do not use it for choices.
-        seeds: Number of seeds; a verdict needs two, and three are often inconclusive.
+        seeds: Number of seeds; a verdict needs two, and fewer than five are often inconclusive.
         epochs: Passes over the training images; default: the dataset's tuned recipe.
         batch_size: Images per step; default: the dataset's tuned recipe.
         steps: Total updates, instead of `epochs`.

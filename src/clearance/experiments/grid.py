@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,8 +35,16 @@ Engine = Executor | int | None
 """An Executor, a number of local processes, or None for this process."""
 
 
+Results = Mapping[int, RunFindings]
+"""Findings by the place of their plan."""
+
+
 def silent(piece: Piece, event: Mapping[str, Any]) -> None:
     """A listener that ignores all events."""
+
+
+def no_matter(results: Results) -> None:
+    """What ignores all results."""
 
 
 def plans_of(recipe: Recipe) -> list[RunPlan]:
@@ -52,6 +60,7 @@ def run_grid(
     listener: Listener = silent,
     *,
     send_data: bool = False,
+    on_result: Callable[[Results], object] = no_matter,
 ) -> list[RunFindings]:
     """Run every plan; runs that are finished in `directory` are read back.
 
@@ -65,6 +74,7 @@ def run_grid(
         listener: Called with events, ``{"event": KIND, ...}`` with KIND one of start, step, audit, note, done,
             failed, kept.
         send_data: Whether an engine gets the images with each plan; otherwise each process loads them from the recipe.
+        on_result: Called after each run that ends, in the caller's thread, with the findings so far.
 
     Returns:
         The findings of each plan, in order, without those of the sources.
@@ -77,11 +87,16 @@ def run_grid(
     }
     pairs = (list(needed.values()), list(zip(plans, images, strict=True)))
     if engine is None:
-        return [[_here(plan, one, directory, listener) for plan, one in part] for part in pairs][-1]
-    if isinstance(engine, int):
-        with Processes(engine) as processes:
-            return _elsewhere(pairs, directory, processes, listener, send_data=send_data)
-    return _elsewhere(pairs, directory, engine, listener, send_data=send_data)
+        for plan, one in pairs[0]:
+            _here(plan, one, directory, listener)
+        results: dict[int, RunFindings] = {}
+        for place, (plan, one) in enumerate(pairs[1]):
+            results[place] = _here(plan, one, directory, listener)
+            on_result(results)
+        return list(results.values())
+    with Processes(engine) if isinstance(engine, int) else nullcontext(engine) as processes:
+        _elsewhere(pairs[0], directory, processes, listener, no_matter, send_data=send_data)
+        return _elsewhere(pairs[1], directory, processes, listener, on_result, send_data=send_data)
 
 
 def _here(plan: RunPlan, data: RunData, directory: Path | None, listener: Listener) -> RunFindings:
@@ -98,36 +113,35 @@ def _here(plan: RunPlan, data: RunData, directory: Path | None, listener: Listen
 
 
 def _elsewhere(
-    parts: Sequence[Sequence[tuple[RunPlan, RunData]]],
+    planned: Sequence[tuple[RunPlan, RunData]],
     directory: Path | None,
     engine: Executor,
     listener: Listener,
+    on_result: Callable[[Results], object],
     *,
     send_data: bool,
 ) -> list[RunFindings]:
-    found: list[RunFindings] = []
-    for part in parts:
-        tasks: dict[Future[Any], int] = {}
-        results: dict[int, RunFindings] = {}
-        for place, (plan, data) in enumerate(part):
-            try:
-                kept = None if directory is None else kept_findings(plan, data, directory)
-            except ValueError as error:  # its files are damaged
-                results[place] = _failed(plan, str(error), directory, listener)
-                continue
-            if kept is not None:
-                listener(plan, {"event": "kept"})
-                results[place] = kept
-                continue
-            task = engine.submit(run_task, plan, data if send_data else None, directory)
-            if isinstance(task, Task):
-                task.listen(lambda event, plan=plan: listener(plan, event))  # type: ignore[misc]
-            tasks[task] = place
-        for task in as_completed(tasks):
-            plan, data = part[tasks[task]]
-            results[tasks[task]] = _result(task, plan, data, directory, listener)
-        found = [results[place] for place in range(len(part))]
-    return found
+    tasks: dict[Future[Any], int] = {}
+    results: dict[int, RunFindings] = {}
+    for place, (plan, data) in enumerate(planned):
+        try:
+            kept = None if directory is None else kept_findings(plan, data, directory)
+        except ValueError as error:  # its files are damaged
+            results[place] = _failed(plan, str(error), directory, listener)
+            continue
+        if kept is not None:
+            listener(plan, {"event": "kept"})
+            results[place] = kept
+            continue
+        task = engine.submit(run_task, plan, data if send_data else None, directory)
+        if isinstance(task, Task):
+            task.listen(lambda event, plan=plan: listener(plan, event))  # type: ignore[misc]
+        tasks[task] = place
+    for task in as_completed(tasks):
+        plan, data = planned[tasks[task]]
+        results[tasks[task]] = _result(task, plan, data, directory, listener)
+        on_result(results)
+    return [results[place] for place in range(len(planned))]
 
 
 def _result(

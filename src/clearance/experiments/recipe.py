@@ -140,7 +140,7 @@ class Recipe:
     autocast: bool = False
     compile_extractor: bool = False
     channels_last: bool = False
-    seeds: int = 3
+    seeds: int = 5
     audits: tuple[str, ...] = ("accuracy", "co_adaptation", "class_scatter")
     audit_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     methods: Mapping[str, Method] = field(default_factory=dict)

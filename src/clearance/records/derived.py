@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from clearance.records.encoding import encode
 from clearance.records.record import Record
-from clearance.records.summary import Comparison, best_of_all, compare, holm, summarise
+from clearance.records.summary import LEVEL, Comparison, best_of_all, compare, holm, seeds_needed, summarise
 from clearance.vocabulary import Better, Scalar
 
 Kind = Literal["mean", "difference", "ratio", "rival"]
@@ -44,6 +44,8 @@ class SummaryRow:
         adjusted: The same after Holm's adjustment over all methods that were compared with the same one.
         verdict: Better, worse or inconclusive, by the 95 % interval alone (unadjusted).
         dropped: Seeds that only one of the two has; they were not compared.
+        needed: How many seeds would separate the two, of a difference that is not significant after adjustment (see
+            `seeds_needed`); None if they are too many.
     """
 
     kind: Kind
@@ -67,6 +69,7 @@ class SummaryRow:
     adjusted: float | None = None
     verdict: str | None = None
     dropped: int = 0
+    needed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The row of ``report.json``, without the fields that say nothing."""
@@ -211,7 +214,15 @@ def _differences(quantity: _Quantity, baseline: str) -> list[SummaryRow]:
     }
     adjusted = holm({method: 1.0 if one.p is None else one.p for method, one in found.items()})
     return [
-        _compared(quantity, "difference", method, one, against=baseline, adjusted=adjusted[method])
+        _compared(
+            quantity,
+            "difference",
+            method,
+            one,
+            against=baseline,
+            adjusted=adjusted[method],
+            needed=seeds_needed(one, len(found)) if adjusted[method] >= LEVEL else None,
+        )
         for method, one in found.items()
         if one.difference is not None
     ]

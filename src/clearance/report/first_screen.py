@@ -1,7 +1,7 @@
-"""The sentences of the first screen: what was found, in words that need no knowledge of the field.
+"""The sentences of the first screen: what was found and what to do, in words that need no knowledge of the field.
 
 A sentence claims a difference only where the paired comparison over seeds carries it after Holm's adjustment
-for the number of methods; otherwise it says that it is inconclusive.
+for the number of methods; otherwise it says that it is inconclusive, and how many seeds would settle it.
 """
 
 import math
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from clearance.records.derived import SummaryRow
+from clearance.records.summary import MOST_SEEDS
 from clearance.report.audits.co_adaptation import DEEPER
 from clearance.report.findings import FEW, Findings, claimed
 from clearance.report.names import head_name, listed, strong
@@ -55,7 +56,9 @@ def first_screen(findings: Findings) -> FirstScreen:
         sentence=_few_sentence(findings) if few else _own_sentence(findings),
         paragraph=_paragraph(findings, few),
         also=Markup(" ").join(
-            [*_rivals(findings), *_other_heads(findings), *_later_cut(findings)] if few else []
+            [*_open(findings), *_rivals(findings), *_other_heads(findings), *_later_cut(findings)]
+            if few
+            else []
         ),
         failures=_failures(findings),
         foot=escape((NOT_SAID if len(findings.methods) > 1 else NOT_SAID_ONCE) if few else ""),
@@ -63,19 +66,69 @@ def first_screen(findings: Findings) -> FirstScreen:
 
 
 def _few_sentence(findings: Findings) -> Markup:
-    """Says "Retrained on one image per digit, A is wrong on x, B on y." with the lower number first."""
-    start = Markup("Retrained on {}, ").format(findings.few)
-    if findings.head != "retrained":
-        start = Markup("With {} from {} as last layers, ").format(head_name(str(findings.head)), findings.few)
+    """What to train with where a difference to the first method is significant; else both errors and the doubt.
+
+    Of the methods that are ahead of the first one, the lowest is advised; the others are named with their numbers.
+    Where only the first one is ahead, it is advised.
+    """
     errors = {method: findings.few_error(method) for method in findings.methods}
     found = {method: row for method, row in errors.items() if row and math.isfinite(row.value)}
     if len(found) < 2 or findings.baseline not in found:
-        return start + _alone(findings, found)
-    baseline = findings.baseline
-    best = min((method for method in found if method != baseline), key=lambda method: found[method].value)
-    order = sorted((best, baseline), key=lambda method: found[method].value)
-    both = Markup("{} is wrong on {}, {} on {}").format(*_pairs(found, order))
-    return start + both + _doubt(findings.compared(best))
+        return _start(findings) + _alone(findings, found)
+    others = sorted((name for name in found if name != findings.baseline), key=lambda name: found[name].value)
+    outcomes = {name: claimed(findings.compared(name)) for name in others}
+    ahead = [name for name in others if outcomes[name] == "better"]
+    behind = [name for name in others if outcomes[name] == "worse"]
+    if not ahead and not behind:
+        order = sorted((others[0], findings.baseline), key=lambda name: found[name].value)
+        both = Markup("{} is wrong on {}, {} on {}").format(*_pairs(found, order))
+        return _start(findings) + both + _doubt(findings.compared(others[0]))
+    if findings.thing != "method":
+        best = (ahead or behind)[0]
+        order = sorted((best, findings.baseline), key=lambda name: found[name].value)
+        return _start(findings) + Markup("{} is wrong on {}, {} on {}.").format(*_pairs(found, order))
+    best, worse = (ahead[0], [findings.baseline]) if ahead else (findings.baseline, behind)
+    text = _start(findings)
+    if findings.head == "retrained":
+        text = Markup("To retrain last layers on {}, ").format(findings.few)
+    text += Markup("train with {} rather than {}: {} errors against {}").format(
+        strong(best),
+        listed([strong(name) for name in worse], "or"),
+        data(found[best].value, "fraction"),
+        listed([data(found[name].value, "fraction") for name in worse]),
+    )
+    text += _time(findings, best, " training time")
+    for name in ahead[1:]:
+        text += Markup("; {}: {}").format(strong(name), data(found[name].value, "fraction"))
+        text += _time(findings, name)
+    return text + _own_cost(findings, best) + Markup(".")
+
+
+def _start(findings: Findings) -> Markup:
+    if findings.head != "retrained":
+        return Markup("With {} from {} as last layers, ").format(head_name(str(findings.head)), findings.few)
+    return Markup("Retrained on {}, ").format(findings.few)
+
+
+def _time(findings: Findings, method: str, what: str = "") -> Markup:
+    """The training time as a factor of the first method's, if it was measured."""
+    row = findings.row("ratio", "training", "seconds", method=method, against=findings.baseline)
+    return (
+        Markup("")
+        if row is None
+        else Markup(", in {} the{}").format(data(row.value, "factor"), what or " time")
+    )
+
+
+def _own_cost(findings: Findings, method: str) -> Markup:
+    """What the advice costs in accuracy with the method's own last layers, where that is significant."""
+    row = findings.row("difference", "accuracy", "error", method=method, split="test")
+    own = findings.own_error(method), findings.own_error(findings.baseline)
+    if claimed(row) != "worse" or own[0] is None or own[1] is None:
+        return Markup("")
+    return Markup("; but with its own last layers it is wrong on {}, {} on {}").format(
+        data(own[0].value, "fraction"), strong(findings.baseline), data(own[1].value, "fraction")
+    )
 
 
 def _alone(findings: Findings, found: dict[str, SummaryRow]) -> Markup:
@@ -112,13 +165,35 @@ def _pairs(found: dict[str, SummaryRow], order: list[str]) -> list[Markup]:
 
 
 def _doubt(row: SummaryRow | None) -> Markup:
-    """A full stop where the difference is significant, else the caveat."""
+    """A full stop where the difference is significant, else the caveat and what would settle it."""
     if claimed(row) != "inconclusive":
         return Markup(".")
     seeds = row.seeds if row else 0
-    if seeds < 2:
+    if row is None or seeds < 2:
         return Markup("; one seed is not enough to compare them.")
-    return Markup("; {} seeds do not separate them.").format(data(seeds, "count"))
+    text = Markup("; {} seeds do not separate them. ").format(data(seeds, "count"))
+    if row.needed is None:
+        much = data(MOST_SEEDS, "count")
+        return text + Markup("More than {} would be needed: treat them as alike.").format(much)
+    return text + Markup("About {} would, if the difference stays as it is.").format(
+        data(row.needed, "count")
+    )
+
+
+def _open(findings: Findings) -> list[Markup]:
+    """The methods that the sentence does not name: those that are not separated from the first, and those behind it."""
+    outcomes = {name: claimed(row) for name in findings.methods[1:] if (row := findings.compared(name))}
+    if "better" in outcomes.values() or "worse" not in outcomes.values():
+        outcomes.pop(_advised(findings) or "", None)  # the sentence names it
+        behind = [strong(name) for name, outcome in outcomes.items() if outcome == "worse"]
+    else:
+        behind = []
+    tied = [strong(name) for name, outcome in outcomes.items() if outcome == "inconclusive"]
+    first = strong(findings.baseline)
+    found = [Markup("{} is ahead of {}.").format(first, listed(behind))] if behind else []
+    if tied and findings.seeds > 1:
+        found.append(Markup("The seeds do not separate {} from {}.").format(listed(tied, "or"), first))
+    return found
 
 
 def _rivals(findings: Findings) -> list[Markup]:
@@ -140,7 +215,7 @@ def _rivals(findings: Findings) -> list[Markup]:
 
 def _other_heads(findings: Findings) -> list[Markup]:
     """Whether the sentence is also true for other stand-ins for the last layers."""
-    method = _lowest(findings)
+    method = _advised(findings)
     if method is None or len(findings.heads) < 2 or findings.few_error(findings.baseline) is None:
         return []
     groups: dict[str, list[str]] = defaultdict(list)
@@ -158,7 +233,7 @@ def _other_heads(findings: Findings) -> list[Markup]:
 
 def _later_cut(findings: Findings) -> list[Markup]:
     """What becomes of the sentence where the first of the last layers is kept, too."""
-    method = _lowest(findings)
+    method = _advised(findings)
     if method is None:
         return []
     wanted = {"head": findings.head, "samples": findings.fewest}
@@ -173,12 +248,12 @@ def _later_cut(findings: Findings) -> list[Markup]:
     return [text + _doubt(findings.row("difference", DEEPER, "error", method=method, **wanted))]
 
 
-def _lowest(findings: Findings) -> str | None:
-    """The method with the lowest error from the fewest images, without the baseline."""
-    means = [(findings.few_error(method), method) for method in findings.methods[1:]]
-    return min(
-        ((row.value, name) for row, name in means if row and math.isfinite(row.value)), default=(0, None)
-    )[1]
+def _advised(findings: Findings) -> str | None:
+    """The lowest of the methods that are ahead of the first one, or else the lowest of all but the first."""
+    means = {name: findings.few_error(name) for name in findings.methods[1:]}
+    found = {name: row.value for name, row in means.items() if row and math.isfinite(row.value)}
+    ahead = [name for name in found if claimed(findings.compared(name)) == "better"]
+    return min(ahead or found, key=lambda name: found[name], default=None)
 
 
 def _holds(outcome: str, same: bool, names: tuple[Markup, Markup], heads: Markup) -> Markup:
@@ -203,7 +278,23 @@ def _paragraph(findings: Findings, few: bool) -> Markup:
         return text + (once if several and findings.thing == "method" else Markup("."))
     seeds = data(findings.seeds, "count")
     text += Markup(", with {} training runs (seeds) {}").format(seeds, "per method" if several else "of it")
-    return text + Markup("; the small numbers are 95 % intervals over the runs.")
+    return text + Markup("; the small numbers are 95 % intervals over the runs.") + _family(findings)
+
+
+def _family(findings: Findings) -> Markup:
+    """Which comparisons the sentence is drawn from, and when it claims one; empty with a single method."""
+    count = len(findings.methods) - 1
+    if count < 1:
+        return Markup("")
+    each = (
+        Markup("Every other {} was").format(findings.thing)
+        if count > 1
+        else strong(findings.methods[1]) + " was"
+    )
+    adjusted = Markup(" after Holm's adjustment for the {} comparisons").format(data(count, "count"))
+    return Markup(
+        " {} compared with {}, seed by seed; a difference counts if a paired t test finds it at 5 %{}."
+    ).format(each, strong(findings.baseline), adjusted if count > 1 else "")
 
 
 def _failures(findings: Findings) -> tuple[Markup, ...]:

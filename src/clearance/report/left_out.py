@@ -1,4 +1,4 @@
-"""What an audit did not do, or did on fewer images: cut by a budget, interrupted, or kept from the page."""
+"""What is not there, or of fewer images: cut by a budget, interrupted, kept from the page, or still to come."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +10,7 @@ from clearance.report.names import listed
 from clearance.report.numbers import data
 
 INTERRUPTED, FAILED = "interrupted", "failed"
+PARTIAL = "partial"
 Recipe = Mapping[str, Any]
 
 
@@ -18,7 +19,8 @@ def left_out(recipe: Recipe) -> list[Markup]:
 
     Args:
         recipe: The settings of a report; ``audits_left_out`` names the audits, and why each was left out;
-            ``audits_without_numbers`` those that found nothing to measure.
+            ``audits_without_numbers`` those that found nothing to measure; ``partial`` how many seeds of how many are
+            there, while a comparison runs.
 
     >>> left_out({})
     []
@@ -27,6 +29,8 @@ def left_out(recipe: Recipe) -> list[Markup]:
     ...         "budget": {"seconds": 90.0, "spent": 95.0}}
     >>> print(left_out(cut_short)[0].striptags().replace("\u202f", " "))
     Not started within the budget of 90 s: linear probe (linear_probe).
+    >>> print(left_out({"partial": {"seeds": 2, "of": 5}})[0].striptags())
+    Partial: 2 of 5 seeds. The comparison writes this page again as seeds come in.
     """
     entries = recipe.get("audits_left_out", [])
     without = recipe.get("audits_without_numbers", [])
@@ -34,6 +38,10 @@ def left_out(recipe: Recipe) -> list[Markup]:
     failed = [entry for entry in entries if entry["why"] == FAILED]
     stopped = [entry for entry in entries if entry["why"] == INTERRUPTED]
     found = []
+    if PARTIAL in recipe:
+        counts = (data(recipe[PARTIAL]["seeds"], "count"), data(recipe[PARTIAL]["of"], "count"))
+        text = Markup("Partial: {} of {} seeds. The comparison writes this page again as seeds come in.")
+        found.append(text.format(*counts))
     if without:
         asked = Markup("; ").join(Markup("{} ({})").format(_inside(name), name) for name in without)
         found.append(
