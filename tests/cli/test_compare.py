@@ -8,6 +8,9 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
+from clearance.experiments import engines
 from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     plain_text,
     run,
@@ -56,8 +59,9 @@ def test_nothing_that_is_passed_on_names_the_machine(compared, home):
             assert platform.node() not in text, path
 
 
-def test_the_same_command_reuses_its_runs(compared, words, home):
+def test_the_same_command_reuses_its_runs(compared, words, home, monkeypatch):
     before = json.loads((home / "report" / "report.json").read_text("utf-8"))
+    monkeypatch.setattr(engines, "_Process", lambda **_: pytest.fail("a process was started"))
     status, shown, _ = run(*words)
     assert status == 0
     assert shown.count("already there") == 4
