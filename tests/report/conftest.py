@@ -1,11 +1,14 @@
 """Invented reports and the pages made of them."""
 
 import pytest
+from markupsafe import Markup
 
+from clearance.report import page as pages
+from clearance.report import pictures
+from clearance.report.audits import co_adaptation, training
 from clearance.report.page import render_page, write_page
 from report.invented import Invented  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from report.invented_paper import InventedPaper  # type: ignore[import-not-found]
-from report.told import leave_undrawn  # type: ignore[import-not-found]
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +68,18 @@ def paper_page(paper_folder):
     return (paper_folder / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="session")
+def leave_undrawn():
+    """A function: pictures are made, but not turned into SVG, which takes a hundred times as long."""
+
+    def leave(patch):
+        for module in (pages, pictures, co_adaptation, training):
+            patch.setattr(module, "as_svg", lambda figure, name, title: Markup("<svg></svg>"))
+
+    return leave
+
+
 @pytest.fixture
-def undrawn(monkeypatch):
+def undrawn(monkeypatch, leave_undrawn):
     """No picture is turned into SVG."""
     leave_undrawn(monkeypatch)

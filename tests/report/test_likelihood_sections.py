@@ -14,7 +14,6 @@ from report.told import (  # type: ignore[import-not-found]
     altered,
     cells_of,
     findings_of,
-    leave_undrawn,
     not_in_tables,
     pictures_of,
     tables_of,
@@ -39,7 +38,7 @@ def page(written):
 
 
 @pytest.fixture(scope="module")
-def section(invented_likelihood):
+def section(invented_likelihood, leave_undrawn):
     """The section on likelihoods, made once, with its pictures not turned into SVG."""
     with pytest.MonkeyPatch.context() as patch:
         leave_undrawn(patch)

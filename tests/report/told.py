@@ -3,11 +3,7 @@
 import re
 from dataclasses import replace
 
-from markupsafe import Markup
-
-from clearance.report import page as pages
-from clearance.report import pictures
-from clearance.report.audits import co_adaptation, page_of, sections, training, with_summaries
+from clearance.report.audits import page_of, sections, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.tables import Compact
 
@@ -19,12 +15,6 @@ TITLES = {
     "churn": "Do retrained last layers agree?",
     "new_classes": "Classes left out of training",
 }
-
-
-def leave_undrawn(patch):
-    """Pictures are made, but not turned into SVG, which takes a hundred times as long."""
-    for module in (pages, pictures, co_adaptation, training):
-        patch.setattr(module, "as_svg", lambda figure, name, title: Markup("<svg></svg>"))
 
 
 def findings_of(report):
