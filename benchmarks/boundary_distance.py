@@ -6,7 +6,7 @@ Batches of 256 images of 28 x 28, one thread. The loop takes one forward pass an
 whole batch, one a rival, and a norm of each; next to it the loop over 64 images at a time, whose activations a
 processor's cache holds; all rivals at once, in both ways; and the two with the highest logits. In all but the loops
 filters lie with their channels last, as the audit has it; laying them out is in the time. Times are those of the
-processor, medians of rounds that take turns. With --root (the folder of MNIST's files) the network is trained on
+processor, medians of rounds that take turns. With --root (the folder that holds mnist/) the network is trained on
 MNIST for two hundred steps, and minima over the highest logits are compared with those over all rivals; without, it
 is trained on random images and labels.
 Target: all rivals not slower than the loop.
@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -122,7 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--root", help="folder of MNIST's files")
+    parser.add_argument("--root", help="folder that holds mnist/")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--images", type=int, default=10_000, help="test images whose minima are compared")
     given = parser.parse_args()
@@ -132,7 +133,7 @@ def main() -> None:
         images, labels = torch.rand(BATCH, 1, 28, 28), torch.randint(CLASSES, (BATCH,))
         model = trained(images, labels)
     else:
-        train, test = read_idx(given.root, "train"), read_idx(given.root, "test")
+        train, test = (read_idx(Path(given.root, "mnist"), split) for split in ("train", "test"))
         model, images, labels = trained(train.images, train.labels), test.images, test.labels
     batch = images[:BATCH], labels[:BATCH]
     torch.testing.assert_close(ours(model, *batch, None), loop(model, *batch), rtol=1e-3, atol=1e-5)

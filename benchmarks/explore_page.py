@@ -63,7 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--root", help="folder of MNIST's files")
+    parser.add_argument("--root", help="folder that holds mnist/")
     parser.add_argument("--page", type=Path, help="a page that was made before")
     parser.add_argument("--steps", type=int, default=40)
     given = parser.parse_args()

@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 
 
 def digits(root: str, pair: Sequence[int]) -> tuple[Array, Array]:
-    data = read_idx(root, "train")
+    data = read_idx(Path(root, "mnist"), "train")
     parts = [data.images[data.labels == digit][:PER_CLASS].flatten(1).double().numpy() for digit in pair]
     return np.concatenate(parts), np.repeat([-1.0, 1.0], [len(part) for part in parts])
 
@@ -78,7 +78,7 @@ def from_command_line(root: str) -> float:
     """Processor seconds of `clearance explore` on 2 and 3, from its start to its end."""
     with tempfile.TemporaryDirectory() as folder:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        words = ["explore", "--dataset", "mnist", "--classes", "2,3", "--root", str(Path(root).parent)]
+        words = ["explore", "--dataset", "mnist", "--classes", "2,3", "--root", root]
         page = str(Path(folder, "page.html"))
         subprocess.run(
             [sys.executable, "-m", "clearance.cli", *words, "--out", page],
@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--root", required=True, help="folder of MNIST's files, called mnist")
+    parser.add_argument("--root", required=True, help="folder that holds mnist/")
     parser.add_argument("--pairs", nargs="+", default=["2-3", "7-9", "1-8"])
     parser.add_argument("--tolerance", type=float, default=1e-8)
     given = parser.parse_args()

@@ -35,6 +35,12 @@ def cache_of_its_own(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("CLEARANCE_CACHE", str(tmp_path_factory.getbasetemp() / "clearance-cache"))
 
 
+@pytest.fixture
+def memory_for_images(monkeypatch):
+    """A function that lets this many bytes of images stay in memory; larger sets stay on disk."""
+    return lambda count: monkeypatch.setattr("clearance.data.stored.IN_MEMORY", count)
+
+
 @pytest.fixture(scope="session")
 def data_root():
     """The folder of real datasets; tests that need it are skipped, loudly, where there is none."""

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from clearance._rng import derived_seed, generator
+from clearance.research import derived_seed, generator
 
 NAMES = [
     (),

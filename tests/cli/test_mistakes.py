@@ -49,7 +49,6 @@ class TestMistakes:
     )
     def test_what_cannot_be_done_is_one_line_and_status_2(self, words, message, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(engines, "_Process", lambda: pytest.fail("a process was started"))
         status, _, complaint = run(*words)
         assert status == 2
         assert complaint.startswith("clearance: ")
@@ -69,7 +68,6 @@ class TestMistakes:
     )
     def test_results_that_could_not_be_written_are_not_worked_for(self, words, option, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(engines, "_Process", lambda: pytest.fail("a process was started"))
         (tmp_path / "a file").write_text("")
         place = "a file/below" if words[0] == "check" else "a file"
         status, _, complaint = run(*words, *([] if option is None else [option]), place)
@@ -93,10 +91,7 @@ class TestMistakes:
             ("methods: [plain\n", "must be YAML; got: while parsing"),
         ],
     )
-    def test_a_typo_in_a_recipe_is_found_before_anything_runs(
-        self, command, text, message, monkeypatch, tmp_path
-    ):
-        monkeypatch.setattr(engines, "_Process", lambda: pytest.fail("a process was started"))
+    def test_a_typo_in_a_recipe_is_found_before_anything_runs(self, command, text, message, tmp_path):
         recipe, out = tmp_path / "mine.yaml", tmp_path / "out"
         recipe.write_text(text, "utf-8")
         status, _, complaint = run(command, "--recipe", str(recipe), "--out", str(out))

@@ -155,10 +155,10 @@ def test_a_class_of_which_nothing_can_be_read(pets):
 
 
 @pytest.fixture
-def stored(pets, monkeypatch):
+def stored(pets, memory_for_images):
     """The set in memory, and the same where memory holds three of its images."""
     whole = opened(pets)
-    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 3 * 4 * 3 * 8 * 8)
+    memory_for_images(3 * 4 * 3 * 8 * 8)
     kept = opened(pets)
     assert isinstance(kept, StoredImageSet)
     return whole, kept
@@ -387,16 +387,18 @@ def test_postscript_named_png_starts_no_program(halves, tmp_path, monkeypatch):
     assert len(data) == 5
 
 
-def test_training_takes_all_pictures_into_memory(halves, monkeypatch):
+def test_training_takes_all_pictures_into_memory(halves, memory_for_images):
     small = load_dataset(f"folder:{halves}", "train", size=8)
-    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 1)
+    memory_for_images(1)
     assert torch.equal(load_dataset(f"folder:{halves}", "train", size=8).images, small.images)
 
 
 @pytest.mark.parametrize("most", [2**30, 1], ids=["in memory", "on disk"])
-def test_where_no_cache_can_be_written_pictures_are_read_all_the_same(pets, monkeypatch, most):
+def test_where_no_cache_can_be_written_pictures_are_read_all_the_same(
+    pets, memory_for_images, monkeypatch, most
+):
     expected = opened(pets)
-    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", most)
+    memory_for_images(most)
     (pets.parent / "file").write_text("no folder")
     monkeypatch.setattr("tempfile.tempdir", str(pets.parent / "temporary"))
     (pets.parent / "temporary").mkdir()

@@ -82,8 +82,8 @@ SOURCES = {
 
 @pytest.mark.parametrize("memory", [2**30, 1000])  # 1,000 bytes hold four images
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_source_gives_the_same_images(source, memory, monkeypatch):
-    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", memory)
+def test_every_source_gives_the_same_images(source, memory, memory_for_images):
+    memory_for_images(memory)
     data = open_images(SOURCES[source](), name="mine")
     assert isinstance(data, StoredImageSet) == (memory == 1000 and source != "pair")
     assert torch.equal(torch.cat([images for images, _ in data.batches(4)]), PIXELS)
@@ -95,8 +95,8 @@ def test_every_source_gives_the_same_images(source, memory, monkeypatch):
     assert data.classes == expected
 
 
-def test_what_is_on_disk_goes_with_the_set(monkeypatch):
-    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 1000)
+def test_what_is_on_disk_goes_with_the_set(memory_for_images):
+    memory_for_images(1000)
     data = open_images(loader())
     assert isinstance(data, StoredImageSet)
     part = data.subset(torch.arange(5))

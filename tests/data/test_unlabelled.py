@@ -45,9 +45,9 @@ def test_pixels_are_those_of_labelled_pictures(pictures):
     assert again.digest() == found.digest()
 
 
-def test_what_is_kept_of_labelled_pictures_is_not_taken_for_these(pictures, monkeypatch):
+def test_what_is_kept_of_labelled_pictures_is_not_taken_for_these(pictures, memory_for_images):
     """The same files, with labels first: both are kept, each by itself; on disk the digest is kept, too."""
-    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 0)
+    memory_for_images(0)
     for place in ("top.png", "b/deep/0.png", "b/.hidden.png"):
         (pictures / place).unlink()
     (pictures / "b" / "0.png").write_bytes((pictures / "a" / "0.png").read_bytes())
@@ -66,8 +66,8 @@ def test_a_broken_file_is_named_and_left_out(pictures):
         assert len(open_pictures(pictures, HOW, cache=pictures.parent / "cache")) == 4
 
 
-def test_many_stay_on_disk(pictures, monkeypatch):
-    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 3 * 3 * 8 * 8 * 4)
+def test_many_stay_on_disk(pictures, memory_for_images):
+    memory_for_images(3 * 3 * 8 * 8 * 4)
     found = open_pictures(pictures, HOW, cache=pictures.parent / "cache")
     assert isinstance(found, StoredImageSet)
     again = found.unlabelled()

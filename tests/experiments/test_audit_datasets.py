@@ -9,7 +9,7 @@ from PIL import Image
 
 import clearance as cl
 from clearance.audits import Calibration, Likelihood, OutOfDistribution
-from clearance.data import ImageSet, gaussian_images, stored
+from clearance.data import ImageSet, gaussian_images
 from clearance.data.folder import open_pictures
 from clearance.experiments.audit_plan import AuditPlan, unknown_images
 from clearance.experiments.build import RunData
@@ -96,11 +96,11 @@ class TestValidation:
 class TestUnknownImages:
     """What ``--unknown`` and ``unknown=`` give to the audits that can look at another set."""
 
-    def test_what_is_kept_of_them_is_a_name_and_a_digest(self, tmp_path, monkeypatch):
+    def test_what_is_kept_of_them_is_a_name_and_a_digest(self, tmp_path, memory_for_images):
         """Of a set on disk, too, whose pixels nobody reads for it."""
         Image.new("RGB", (8, 8)).save(tmp_path / "one.png")
         Image.new("RGB", (8, 8), "red").save(tmp_path / "two.png")
-        monkeypatch.setattr(stored, "IN_MEMORY", 0)
+        memory_for_images(0)
         other = open_pictures(tmp_path, cache=tmp_path / "cache")
         told = described(OutOfDistribution(other=other))
         assert told["other"] == {"name": tmp_path.name, "images": 2, "digest": other.digest()[:16]}

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clearance._checks import check_positive
 from clearance.linear.svm_path import as_points
 
 
@@ -37,7 +36,6 @@ class Plateau:
         Raises:
             ValueError: If lambda is below `lam`, where this is not the solution.
         """
-        check_positive("lam", lam)
         if lam < self.lam:
             raise ValueError(
                 f"`lam` must be at least {self.lam}, where the plateau begins; got {lam}; use svm_path."

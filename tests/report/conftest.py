@@ -68,8 +68,18 @@ def paper_page(paper_folder):
     return (paper_folder / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="session")
+def leave_undrawn():
+    """A function: pictures are made, but not turned into SVG, which takes a hundred times as long."""
+
+    def leave(patch):
+        for module in (pages, pictures, co_adaptation, training):
+            patch.setattr(module, "as_svg", lambda figure, name, title: Markup("<svg></svg>"))
+
+    return leave
+
+
 @pytest.fixture
-def undrawn(monkeypatch):
-    """Pictures are made, but not turned into SVG, which takes a hundred times as long."""
-    for module in (pages, pictures, co_adaptation, training):
-        monkeypatch.setattr(module, "as_svg", lambda figure, name, title: Markup("<svg></svg>"))
+def undrawn(monkeypatch, leave_undrawn):
+    """No picture is turned into SVG."""
+    leave_undrawn(monkeypatch)

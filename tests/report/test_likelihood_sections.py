@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from clearance.records.store import exhibit_file
-from clearance.report.audits import sections
+from clearance.report.audits import page_of, sections
 from clearance.report.page import further_pictures, write_page
 from report.invented_likelihood import RADII, SCORES, TITLES, InventedLikelihood  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from report.reading import Reading, stored  # type: ignore[import-not-found]
@@ -37,9 +37,18 @@ def page(written):
     return (written / "index.html").read_text("utf-8")
 
 
+@pytest.fixture(scope="module")
+def section(invented_likelihood, leave_undrawn):
+    """The section on likelihoods, made once, with its pictures not turned into SVG."""
+    with pytest.MonkeyPatch.context() as patch:
+        leave_undrawn(patch)
+        return said(invented_likelihood, "likelihood")
+
+
 def said(report, part):
-    (found,) = [section for section in sections(findings_of(report)) if section.title == TITLES[part]]
-    return found
+    make = page_of(part).section
+    assert make is not None
+    return make(findings_of(report))
 
 
 def text_of(section):
@@ -87,8 +96,8 @@ def test_what_is_drawn_over_seeds_is_made_of_the_records(invented_likelihood):
     assert sum(a != b for a, b in zip(*(one["mean"] for one in drawn), strict=True)) == 1
 
 
-def test_a_line_for_each_method_and_radius_and_a_column_for_each_score(invented_likelihood, undrawn):
-    evasion, known, other, first, *_ = tables_of(said(invented_likelihood, "likelihood"))
+def test_a_line_for_each_method_and_radius_and_a_column_for_each_score(invented_likelihood, section):
+    evasion, known, other, first, *_ = tables_of(section)
     assert "Adaptive attacks" in evasion.title
     assert ["knows one score (its own" in table.title for table in (known, other)] == [True, False]
     assert [len(table.lines) for table in (known, other)] == [2 * len(RADII)] * 2
@@ -104,7 +113,7 @@ def test_a_line_for_each_method_and_radius_and_a_column_for_each_score(invented_
 
 
 def test_evasion_stands_beside_the_attacked_score_also_in_reports_that_do_not_name_it(
-    invented_likelihood, undrawn
+    invented_likelihood, section, undrawn
 ):
     """Before every score was asked about an attack's images, only the attacked one was, and nothing said so."""
 
@@ -121,17 +130,16 @@ def test_evasion_stands_beside_the_attacked_score_also_in_reports_that_do_not_na
         == ("likelihood", "likelihood", "originals")
     ]
     old = replace(invented_likelihood, records=tuple(kept))
-    tables = [tables_of(said(one, "likelihood")) for one in (invented_likelihood, old)]
-    assert values_in(cells_of([said(invented_likelihood, "likelihood")])) != values_in(
-        cells_of([said(old, "likelihood")])
-    )
+    both = [section, said(old, "likelihood")]
+    tables = [tables_of(one) for one in both]
+    assert values_in(cells_of(both[:1])) != values_in(cells_of(both[1:]))
     shown = [[cell for line in table[0].lines for cell in line.cells] for table in tables]
     assert values_in(shown[0]) == values_in(shown[1])
     assert "knows one score" not in tables[1][1].title
 
 
-def test_nobody_reads_it_as_a_defence_or_compares_densities(invented_likelihood, undrawn):
-    text = text_of(said(invented_likelihood, "likelihood"))
+def test_nobody_reads_it_as_a_defence_or_compares_densities(invented_likelihood, section, undrawn):
+    text = text_of(section)
     assert "None of this is a defence" in text
     assert "not compared" in text
     assert "not used for any verdict" in text_of(said(invented_likelihood, "calibration"))
@@ -139,8 +147,7 @@ def test_nobody_reads_it_as_a_defence_or_compares_densities(invented_likelihood,
         assert "not a defence" in term_of(("likelihood", name)).not_meant
 
 
-def test_pictures_are_of_the_middle_radius_and_single_images_are_folded(invented_likelihood, undrawn):
-    section = said(invented_likelihood, "likelihood")
+def test_pictures_are_of_the_middle_radius_and_single_images_are_folded(section):
     rows = [part for part in section.parts if hasattr(part, "pictures")]
     assert [len(row.pictures) for row in rows] == [1, 2, 2, 2, 4, 4]
     assert all(values_in([row.title]) == {0.2} for row in rows[1:])

@@ -15,7 +15,7 @@ from clearance.experiments.run import run_method
 T_97_5 = {2: 12.7062047, 3: 4.3026527}  # Student's t for that many seeds, from a printed table
 
 
-def grid_here(noted, stop_after=None, broken=()):
+def grid_here(noted, *, stop_after=None, broken=()):
     """A grid in this process that notes its plans; it may be interrupted, or lose some (method, seed)."""
     from clearance.experiments.run import failed, kept_findings
 
@@ -36,6 +36,12 @@ def grid_here(noted, stop_after=None, broken=()):
         return found
 
     return run_grid
+
+
+def grids_here(patch, noted, **how):
+    """Let studies run their grids in this process (see grid_here); what training adds to memory is made up."""
+    patch.setattr("papers.engine.study.run_grid", grid_here(noted, **how))
+    patch.setattr("clearance.experiments.run.PeakMemory", Counted)
 
 
 class Unrendered:

@@ -22,7 +22,7 @@ from papers.engine.study import StudyRequest
 from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     Unrendered,
     cells,
-    grid_here,
+    grids_here,
     interval,
     ledger_rows,
     verdict,
@@ -49,7 +49,7 @@ def quick(monkeypatch):
                       seeds=seeds or 1, audits=("accuracy",), methods=methods)  # fmt: skip
 
     monkeypatch.setattr(engine, "Card", Unrendered)
-    monkeypatch.setattr(engine, "run_grid", grid_here(plans))
+    grids_here(monkeypatch, plans)
     monkeypatch.setattr(protocol, "base_recipe", recipe)
     # enough to be more than chance: others are not attacked
     monkeypatch.setattr(attacked, "base_recipe", lambda d, root, seeds: recipe(d, root, seeds, epochs=4))

@@ -11,15 +11,13 @@ from clearance.experiments.build import build_data
 from clearance.experiments.run import RunPlan
 from clearance.experiments.saved import load_run
 from papers.__main__ import main
-from papers.engine import study
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError
 from papers.sato_2019 import fine_tuning
 from papers.sato_2019.fine_tuning import BEFORE, FOCA, SAME_COST, SAME_STEPS
 from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    Counted,
     cells,
-    grid_here,
+    grids_here,
     interval,
     ledger_rows,
     number,
@@ -50,7 +48,6 @@ def scaled():
     """Everything that costs time is cut down, for the tests of this file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fine_tuning, "paper_recipe", small_recipe)
-        patch.setattr("clearance.experiments.run.PeakMemory", Counted)
         for name in ("EPOCHS_ON_DIGITS", "EPOCHS_ON_PHOTOGRAPHS"):
             patch.setattr(fine_tuning, name, {SAME_COST: 2, SAME_STEPS: 1, FOCA: 1})
         patch.setattr(fine_tuning, "FACTORS", (0.5, 1.0))
@@ -66,11 +63,11 @@ def done(scaled, tmp_path_factory):
     out = tmp_path_factory.mktemp("study")
     first: list[RunPlan] = []
     second: list[RunPlan] = []
-    scaled.setattr(study, "run_grid", grid_here(first, stop_after=11))
+    grids_here(scaled, first, stop_after=11)
     with pytest.raises(KeyboardInterrupt):
         reproduce("sato_2019", only="fine-tuning", seeds=SEEDS, out=out)
     assert not (out / "ledger.md").exists()
-    scaled.setattr(study, "run_grid", grid_here(second))
+    grids_here(scaled, second)
     reproduce("sato_2019", only="fine-tuning", seeds=SEEDS, out=out)
     return out, first, second
 
@@ -182,7 +179,7 @@ def test_cost_stands_beside_the_gain_as_a_factor(done):
 
 
 def test_nothing_to_start_from_is_one_clear_error(scaled, tmp_path):
-    scaled.setattr(study, "run_grid", grid_here([], broken={("plain", 0), ("plain", 1)}))
+    grids_here(scaled, [], broken={("plain", 0), ("plain", 1)})
     with pytest.raises(ValueError, match="no network could be trained to start from: failed: boom"):
         reproduce("sato_2019", only="fine-tuning", seeds=SEEDS, out=tmp_path)
 
@@ -199,7 +196,7 @@ def root(tmp_path_factory):
 
 def test_with_a_root_networks_of_mnist_meet_the_photographs(scaled, root, monkeypatch, tmp_path):
     noted: list[RunPlan] = []
-    monkeypatch.setattr(study, "run_grid", grid_here(noted))
+    grids_here(monkeypatch, noted)
     found = reproduce("sato_2019", only="fine-tuning", root=str(root), seeds=SEEDS, out=tmp_path)
     text = found.ledger.read_text("utf-8")
     assert "trained plainly on mnist, tuned and measured on sign-language-digits" in text

@@ -11,14 +11,12 @@ from clearance.data.subsets import draw_classes
 from clearance.experiments.run import RunPlan
 from clearance.records import Record, Report
 from clearance.vocabulary import Measurement
-from papers.engine import study
 from papers.engine.ledger import COST, cost_in_words, table
 from papers.engine.reproduce import reproduce
 from papers.sato_2019 import new_classes
 from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    Counted,
     cells,
-    grid_here,
+    grids_here,
     interval,
     ledger_rows,
     number,
@@ -50,13 +48,12 @@ def done(tmp_path_factory):
     first: list[RunPlan] = []
     second: list[RunPlan] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clearance.experiments.run.PeakMemory", Counted)
         patch.setattr(new_classes, "new_classes_recipe", small)
-        patch.setattr(study, "run_grid", grid_here(first, stop_after=6))
+        grids_here(patch, first, stop_after=6)
         with pytest.raises(KeyboardInterrupt):
             reproduce("sato_2019", only="new-classes", seeds=DRAWS, out=out)
         assert not (out / "ledger.md").exists()
-        patch.setattr(study, "run_grid", grid_here(second))
+        grids_here(patch, second)
         found = reproduce("sato_2019", only="new-classes", seeds=DRAWS, out=out)
     return out, first, second, found
 
@@ -169,7 +166,7 @@ def test_methods_of_a_draw_get_the_same_images(done):
 def test_a_run_that_broke_down_is_told_and_its_pairs_are_left_out(done, monkeypatch, tmp_path):
     monkeypatch.setattr(new_classes, "new_classes_recipe", small)
     monkeypatch.setattr(new_classes, "METHODS", ("plain", "foca"))
-    monkeypatch.setattr(study, "run_grid", grid_here([], broken={("plain", 1)}))
+    grids_here(monkeypatch, [], broken={("plain", 1)})
     reproduce("sato_2019", only="new-classes", seeds=2, out=tmp_path)
     text = (tmp_path / "ledger.md").read_text("utf-8")
     (told,) = re.findall(

@@ -5,13 +5,11 @@ import dataclasses
 import pytest
 
 from clearance.experiments.run import RunPlan
-from papers.engine import study
 from papers.engine.reproduce import reproduce
 from papers.sato_2019 import causes, squared_error
 from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    Counted,
     cells,
-    grid_here,
+    grids_here,
     interval,
     number,
     stored,
@@ -52,8 +50,7 @@ def small_squared(seeds=None):
 
 def run_study(name, monkeypatch, out):
     plans: list[RunPlan] = []
-    monkeypatch.setattr("clearance.experiments.run.PeakMemory", Counted)
-    monkeypatch.setattr(study, "run_grid", grid_here(plans))
+    grids_here(monkeypatch, plans)
     reproduce("sato_2019", only=name, seeds=SEEDS, out=out)
     return stored(out, plans)
 

@@ -6,10 +6,9 @@ import json
 import pytest
 
 from clearance.experiments.run import RunPlan
-from papers.engine import study
 from papers.engine.study import NoDataError, StudyRequest
 from papers.wan_2018 import left_out_class
-from studies.small_runs import Unrendered, cells, grid_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from studies.small_runs import Unrendered, cells, grids_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 METHODS = ("softmax", "center", "l-softmax", "gm", "lgm")
 
@@ -34,7 +33,7 @@ def quick(monkeypatch):
 
     monkeypatch.setattr(left_out_class, "left_out_recipe", briefly)
     monkeypatch.setattr(left_out_class, "Card", Unrendered)
-    monkeypatch.setattr(study, "run_grid", grid_here(plans))
+    grids_here(monkeypatch, plans)
     return plans
 
 

@@ -15,7 +15,6 @@ from clearance.heads import GaussianMixture
 from clearance.losses.gaussian_mixture import margin_scores
 from clearance.models import Classifier
 from clearance.records import Report
-from papers.engine import study
 from papers.engine.catalogue import paper_claims
 from papers.engine.study import NoDataError, StudyRequest
 from papers.wan_2018 import fig1, protocol
@@ -35,7 +34,7 @@ from papers.wan_2018.fig1 import (
     region,
     roundness,
 )
-from studies.small_runs import grid_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from studies.small_runs import grids_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 SHEET = {  # alpha: boundary and gap
     0.01: (0.4988, 0.0025), 0.1: (0.4881, 0.0238), 0.2: (0.4772, 0.0456), 0.3: (0.4673, 0.0655), 1.0: (0.4142, 0.1716)
@@ -190,7 +189,7 @@ def quick(monkeypatch):
     """Networks of two features trained for a few steps in this process."""
     plans: list[RunPlan] = []
 
-    monkeypatch.setattr(study, "run_grid", grid_here(plans))
+    grids_here(monkeypatch, plans)
     full = protocol.plane_recipe
 
     def recipe(dataset, root=None, seeds=None):

@@ -12,15 +12,14 @@ from clearance.experiments.saved import build_model
 from clearance.experiments.search import Trial
 from clearance.heads.scale import feature_unit
 from clearance.training import Limits, fit
-from papers.engine import rate_search, study
+from papers.engine import rate_search
 from papers.engine.catalogue import learning_rates
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError, StudyRequest
 from papers.wan_2018 import combinations, protocol, search_rates
 from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    Counted,
     cells,
-    grid_here,
+    grids_here,
     interval,
     number,
     stored,
@@ -110,8 +109,7 @@ class TestCombinations:
 
     def test_one_table_with_every_method_and_every_combination_against_its_parts(self, monkeypatch, tmp_path):
         plans: list[RunPlan] = []
-        monkeypatch.setattr("clearance.experiments.run.PeakMemory", Counted)
-        monkeypatch.setattr(study, "run_grid", grid_here(plans))
+        grids_here(monkeypatch, plans)
         monkeypatch.setattr(combinations, "combinations_recipe", small)
         reproduce("wan_2018", only="combinations", seeds=SEEDS, out=tmp_path)
         found = stored(tmp_path, plans)

@@ -5,7 +5,7 @@ Any ``concurrent.futures.Executor`` can replace them: an engine only needs ``sub
 
 import contextlib
 import os
-import pickle
+import pickle  # noqa: TID251 - to and from processes that it has started; no file
 import signal
 import subprocess
 import sys

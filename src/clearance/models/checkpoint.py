@@ -180,7 +180,7 @@ def _saved_by_torch(path: Path) -> Any:
             f"{path.name} must be a file of torch.save; got another kind of file. Save it again, or correct its suffix."
         )
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 - weights alone
     except RuntimeError as error:  # from the reader of archives
         raise ValueError(
             f"{path.name} is damaged or not a checkpoint ({_first_line(error)}). Copy or save it again."
