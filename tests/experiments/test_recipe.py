@@ -17,7 +17,7 @@ from clearance.experiments.recipe import (
     to_tree,
     tuned_recipe,
 )
-from clearance.training import TRADES
+from clearance.training import TRADES, EndToEnd
 
 
 @pytest.fixture
@@ -200,6 +200,12 @@ def test_a_method_that_says_what_it_is_may_have_any_name(written):
 
 
 class TestAdversarialSettings:
+    @staticmethod
+    def way(**settings: Any) -> EndToEnd:
+        built = build_way(Method(**settings))
+        assert isinstance(built, EndToEnd)
+        return built
+
     @pytest.mark.parametrize(
         ("settings", "attack"),
         [
@@ -213,10 +219,10 @@ class TestAdversarialSettings:
         ],
     )
     def test_they_name_the_attack(self, settings, attack):
-        assert build_way(Method(**settings)).adversarial == attack
+        assert self.way(**settings).adversarial == attack
 
     def test_share_and_rise_are_handed_on(self):
-        way = build_way(Method(adversarial=0.1, adversarial_share=0.25, adversarial_rise=30))
+        way = self.way(adversarial=0.1, adversarial_share=0.25, adversarial_rise=30)
         assert (way.adversarial_share, way.adversarial_rise) == (0.25, 30)
 
     @pytest.mark.parametrize("name", ["adversarial_steps", "adversarial_rise", "trades"])
