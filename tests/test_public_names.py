@@ -57,7 +57,7 @@ ROOMS = {
         predictions resnet20 small_cnn vgg16 wrap
     """,
     "training": """
-        EndToEnd Execution FOCA FitResult Limits Training WayOfTraining fit
+        EndToEnd Execution FOCA FitResult Limits TRADES Training WayOfTraining fit
     """,
 }
 """Everything that a package exports, by package: a new name is one more word here, and one that goes is a break. What

@@ -3,10 +3,13 @@
 import csv
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clearance.attacks import FGSM, PGD
 from clearance.experiments import catalogue
+from clearance.experiments.build import build_way
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import (
     from_tree,
@@ -14,6 +17,7 @@ from clearance.experiments.recipe import (
     to_tree,
     tuned_recipe,
 )
+from clearance.training import TRADES, EndToEnd
 
 
 @pytest.fixture
@@ -193,3 +197,36 @@ def test_nor_may_settings_stand_under_a_name_that_is_nearly_a_method_s(written):
 def test_a_method_that_says_what_it_is_may_have_any_name(written):
     found = read_recipe(written("methods:\n  foac: {way: end_to_end, lr: 0.1}\n"))
     assert found.methods["foac"].lr == 0.1
+
+
+class TestAdversarialSettings:
+    @staticmethod
+    def way(**settings: Any) -> EndToEnd:
+        built = build_way(Method(**settings))
+        assert isinstance(built, EndToEnd)
+        return built
+
+    @pytest.mark.parametrize(
+        ("settings", "attack"),
+        [
+            ({}, None),
+            ({"adversarial": 0.1}, FGSM(0.1)),
+            ({"adversarial": 0.1, "adversarial_steps": 7}, PGD(0.1, loss="cross_entropy", steps=7)),
+            (
+                {"adversarial": 0.1, "adversarial_steps": 7, "trades": 3},
+                TRADES(0.1, steps=7, beta=3.0),
+            ),
+        ],
+    )
+    def test_they_name_the_attack(self, settings, attack):
+        assert self.way(**settings).adversarial == attack
+
+    def test_share_and_rise_are_handed_on(self):
+        way = self.way(adversarial=0.1, adversarial_share=0.25, adversarial_rise=30)
+        assert (way.adversarial_share, way.adversarial_rise) == (0.25, 30)
+
+    @pytest.mark.parametrize("name", ["adversarial_steps", "adversarial_rise", "trades"])
+    def test_without_adversarial_images_they_are_refused(self, name):
+        alone: dict[str, Any] = {name: 2}
+        with pytest.raises(ValueError, match=rf"`{name}` must be \d without adversarial images; got 2"):
+            Method(**alone)

@@ -32,6 +32,9 @@ METHOD_CHANGES: dict[str, Any] = {
     "head_noise": 0.1,
     "adversarial": 0.1,
     "adversarial_share": 1.0,
+    "adversarial_steps": 7,
+    "adversarial_rise": 100,
+    "trades": 6.0,
     "clip_norm": 1.0,
     "max_norm": 1.0,
     "weak_heads": "ridge",
@@ -52,7 +55,8 @@ METHOD_CHANGES: dict[str, Any] = {
 
 # Settings that only make sense beside another one.
 BESIDE: dict[str, Any] = {
-    name: {"mixture": "diagonal"} for name in ("priors", "means_lr", "variances_lr", "means_decay")
+    **{name: {"mixture": "diagonal"} for name in ("priors", "means_lr", "variances_lr", "means_decay")},
+    **{name: {"adversarial": 0.1} for name in ("adversarial_steps", "adversarial_rise", "trades")},
 }
 
 RECIPE_CHANGES: dict[str, Any] = {

@@ -302,7 +302,7 @@ def test_a_run_that_was_killed_ends_with_the_same_bits(make_model, weights, same
                 raise Killed
 
         model = make_model(nn.BatchNorm1d(6), nn.Dropout(0.3))
-        way = EndToEnd(adversarial=OneStep(noise=0.2), head_noise=0.01)
+        way = EndToEnd(adversarial=OneStep(noise=0.2), adversarial_rise=9, head_noise=0.01)
         fit(
             model,
             way,
@@ -321,6 +321,33 @@ def test_a_run_that_was_killed_ends_with_the_same_bits(make_model, weights, same
         with pytest.raises(Killed):
             train(tmp_path / f"{end}", end)
         assert same(train(tmp_path / f"{end}"), straight)
+
+
+def test_the_radius_rises_in_equal_parts_to_the_attacks_own(data, make_model):
+    radii = []
+
+    @dataclass(frozen=True)
+    class Noted(OneStep):
+        def __call__(self, model, images, labels):
+            radii.append(self.epsilon)
+            return super().__call__(model, images, labels)
+
+    training = start(EndToEnd(adversarial=Noted(0.4), adversarial_rise=4), make_model(), data)
+    for _ in range(6):
+        training.step(data.images, data.labels)
+    assert radii == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+
+
+def test_the_radius_of_an_attack_made_on_another_network_rises_too(data, make_model):
+    seen = []
+    model, source = make_model(), make_model(seed=4).eval()
+    model.extractor.register_forward_pre_hook(lambda module, given: seen.append(given[0].detach()))
+    way = EndToEnd(adversarial=transferred(source, FGSM(0.2)), adversarial_share=1.0, adversarial_rise=2)
+    training = start(way, model, data, lr=0.0)
+    for expected in (0.1, 0.2):
+        training.step(data.images, data.labels)
+        moved = (seen[-1] * model.std + model.mean - data.images).abs().amax()
+        torch.testing.assert_close(moved, torch.tensor(expected))
 
 
 def test_another_attack_is_another_run(data, make_model, tmp_path):
@@ -370,6 +397,13 @@ def test_wrong_settings_are_refused():
     for share in (0.0, 1.5):
         with pytest.raises(ValueError, match=r"`adversarial_share` must lie in \(0, 1\]"):
             EndToEnd(adversarial=OneStep(), adversarial_share=share)
+    with pytest.raises(ValueError, match="`adversarial_rise` must be a whole number of at least 0; got -1"):
+        EndToEnd(adversarial=OneStep(), adversarial_rise=-1)
+    for attack in (None, lambda model, images, labels: images):
+        with pytest.raises(
+            ValueError, match="`adversarial_rise` must be 0 without an attack that is a dataclass"
+        ):
+            EndToEnd(adversarial=attack, adversarial_rise=10)
     with pytest.raises(TypeError, match=r"`adversarial` must be an attack.*got str"):
         EndToEnd(adversarial="fgsm")  # type: ignore[arg-type]
 

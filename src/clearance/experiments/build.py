@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 
 from clearance._checks import check_choice
 from clearance._rng import derived_seed
-from clearance.attacks.gradient import FGSM
+from clearance.attacks import FGSM, PGD, Attack
 from clearance.audits._audit import check_comparable
 from clearance.data import Augmentation, ImageSet
 from clearance.data.subsets import draw_samples, split_classes
@@ -34,7 +34,7 @@ from clearance.heads import (
 from clearance.heads.weak import WeakHeads
 from clearance.losses import Loss, SumLoss
 from clearance.models import Classifier
-from clearance.training import FOCA, EndToEnd, WayOfTraining
+from clearance.training import FOCA, TRADES, EndToEnd, WayOfTraining
 
 DATA_SEED = 0  # a fraction of the training set is part of the data, the same for every seed of a comparison
 
@@ -136,8 +136,8 @@ def build_way(method: Method, model: Classifier | None = None) -> WayOfTraining:
     """The way of training of a method."""
     terms = build_loss(method, model)
     if method.way == "end_to_end":
-        attack = FGSM(method.adversarial) if method.adversarial > 0 else None
-        return EndToEnd(terms, method.head_noise, attack, method.adversarial_share)
+        attack, share = _training_attack(method), method.adversarial_share
+        return EndToEnd(terms, method.head_noise, attack, share, method.adversarial_rise)
     final = HeadTraining(method.final_head_steps, method.final_head_lr, 0.9, batch_size=128)
     return FOCA(
         terms,
@@ -151,6 +151,16 @@ def build_way(method: Method, model: Classifier | None = None) -> WayOfTraining:
         pool=method.pool,
         final_head=final,
     )
+
+
+def _training_attack(method: Method) -> Attack | None:
+    """The attack of adversarial training, or none."""
+    epsilon, steps = method.adversarial, method.adversarial_steps
+    if epsilon == 0:
+        return None
+    if method.trades > 0:
+        return TRADES(epsilon, steps=steps, beta=method.trades)
+    return FGSM(epsilon) if steps == 1 else PGD(epsilon, loss="cross_entropy", steps=steps)
 
 
 def build_weak_heads(method: Method, loss: Loss) -> WeakHeads:

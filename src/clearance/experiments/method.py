@@ -101,11 +101,23 @@ class EndToEndSettings:
     head_noise: float = 0.0
     adversarial: float = 0.0
     adversarial_share: float = 0.5
+    adversarial_steps: int = 1
+    adversarial_rise: int = 0
+    trades: float = 0.0
 
     def __post_init__(self) -> None:
         check_non_negative("head_noise", self.head_noise)
         check_fraction("adversarial", self.adversarial)
         check_fraction("adversarial_share", self.adversarial_share, open_below=True)
+        check_count("adversarial_steps", self.adversarial_steps)
+        check_count("adversarial_rise", self.adversarial_rise, minimum=0)
+        check_non_negative("trades", self.trades)
+        for name, unset in (("adversarial_steps", 1), ("adversarial_rise", 0), ("trades", 0)):
+            if self.adversarial == 0 and getattr(self, name) != unset:
+                raise ValueError(
+                    f"`{name}` must be {unset} without adversarial images; got {getattr(self, name)}. Drop it, or set "
+                    "`adversarial`."
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +181,13 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
         variances_lr: Times `lr` is that of its variances and learned priors, above 0. They are never decayed.
         means_decay: Times `weight_decay` is that of the means, at least 0.
         head_noise: Standard deviation of noise on the head's parameters (end_to_end).
-        adversarial: Largest change of a pixel, of [0, 1], in the FGSM images that are trained on; 0 trains on none
-            (end_to_end).
-        adversarial_share: Part of every batch that they take the place of, in (0, 1] (end_to_end).
+        adversarial: Largest change of a pixel, of [0, 1], in the adversarial images that are trained on; 0 trains on
+            none (end_to_end).
+        adversarial_share: Part of every batch that is attacked, in (0, 1] (end_to_end).
+        adversarial_steps: Of the attack: 1 is FGSM, more are PGD on cross-entropy (end_to_end).
+        adversarial_rise: Steps of training in which the largest change rises to `adversarial` (end_to_end).
+        trades: beta of TRADES, the weight of the change of the prediction; 0 trains on the adversarial images
+            themselves (end_to_end).
         weak_heads: How weak heads are drawn (foca): ``"gradient"`` (Algorithm 1), ``"early_stopped"``, or in
             closed form ``"ridge"``, ``"mixture"`` and, for two classes, ``"pair"`` (these need ``hidden: []``).
         head_steps: Steps of a weak head (foca).

@@ -31,9 +31,11 @@ from clearance.training.fit import FitResult as FitResult
 from clearance.training.fit import Limits as Limits
 from clearance.training.fit import fit as fit
 from clearance.training.foca import FOCA as FOCA
+from clearance.training.trades import TRADES as TRADES
 
 __all__ = [
     "FOCA",
+    "TRADES",
     "EndToEnd",
     "Execution",
     "FitResult",

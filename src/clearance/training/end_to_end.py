@@ -1,7 +1,7 @@
 """Ordinary training: extractor and head move together."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from clearance._checks import check_fraction, check_non_negative
+from clearance._checks import check_count, check_fraction, check_non_negative
 from clearance._rng import generator
 from clearance.data.image_set import ImageSet
 from clearance.data.intake import as_image_set
@@ -27,6 +27,7 @@ from clearance.training._way import (
     check_batch,
     check_loss,
 )
+from clearance.training.trades import TRADES
 
 _LARGEST_SEED = 2**31 - 1
 
@@ -51,14 +52,21 @@ class EndToEnd(WayOfTraining):
             parameters without noise. 0 is plain training.
         adversarial: An attack, called in every step as ``attack(model, images, labels)`` with the model in
             evaluation mode; its ``.images`` replace a part of the batch. Clearance's attacks also change images
-            that the model already misclassifies. None is plain training.
+            that the model already misclassifies. With :class:`~clearance.training.TRADES` all images stay, and the
+            divergence between the predictions of that part and of its attacked images joins the loss, as the term
+            ``"divergence"``. None is plain training.
         adversarial_share: That part, in (0, 1]. The default of a half keeps clean images in every batch, as
             Kurakin et al. (2017, "at scale") do. Elsayed et al. (2018) follow them; their own mixture is not in
-            the sources available to us. 1 attacks every image (Madry et al. 2018).
+            the sources available to us. 1 attacks every image (Madry et al. 2018; Zhang et al. 2019).
+        adversarial_rise: Steps in which the attack's radius rises: in step t = 1, 2, ... it is
+            epsilon min(1, t / adversarial_rise). At a large radius a new network may learn nothing but the shares of
+            the classes; a radius that rises prevents that. 0 is the whole radius from the first step. A length of
+            step that was given to the attack is not changed, the default follows the radius.
 
     Raises:
         TypeError: If `adversarial` cannot be called.
-        ValueError: If a number is out of range.
+        ValueError: If a number is out of range, or the radius is to rise and the attack has none: a dataclass's field
+            `epsilon`.
 
     Limits: a low loss on attacked images does not measure robustness; the audit `robustness` does. If your own
     attack skips images that the model already misclassifies, it attacks few images in the first steps.
@@ -71,6 +79,7 @@ class EndToEnd(WayOfTraining):
     head_noise: float = 0.0
     adversarial: Attack | None = None
     adversarial_share: float = 0.5
+    adversarial_rise: int = 0
     streams = ("head_noise",)
     trains_head = True
 
@@ -82,6 +91,12 @@ class EndToEnd(WayOfTraining):
             raise TypeError(
                 "`adversarial` must be an attack, called as attack(model, images, labels); got "
                 f"{type(self.adversarial).__name__}."
+            )
+        check_count("adversarial_rise", self.adversarial_rise, minimum=0)
+        if self.adversarial_rise and "epsilon" not in _settings(self.adversarial):
+            raise ValueError(
+                "`adversarial_rise` must be 0 without an attack that is a dataclass with a field `epsilon`, as those "
+                f"of clearance.attacks are; got {self.adversarial_rise} with {type(self.adversarial).__name__}."
             )
 
     def generators(self, seed: int) -> dict[str, torch.Generator]:
@@ -114,30 +129,51 @@ class _EndToEndTraining(Training):
     ) -> None:
         self.way, self.model, self.data, self.optimizer = way, model, as_image_set(data), optimizer
         self.generators = generators
+        self._steps = 0
         self._moved = list(way.trainable(model))
         copy_from_first(model, way.loss)
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
         loss = self.way.loss
         check_batch(images, labels, self.data)
-        images = self._attacked(images, labels)
+        attacked = self._attacked(images, labels)
         self.optimizer.zero_grad(set_to_none=True)  # after the attack, which may leave gradients behind
         with self._noisy_head():
-            outputs = self.model.outputs(images, loss.layers)
+            outputs = self.model.outputs(self._shown(images, attacked), loss.layers)
             check_logits(outputs.logits, self.data.class_count)
             terms: LossTerms = loss(outputs, labels)
+            if isinstance(self.way.adversarial, TRADES):
+                term = self.way.adversarial.term(outputs.logits[: len(attacked)], self.model(attacked))
+                terms = LossTerms({**terms.terms, "divergence": term})
             backward_to(self._moved, terms.total, loss)
         average_gradients(self._moved, len(labels))
         self.optimizer.step()
+        self._steps += 1
         with torch.no_grad():
             loss.after_step(outputs, labels)
         return terms
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self._steps} if self.way.adversarial_rise else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._steps = state.get("steps", 0)
+
     def _attacked(self, images: Tensor, labels: Tensor) -> Tensor:
-        attack, share = self.way.adversarial, self.way.adversarial_share
+        """The attacked images of the first part of the batch; without an attack there are none."""
+        attack = self.way.adversarial
         if attack is None:
+            return images[:0]
+        count = max(1, round(self.way.adversarial_share * len(images)))
+        rise = self.way.adversarial_rise
+        attack = _at_step(attack, self.generators["adversarial"], min(1.0, (self._steps + 1) / max(1, rise)))
+        return attacked_images(attack, self.model, images[:count].detach(), labels[:count])
+
+    def _shown(self, images: Tensor, attacked: Tensor) -> Tensor:
+        """The images of the loss: attacked ones replace clean ones, but for TRADES, which sets them beside."""
+        if not len(attacked) or isinstance(self.way.adversarial, TRADES):
             return images
-        return attacked_part(attack, self.model, images, labels, share, self.generators["adversarial"])
+        return torch.cat([attacked, images[len(attacked) :].detach()])
 
     @contextmanager
     def _noisy_head(self) -> Iterator[None]:
@@ -159,28 +195,21 @@ class _EndToEndTraining(Training):
                     parameter.copy_(value)
 
 
-def attacked_part(
-    attack: Attack, model: nn.Module, images: Tensor, labels: Tensor, share: float, stream: torch.Generator
-) -> Tensor:
-    """The batch with its first round(share * B) images attacked, at least one.
+def attacked_images(attack: Attack, model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """Images after an attack on the model in evaluation mode.
 
     Attacks with a method `perturbed`, such as Clearance's, also change images that the model already misclassifies.
-    Training that is adversarial from its first step needs this, because most images are then misclassified.
-
-    The model is in evaluation mode while it is attacked: dropout is off and batch normalisation uses, and keeps,
-    its running statistics. If an attack, or an attack inside it, has a setting `seed`, it gets a new seed from `stream`
-    in every step: its random starts differ from step to step, and a resumed run draws the same ones.
+    Training that is adversarial from its first step needs this, because most images are then misclassified. In
+    evaluation mode dropout is off and batch normalisation uses, and keeps, its running statistics.
 
     Raises:
         TypeError: If the attack returns no images.
         ValueError: If the attack returns images of another shape, or with values outside [0, 1].
     """
-    count = max(1, round(share * len(images)))
-    chosen = images[:count].detach()
     with in_evaluation_mode(model):
-        found = _changed(_seeded(attack, stream), model, chosen, labels[:count]).detach()
-    _check_images(found, chosen)
-    return torch.cat([found.to(images), images[count:].detach()])
+        found = _changed(attack, model, images, labels).detach()
+    _check_images(found, images)
+    return found.to(images)
 
 
 def _changed(attack: Attack, model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
@@ -197,15 +226,29 @@ def _changed(attack: Attack, model: nn.Module, images: Tensor, labels: Tensor) -
     return found
 
 
-def _seeded(attack: Attack, stream: torch.Generator) -> Attack:
+def _settings(attack: object) -> list[str]:
+    """Names of the settings of an attack that is a dataclass."""
     if not dataclasses.is_dataclass(attack) or isinstance(attack, type):
-        return attack
-    names = [field.name for field in dataclasses.fields(attack) if field.init]
+        return []
+    return [field.name for field in dataclasses.fields(attack) if field.init]
+
+
+def _at_step(attack: Any, stream: torch.Generator, radius: float) -> Any:
+    """The attack of one step: with `radius` times its epsilon, and a new seed from `stream` if it has a seed.
+
+    The same holds for an attack inside it. So its random starts differ from step to step, and a resumed run draws the
+    same ones.
+    """
+    names = _settings(attack)
     changed: dict[str, Any] = {
-        name: _seeded(value, stream) for name in names if hasattr(value := getattr(attack, name), "perturbed")
+        name: _at_step(value, stream, radius)
+        for name in names
+        if hasattr(value := getattr(attack, name), "perturbed")
     }
     if "seed" in names:
         changed["seed"] = int(torch.randint(_LARGEST_SEED, (), generator=stream))
+    if "epsilon" in names and radius < 1:
+        changed["epsilon"] = radius * attack.epsilon
     return dataclasses.replace(attack, **changed) if changed else attack
 
 
