@@ -40,7 +40,16 @@ def one_thread() -> Iterator[None]:
 
 
 Event = Mapping[str, Any]
-WORKER = "from clearance.experiments.engines import work; work()"
+# Linux kills it with its parent, however that ends; elsewhere it ends after its task. 1 is PR_SET_PDEATHSIG, 9 SIGKILL
+WORKER = """
+import ctypes, os, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+from clearance.experiments.engines import work
+work()
+"""
 _channel: IO[bytes] | None = None  # to the parent, in a process that `Processes` started
 
 
@@ -168,7 +177,7 @@ class _Process:
 
     def __init__(self) -> None:
         self._popen = subprocess.Popen(  # noqa: S603 - Python itself, and a constant
-            [sys.executable, "-c", WORKER],
+            [sys.executable, "-c", WORKER, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

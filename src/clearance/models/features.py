@@ -63,8 +63,8 @@ def _complaint(
     said = str(error).strip().partition("\n")[0]
     return (
         f"the model must give an answer to every image; on {which} (counted from 0) it raised "
-        f"{type(error).__name__}: {said} ({Path(frame.filename).name}, line {frame.lineno}). Correct the model, or leave "
-        "the image out."
+        f"{type(error).__name__}: {said} ({Path(frame.filename).name}, line {frame.lineno}). Correct the model, or "
+        "leave the image out."
     )
 
 
