@@ -72,6 +72,7 @@ def blocked(comparison, tmp_path_factory):
     folder = tmp_path_factory.mktemp("two at a time")
     plans = plans_of(comparison)
     (folder / plans[0].folder).write_text("in the way")
+    (folder / f"{plans[0].folder}.log").mkdir()  # its error output cannot be written either
     events = Events()
     return folder, run_grid(plans, build_data(comparison), folder, 2, events), events
 

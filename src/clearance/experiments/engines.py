@@ -4,6 +4,7 @@ Any ``concurrent.futures.Executor`` can replace them: an engine only needs ``sub
 """
 
 import contextlib
+import ctypes
 import os
 import pickle
 import signal
@@ -40,16 +41,7 @@ def one_thread() -> Iterator[None]:
 
 
 Event = Mapping[str, Any]
-# Linux kills it with its parent, however that ends; elsewhere it ends after its task. 1 is PR_SET_PDEATHSIG, 9 SIGKILL
-WORKER = """
-import ctypes, os, sys
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, 9)
-if os.getppid() != int(sys.argv[1]):
-    sys.exit(1)
-from clearance.experiments.engines import work
-work()
-"""
+WORKER = "from clearance.experiments.engines import work; work()"
 _channel: IO[bytes] | None = None  # to the parent, in a process that `Processes` started
 
 
@@ -246,9 +238,23 @@ def report(**event: Any) -> None:
     _send_parent("event", event)
 
 
+def end_with(parent: int) -> None:
+    """End this process when its parent ends, however that happens (on Linux; elsewhere after the task).
+
+    Args:
+        parent: The id of the process that started this one; if it has ended already, this one ends now.
+    """
+    if sys.platform == "linux":
+        signal_of_parents_death = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(signal_of_parents_death, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def work() -> None:
     """Run one task after the other from standard input: the main function of a process of `Processes`."""
     global _channel
+    end_with(int(sys.argv[1]))
     _channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep what tasks print out of the channel
     tasks = sys.stdin.buffer
