@@ -34,7 +34,15 @@ def write_bytes(path: Path, data: bytes) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_bytes(data)
         return
-    write_together({path: data})
+    temporary = temporary_of(path)
+    remove_leftovers(path.parent, path.name)
+    try:
+        write_synced(temporary, data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
 
 
 def write_together(files: Mapping[Path, bytes], *, instead_of: Iterable[Path] = ()) -> None:
@@ -106,11 +114,27 @@ def check_folder(name: str, path: Path) -> None:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Write `data` and wait until the disk has it; not atomic."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write `data` and wait until the disk has it; not atomic.
+
+    Raises:
+        OSError: With the name of the folder.
+    """
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise named(error, path.parent) from error
+
+
+def named(error: OSError, folder: Path) -> OSError:
+    """The same error with the name of a folder: a full disk says none.
+
+    >>> str(named(OSError(28, "No space left on device"), Path("out")))
+    "[Errno 28] No space left on device: 'out'"
+    """
+    return OSError(error.errno, error.strerror or str(error), str(folder))
 
 
 def sync_directory(path: Path) -> None:

@@ -11,10 +11,12 @@ import pytest
 import torch
 from PIL import EpsImagePlugin, Image
 
+import clearance.data.folder
 from clearance import load_dataset
 from clearance.data import Preprocessing, StoredImageSet, open_images
 from clearance.data.folder import open_folder
 from clearance.data.preprocessing import transformed
+from clearance.data.stored import write_pixels as written_pixels
 
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 40 40\n%%EndComments\nshowpage\n%%EOF\n"
 HOW = Preprocessing(size=8, short_side=10)
@@ -407,3 +409,29 @@ def test_where_no_cache_can_be_written_pictures_are_read_all_the_same(
     del found
     gc.collect()
     assert not list((pets.parent / "temporary").iterdir())
+
+
+@pytest.mark.parametrize("folder", ["small", "cache"])
+def test_a_full_disk_under_the_cache_does_not_matter(pets, monkeypatch, folder):
+    """Neither while pixels are written nor while their facts are; nothing stays in the cache that is not whole."""
+    expected = opened(pets).images
+    for left in (pets.parent / "cache").iterdir():
+        left.unlink()
+    sync = os.fsync
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    def write_pixels(path, images):
+        if path.is_relative_to(pets.parent / "cache"):
+            next(iter(images))
+            raise OSError(28, "No space left on device")
+        return written_pixels(path, images)
+
+    if folder == "small":
+        monkeypatch.setattr(clearance.data.folder, "write_pixels", write_pixels)
+    monkeypatch.setattr(os, "fsync", full if folder == "cache" else sync)
+    assert torch.equal(opened(pets).images, expected)
+    assert not list((pets.parent / "cache").glob("*.json"))
+    monkeypatch.undo()
+    assert torch.equal(opened(pets).images, expected)

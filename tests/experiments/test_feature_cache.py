@@ -1,5 +1,7 @@
 """Kept features are those of the same extractor and images, and nothing else is taken for them."""
 
+import os
+
 import pytest
 import torch
 from torch import nn
@@ -98,3 +100,19 @@ def test_a_damaged_file_is_made_again(cache):
     (file,) = files(cache)
     file.write_bytes(file.read_bytes()[:-9])
     assert torch.equal(cache.features(model, data), expected)
+
+
+@pytest.mark.parametrize("broken", ["full", "a file in the way"])
+def test_a_cache_that_cannot_be_written_does_not_matter(cache, monkeypatch, broken, tmp_path):
+    model, data = net(), gaussian_images()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    if broken == "full":
+        monkeypatch.setattr(os, "fsync", full)
+    else:
+        (tmp_path / "file").write_text("")
+        cache = FeatureCache(tmp_path / "file" / "cache")
+    assert torch.equal(cache.features(model, data), extract_features(model, data))
+    assert not cache.folder.exists() or not list(cache.folder.iterdir())

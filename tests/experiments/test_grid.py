@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
@@ -30,6 +31,15 @@ def records(findings):
         for r in found.records
         if r.measurement.name not in ("seconds", "memory")
     ]
+
+
+def is_running(process):
+    """Whether there is such a process; one that ended and was not collected does not run."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
 
 
 class Events:
@@ -62,6 +72,7 @@ def blocked(comparison, tmp_path_factory):
     folder = tmp_path_factory.mktemp("two at a time")
     plans = plans_of(comparison)
     (folder / plans[0].folder).write_text("in the way")
+    (folder / f"{plans[0].folder}.log").mkdir()  # its error output cannot be written either
     events = Events()
     return folder, run_grid(plans, build_data(comparison), folder, 2, events), events
 
@@ -152,6 +163,33 @@ class TestProcesses:
             assert engine.submit(os.getcwd).result() == os.getcwd()
         assert len(parents) == 1
         assert os.getpid() not in parents
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process ends after its task")
+    @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+    def test_no_process_outlives_its_parent(self, how):
+        code = (
+            "import os, time\n"
+            "from clearance.experiments.engines import Processes\n"
+            "with Processes(2) as engine:\n"
+            "    tasks = [engine.submit(os.getpid) for _ in range(2)]\n"
+            "    engine.submit(time.sleep, 600), engine.submit(time.sleep, 600)\n"
+            "    [task.result() for task in tasks]\n"
+            "    while len(engine._alive) < 2:\n"
+            "        time.sleep(0.01)\n"
+            "    print(*[process._popen.pid for process in engine._alive], flush=True)\n"
+            "    time.sleep(600)\n"
+        )
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+            assert parent.stdout is not None
+            workers = [int(word) for word in parent.stdout.readline().split()]
+            assert len(workers) == 2
+            assert all(map(is_running, workers))
+            parent.send_signal(how)
+            parent.wait()
+        ends = time.monotonic() + 2
+        while any(map(is_running, workers)) and time.monotonic() < ends:
+            time.sleep(0.01)
+        assert not any(map(is_running, workers))
 
     def test_what_cannot_be_pickled_fails_alone(self):
         with Processes(1) as engine:

@@ -58,7 +58,7 @@ class SearchCommand:
     def run(self) -> None:
         """Search."""
         from clearance._checks import check_count
-        from clearance._files import check_folder
+        from clearance._files import check_folder, write_bytes
         from clearance.cli._console import Console
         from clearance.cli._options import whole_numbers
         from clearance.cli._progress import listening
@@ -86,8 +86,8 @@ class SearchCommand:
                 criterion=self.choose_by,
             )
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "search.json").write_text(
-            json.dumps([asdict(t) for t in trials], indent=1) + "\n", "utf-8"
+        write_bytes(
+            self.out / "search.json", (json.dumps([asdict(t) for t in trials], indent=1) + "\n").encode()
         )
         console.print(_table(trials, list(recipe.methods)))
         console.print(f"Trials: {self.out / 'search.json'}", soft_wrap=True)

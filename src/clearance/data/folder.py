@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -59,8 +60,8 @@ def open_folder(
         path: Folder whose inner folders are the classes; its name becomes the name of the set.
         preprocessing: Its `size`, `short_side` and `interpolation` are used as by torchvision's Resize and
             CenterCrop. By default pictures are unchanged, and must have one size.
-        cache: Folder for decoded pictures; by default `default_cache`. If it cannot be written, they are kept in a
-            temporary folder while they are used.
+        cache: Folder for decoded pictures; by default `default_cache`. If it cannot be written or is full, they are
+            kept in a temporary folder while they are used.
 
     Shapes:
         images (N, 3, H, W).
@@ -128,7 +129,10 @@ def _opened(found: "_Listing", how: Preprocessing, cache: str | PathLike[str] | 
     folder = default_cache() if cache is None else Path(cache)
     if not _writable(folder):
         return while_used(lambda temporary: _kept(found, how, temporary))
-    data = _kept(found, how, folder)
+    try:
+        data = _kept(found, how, folder)
+    except OSError:  # a full disk, for example
+        return while_used(lambda temporary: _kept(found, how, temporary))
     return data.in_memory() if data.is_small() else data
 
 
@@ -194,7 +198,8 @@ def _decoded(found: _Listing, how: Preprocessing, kept: Path) -> tuple[PixelStor
     _check_no_class_unreadable(found, labels, unreadable)
     digest = found.stored(store, labels).digest()
     facts = {"labels": labels, "unreadable": unreadable, "digest": digest}
-    write_facts(store, facts)
+    with suppress(OSError):  # a full disk: they are decoded again the next time
+        write_facts(store, facts)
     return store, facts
 
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearance._files import temporary_of, write_bytes
+from clearance._files import named, temporary_of, write_bytes
 from clearance.data.image_set import (
     CHUNK,
     UNLABELLED,
@@ -223,8 +223,10 @@ def while_used(make: Callable[[Path], StoredImageSet]) -> ImageSet:
             weakref.finalize(data.store, shutil.rmtree, folder, ignore_errors=True)
             return data
         kept = data.in_memory()
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError) and error.filename is None:
+            raise named(error, folder.parent) from error
         raise
     shutil.rmtree(folder, ignore_errors=True)
     return kept

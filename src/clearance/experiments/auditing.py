@@ -157,8 +157,8 @@ _FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/'\":,;]+/)+")
 def reason_of(error: BaseException) -> str:
     r"""An error and its place in one line, without folders of this machine.
 
-    >>> reason_of(ValueError("no file /home/ann/nets/best.pt\nat all"))
-    'ValueError: no file best.pt'
+    >>> reason_of(ValueError("there is no file /home/ann/nets/best.pt"))
+    'ValueError: there is no file best.pt'
     """
     lines = str(error).strip().splitlines()
     frames = traceback.extract_tb(error.__traceback__)

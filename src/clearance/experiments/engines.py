@@ -4,6 +4,7 @@ Any ``concurrent.futures.Executor`` can replace them: an engine only needs ``sub
 """
 
 import contextlib
+import ctypes
 import os
 import pickle  # noqa: TID251 - to and from processes that it has started; no file
 import signal
@@ -170,7 +171,7 @@ class _Process:
 
     def __init__(self, *, fork: bool) -> None:
         self._popen = subprocess.Popen(  # noqa: S603 - Python itself, and a constant
-            [sys.executable, "-c", WORKER.format(fork=fork)],
+            [sys.executable, "-c", WORKER.format(fork=fork), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -241,6 +242,19 @@ def report(**event: Any) -> None:
     _send_parent("event", event)
 
 
+def end_with(parent: int) -> None:
+    """End this process when its parent ends, however that happens (on Linux; elsewhere after the task).
+
+    Args:
+        parent: The id of the process that started this one; if it has ended already, this one ends now.
+    """
+    if sys.platform == "linux":
+        signal_of_parents_death = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(signal_of_parents_death, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def work(*, fork: bool) -> None:
     """Run one task after the other from standard input: the main function of a process of `Processes`.
 
@@ -248,6 +262,7 @@ def work(*, fork: bool) -> None:
         fork: Whether each task runs in a copy of this process; if the copy dies, this process dies in the same way.
     """
     global _channel
+    end_with(int(sys.argv[1]))
     _channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep what tasks print out of the channel
     tasks = sys.stdin.buffer
@@ -263,10 +278,13 @@ def work(*, fork: bool) -> None:
         except Exception:  # noqa: BLE001 - a function that is not importable, say
             _send_parent("failed", traceback.format_exc())
             continue
+        original = os.getpid()
         copy = os.fork() if fork else 0
         if copy:
             _die_as(os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
             continue
+        if fork:
+            end_with(original)
         try:
             _send_parent("result", function(*arguments, **options))
         except Exception:  # noqa: BLE001 - the parent raises it

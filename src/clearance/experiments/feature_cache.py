@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,11 @@ class FeatureCache:
         if kept is not None and _proved(model, data, kept):
             return kept.to(device_of(model))
         found = extract_features(model, data)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, safetensors.torch.save({_NAME: found.cpu().contiguous()}))
+        with suppress(
+            OSError
+        ):  # full, or closed to this user: features are then extracted again the next time
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, safetensors.torch.save({_NAME: found.cpu().contiguous()}))
         return found
 
     def _path(self, model: Classifier, data: ImageSet) -> Path:

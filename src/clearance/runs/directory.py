@@ -1,5 +1,6 @@
 """The directory of one run: open, continue, log, save, finish."""
 
+import errno
 import hashlib
 import json
 import logging
@@ -17,7 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from clearance._checks import check_count
-from clearance._files import sync_directory, write_synced
+from clearance._files import named, sync_directory, write_synced
 from clearance.runs.fingerprint import differences
 from clearance.runs.json_file import json_text, plain, write_json
 from clearance.runs.manifest import MANIFEST, check_files, manifest_of, read_file, write_files
@@ -296,19 +297,23 @@ class Metrics:
                 f"{path} must begin with what it held when the newest checkpoint was taken; it was changed since. "
                 f"Restore the file, or delete {path.parent} to start over."
             )
-        self._file = path.open("ab")
+        self._folder = path.parent
+        self._file = path.open("ab", buffering=0)  # nothing is left to write where a disk is full
         self._file.truncate(length)
 
     def append(self, values: Mapping[str, Any]) -> None:
         """Write one line, keys sorted, floats with all their digits."""
         line = json.dumps(plain(values, "values"), sort_keys=True).encode() + b"\n"
-        self._file.write(line)
-        self._file.flush()  # so that the file can be watched
+        try:
+            written = self._file.write(line)
+            if written < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise named(error, self._folder) from error
         self._digest.update(line)
 
     def sync(self) -> tuple[int, str]:
         """Wait until the disk has every line; returns the length in bytes and the SHA-256."""
-        self._file.flush()
         os.fsync(self._file.fileno())
         return os.fstat(self._file.fileno()).st_size, self._digest.hexdigest()
 
