@@ -1,5 +1,7 @@
 """Kept features are those of the same extractor and images, and nothing else is taken for them."""
 
+import stat
+
 import pytest
 import torch
 from torch import nn
@@ -98,3 +100,17 @@ def test_a_damaged_file_is_made_again(cache):
     (file,) = files(cache)
     file.write_bytes(file.read_bytes()[:-9])
     assert torch.equal(cache.features(model, data), expected)
+
+
+@pytest.mark.parametrize("where", [0.3, 0.5, 0.999])
+def test_one_flipped_bit_is_found_wherever_it_is(cache, where):
+    """Also in the features of images that are not computed again."""
+    model, data = net(), gaussian_images()
+    expected = cache.features(model, data)
+    (file,) = files(cache)
+    content = bytearray(file.read_bytes())
+    content[int(where * len(content))] ^= 4
+    file.write_bytes(content)
+    assert torch.equal(cache.features(model, data), expected)
+    assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
