@@ -286,6 +286,12 @@ def _module(outside: OutsideModel, say: Say) -> nn.Module:
         say("weights: the module's own (no --weights)")
     else:
         say(str(load_weights(module, outside.weights, outside.entry)))
+    others = {weight.dtype for weight in module.parameters() if weight.is_floating_point()} - {torch.float32}
+    if others:
+        say(
+            f"precision: weights in {', '.join(map(str, others))}, audited in {torch.float32} like the images"
+        )
+        module = module.float()
     return module.eval().to(device_named(outside.device))
 
 
