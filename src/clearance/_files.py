@@ -8,7 +8,7 @@ from pathlib import Path
 _KEPT = 50  # letters, each of up to 4 bytes; a file's name has at most 255
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:
     """Put `data` at `path` by one rename: a reader sees the old file or the new one, never a part.
 
     The bytes are on the disk before the rename, and the rename is on the disk before this returns. So it
@@ -19,6 +19,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     Args:
         path: The file; its directory must exist. An existing file is replaced.
         data: What to write.
+        private: Whether only this user may read the file.
 
     Raises:
         OSError: The directory is missing, not writable or full; `path` is then unchanged.
@@ -37,7 +38,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     temporary = temporary_of(path)
     remove_leftovers(path.parent, path.name)
     try:
-        write_synced(temporary, data)
+        write_synced(temporary, data, private=private)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -113,14 +114,26 @@ def check_folder(name: str, path: Path) -> None:
         raise ValueError(f"`{name}` must be a folder that can be written; {there} is closed to this user.")
 
 
-def write_synced(path: Path, data: bytes) -> None:
+def make_private(path: Path) -> None:
+    """Make a folder that only this user may enter; one that is there stays as it is."""
+    if not path.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open`: a new file that only this user may read, never what a link points to."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def write_synced(path: Path, data: bytes, *, private: bool = False) -> None:
     """Write `data` and wait until the disk has it; not atomic.
 
     Raises:
         OSError: With the name of the folder.
     """
     try:
-        with path.open("wb") as file:
+        with open(path, "wb", opener=private_opener if private else None) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -3,7 +3,11 @@
 import gc
 import os
 import re
+import stat
+import struct
+import tracemalloc
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +15,9 @@ import pytest
 import torch
 from PIL import EpsImagePlugin, Image
 
-import clearance.data.folder
 from clearance import load_dataset
 from clearance.data import Preprocessing, StoredImageSet, open_images
+from clearance.data import folder as folders
 from clearance.data.folder import open_folder
 from clearance.data.preprocessing import transformed
 from clearance.data.stored import write_pixels as written_pixels
@@ -103,30 +107,90 @@ def test_many_unreadable_files_are_named_in_short(pets):
         opened(pets)
 
 
-def test_pictures_are_decoded_once_and_again_when_something_changed(pets):
-    """A file whose bytes change behind its size and date is not read again; for other settings or dates it is."""
+def test_pictures_are_decoded_once_and_again_when_something_changed(pets, monkeypatch):
+    """What counts is what the files hold: another date is no change, other settings are."""
     first = opened(pets)
-    file = pets / "cats" / "0.png"
-    before = file.stat()
-    file.write_bytes(bytes(before.st_size))
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with monkeypatch.context() as patch:
+        patch.setattr(folders, "_picture", lambda content: pytest.fail("a picture was decoded again"))
+        os.utime(pets / "cats" / "0.png", (1, 1))
+        assert torch.equal(opened(pets).images, first.images)
+    assert not torch.equal(opened(pets, Preprocessing(size=8, short_side=9)).images, first.images)
+
+
+def test_pictures_replaced_at_equal_size_and_date_are_other_pictures(pets):
+    """As containers and archives leave them, whose dates are all the same."""
+    cats, dogs = (pets / name for name in ("cats", "dogs"))
+    for name, shade in ((cats, 10), (dogs, 200)):
+        for file in name.iterdir():
+            file.unlink()
+        for place in range(4):
+            Image.new("RGB", (8, 8), (shade, place, 0)).save(name / f"{place}.bmp")
+            os.utime(name / f"{place}.bmp", (1, 1))
+    before = opened(pets)
+    cats.rename(pets / "aside")
+    dogs.rename(cats)
+    (pets / "aside").rename(dogs)
+    after = opened(pets)
+    assert after.digest() != before.digest()
+    assert torch.equal(after.images, before.images[[4, 5, 6, 7, 0, 1, 2, 3]])
+    file = cats / "0.bmp"
+    Image.new("RGB", (8, 8), (99, 99, 99)).save(file)
+    os.utime(file, (1, 1))
+    assert float(opened(pets).images[0].mean()) == pytest.approx(99 / 255)
+
+
+@pytest.mark.parametrize("suffix", [".pixels", ".json"])
+@pytest.mark.parametrize("how", ["zeroed", "one bit", "cut", "empty", "missing", "other labels", "no JSON"])
+def test_a_damaged_cache_is_made_anew(pets, suffix, how):
+    first = opened(pets)
+    (kept,) = (pets.parent / "cache").glob(f"*{suffix}")
+    content = kept.read_bytes()
+    damaged = {
+        "zeroed": bytes(len(content)),
+        "one bit": content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+        "cut": content[:-1],
+        "empty": b"",
+        "missing": None,
+        "other labels": content.replace(b"[0, 0, 0, 0, 1, 1, 1, 1]", b"[1, 1, 1, 1, 0, 0, 0, 0]"),
+        "no JSON": b"[[[" * 9999,
+    }[how]
+    kept.unlink() if damaged is None else kept.write_bytes(damaged)
     again = opened(pets)
     assert torch.equal(again.images, first.images)
-    assert again.digest() == first.digest()
-    with pytest.warns(UserWarning, match=r"1 of 8 files .* left out: cats/0.png"):
-        opened(pets, Preprocessing(size=8, short_side=9))
-    os.utime(file, (1, 1))
-    with pytest.warns(UserWarning, match=r"1 of 8 files .* left out: cats/0.png"):
-        assert len(opened(pets)) == 7
+    assert (again.labels.tolist(), again.digest()) == (first.labels.tolist(), first.digest())
 
 
-def test_a_damaged_cache_is_made_anew(pets):
-    first = opened(pets)
-    (kept,) = (pets.parent / "cache").glob("*.pixels")
-    kept.write_bytes(kept.read_bytes()[:-1])
-    assert torch.equal(opened(pets).images, first.images)
-    kept.with_suffix(".json").write_text("{")
-    assert torch.equal(opened(pets).images, first.images)
+def test_only_the_user_may_read_what_is_kept(pets):
+    """Pictures may come from a folder that is closed to others."""
+    opened(pets)
+    cache = pets.parent / "cache"
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in cache.iterdir()} == {0o600}
+
+
+def bomb(width, height):
+    """A picture in grey of any size, all black: a thousandth of that in bytes."""
+    rows = zlib.compressobj(9)
+    data = b"".join(rows.compress(bytes(width + 1)) for _ in range(height)) + rows.flush()
+    parts = ((b"IHDR", struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)), (b"IDAT", data), (b"IEND", b""))
+    chunks = (
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+@pytest.mark.parametrize(("width", "height"), [(60_000_000, 1), (13_000, 13_000), (65_000, 1)])
+def test_a_picture_that_would_take_all_memory_is_left_out(pets, width, height):
+    """The third is small, and would not be when its short side is scaled to 10 pixels."""
+    (pets / "cats" / "bomb.png").write_bytes(bomb(width, height))
+    tracemalloc.start()
+    with pytest.warns(
+        UserWarning, match=r"1 of 9 files .*cats/bomb.png \(a picture of \d+x\d+ .*pixels or a side"
+    ):
+        assert len(opened(pets)) == 8
+    assert tracemalloc.get_traced_memory()[1] < 30e6
+    tracemalloc.stop()
 
 
 def test_the_cache_is_where_one_says(pets, monkeypatch, tmp_path):
@@ -429,7 +493,7 @@ def test_a_full_disk_under_the_cache_does_not_matter(pets, monkeypatch, folder):
         return written_pixels(path, images)
 
     if folder == "small":
-        monkeypatch.setattr(clearance.data.folder, "write_pixels", write_pixels)
+        monkeypatch.setattr(folders, "write_pixels", write_pixels)
     monkeypatch.setattr(os, "fsync", full if folder == "cache" else sync)
     assert torch.equal(opened(pets).images, expected)
     assert not list((pets.parent / "cache").glob("*.json"))

@@ -1,7 +1,10 @@
 """Readers on small files made here byte by byte, and on damaged ones: each of those is one clear error."""
 
 import gzip
+import io
 import struct
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -201,6 +204,37 @@ def raw(folder, content, name="toy.npz"):
     return read_npz(folder / name)
 
 
+def claiming_npz(folder, shape, held=0, kind="<f4"):
+    """An archive whose array says that it has a shape, and holds that many bytes, all 0, deflated."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(folder / "toy.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("images.npy", "w", force_zip64=True) as file:
+            file.write(header.getvalue())
+            for _ in range(held >> 20):
+                file.write(bytes(2**20))
+        archive.writestr("labels.npy", header.getvalue())
+    return read_npz(folder / "toy.npz")
+
+
+def larger_than_memory(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("clearance.data.npz.memory", lambda: 2**23)
+        return claiming_npz(folder, (2**16, 8, 8), held=2**22, kind="|u1")
+
+
+def packed_idx(folder):
+    """68 kB that unpack to 64 MiB more than the header says."""
+    header = struct.pack(">4I", 2051, 2, 3, 3)
+    (folder / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + bytes(2**26)))
+    tracemalloc.start()
+    try:
+        return read_idx(folder, "test")
+    finally:
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+        tracemalloc.stop()
+
+
 def damaged_npz(folder):
     """A compressed archive whose directory is whole and whose data are not."""
     np.savez_compressed(folder / "toy.npz", images=np.random.default_rng(0).random((2, 9, 9)), labels=[0, 1])
@@ -277,6 +311,20 @@ FILES = {
         lambda p: cifar(p, read_cifar10, "test_batch.bin", bytes(3073)),
         r"\(9 of 10 classes\)",
     ),
+    "npz that claims 47 GB": (
+        lambda p: claiming_npz(p, (12_000_000, 31, 32)),
+        r"'images' claims 47,616,000,000 bytes, of which the archive holds at most \d\d",
+    ),
+    "npz that claims more than a number holds": (
+        lambda p: claiming_npz(p, (2**62, 2**62)),
+        "'images' claims .* bytes, of which",
+    ),
+    "npz of a negative size": (lambda p: claiming_npz(p, (-4, 8, 8)), "cannot be read as plain arrays"),
+    "npz larger than memory": (
+        larger_than_memory,
+        "needs 0.0 GiB as float32, more than the memory of this machine",
+    ),
+    "idx that unpacks to more": (packed_idx, "has trailing bytes: .* make 34 bytes; got 35 or more"),
     "npz without images": (lambda p: npz(p, labels=[0, 1]), "'images' or 'x'; got 'labels'"),
     "npz without labels": (lambda p: npz(p, x=U8), "'labels' or 'y'; got 'x'"),
     "npz of other names": (lambda p: npz(p, data=U8), "got none of the known names"),

@@ -1,6 +1,7 @@
 """Kept features are those of the same extractor and images, and nothing else is taken for them."""
 
 import os
+import stat
 
 import pytest
 import torch
@@ -116,3 +117,17 @@ def test_a_cache_that_cannot_be_written_does_not_matter(cache, monkeypatch, brok
         cache = FeatureCache(tmp_path / "file" / "cache")
     assert torch.equal(cache.features(model, data), extract_features(model, data))
     assert not cache.folder.exists() or not list(cache.folder.iterdir())
+
+
+@pytest.mark.parametrize("where", [0.3, 0.5, 0.999])
+def test_one_flipped_bit_is_found_wherever_it_is(cache, where):
+    """Also in the features of images that are not computed again."""
+    model, data = net(), gaussian_images()
+    expected = cache.features(model, data)
+    (file,) = files(cache)
+    content = bytearray(file.read_bytes())
+    content[int(where * len(content))] ^= 4
+    file.write_bytes(content)
+    assert torch.equal(cache.features(model, data), expected)
+    assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600

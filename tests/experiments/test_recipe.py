@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,49 @@ class TestAdversarialSettings:
         alone: dict[str, Any] = {name: 2}
         with pytest.raises(ValueError, match=rf"`{name}` must be \d without adversarial images; got 2"):
             Method(**alone)
+
+
+BOMBS = {
+    "aliases": "a: &a [1]\n" + "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 10)}]\n" for i in range(20)
+    ),
+    "merged aliases": "a: &a {x: 1}\n" + "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} {{<<: [{', '.join([f'*{chr(97 + i)}'] * 10)}]}}\n" for i in range(20)
+    ),
+    "itself": "a: &a [*a]",
+    "itself merged": "a: &a {<<: *a}",
+    "deep lists": "a: " + "[" * 5000 + "]" * 5000,
+    "deep mappings": "".join(f"{' ' * i}a:\n" for i in range(900)),
+    "deep and open": "{" * 100_000,
+    "a long list": f"audits: [{'accuracy, ' * 20_000}]",
+    "a long number": f"epochs: {'9' * 5000}",
+    "a date": "methods: {plain: {loss_settings: {margin: 2001-01-01}}}",
+    "a set": "audits: !!set {accuracy}",
+    "bytes": "dataset: !!binary AAAA",
+    "an object": "dataset: !!python/object:os.system {}",
+    "a key twice": "epochs: 3\nepochs: 4",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_would_take_all_memory_or_is_no_setting_is_refused_at_once(written, name):
+    path = written(BOMBS[name])
+    with pytest.raises(ValueError, match=re.escape(str(path))) as refused:
+        read_recipe(path)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "key", ["1", "null", "true", "1.5", ".nan", "'a b'", "~", "[a, b]", "{}", "''", "=", "0x10"]
+)
+@pytest.mark.parametrize("place", ["{%s: 1}", "{methods: {plain: {%s: 1}}}", "{methods: {%s: 1}}"])
+def test_odd_keys_are_refused_by_name(written, key, place):
+    with pytest.raises(ValueError, match=r"mine\.yaml"):
+        read_recipe(written(place % key))
+
+
+def test_aliases_that_stay_small_are_kept(written):
+    text = "methods:\n  a: &a {base: plain, lr: 0.1}\n  b: {<<: *a, momentum: 0.5}\n  c: *a\n"
+    methods = read_recipe(written(text)).methods
+    assert (methods["b"].lr, methods["b"].momentum, methods["c"].lr) == (0.1, 0.5, 0.1)

@@ -1,6 +1,8 @@
 """What the page says first of one network: no more than the numbers carry."""
 
+import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -70,6 +72,16 @@ def flips(noise=0.001, missed=0.0, blind=0.0):
     ]
 
 
+def test_without_a_change_that_flips_half_of_the_images_none_is_named():
+    never = replace(flips()[0], value=math.inf, low=0.2, high=math.inf)
+    text = said(report_of(never, *flips()[1:]))["Smallest change"]
+    assert text.startswith(
+        "For half of the correctly classified images or more, the search found no change that"
+    )
+    assert "inf" not in text
+    assert "∞" not in text
+
+
 def test_accuracy_with_its_interval():
     row = measured("accuracy", "error", 0.058, low=0.04, high=0.08, split="test")
     assert said(report_of(row))["Accuracy"] == (
@@ -137,6 +149,12 @@ class TestWorstPair:
         assert said(report_of(PAIRS[0], far))["Worst pair"].endswith(
             "and lie no nearer than the median pair."
         )
+
+    def test_a_closeness_without_end_is_no_number_to_name(self):
+        """As where all features are equal, and no pair is nearer than another."""
+        closest = measured("confusions", "worst_closeness", math.inf, n=45, unit="ratio", split="test")
+        text = said(report_of(PAIRS[0], closest))["Worst pair"]
+        assert text == "cat and dog make up 38 % (26 to 52 %) of the mistakes."
 
     def test_the_largest_of_many_small_shares_is_not(self):
         """3 of 50 errors in one of 45 pairs: the largest of 45 is that large by luck."""

@@ -64,18 +64,18 @@ def _short(names: Sequence[str]) -> str:
 
 
 def _check_precision(model: Classifier, data: ImageSet) -> None:
-    """Raise ValueError if weights are in half precision and the model does not convert images itself."""
-    kinds = {weight.dtype for weight in model.parameters()} & {torch.float16, torch.bfloat16}
+    """Raise ValueError if weights are in another precision than images and the model does not convert them itself."""
+    image, _ = data.batch(torch.tensor([0]))
+    kinds = {weight.dtype for weight in model.parameters() if weight.is_floating_point()} - {image.dtype}
     if not kinds:
         return
-    image, _ = data.batch(torch.tensor([0]))
     try:
         with evaluating(model), torch.no_grad():
             model(image)
     except RuntimeError as error:
         raise ValueError(
             f"the model must take images in {image.dtype}; its weights are in {kinds.pop()}, and it says: {error}. "
-            "Call model.float(), which changes no weight, or cast the images within the model."
+            "Call model.float(), or cast the images within the model."
         ) from error
 
 

@@ -236,7 +236,7 @@ def _temperature(values: list[float]) -> Measurement:
     return Measurement(Calibration.name, "temperature", mean, "factor", len(values), spread)
 
 
-LOG_LIMIT = 12.0  # temperatures from 6e-6 to 160,000
+LOG_LIMIT = 12.0  # temperatures from 6e-6 to 160,000 times the spread of the logits
 
 
 def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
@@ -259,16 +259,19 @@ def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
     share = 1 / (len(labels) + 1) if none_wrong else 0.0
     targets = torch.nn.functional.one_hot(labels, logits.shape[1]).double()
     targets = (1 - share) * targets + share / logits.shape[1]
-    exact = logits.double()
+    exact = logits.double() - logits.double().mean(dim=1, keepdim=True)
+    spread = float(exact.abs().max())
+    if spread == 0:
+        return 1.0
+    centre = math.log(spread)
 
     def cross_entropy(log_temperature: float) -> float:
         log_p = torch.log_softmax(exact * math.exp(-log_temperature), dim=1)
         return float(-(targets * log_p).sum(dim=1).mean())
 
     # convex in 1 / T, so that log T has one valley
-    found = minimize_scalar(
-        cross_entropy, bounds=(-LOG_LIMIT, LOG_LIMIT), method="bounded", options={"xatol": 1e-10}
-    )
+    bounds = (centre - LOG_LIMIT, centre + LOG_LIMIT)
+    found = minimize_scalar(cross_entropy, bounds=bounds, method="bounded", options={"xatol": 1e-10})
     return math.exp(found.x)
 
 
@@ -306,7 +309,10 @@ def confidences(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     (tensor([1.], dtype=torch.float64), tensor([True]))
     """
     broken = ~logits.isfinite().all(dim=1)
-    confidence, named = logits.double().softmax(dim=1).max(dim=1)
+    confidence, named = (
+        logits.double().softmax(dim=1).amax(dim=1),
+        logits.argmax(dim=1),
+    )  # not of rounded shares
     return torch.where(broken, 1.0, confidence), (named == labels) & ~broken
 
 

@@ -1,9 +1,11 @@
 """Folders of pictures as image sets: decoded once, stored as bytes, read in batches."""
 
 import hashlib
+import io
 import json
 import os
 import re
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,9 +19,10 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from clearance._files import make_private
 from clearance._text import visible
 from clearance.data.image_set import ImageSet
-from clearance.data.preprocessing import Preprocessing, transformed
+from clearance.data.preprocessing import Preprocessing, check_extent, transformed
 from clearance.data.stored import (
     PixelStore,
     StoredImageSet,
@@ -34,7 +37,8 @@ _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
 _GREY_MODES = ("1", "L")
 _DEEP_MODES = ("I", "F")  # and I;16 ...: more than 8 bits, which Pillow would clip, not scale
-_VERSION = 2  # of the decoded file; files of another version are decoded again
+_LARGEST_FILE = 2**29  # bytes
+_VERSION = 3  # of the decoded file; files of another version are decoded again
 _SHOWN_FILES = 3  # of those that cannot be read, in a message
 
 
@@ -52,9 +56,12 @@ def open_folder(
     Names that begin with a dot, other files and deeper folders are ignored. Files that cannot be read are left out,
     counted and named in a warning.
 
-    Pictures are decoded once into a file in `cache`, whose name is a hash of the files' names, sizes and times and
-    of the transform. A set of at most 1 GiB is then an ordinary ImageSet; a larger one stays on disk and is read in
-    batches.
+    Pictures are decoded once into a file in `cache`, whose name is a hash of the files' names and contents and of the
+    transform; its checksum is verified before it is used. A set of at most 1 GiB is then an ordinary ImageSet; a larger
+    one stays on disk and is read in batches. Only the user may read that file, and the folder if it is made.
+
+    A picture of more than 100 million pixels, or with a side of more than 65,535, is left out like one that cannot be
+    read: a small file can claim any size.
 
     Args:
         path: Folder whose inner folders are the classes; its name becomes the name of the set.
@@ -138,7 +145,7 @@ def _opened(found: "_Listing", how: Preprocessing, cache: str | PathLike[str] | 
 
 def _writable(folder: Path) -> bool:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     except OSError:
         return False
     return os.access(folder, os.W_OK | os.X_OK)
@@ -172,30 +179,34 @@ class _Listing:
     def slug(self) -> str:
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")[:30] or "images"
 
-    def key(self, how: Preprocessing) -> str:
+    def key(self, how: Preprocessing, contents: Sequence[str]) -> str:
         """A hash of everything on which the decoded pictures depend; normalisation belongs to the model."""
-        stats = [(self.short(file), file.stat().st_size, file.stat().st_mtime_ns) for file, _ in self.files]
         settings = {name: asdict(how)[name] for name in ("size", "short_side", "interpolation")}
-        parts: list[Any] = [_VERSION, str(self.root.resolve()), settings, stats]
-        parts += [] if self.classes else ["unlabelled"]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+        names = [self.short(file) for file, _ in self.files]
+        parts: list[Any] = [_VERSION, settings, names, list(contents), [label for _, label in self.files]]
+        return hashlib.sha256(json.dumps([*parts, list(self.classes)]).encode()).hexdigest()[:32]
 
     def short(self, file: Path) -> str:
         return "/".join(map(visible, file.relative_to(self.root).parts))
 
 
 def _kept(found: "_Listing", how: Preprocessing, folder: Path) -> StoredImageSet:
-    kept = folder / f"{found.slug}-{found.key(how)}.pixels"
-    store, facts = read_facts(kept) or _decoded(found, how, kept)
+    key = found.key(how, [_content_hash(file) for file, _ in found.files])
+    kept = folder / f"{found.slug}-{key}.pixels"
+    store, facts = read_facts(kept) or _decoded(found, how, kept, key)
     _warn_of_unreadable(found, facts["unreadable"])
     return found.stored(store, facts["labels"], facts.get("digest"))
 
 
-def _decoded(found: _Listing, how: Preprocessing, kept: Path) -> tuple[PixelStore, dict[str, Any]]:
+def _decoded(found: _Listing, how: Preprocessing, kept: Path, key: str) -> tuple[PixelStore, dict[str, Any]]:
     labels: list[int] = []
     unreadable: list[list[str]] = []
-    store = write_pixels(kept, _pixels(found, how, labels, unreadable))
+    contents: list[str] = []
+    store = write_pixels(kept, _pixels(found, how, labels, unreadable, contents))
     _check_no_class_unreadable(found, labels, unreadable)
+    if found.key(how, contents) != key:
+        store.path.unlink()
+        raise ValueError(f"the pictures in {found.root} changed while they were read; run this again.")
     digest = found.stored(store, labels).digest()
     facts = {"labels": labels, "unreadable": unreadable, "digest": digest}
     with suppress(OSError):  # a full disk: they are decoded again the next time
@@ -203,18 +214,44 @@ def _decoded(found: _Listing, how: Preprocessing, kept: Path) -> tuple[PixelStor
     return store, facts
 
 
+_HASHES: dict[Path, tuple[tuple[int, ...], str]] = {}  # of this process, by file, each with the file's status
+_SETTLED = 2_000_000_000  # nanoseconds after which another change has another time
+
+
+def _content_hash(file: Path) -> str:
+    """SHA-256 of a file's bytes; read again if the file's status differs from that at the last time."""
+    place, status = file.absolute(), file.stat()
+    mark = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+    known = _HASHES.get(place)
+    if known is not None and known[0] == mark:
+        return known[1]
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if time.time_ns() - status.st_ctime_ns > _SETTLED:
+        _HASHES[place] = (mark, found)
+    return found
+
+
 def _pixels(
-    found: _Listing, how: Preprocessing, labels: list[int], unreadable: list[list[str]]
+    found: _Listing,
+    how: Preprocessing,
+    labels: list[int],
+    unreadable: list[list[str]],
+    contents: list[str],
 ) -> Iterator[NDArray[Any]]:
-    """The pixels of one picture after another; unreadable files are added to `unreadable` and skipped."""
+    """The pixels of one picture after another; unreadable files are added to `unreadable` and skipped.
+
+    The hash of every file's bytes, the very ones that were decoded, is added to `contents`.
+    """
     first: tuple[str, NDArray[Any]] | None = None
     for file, label in found.files:
+        content = _content(file)
+        contents.append(hashlib.sha256(content).hexdigest())
         try:
-            picture = _picture(file)
+            pixels = transformed(_picture(content), how)
         except ValueError as error:
             unreadable.append([found.short(file), str(error)])
             continue
-        pixels = transformed(picture, how)
         first = first or (found.short(file), pixels)
         if pixels.shape != first[1].shape:
             raise ValueError(
@@ -299,15 +336,29 @@ def _is_picture(file: Path) -> bool:
     return file.suffix.lower() in _SUFFIXES and not file.name.startswith(".") and file.is_file()
 
 
-def _picture(file: Path) -> Image.Image:
-    """A file as an upright RGB picture; grey and palettes become RGB, transparency is dropped.
+def _content(file: Path) -> bytes:
+    size = file.stat().st_size
+    if size > _LARGEST_FILE:
+        raise ValueError(
+            f"a picture's file must have at most {_LARGEST_FILE >> 20} MiB; got {size >> 20} MiB in {file}. Remove it."
+        )
+    return file.read_bytes()
+
+
+def _picture(content: bytes) -> Image.Image:
+    """A file's bytes as an upright RGB picture; grey and palettes become RGB, transparency is dropped.
 
     Raises:
-        ValueError: If it cannot be read; the message does not name the path.
+        ValueError: If it cannot be read, or would be too large; the message does not name the path.
     """
     try:
-        with Image.open(file, formats=_FORMATS) as picture:
-            return Image.fromarray(picture_array(ImageOps.exif_transpose(picture), keep_grey=False))
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", Image.DecompressionBombWarning
+            )  # `check_extent` has a bound of its own
+            with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
+                check_extent(*picture.size)
+                return Image.fromarray(picture_array(ImageOps.exif_transpose(picture), keep_grey=False))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         reason = (
             "not a picture, or damaged" if isinstance(error, Image.UnidentifiedImageError) else str(error)
@@ -321,6 +372,7 @@ def picture_array(picture: Image.Image, *, keep_grey: bool) -> NDArray[Any]:
     >>> picture_array(Image.new("L", (5, 4)), keep_grey=False).shape
     (4, 5, 3)
     """
+    check_extent(*picture.size)
     if picture.mode.startswith(_DEEP_MODES):
         raise ValueError(
             f"an image must have 8 bits per channel; got mode {picture.mode!r}; scale it to 8 bits first."

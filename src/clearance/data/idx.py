@@ -15,6 +15,7 @@ from clearance._checks import check_choice
 from clearance.data.image_set import ImageSet, as_labels, as_pixels, numbered_classes
 
 _PREFIXES = {"train": "train", "test": "t10k"}
+_DEFLATED = 1032  # times its size is the most that DEFLATE unpacks to
 _IMAGES_MAGIC, _LABELS_MAGIC = 2051, 2049  # unsigned bytes in 3 axes and in 1
 _FOLDERS = {"mnist": ("MNIST",), "fashion-mnist": ("FashionMNIST",)}
 _FASHION = (
@@ -85,32 +86,40 @@ def _found(root: Path, stem: str, name: str) -> Path:
 
 
 def _array(file: Path, magic: int, axes: int) -> NDArray[Any]:
-    content = _content(file)
     header = 4 * (1 + axes)
-    if len(content) < header:
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as content:
+            start = content.read(header)
+            sizes = _sizes(file, start, magic, axes)
+            pixels = content.read(math.prod(sizes) + 1)  # what a small file unpacks to may be any size
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{file} is truncated or not a gzip file ({error}); download it again.") from error
+    expected, got = header + math.prod(sizes), header + len(pixels)
+    if got != expected:
+        wrong = "is truncated" if got < expected else "has trailing bytes"
+        count = f"{got} or more" if got > expected else str(got)
         raise ValueError(
-            f"{file} is truncated: a header has {header} bytes; got {len(content)}; download it again."
+            f"{file} {wrong}: sizes {sizes} make {expected} bytes; got {count}; download it again."
         )
-    found, *sizes = struct.unpack(f">{1 + axes}I", content[:header])
+    return np.frombuffer(pixels, dtype=np.uint8).reshape(sizes)
+
+
+def _sizes(file: Path, start: bytes, magic: int, axes: int) -> list[int]:
+    header = 4 * (1 + axes)
+    if len(start) < header:
+        raise ValueError(
+            f"{file} is truncated: a header has {header} bytes; got {len(start)}; download it again."
+        )
+    found, *sizes = struct.unpack(f">{1 + axes}I", start)
     if found != magic:
         raise ValueError(
             f"{file} must begin with the magic number {magic} (unsigned bytes, {axes} axes); got {found}; "
             "it is another kind of file. Download it again, or correct `root`."
         )
-    expected, got = header + math.prod(sizes), len(content)
-    if got != expected:
-        wrong = "is truncated" if got < expected else "has trailing bytes"
+    largest = file.stat().st_size * _DEFLATED
+    if math.prod(sizes) > largest:
         raise ValueError(
-            f"{file} {wrong}: sizes {sizes} make {expected} bytes; got {got}; download it again."
+            f"{file} is truncated: sizes {sizes} make {math.prod(sizes):,} bytes, of which it can hold at most "
+            f"{largest:,}; download it again."
         )
-    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(sizes)
-
-
-def _content(file: Path) -> bytes:
-    raw = file.read_bytes()
-    if file.suffix != ".gz":
-        return raw
-    try:
-        return gzip.decompress(raw)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{file} is truncated or not a gzip file ({error}); download it again.") from error
+    return sizes

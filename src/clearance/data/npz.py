@@ -1,5 +1,7 @@
 """A NumPy archive as an ImageSet."""
 
+import math
+import os
 import zipfile
 import zlib
 from os import PathLike
@@ -21,7 +23,7 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
     The arrays are `images` (or `x`) and `labels` (or `y`), and optionally `classes`, the names as strings.
     The type of `images` decides their layout: uint8 is (N, H, W, C) with 1 or 3 channels and is divided by
     255; floats are (N, C, H, W) and must lie in [0, 1]; three axes are grey (N, H, W) in either type.
-    Pickled arrays are refused.
+    Pickled arrays are refused, and so are arrays that claim more than the archive holds or this machine has memory.
 
     Args:
         path: The file; its name without ``.npz`` becomes the name of the set.
@@ -63,11 +65,55 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path} must be an archive that numpy.savez wrote; got a file of another kind.")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files if name in wanted}
+            kept = [name for name in archive.files if name in wanted]
+            for name in kept:
+                _check_claim(archive, name)
+            return {name: archive[name] for name in kept}
+    except MemoryError as error:
+        raise ValueError(
+            f"{path} does not fit into memory ({error}); write fewer or smaller images."
+        ) from error
     except (ValueError, OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} cannot be read as plain arrays ({error}); write it again with savez."
         ) from error
+
+
+_DEFLATED = 1032  # times its size is the most that DEFLATE unpacks to
+
+
+def _check_claim(archive: Any, name: str) -> None:
+    """Raise ValueError for an array that claims more than its file can hold, before memory is taken for it.
+
+    Args:
+        archive: What `numpy.load` opened.
+        name: The array's name.
+    """
+    inner = f"{name}.npy" if f"{name}.npy" in archive.zip.namelist() else name
+    packed = archive.zip.getinfo(inner)
+    with archive.zip.open(inner) as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
+        shape, _, kind = read(file)
+    claimed = math.prod(shape) * max(kind.itemsize, 1)
+    possible = packed.compress_size * (1 if packed.compress_type == zipfile.ZIP_STORED else _DEFLATED)
+    if claimed > min(possible, packed.file_size):
+        raise ValueError(
+            f"{name!r} claims {claimed:,} bytes, of which the archive holds at most {possible:,}"
+        )
+    if 4 * math.prod(shape) > memory():
+        raise ValueError(
+            f"{name!r} of shape {shape} needs {4 * math.prod(shape) / 2**30:.1f} GiB as float32, more than the memory "
+            "of this machine; use a folder of pictures, which is read in batches"
+        )
+
+
+def memory() -> float:
+    """Bytes of memory that this machine has; infinity if it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return math.inf
 
 
 def _named(arrays: dict[str, NDArray[Any]], kind: str, path: Path) -> NDArray[Any]:

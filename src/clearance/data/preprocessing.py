@@ -11,6 +11,7 @@ from PIL import Image
 from clearance._checks import check_count
 
 _SLACK = 1e-6  # so that a share such as 224 / 232 gives 232 again
+_MOST_PIXELS, _LONGEST_SIDE = 100_000_000, 65_535  # of a picture, decoded or resized
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
@@ -106,6 +107,18 @@ def short_side_of(size: int, crop: float) -> int:
     return int(size / crop + _SLACK)
 
 
+def check_extent(width: int, height: int) -> None:
+    """Raise ValueError for a picture that would take too much memory; called before it is decoded or resized.
+
+    >>> check_extent(12_000, 8_000)
+    """
+    if width * height > _MOST_PIXELS or max(width, height) > _LONGEST_SIDE:
+        raise ValueError(
+            f"a picture of {width}x{height} (decoded or resized) has more than {_MOST_PIXELS:,} pixels or a side of "
+            f"more than {_LONGEST_SIDE:,}; make it smaller, or leave it out."
+        )
+
+
 def transformed(picture: Image.Image, how: Preprocessing) -> NDArray[Any]:
     """The picture as (C, H, W) bytes; sizes and offsets are rounded as torchvision's Resize and CenterCrop do.
 
@@ -124,6 +137,7 @@ def _resized(picture: Image.Image, short_side: int, interpolation: str) -> Image
     short, long = min(width, height), max(width, height)
     other = int(short_side * long / short)
     size = (short_side, other) if width <= height else (other, short_side)
+    check_extent(*size)
     return picture if size == picture.size else picture.resize(size, _FILTERS[interpolation])
 
 

@@ -1,5 +1,6 @@
 """An ImageSet whose images stay on disk: pixels in one file, read in batches."""
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearance._files import named, temporary_of, write_bytes
+from clearance._files import named, private_opener, temporary_of, write_bytes
 from clearance.data.image_set import (
     CHUNK,
     UNLABELLED,
@@ -26,7 +27,6 @@ from clearance.data.image_set import (
     unchecked,
 )
 
-_KINDS = ("uint8", "float32")
 # largest set kept in memory, in bytes of float32 pixels (1,783 images of 3x224x224)
 IN_MEMORY = 2**30
 
@@ -235,6 +235,8 @@ def while_used(make: Callable[[Path], StoredImageSet]) -> ImageSet:
 def write_pixels(path: Path, images: Iterable[NDArray[Any]]) -> PixelStore:
     """Write images (C, H, W) of one shape and type, one at a time; the file appears only when it is complete.
 
+    Only this user may read it: pictures may come from a folder that is closed to others.
+
     Raises:
         ValueError: If there is no image, or two differ in shape or type.
     """
@@ -242,7 +244,7 @@ def write_pixels(path: Path, images: Iterable[NDArray[Any]]) -> PixelStore:
     first: NDArray[Any] | None = None
     count = 0
     try:
-        with temporary.open("wb") as file:
+        with open(temporary, "wb", opener=private_opener) as file:
             for image in images:
                 first = image if first is None else first
                 _check_alike(first, image, count)
@@ -266,22 +268,33 @@ def _check_alike(first: NDArray[Any], image: NDArray[Any], place: int) -> None:
 
 
 def write_facts(store: PixelStore, facts: Mapping[str, Any]) -> None:
-    """Write facts about complete pixels into a JSON file next to them."""
+    """Write facts about complete pixels into a JSON file next to them, with a checksum of both."""
     content = {**asdict(store), "path": store.path.name, "facts": dict(facts)}
-    write_bytes(_facts_of(store.path), (json.dumps(content, ensure_ascii=False) + "\n").encode())
+    content["checksum"] = _checksum(store.path, content)
+    text = json.dumps(content, ensure_ascii=False) + "\n"
+    write_bytes(_facts_of(store.path), text.encode(), private=True)
 
 
 def read_facts(path: Path) -> tuple[PixelStore, dict[str, Any]] | None:
-    """The store at `path` with its facts; None if it is missing or damaged."""
+    """The store at `path` with its facts; None if it is missing, or not as it was written."""
     try:
         content = json.loads(_facts_of(path).read_text("utf-8"))
+        if content.pop("checksum") != _checksum(path, content):
+            return None
         channels, height, width = content["shape"]
-        store = PixelStore(path, content["count"], (channels, height, width), content["kind"])
-        size = path.stat().st_size
-    except (OSError, ValueError, KeyError, TypeError):
+        return PixelStore(path, content["count"], (channels, height, width), content["kind"]), content[
+            "facts"
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    expected = store.count * channels * height * width * np.dtype(store.kind).itemsize
-    return (store, content["facts"]) if store.kind in _KINDS and size == expected else None
+
+
+def _checksum(path: Path, content: Mapping[str, Any]) -> str:
+    """SHA-256 of the pixels in a file and of all that is said about them."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256")
+    found.update(json.dumps(content, sort_keys=True).encode())
+    return found.hexdigest()
 
 
 def _facts_of(path: Path) -> Path:

@@ -11,14 +11,14 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from clearance._files import write_bytes
+from clearance._files import make_private, write_bytes
 from clearance.audits import Subject
 from clearance.data import ImageSet
 from clearance.models import Classifier, extract_features
 from clearance.models._running import device_of, evaluating
 from clearance.runs.describe import describe
 
-_NAME = "features"
+_NAME, _CHECKSUM = "features", "sha256"
 _PROBED = 4  # images whose features are computed again to check the cache
 _CLOSE = 1e-3  # of the largest feature: batches of other sizes round differently
 
@@ -52,11 +52,11 @@ class FeatureCache:
         if kept is not None and _proved(model, data, kept):
             return kept.to(device_of(model))
         found = extract_features(model, data)
-        with suppress(
-            OSError
-        ):  # full, or closed to this user: features are then extracted again the next time
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_bytes(path, safetensors.torch.save({_NAME: found.cpu().contiguous()}))
+        features = found.cpu().contiguous()
+        content = safetensors.torch.save({_NAME: features}, {_CHECKSUM: _checksum(features)})
+        with suppress(OSError):  # full, or closed to this user: features are extracted again the next time
+            make_private(self.folder)
+            write_bytes(path, content, private=True)
         return found
 
     def _path(self, model: Classifier, data: ImageSet) -> Path:
@@ -75,10 +75,18 @@ class FeatureCache:
 
 
 def _read(path: Path) -> Tensor | None:
+    """The features in a file; None if it is missing, or not as it was written."""
     try:
-        return safetensors.torch.load_file(path)[_NAME]
-    except (OSError, KeyError, safetensors.SafetensorError):  # missing or damaged: computed again
+        with safetensors.safe_open(path, "pt") as file:
+            features: Tensor = file.get_tensor(_NAME)
+            expected = (file.metadata() or {}).get(_CHECKSUM)
+    except (OSError, KeyError, safetensors.SafetensorError):
         return None
+    return features if expected == _checksum(features) else None
+
+
+def _checksum(features: Tensor) -> str:
+    return hashlib.sha256(features.view(-1).view(torch.uint8).numpy().data).hexdigest()
 
 
 def _proved(model: Classifier, data: ImageSet, kept: Tensor) -> bool:

@@ -295,6 +295,12 @@ def _module(outside: OutsideModel, say: Say) -> nn.Module:
     else:
         say(str(load_weights(module, outside.weights, outside.entry)))
     check_has_data(module)
+    others = {weight.dtype for weight in module.parameters() if weight.is_floating_point()} - {torch.float32}
+    if others:
+        say(
+            f"precision: weights in {', '.join(map(str, others))}, audited in {torch.float32} like the images"
+        )
+        module = module.float()
     put_in_evaluation_mode(module)
     return module.to(device_named(outside.device))
 

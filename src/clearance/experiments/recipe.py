@@ -39,7 +39,7 @@ def filled(kind: Any, values: Mapping[str, Any], source: str) -> Any:
     fields = {f.name: f for f in dataclasses.fields(kind)}
     for key in values:
         if key not in fields:
-            near = [*USUAL.get(key, ()), *difflib.get_close_matches(key, fields, n=1, cutoff=0.5)]
+            near = [*USUAL.get(key, ()), *difflib.get_close_matches(str(key), fields, n=1, cutoff=0.5)]
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"{source}: no setting {key!r}; known are {', '.join(fields)}.{hint}")
     try:
@@ -213,16 +213,68 @@ def names_methods(path: str | Path) -> bool:
 
 def _read_tree(path: str | Path) -> dict[str, Any]:
     try:
-        tree = yaml.safe_load(Path(path).read_text("utf-8"))
+        text = Path(path).read_text("utf-8")
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is not None:
+            _check_node(node)
+        tree = None if node is None else loader.construct_document(node)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"there is no recipe {path}; correct the path.") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be text in UTF-8; got bytes that are none.") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path} must be YAML; got: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} must be nested at most {_DEEPEST} deep; got more. Correct it.") from error
     if not isinstance(tree, dict):
         raise ValueError(f"{path} must hold a mapping of settings; got {type(tree).__name__}.")  # noqa: TRY004
     return tree
+
+
+_DEEPEST, _MOST_VALUES = 20, 10_000
+_PLAIN = {
+    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map", "merge")
+}
+
+
+def _check_node(node: yaml.Node) -> None:
+    """Raise ValueError for what no recipe holds, before any of it is built.
+
+    Aliases make a small file stand for any number of values: they count as often as they are used.
+    """
+    counts: dict[int, int] = {}
+    open_nodes: set[int] = set()
+
+    def count(one: yaml.Node, depth: int) -> int:
+        if depth > _DEEPEST or id(one) in open_nodes:
+            raise ValueError(f"values nested more than {_DEEPEST} deep{one.start_mark}")
+        if one.tag not in _PLAIN:
+            raise ValueError(
+                f"a recipe holds text, numbers, true, false, null, lists and mappings; not {one.tag}{one.start_mark}"
+            )
+        if id(one) not in counts:
+            open_nodes.add(id(one))
+            counts[id(one)] = 1 + sum(count(inner, depth + 1) for inner in _inner(one))
+            open_nodes.remove(id(one))
+        if counts[id(one)] > _MOST_VALUES:
+            raise ValueError(f"more than {_MOST_VALUES:,} values, aliases counted{one.start_mark}")
+        return counts[id(one)]
+
+    count(node, 1)
+
+
+def _inner(node: yaml.Node) -> list[yaml.Node]:
+    """The nodes in a list or mapping; a mapping must have each key once."""
+    if isinstance(node, yaml.SequenceNode):
+        return list(node.value)
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+    twice = [key for key in keys if keys.count(key) > 1]
+    if twice:
+        raise ValueError(f"a mapping must have each key once; got {twice[0]!r} twice{node.start_mark}")
+    return [each for pair in node.value for each in pair]
 
 
 def from_tree(tree: Mapping[str, Any], source: str, known: Mapping[str, Method] | None = None) -> Recipe:

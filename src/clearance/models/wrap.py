@@ -158,12 +158,22 @@ def _observed(module: nn.Module, inputs: Tensor, head: str | None) -> tuple[dict
     except Exception as error:
         raise ValueError(
             f"`module` must take the example as its only argument, shape {tuple(inputs.shape)}, "
-            f"{inputs.dtype} on {inputs.device}; it fails with {type(error).__name__}: {error}"
+            f"{inputs.dtype} on {inputs.device}; it fails with {type(error).__name__}: {error}{_cast(module, inputs)}"
         ) from error
     entries = _logits_entries(output)
     _check_output(output, entries, head)
     _check_repeatable(entries, _logits_entries(again))
     return entries, calls
+
+
+def _cast(module: nn.Module, inputs: Tensor) -> str:
+    """What to do about weights in another precision than the images; empty if they have the same."""
+    others = {weight.dtype for weight in module.parameters() if weight.is_floating_point()} - {inputs.dtype}
+    return (
+        f". Its weights are in {others.pop()}: call module.float() first, to audit it in float32."
+        if others
+        else ""
+    )
 
 
 def _warn_of_normalising_twice(module: nn.Module, calls: list[_Call], channels: int) -> None:

@@ -88,6 +88,8 @@ def levels(value: float, half: float | None = None) -> Markup:
     >>> levels(0.0986, half=0.011).striptags(), levels(0.5 / 255).striptags()
     ('25.1/255', '0.500/255')
     """
+    if not math.isfinite(value):
+        return data(value, "")
     return _element(value, f"{_digits(255 * value, 3, None if half is None else 255 * half)}/255")
 
 

@@ -1,5 +1,7 @@
 """The page on classes that are taken for each other."""
 
+import math
+
 from markupsafe import Markup
 from scipy.stats import binom
 
@@ -40,6 +42,8 @@ def _worst_pair(findings: Findings) -> Action | None:
     said = Markup("{} make up {} of the mistakes, and lie {} the median pair.").format(
         pair, with_ends(share), near if closeness.value >= NEARER else "no nearer than"
     )
+    if not math.isfinite(closeness.value):  # the features of all images are equal, or some are not numbers
+        said = Markup("{} make up {} of the mistakes.").format(pair, with_ends(share))
     said += others
     if outdone(findings):  # whatever the last layer mixes up, its inputs may not
         return Action("Worst pair", said)

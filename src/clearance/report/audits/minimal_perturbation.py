@@ -1,5 +1,7 @@
 """The page on the smallest change that changes the answer."""
 
+import math
+
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
@@ -24,6 +26,10 @@ def _flip_size(findings: Findings) -> Action | None:
         "For half of the correctly classified images, changing every pixel by at most {} of the range from black to"
         " white changes the prediction; random noise of that size changes it for {}."
     ).format(_size_with_ends(size), data(noise.value, noise.unit))
+    if not math.isfinite(size.value):
+        said = Markup(
+            "For half of the correctly classified images or more, the search found no change that changes the prediction."
+        )
     doubts = [
         words.format(data(row.value, row.unit))
         for name, words in DOUBTS.items()
