@@ -145,7 +145,7 @@ def test_a_method_of_which_every_run_failed_does_not_change_the_advice():
 
 
 def test_the_family_of_comparisons_is_stated():
-    own = dict.fromkeys(THREE, [0.010, 0.011, 0.012])
+    own = {method: [0.010, 0.011, 0.012] for method in THREE}
     assert said(with_costs(report_of(THREE), {}, own), "paragraph").endswith(
         "Every other method was compared with plain training, seed by seed; a difference counts if a paired t test "
         "finds it at 5 % after Holm's adjustment for the 3 comparisons."
@@ -208,6 +208,24 @@ def test_what_a_later_cut_makes_of_it_is_said():
     assert said(replace(report, records=(*report.records, *later)), "also") == f"{words}."
     once = replace(report, records=(*report.records, *(one for one in later if one.seed == 0)))
     assert said(once, "also") == f"{words.replace('2.3', '2.2')}; one seed is not enough to compare them."
+
+
+def test_a_method_without_a_later_cut_is_named_as_such():
+    """L-GM ends in one layer: its few layers that are discarded must not pass for better features."""
+    later = [
+        Record("digits", "plain", seed, Measurement(
+            "deeper_cut", "error", 0.014, "fraction", 20, better="lower",
+            context={"head": "retrained", "samples": 10, "cut": 1},
+        ))
+        for seed in range(3)
+    ]  # fmt: skip
+    report = report_of({"plain": CLEAR["plain"], "lgm": [0.012, 0.014, 0.013]})
+    report = replace(report, records=(*report.records, *later))
+    assert said(report).endswith(": 1.3 % errors against 18.2 % (1.4 % if cut one layer later).")
+    assert said(report, "also") == (
+        "Cut one layer later (the first of the last layers is kept), plain training is wrong on 1.4 %; L-GM has no "
+        "later cut."
+    )
 
 
 def test_one_common_seed_is_one():

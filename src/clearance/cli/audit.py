@@ -183,7 +183,8 @@ class AuditCommand:
         check_folder("out", self.out)
         console = Console(stderr=self.json, quiet=self.quiet)
         if self._is_demo():  # before imports that take seconds
-            console.print("training and auditing a small network on the embedded digits: about 10 seconds", highlight=False)
+            line = "training and auditing a small network on the embedded digits: about 10 seconds"
+            console.print(line, highlight=False)
         from clearance.cli._tables import print_sentences
         from clearance.report.left_out import interrupted, left_out_lines
 
