@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from clearance.records.derived import SummaryRow
-from clearance.records.summary import MOST_SEEDS
+from clearance.records.summary import LEVEL, MOST_SEEDS
 from clearance.report.audits.co_adaptation import DEEPER
 from clearance.report.findings import FEW, Findings, claimed
 from clearance.report.names import head_name, listed, strong
@@ -312,8 +312,8 @@ def _family(findings: Findings) -> Markup:
     )
     adjusted = Markup(" after Holm's adjustment for the {} comparisons").format(data(count, "count"))
     return Markup(
-        " {} compared with {}, seed by seed; a difference counts if a paired t test finds it at 5 %{}."
-    ).format(each, strong(findings.baseline), adjusted if count > 1 else "")
+        " {} compared with {}, seed by seed; a difference counts if a paired t test finds it at {}{}."
+    ).format(each, strong(findings.baseline), data(LEVEL, "fraction"), adjusted if count > 1 else "")
 
 
 def _failures(findings: Findings) -> tuple[Markup, ...]:
