@@ -160,7 +160,7 @@ class TestProcesses:
         with Processes(1) as engine:
             parents = {engine.submit(os.getppid).result() for _ in range(2)}
             engine.submit(os.chdir, "/").result()
-            assert engine.submit(os.getcwd).result() == os.getcwd()
+            assert engine.submit(os.getcwd).result() == str(Path.cwd())
         assert len(parents) == 1
         assert os.getpid() not in parents
 

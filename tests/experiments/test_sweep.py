@@ -80,7 +80,7 @@ class TestRecipes:
     def test_every_value_has_runs_of_its_own(self):
         recipes = swept_recipes(self.START, Sweep("lr", (0.01, 0.02)))
         folders = {plan.folder for recipe in recipes.values() for plan in plans_of(recipe)}
-        assert len(folders) == 2 * 2 * 3
+        assert len(folders) == 2 * 2 * Recipe().seeds
 
     def test_a_setting_of_the_loss_is_changed_in_every_method(self):
         margins = {

@@ -38,8 +38,8 @@ class CompareCommand:
         steps: Total updates, instead of epochs; the same for few images as for all.
         label_noise: Share of training labels switched to another class, in [0, 1); equal for all methods (default: 0).
         samples: Training images drawn for each seed, the same for all methods (default: all).
-        audits: Names separated by commas, or all (default: accuracy,co_adaptation,class_scatter; with --sweep
-            also boundary_distance and weight_scale).
+        audits: Names separated by commas, or all (default: accuracy,co_adaptation,deeper_cut,class_scatter;
+            with --sweep also boundary_distance and weight_scale).
         sweep: One numeric setting at several values, FIELD=LOW:HIGH:COUNT (equal ratios) or FIELD=A,B,C; for
             example weight_decay=1e-5:1e-1:9, or of the methods' loss loss_settings.margin=0.5,1,2. The page plots
             all results against it.

@@ -141,7 +141,7 @@ class Recipe:
     compile_extractor: bool = False
     channels_last: bool = False
     seeds: int = 5
-    audits: tuple[str, ...] = ("accuracy", "co_adaptation", "class_scatter")
+    audits: tuple[str, ...] = ("accuracy", "co_adaptation", "deeper_cut", "class_scatter")
     audit_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     methods: Mapping[str, Method] = field(default_factory=dict)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from clearance.records.derived import SummaryRow
-from clearance.records.summary import MOST_SEEDS
+from clearance.records.summary import LEVEL, MOST_SEEDS
 from clearance.report.audits.co_adaptation import DEEPER
 from clearance.report.findings import FEW, Findings, claimed
 from clearance.report.names import head_name, listed, strong
@@ -97,7 +97,7 @@ def _few_sentence(findings: Findings) -> Markup:
         data(found[best].value, "fraction"),
         listed([data(found[name].value, "fraction") for name in worse]),
     )
-    text += _time(findings, best, " training time")
+    text += (_if_cut_later(findings) if ahead else Markup("")) + _time(findings, best, " training time")
     for name in ahead[1:]:
         text += Markup("; {}: {}").format(strong(name), data(found[name].value, "fraction"))
         text += _time(findings, name)
@@ -108,6 +108,16 @@ def _start(findings: Findings) -> Markup:
     if findings.head != "retrained":
         return Markup("With {} from {} as last layers, ").format(head_name(str(findings.head)), findings.few)
     return Markup("Retrained on {}, ").format(findings.few)
+
+
+def _if_cut_later(findings: Findings) -> Markup:
+    """The first method's error behind a later cut, if it was measured: advice against it must not hide that."""
+    row = _later_error(findings, findings.baseline)
+    return (
+        Markup("")
+        if row is None
+        else Markup(" ({} if cut one layer later)").format(data(row.value, "fraction"))
+    )
 
 
 def _time(findings: Findings, method: str, what: str = "") -> Markup:
@@ -236,16 +246,25 @@ def _later_cut(findings: Findings) -> list[Markup]:
     method = _advised(findings)
     if method is None:
         return []
-    wanted = {"head": findings.head, "samples": findings.fewest}
-    both = (findings.baseline, method)
-    errors = {name: findings.row("mean", DEEPER, "error", method=name, **wanted) for name in both}
-    found = {name: row for name, row in errors.items() if row and math.isfinite(row.value)}
-    if len(found) < 2:
+    errors = {name: _later_error(findings, name) for name in (findings.baseline, method)}
+    found = {name: row for name, row in errors.items() if row}
+    if findings.baseline not in found:
         return []
-    text = Markup(
-        "Cut one layer later (the first of the last layers is kept), {} is wrong on {}, {} on {}"
-    ).format(*_pairs(found, sorted(found, key=lambda name: found[name].value)))
+    start = Markup("Cut one layer later (the first of the last layers is kept), ")
+    if method not in found:
+        pair = _pairs(found, [findings.baseline])
+        return [start + Markup("{} is wrong on {}; {} has no later cut.").format(*pair, strong(method))]
+    order = sorted(found, key=lambda name: found[name].value)
+    text = start + Markup("{} is wrong on {}, {} on {}").format(*_pairs(found, order))
+    wanted = {"head": findings.head, "samples": findings.fewest}
     return [text + _doubt(findings.row("difference", DEEPER, "error", method=method, **wanted))]
+
+
+def _later_error(findings: Findings, method: str) -> SummaryRow | None:
+    """Test error from the fewest images where the first of the last layers is kept."""
+    wanted = {"head": findings.head, "samples": findings.fewest}
+    row = findings.row("mean", DEEPER, "error", method=method, **wanted)
+    return row if row and math.isfinite(row.value) else None
 
 
 def _advised(findings: Findings) -> str | None:
@@ -293,8 +312,8 @@ def _family(findings: Findings) -> Markup:
     )
     adjusted = Markup(" after Holm's adjustment for the {} comparisons").format(data(count, "count"))
     return Markup(
-        " {} compared with {}, seed by seed; a difference counts if a paired t test finds it at 5 %{}."
-    ).format(each, strong(findings.baseline), adjusted if count > 1 else "")
+        " {} compared with {}, seed by seed; a difference counts if a paired t test finds it at {}{}."
+    ).format(each, strong(findings.baseline), data(LEVEL, "fraction"), adjusted if count > 1 else "")
 
 
 def _failures(findings: Findings) -> tuple[Markup, ...]:
