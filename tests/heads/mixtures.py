@@ -47,5 +47,5 @@ def outputs_of(head, features):
 
 
 def terms(head, features, labels, *settings):
-    """The terms of the L-GM loss by name."""
-    return GaussianMixtureLoss(*settings)(outputs_of(head, features), labels).terms
+    """The terms of the L-GM loss as published, by name."""
+    return GaussianMixtureLoss(*settings, bounded=False)(outputs_of(head, features), labels).terms

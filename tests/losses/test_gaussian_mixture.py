@@ -286,6 +286,82 @@ def test_p22_accumulated_gradients_are_those_of_the_whole_batch(head):
     close(halves, whole, rtol=1e-12, atol=1e-14)
 
 
+def gradients_of(head, features, labels, bounded, alpha=0.3, weight=1.0):
+    """The loss's value and its gradients, features first."""
+    leaf = features.clone().requires_grad_()
+    loss = GaussianMixtureLoss(alpha, weight, bounded=bounded)(outputs_of(head, leaf), labels).total
+    moved = [leaf, *(value for value in head.parameters() if value.requires_grad)]
+    return loss, torch.autograd.grad(loss, moved)
+
+
+def spread_out(head, features, labels, factor):
+    """Features on the line from their mean, at `factor` times half the distance to the nearest other mean."""
+    with torch.no_grad():
+        distance, _ = head.own_terms(features, labels)
+        scale = factor * (head.nearest_means()[labels] / 4 / distance).sqrt()
+        return head.means[labels] + scale[:, None] * (features - head.means[labels])
+
+
+def test_the_nearest_mean_is_that_of_a_loop(head):
+    with torch.no_grad():
+        found = head.nearest_means()
+        for k in range(4):
+            to_class = torch.full((4,), k)
+            apart = head.own_half_distance(head.means.detach(), to_class)
+            expected = min(float(apart[i]) for i in range(4) if i != k)
+            assert float(found[k]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_near_its_mean_a_bounded_loss_is_the_published_one_to_the_bit(head):
+    features, labels = samples()
+    near = spread_out(head, features, labels, 0.99)
+    ours, published = (gradients_of(head, near, labels, bounded) for bounded in (True, False))
+    assert torch.equal(ours[0], published[0])
+    assert all(torch.equal(one, other) for one, other in zip(ours[1], published[1], strict=True))
+
+
+@pytest.mark.parametrize("factor", [2.0, 100.0, 1e6])
+def test_far_from_its_mean_only_the_gradient_in_features_changes_and_is_bounded(head, factor):
+    """lambda times the pull at half the distance to the nearest mean, whatever the distance."""
+    features, labels = samples()
+    far = spread_out(head, features, labels, factor)
+    ours, published = (gradients_of(head, far, labels, bounded, 0.0, 1.0) for bounded in (True, False))
+    assert ours[0].item() == pytest.approx(published[0].item(), rel=1e-12)
+    for one, other in zip(ours[1][1:], published[1][1:], strict=True):
+        close(one, other, rtol=1e-9, atol=1e-12)
+    none, edge = (
+        gradients_of(head, spread_out(head, features, labels, at), labels, True, 0.0, weight)[1][0]
+        for at, weight in ((factor, 0.0), (1.0, 1.0))
+    )
+    at_the_edge = (
+        edge - gradients_of(head, spread_out(head, features, labels, 1.0), labels, True, 0.0, 0.0)[1][0]
+    )
+    close(ours[1][0] - none, at_the_edge, rtol=1e-6, atol=1e-9 * factor)
+
+
+def test_wide_features_part_and_are_not_drawn_together():
+    """300 steps on digits through a wide normalised layer; the published loss first draws features to one point."""
+    train, test = read_digits("train"), read_digits("test")
+    right = {}
+    for bounded in (True, False):
+        torch.manual_seed(0)
+        extractor = nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1), nn.GroupNorm(1, 8), nn.LeakyReLU(), nn.MaxPool2d(2), nn.Flatten()
+        )
+        model = Classifier(extractor, GaussianMixture(128, 10), 0.3, 0.4)
+        loss = GaussianMixtureLoss(bounded=bounded)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        for rows in torch.randperm(len(train)).repeat(10).split(64):
+            x, y = train.batch(rows)
+            optimizer.zero_grad()
+            loss(model.outputs(x), y).total.backward()
+            optimizer.step()
+        with torch.no_grad():
+            right[bounded] = float((model(test.images).argmax(dim=1) == test.labels).double().mean())
+    assert right[False] < 0.7
+    assert right[True] > 0.85
+
+
 def test_autocast_leaves_the_loss_as_it_is():
     head, (features, labels) = mixture().float(), samples(dtype=torch.float32)
     plain = GaussianMixtureLoss()(outputs_of(head, features), labels).total
@@ -355,7 +431,7 @@ def collapsible(floor, variance_prior, steps, lr=0.02):
     labels = torch.arange(2).repeat(4)
     with torch.no_grad():
         head.means.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
-    loss = GaussianMixtureLoss(0.1, 1.0, variance_prior)
+    loss = GaussianMixtureLoss(0.1, 1.0, variance_prior, bounded=False)
     optimizer = torch.optim.SGD([features, *head.parameters()], lr=lr)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -478,6 +554,7 @@ def test_at_a_million_loss_and_gradient_are_finite_in_float32(covariance):
     assert loss.item() == pytest.approx(exact.item(), rel=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_features_that_are_no_numbers_stop_a_run_and_the_term_is_named():
     class Broken(nn.Linear):
         def forward(self, x):

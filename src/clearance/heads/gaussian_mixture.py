@@ -135,6 +135,15 @@ class GaussianMixture(nn.Module):
             volume = _half_log_determinants(v, factor, mu).to(x.dtype)
         return distance, volume.expand(len(labels))
 
+    @torch.no_grad()
+    def nearest_means(self) -> Tensor:
+        """d_k of the mean nearest to mu_k: half its squared distance in units of Sigma_k, (K,); inf for one class."""
+        with torch.autocast(self.means.device.type, enabled=False):
+            x, mu = self._prepared(self.means, self._factor())
+            v = self._floored(self.raw_log_variance)
+            apart = half_distances(x, mu, None if v is None else v.to(x.dtype))
+        return apart.fill_diagonal_(math.inf).amin(dim=0)
+
     def log_prior(self) -> Tensor:
         """The logarithms of the priors, which sum to one, (K,)."""
         return self.log_priors.to(_at_least_float32(self.log_priors)).log_softmax(dim=0)

@@ -42,6 +42,7 @@ from clearance.losses.schedules import StepUp as StepUp
 from clearance.losses.squared_error import SquaredErrorLoss as SquaredErrorLoss
 from clearance.losses.sum import SumLoss as SumLoss
 from clearance.losses.triplet import TripletLoss as TripletLoss
+from clearance.losses.watch import TrainingWarning as TrainingWarning
 
 __all__ = [
     "CenterLoss",
@@ -58,6 +59,7 @@ __all__ = [
     "SquaredErrorLoss",
     "StepUp",
     "SumLoss",
+    "TrainingWarning",
     "TripletLoss",
     "margin_distances",
 ]

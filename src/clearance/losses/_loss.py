@@ -3,8 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from clearance.losses.watch import TrainingWatch
 from clearance.tensors import LossTerms, Outputs, check_class_numbers
 
 
@@ -32,9 +34,14 @@ class Loss(nn.Module):
     layers: Sequence[str] = ()
     reads_logits_only: bool = False
     sample_loss: Callable[[Tensor, Tensor], Tensor] | None = None
+    _watched = True  # a part of a sum is not
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        """Call ``forward``, and check its first argument and what it returns."""
+        """Call ``forward``; check its first argument and what it returns; watch for training that fails.
+
+        Warns:
+            TrainingWarning: In training mode, with gradients: see :class:`~clearance.losses.watch.TrainingWatch`.
+        """
         if given and isinstance(given[0], Tensor):
             raise TypeError(
                 f"the first argument of {type(self).__name__} must be model.outputs(images, loss.layers); got a "
@@ -45,7 +52,18 @@ class Loss(nn.Module):
             raise TypeError(
                 f"forward of {type(self).__name__} must return LossTerms({{'name': loss}}); got {type(terms).__name__}."
             )
+        if self.training and self._watched and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            self._watch.note(
+                given[0] if given else named["outputs"],
+                given[1] if len(given) > 1 else named["labels"],
+                terms,
+            )
         return terms
+
+    @property
+    def _watch(self) -> TrainingWatch:
+        """Made on first use, because a subclass need not call our ``__init__``."""
+        return self.__dict__.setdefault("_watch_of_this", TrainingWatch())
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """The loss of a batch: named 0-dim terms, already weighted, averaged over samples."""

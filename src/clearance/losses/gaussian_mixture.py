@@ -15,6 +15,7 @@ from clearance.losses.schedules import StepUp, scheduled
 from clearance.tensors import LossTerms, Outputs
 
 CHECK_EVERY = 100  # steps between two checks of the head
+_TINY = 1e-30
 
 
 class GaussianMixtureLoss(Loss):
@@ -32,6 +33,13 @@ class GaussianMixtureLoss(Loss):
     tr Sigma_k^-1 - D) acts like tau samples of every class spread with variance 1. It bounds the unit of the
     features, and classes that contract to points keep variances near tau / (1 + tau).
 
+    Margin and likelihood pull a feature vector to its mean by (alpha (1 - p_y) + lambda) Sigma_y^-1 (x - mu_y), without
+    bound: features that are wide or far away at first are drawn together to one point before their classes part. So the
+    gradient of these two terms in x is multiplied by min(1, R_y / r), with r = ||x - mu_y|| and
+    R_y = min_k 1/2 ||mu_k - mu_y||, both in units of Sigma_y: the pull is at most that of a vector at distance R_y.
+    Within R_y of its mean, where no other mean is nearer, it is the published one to the bit; so are the loss itself
+    and the gradients of means and variances everywhere. Our addition.
+
     Args:
         alpha: The margin, at least 0; a number or :class:`~clearance.losses.schedules.StepUp`. Released for
             CIFAR-100: 0.1, then 0.2 and 0.3; for MNIST up to 1. 0.1 by default.
@@ -39,6 +47,7 @@ class GaussianMixtureLoss(Loss):
         variance_prior: tau, at least 0. The default 0.1 is our choice: at 0.01, the variances of digits' features
             fell so far that the default step size diverged. 0 is the paper's formula; only the head's floor then
             bounds it. No effect with covariance ``"identity"``.
+        bounded: Whether far vectors are pulled no harder than that; False is the paper's formula.
 
     Shapes:
         outputs.head a `GaussianMixture` of K classes, outputs.features (B, D), outputs.logits (B, K), which it made;
@@ -68,12 +77,14 @@ class GaussianMixtureLoss(Loss):
         alpha: float | StepUp | Mapping[str, float] = 0.1,
         likelihood_weight: float = 0.1,
         variance_prior: float = 0.1,
+        bounded: bool = True,
     ) -> None:
         super().__init__()
         check_non_negative("likelihood_weight", likelihood_weight)
         check_non_negative("variance_prior", variance_prior)
         self.alpha = scheduled("alpha", alpha, StepUp)
         self.likelihood_weight, self.variance_prior = likelihood_weight, variance_prior
+        self.bounded = bounded
         self._steps_seen, self._warned = 0, set[str]()
         if not isinstance(self.alpha, float):
             self.register_buffer("steps", torch.zeros((), dtype=torch.long))
@@ -87,7 +98,10 @@ class GaussianMixtureLoss(Loss):
         """Terms ``classification``, ``likelihood`` and ``variance_prior``, without those whose weight is 0."""
         check_labels(outputs.logits, labels)
         head = _mixture_of(outputs)
-        distance, volume = head.own_terms(outputs.features, labels)
+        features = outputs.features
+        distance, volume = head.own_terms(
+            bounded_pull(features, labels, head) if self.bounded else features, labels
+        )
         scores = margin_scores(outputs.logits.to(distance.dtype), distance, labels, self.current_alpha)
         terms = {"classification": F.cross_entropy(scores, labels)}
         weight = self.likelihood_weight
@@ -132,7 +146,7 @@ class GaussianMixtureLoss(Loss):
         """The settings."""
         return (
             f"alpha={self.alpha!r}, likelihood_weight={self.likelihood_weight!r}, "
-            f"variance_prior={self.variance_prior!r}"
+            f"variance_prior={self.variance_prior!r}, bounded={self.bounded!r}"
         )
 
 
@@ -149,6 +163,22 @@ def _mixture_of(outputs: Outputs) -> GaussianMixture:
             "or turn its linear head into one with heads.mixture_from_linear."
         )
     return outputs.head
+
+
+def bounded_pull(features: Tensor, labels: Tensor, head: GaussianMixture) -> Tensor:
+    """The same features; gradients in them are multiplied by min(1, R_y / r), see :class:`GaussianMixtureLoss`.
+
+    Args:
+        features: (B, D).
+        labels: (B,).
+        head: Its means and covariance.
+    """
+    with torch.no_grad():
+        distance, _ = head.own_terms(features, labels)
+        radius = head.nearest_means()[labels].to(distance) / 4  # both are half squares
+        share = torch.where(distance > radius, (radius / distance.clamp(min=_TINY)).sqrt(), 1.0)
+    kept = features.detach()
+    return kept + share.to(features.dtype)[:, None] * (features - kept)
 
 
 def margin_scores(scores: Tensor, own_distance: Tensor, labels: Tensor, alpha: float) -> Tensor:

@@ -43,6 +43,7 @@ class SumLoss(Loss):
                 raise TypeError(f"`parts` must hold losses; got {type(part).__name__} under {name!r}.")
             if not isinstance(name, str) or not name.isidentifier() or hasattr(nn.ModuleDict, name):
                 raise ValueError(f"`parts` must have names such as 'softmax' or 'margin'; got {name!r}.")
+            part._watched = False  # the sum is
         self.weights = dict.fromkeys(parts, 1.0) | dict(weights or {})
         for name, weight in self.weights.items():
             check_choice("weights", name, parts)

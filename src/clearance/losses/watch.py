@@ -1,0 +1,133 @@
+"""Warns, in any training loop, if training fails: not finite, exploded, collapsed, or no better than guessing."""
+
+import math
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clearance.tensors import LossTerms, Outputs
+
+_EARLY = (1, 2, 3, 5, 10, 15, 20)  # checked batches; on an accelerator each check waits for its numbers
+_EVERY = 100  # then
+_EXPLODED = 4.0  # times the cross-entropy of guessing, and of the first batch
+_ONE_CLASS = 0.98  # share of a batch's predictions
+_SHRUNK = 0.1  # spread of logits over a batch, as a share of the largest so far
+_STALLED = (100, 200)  # batches at which cross-entropy has to be below that of guessing
+
+
+class TrainingWarning(UserWarning):
+    """Training has failed, or is about to; the message names the cause and what to do.
+
+    Every loss gives it, once for each cause, from batches that it sees in training mode with gradients: in your own
+    loop, in ``fit`` and under FOCA.
+    """
+
+
+class TrainingWatch:
+    r"""What a loss sees of a training that fails, from a few of its batches.
+
+    A batch is judged by the cross-entropy of its logits, whatever the loss, in units of log C, that of guessing:
+
+    - *not finite*: a loss or a logit is NaN or infinite;
+    - *exploded*: cross-entropy is above 4 log C and above four times that of the first batch;
+    - *collapsed*: at two checks in a row 98 % of a batch are put in one class, and the logits' standard deviation over
+      the batch is below a tenth of its largest so far: the network has lost sight of its images;
+    - *stalled*: after 100 and after 200 batches cross-entropy is still that of guessing or more.
+
+    Batches 1, 2, 3, 5, 10, 15, 20 are checked, and every hundredth. Batches of fewer than 8 images are not.
+
+    Misleads where all images of a batch are alike; and a network that starts to recover after a warning may still
+    learn, with fewer units than it had.
+
+    >>> watch, labels = TrainingWatch(), torch.arange(10)
+    >>> def batch(logits):
+    ...     return Outputs(torch.zeros(10, 2), logits, torch.nn.Identity())
+    >>> loss = LossTerms({"cross_entropy": torch.tensor(2.3)})
+    >>> watch.note(batch(torch.eye(10)), labels, loss)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     watch.note(batch(-100 * torch.eye(10)), labels, loss)
+    >>> "exploded" in str(caught[0].message)
+    True
+    """
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self._first: tuple[float, float] | None = None  # cross-entropy and total loss of the first batch
+        self._widest = 0.0
+        self._blind = self._guessing = 0  # checks in a row; checks at which it had to be better
+        self._warned: set[str] = set()
+
+    def note(self, outputs: Outputs, labels: Tensor, loss: LossTerms) -> None:
+        """Count a batch; check some.
+
+        Warns:
+            TrainingWarning: Once for each cause.
+        """
+        self.batches += 1
+        if self.batches in _EARLY or self.batches % _EVERY == 0:
+            self._check(outputs.logits.detach(), labels, loss.total.detach())
+
+    @torch.no_grad()
+    def _check(self, logits: Tensor, labels: Tensor, total: Tensor) -> None:
+        samples, classes = logits.shape[-2:]
+        if samples < 8 or classes < 2 or labels.shape != (samples,) or labels.is_floating_point():
+            return
+        heads = logits.reshape(-1, samples, classes).float()
+        entropy = F.cross_entropy(heads.flatten(0, 1), labels.clamp(0, classes - 1).repeat(len(heads)))
+        chosen = F.one_hot(heads.argmax(dim=-1), classes).double().mean(dim=1).amax(dim=1).mean()
+        own = F.one_hot(labels.clamp(0, classes - 1), classes).double().mean(dim=0).amax()
+        spread = (heads - heads.mean(dim=1, keepdim=True)).square().mean().sqrt()
+        seen = torch.stack([total.double(), entropy.double(), chosen, own, spread.double()]).tolist()
+        self._judge(*seen, guess=math.log(classes))
+
+    def _judge(
+        self, total: float, entropy: float, chosen: float, own: float, spread: float, guess: float
+    ) -> None:
+        if not (math.isfinite(total) and math.isfinite(spread)):
+            self._warn("not finite", f"the loss is {total:.3g}, and logits spread by {spread:.3g}")
+            return
+        if self._first is None:
+            self._first = (entropy, total)
+        first, start = self._first
+        self._widest = max(self._widest, spread)
+        change = (
+            f"the loss went from {start:.3g} to {total:.3g}, cross-entropy from {first:.3g} to {entropy:.3g}"
+        )
+        if entropy > _EXPLODED * max(first, guess):
+            self._warn("exploded", f"{change}; guessing has {guess:.3g}")
+        blind = chosen >= _ONE_CLASS and own < 0.5 and spread < _SHRUNK * self._widest
+        self._blind = self._blind + 1 if blind else 0
+        if self._blind == 2:
+            self._warn(
+                "collapsed",
+                f"{chosen:.0%} of the images are put in one class, and logits spread by {spread:.2g} over a batch, "
+                f"before by {self._widest:.2g}",
+            )
+        if self.batches in _STALLED:
+            self._guessing += entropy >= 0.999 * guess
+            if self._guessing == len(_STALLED):
+                self._warn("stalled", f"{change}; guessing has {guess:.3g}")
+
+    def _warn(self, cause: str, seen: str) -> None:
+        if cause in self._warned:
+            return
+        self._warned.add(cause)
+        remedy = {
+            "stalled": "the learning rate is probably too small or too large; check also that labels belong to images",
+        }.get(cause, "the learning rate is probably too large; lower it, or clip the gradient's norm")
+        warnings.warn(
+            f"training has {_SAID[cause]} after {self.batches} batches: {seen}; {remedy}.",
+            TrainingWarning,
+            stacklevel=7,
+        )
+
+
+_SAID = {
+    "not finite": "lost its numbers",
+    "exploded": "exploded",
+    "collapsed": "collapsed",
+    "stalled": "stalled",
+}

@@ -1,0 +1,156 @@
+"""The watch on training: it says what went wrong, once, soon; and nothing in a training that is well."""
+
+import copy
+import math
+import pickle
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import clearance as cl
+from clearance.losses import CrossEntropyLoss, HingeLoss, LargeMarginLoss, SumLoss, TrainingWarning
+from clearance.losses.watch import TrainingWatch
+from clearance.models import Classifier
+from clearance.tensors import LossTerms, Outputs
+
+LABELS = torch.arange(10).repeat(4)
+
+
+def outputs(logits):
+    return Outputs(torch.zeros(len(logits), 2), logits, nn.Identity())
+
+
+def good(noise=0.1):
+    return nn.functional.one_hot(LABELS, 10) + noise * torch.randn(40, 10)
+
+
+def said(run):
+    """The messages of all warnings in order."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run()
+    assert all(one.category is TrainingWarning for one in caught)
+    return [str(one.message) for one in caught]
+
+
+def noted(*logits, repeats=1, loss=1.0):
+    watch, terms = TrainingWatch(), LossTerms({"loss": torch.tensor(loss)})
+    return said(lambda: [watch.note(outputs(z), LABELS, terms) for z in logits for _ in range(repeats)])
+
+
+def test_a_training_that_is_well_is_silent():
+    torch.manual_seed(0)
+    assert noted(*(k * good() for k in (0.1, 0.5, 1.0, 2.0, 5.0, 20.0)), repeats=60) == []
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_numbers_that_are_not_finite_are_said_once(bad):
+    (message,) = noted(good(), torch.full((40, 10), bad), repeats=10, loss=2.0)
+    assert "lost its numbers after 15 batches" in message
+    assert "lower it" in message
+    (message,) = noted(good(), loss=bad)
+    assert "after 1 batches" in message
+
+
+def test_a_loss_that_explodes_is_said_with_its_numbers():
+    torch.manual_seed(0)
+    (message,) = noted(0.1 * good(), -100 * good())
+    assert "training has exploded after 2 batches" in message
+    assert "cross-entropy from 2." in message
+    assert "guessing has 2.3" in message
+
+
+def test_a_bad_start_that_gets_better_is_not_an_explosion():
+    """Features far away at first, as under a Gaussian mixture."""
+    torch.manual_seed(0)
+    assert noted(-100 * good(), -50 * good(), -20 * good(), good(), repeats=1) == []
+
+
+def test_a_network_that_no_longer_sees_its_images_is_said():
+    torch.manual_seed(0)
+    flat = torch.zeros(40, 10) + 1e-3 * torch.randn(40, 10)
+    flat[:, 3] += 1
+    (message,) = noted(good(), flat, repeats=10)
+    assert "collapsed after 20 batches: 100% of the images are put in one class" in message
+
+
+def test_one_class_at_the_start_is_no_collapse():
+    """An untrained network may name one class for all images: its logits still differ from image to image."""
+    torch.manual_seed(0)
+    start = 0.05 * torch.randn(40, 10)
+    start[:, 3] += 1
+    assert noted(*(start for _ in range(30))) == []
+
+
+def test_batches_of_one_class_are_no_collapse():
+    watch, terms = TrainingWatch(), LossTerms({"loss": torch.tensor(1.0)})
+    logits = torch.zeros(40, 10) + torch.randn(40, 10)
+    steady = torch.zeros(40, 10)
+    steady[:, 0] = 5
+    labels = torch.zeros(40, dtype=torch.long)
+    assert (
+        said(lambda: [watch.note(outputs(z), labels, terms) for z in (logits, steady) for _ in range(10)])
+        == []
+    )
+
+
+def test_no_better_than_guessing_after_two_hundred_batches_is_said():
+    (message,) = noted(torch.zeros(40, 10), repeats=300)
+    assert "training has stalled after 200 batches" in message
+    assert "too small or too large" in message
+
+
+@pytest.mark.parametrize(
+    "make", [CrossEntropyLoss, HingeLoss, lambda: SumLoss({"a": CrossEntropyLoss(), "b": HingeLoss()})]
+)
+def test_every_loss_is_watched_in_a_plain_loop_and_warns_once(make):
+    torch.manual_seed(0)
+    model = Classifier(nn.Flatten(), nn.Linear(16, 10))
+    images = torch.rand(40, 1, 4, 4)
+    loss, optimizer = make(), torch.optim.SGD(model.parameters(), lr=1e4)
+
+    def loop():
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss(model.outputs(images, loss.layers), LABELS).total.backward()
+            optimizer.step()
+
+    messages = said(loop)
+    assert len(messages) == 1
+    assert "training has exploded" in messages[0]
+
+
+def test_the_warning_points_at_the_line_that_called_the_loss():
+    loss = CrossEntropyLoss()
+    with pytest.warns(TrainingWarning) as caught:
+        loss(outputs(torch.full((40, 10), math.nan)), LABELS)
+    assert caught[0].filename == __file__
+
+
+def test_evaluation_and_batches_without_gradients_are_not_watched():
+    bad = outputs(torch.full((40, 10), math.nan))
+    loss = CrossEntropyLoss()
+    with torch.no_grad():
+        loss(bad, LABELS)
+    loss.eval()(bad, LABELS)
+
+
+def test_the_watch_is_no_part_of_a_loss_that_is_saved():
+    loss = LargeMarginLoss(("logits",))
+    loss(outputs(good().requires_grad_()), LABELS)
+    assert loss.state_dict() == {}
+    assert repr(loss) == repr(LargeMarginLoss(("logits",)))
+    for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        other(outputs(good().requires_grad_()), LABELS)
+
+
+def test_fit_warns_as_a_plain_loop_does():
+    train = cl.load_dataset("digits")
+    torch.manual_seed(0)
+    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU()), nn.Linear(32, 10))
+    with pytest.warns(TrainingWarning, match="after"):
+        cl.fit(
+            model, cl.training.EndToEnd(), train, steps=20, optimizer=lambda p: torch.optim.SGD(p, lr=300.0)
+        )
