@@ -74,9 +74,14 @@ def mixture(covariance):
 
 
 def margin(norm=2.0, *, layers=("hidden", "features"), denominator="detach", unit="layer", **more):
-    settings: dict[str, Any] = {"gamma": 2.0, "top_k": 2, "aggregate": "max", "layer_weights": 0.5} | more
+    settings: dict[str, Any] = {
+        "gamma": 2.0,
+        "top_k": 2,
+        "layer_weights": 0.5,
+        "cross_entropy_weight": 1.0,
+    } | more
     distance = DistanceSettings(unit=unit, eps=1e-6, denominator=denominator)
-    return LargeMarginLoss(layers, norm, distance=distance, **settings)
+    return LargeMarginLoss.paper(layers, norm, distance=distance, **settings)
 
 
 # Loss, head, then the total and the norms of its gradients at the images and at all parameters, in the third step.
