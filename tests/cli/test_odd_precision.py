@@ -53,6 +53,7 @@ def audited(scale):
     torch.manual_seed(0)
     train, test = gaussian_images(seed=0), gaussian_images(seed=1)
     model = cl.Classifier(nn.Flatten(), nn.Linear(64, 3))
+    assert isinstance(model.head, nn.Linear)
     with torch.no_grad():
         model.head.weight.mul_(scale)
         model.head.bias.mul_(scale)

@@ -306,10 +306,10 @@ class Metrics:
         line = json.dumps(plain(values, "values"), sort_keys=True).encode() + b"\n"
         try:
             written = self._file.write(line)
-            if written < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise named(error, self._folder) from error
+        if written < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
         self._digest.update(line)
 
     def sync(self) -> tuple[int, str]:
