@@ -74,8 +74,8 @@ def write_ledger(report: Report, out: Path) -> Path:
     lines = [
         "# sato_2019: is a retrained head worse than the model's own (A6)?",
         provenance(report),
-        "MNIST, plain training; test error, mean over seeds with the 95 % t interval. Each line below changes one thing "
-        "and has the retrained head's error less the own head's, paired over seeds, of plain training alone. The "
+        "MNIST, plain training; test error, mean over seeds with the 95 % t interval. Each line below changes one "
+        "thing and has the retrained head's error less the own head's, paired over seeds, of plain training alone. The "
         "verdict on the claim, which is about every method, is in the paper's ledger of MNIST.",
         table(report, rows, report.methods, AS_RUN),
         "\n".join(
