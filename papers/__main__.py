@@ -27,7 +27,7 @@ def main(words: list[str] | None = None) -> None:
         if given.paper == "list":
             _print_list()
         elif given.paper == "verify":
-            _verify(given.write)
+            _verify(given.write, given.read_again)
         elif given.full_protocol:
             _print_full_protocol(given)
         else:
@@ -75,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="with verify: judge what the ledgers keep by today's claims first, and write ledgers and tables",
     )
+    parser.add_argument(
+        "--read-again",
+        action="store_true",
+        help="with verify: the sentences about changed ledgers were read again; note the ledgers' present numbers",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
     return parser
 
@@ -103,16 +108,15 @@ def _print_list() -> None:
         console.print(table)
 
 
-def _verify(write: bool) -> None:
+def _verify(write: bool, again: bool) -> None:
     """Recompute the committed ledgers, and say what is wrong and what nobody can check."""
-    from papers.engine.verify import ROOT, rewrite, verify
+    from papers.engine.verify import ROOT, read_again, rewrite, verify
 
-    if write:
-        for path in rewrite():
-            sys.stdout.write(f"written: {path.relative_to(ROOT)}\n")
+    for path in (*(rewrite() if write else ()), *(read_again() if again else ())):
+        sys.stdout.write(f"written: {path.relative_to(ROOT.parent)}\n")
     found = verify()
     for one in found:
-        name = one.path.relative_to(ROOT)
+        name = one.path.relative_to(ROOT.parent)
         sys.stdout.writelines(f"wrong: {name}: {problem}\n" for problem in one.problems)
         if one.unverifiable:
             kept = f"{one.unverifiable} of {one.unverifiable + one.checked} have no seed values"

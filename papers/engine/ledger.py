@@ -35,7 +35,16 @@ from clearance.research import (
 )
 from papers.engine.catalogue import paper_claims
 from papers.engine.claims import Claim, PaperClaims
-from papers.engine.judging import NOT_KEPT, Compared, JudgedReading, Judgement, Series, judge, not_run
+from papers.engine.judging import (
+    NOT_KEPT,
+    ClaimVerdict,
+    Compared,
+    JudgedReading,
+    Judgement,
+    Series,
+    judge,
+    not_run,
+)
 from papers.engine.study import NO_DATA, StudyRequest
 
 SCHEMA = 2  # 1 had no seeds' values, commit or digest
@@ -336,6 +345,8 @@ def command_line(paper: str, dataset: str, seeds: int | None = None, only: str =
     return " ".join(words + ([] if seeds is None else ["--seeds", str(seeds)]))
 
 
+SCALED = "Not as in the paper: "
+ALWAYS_COUNTED: tuple[ClaimVerdict, ...] = ("holds", "ordering holds", "refuted", "cannot tell", "not run")
 BESIDE = "## Beside the verdicts"
 
 
@@ -366,8 +377,8 @@ class Ledger:
     def counts(self) -> dict[str, int]:
         """The number of claims with each verdict, with the ordering where that is what was found."""
         found = Counter(judgement.words for judgement in self.judgements)
-        known = ("holds", "ordering holds", "refuted", "cannot tell", "not run")
-        return {word: found[word] for word in known} | {w: found[w] for w in sorted(found) if w not in known}
+        more = {word: found[word] for word in sorted(found) if word not in ALWAYS_COUNTED}
+        return {word: found[word] for word in ALWAYS_COUNTED} | more
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``ledger.json``."""
@@ -416,7 +427,7 @@ class Ledger:
         """The counts, every claim with its verdict, and what stands beside the verdicts."""
         columns = ("id", "claim", "the paper", "here, mean ± sd over seeds", "verdict", "note")
         parts = [
-            ", ".join(f"{verdict}: {count}" for verdict, count in self.counts().items()) + ".",
+            self._counted(),
             self._not_kept(),
             markdown_table([columns, *self._rows()]),
         ]
@@ -425,6 +436,19 @@ class Ledger:
             titles = ("claim", "reading", "verdict", "ordering alone", "here, mean ± sd over seeds")
             parts += [BESIDE, markdown_table([titles, *beside])]
         return "\n\n".join(part for part in parts if part).replace(THIN, " ")
+
+    def _counted(self) -> str:
+        """The counts as a line, orderings in brackets after the verdict that they stand beside."""
+        verdicts = Counter(judgement.verdict for judgement in self.judgements)
+        beside = Counter((judgement.verdict, judgement.ordering) for judgement in self.judgements)
+        parts = []
+        for verdict in dict.fromkeys([*ALWAYS_COUNTED, *verdicts]):
+            orders = [
+                f"{word} {count}" for (v, word), count in sorted(beside.items()) if v == verdict and word
+            ]
+            here = f" (ordering here: {', '.join(orders)})" if orders else ""
+            parts.append(f"{verdict}: {verdicts[verdict]}{here}")
+        return ", ".join(parts) + "."
 
     def _not_kept(self) -> str:
         """How many comparisons rest on numbers that were not kept for each seed; empty where all were."""
@@ -446,7 +470,7 @@ class Ledger:
             line
             for line in (
                 f"Versions: {versions_in_words(self.report)}.",
-                f"Not as in the paper: {scaled}" if scaled else "",
+                f"{SCALED}{scaled}" if scaled else "",
                 runs,
             )
             if line
@@ -490,16 +514,17 @@ class Ledger:
 
 def _found(judged: JudgedReading) -> str:
     """The numbers of a reading: each first side, then what it was compared with."""
-    sides: dict[int, tuple[Series, list[Compared]]] = {}
+    sides: dict[Any, tuple[Series, list[Compared]]] = {}
     for one in judged.compared:
-        sides.setdefault(id(one.first), (one.first, []))[1].append(one)
-    not_kept = "" if judged.verifiable else f"; {NOT_KEPT}"
-    return "<br>".join(
+        key = (one.first.method, *sorted(one.first.context.items(), key=str))
+        sides.setdefault(key, (one.first, []))[1].append(one)
+    lines = [
         f"{_side(first, first.title)} against "
         + ", ".join(_other(one, judged) for one in compared)
-        + f"; {seeds_in_words(min(one.comparison.seeds for one in compared))}{not_kept}"
+        + f"; {seeds_in_words(min(one.comparison.seeds for one in compared))}"
         for first, compared in sides.values()
-    )
+    ]
+    return "<br>".join([*lines, *([] if judged.verifiable else [NOT_KEPT])])
 
 
 def _other(one: Compared, judged: JudgedReading) -> str:

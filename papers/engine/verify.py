@@ -1,25 +1,36 @@
 """``python -m papers verify``: recompute what committed ledgers say from the values of their seeds.
 
 Every mean, interval, p value and verdict of every ``results/**/ledger.json`` is computed again and compared, and so are
-the verdicts in ``ledger.md`` and the tables of verdicts in the papers' READMEs. Readings whose seeds' values were not
-kept cannot be verified: they are counted, and their ledgers are listed to be run again. `rewrite` judges the kept
-numbers by today's claims and writes the ledgers and tables anew.
+the verdicts in ``ledger.md``, and the pages that tell of them: their tables of verdicts and the numbers in their
+sentences. Readings whose seeds' values were not kept cannot be verified: they are counted, and their ledgers are
+listed to be run again. `rewrite` judges the kept numbers by today's claims and writes the ledgers and tables anew.
 """
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clearance.research import Report, compare_seeds, decode, encode, markdown_table, summarise, write_bytes
+from clearance.research import (
+    Report,
+    RunNote,
+    compare_seeds,
+    decode,
+    encode,
+    markdown_table,
+    summarise,
+    write_bytes,
+)
 from papers.engine.catalogue import paper, paper_claims
 from papers.engine.judging import Judgement, judge
-from papers.engine.ledger import BESIDE, SCHEMA, JudgedStudy, Ledger, records_in
+from papers.engine.ledger import BESIDE, SCALED, SCHEMA, JudgedStudy, Ledger, cost_rows, records_in
 
 ROOT = Path(__file__).parents[1]
 TOLERANCE = 1e-9  # between versions of the libraries that sum and look up t
@@ -46,11 +57,21 @@ class Verified:
 def verify(root: Path = ROOT) -> list[Verified]:
     """Every committed ledger below a folder, and the READMEs' tables of verdicts."""
     found = [verified(path) for path in ledgers(root)]
-    for readme in sorted(root.glob("*/README.md")):
-        text = readme.read_text("utf-8")
-        if text != with_tables(text, readme.parent):
-            found.append(Verified(readme, ("a table of verdicts is not that of the ledgers",), 0, 0))
+    for page in pages(root):
+        text = page.read_text("utf-8")
+        problems = unsupported(text, page.parent)
+        if text != with_tables(text, page.parent):
+            problems.append("a table of verdicts is not that of the ledgers")
+        found.append(Verified(page, tuple(problems), 0, 0))
     return found
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """The pages that say what ledgers have found: the papers' own, the front page and the results."""
+    front = [
+        path for path in (root.parent / "README.md", root.parent / "docs" / "results.md") if path.exists()
+    ]
+    return [*sorted(root.glob("*/README.md")), *front]
 
 
 def ledgers(root: Path = ROOT) -> list[Path]:
@@ -89,11 +110,19 @@ def _verified_claims(path: Path, tree: Tree) -> Verified:
     again = encode(ledger.claim_rows())
     problems = different(again, encode(tree["claims"]), "claims")
     problems += different(ledger.counts(), tree["verdicts"], "verdicts")
+    problems += different(ledger.claims.scaled.get(ledger.dataset, ""), tree["scaled"], "scaled")
     if ledger.verdicts_in_markdown() not in path.with_suffix(".md").read_text("utf-8"):
         problems.append("ledger.md has other verdicts")
     readings = [one for j in ledger.judgements for one in j.readings if one.compared]
     missing = sum(not one.verifiable for one in readings)
-    return Verified(path, tuple(problems), missing, len(readings) - missing)
+    checked = len(readings) - missing
+    if any(record.measurement.audit == "training" for record in ledger.report.records):
+        cost = [row.to_json() for row in cost_rows(ledger.report)]
+        problems += different(encode(cost), encode(tree["cost"]), "cost")
+        checked += len(cost)
+    else:
+        missing += len(tree["cost"])
+    return Verified(path, tuple(problems), missing, checked)
 
 
 def judged_again(tree: Tree, folder: Path) -> Ledger:
@@ -101,7 +130,8 @@ def judged_again(tree: Tree, folder: Path) -> Ledger:
     name, dataset, studies = tree["paper"], tree["dataset"], tuple(tree.get("studies", ()))
     records = records_in(tree.get("measurements", []), dataset)
     older = {row["id"]: row for row in tree["claims"]}
-    report = Report({}, tree["versions"], tree["command"], tree["created"], tuple(records))
+    runs = tuple(RunNote.from_json(row) for row in tree["runs"])
+    report = Report({}, tree["versions"], tree["command"], tree["created"], tuple(records), runs=runs)
     first = paper(name).studies.get(studies[0]) if studies else None
     if first is not None and first.judged:
         judgements = first.judge(tree, folder)
@@ -120,8 +150,15 @@ def rewrite(root: Path = ROOT) -> list[Path]:
         said = markdown.read_text("utf-8")
         if "claims" in tree:
             ledger = judged_again(tree, path.parent)
-            more = {"schema": SCHEMA, "claims": ledger.claim_rows(), "verdicts": ledger.counts()}
+            scaled = ledger.claims.scaled.get(ledger.dataset, "")
+            more = {
+                "schema": SCHEMA,
+                "claims": ledger.claim_rows(),
+                "verdicts": ledger.counts(),
+                "scaled": scaled,
+            }
             said = _with_verdicts(said, ledger.verdicts_in_markdown())
+            said = re.sub(rf"^- {SCALED}.*$", f"- {SCALED}{scaled}", said, flags=re.MULTILINE)
         elif isinstance(tree.get("claim"), Mapping):
             judgement = _judged_on_rows(path, tree)
             more = {"claim": judgement.to_json()}
@@ -130,9 +167,9 @@ def rewrite(root: Path = ROOT) -> list[Path]:
             continue
         text = json.dumps(encode({**tree, **more}), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
         changed += [p for p, new in ((path, text), (markdown, said)) if _written(p, new)]
-    for readme in sorted(root.glob("*/README.md")):
-        if _written(readme, with_tables(readme.read_text("utf-8"), readme.parent)):
-            changed.append(readme)
+    for page in pages(root):
+        if _written(page, with_tables(page.read_text("utf-8"), page.parent)):
+            changed.append(page)
     return changed
 
 
@@ -274,3 +311,94 @@ def _cell(row: Tree | None) -> str:
     if row is None:
         return "not run"
     return f"**{row['verdict']}**" + (f"; ordering here: **{row['ordering']}**" if row["ordering"] else "")
+
+
+# Numbers in a page's sentences, checked against the files that a comment after them names.
+
+NUMBER = r"\d[\d,]*(?:\.\d+)?"
+SOURCE = re.compile(
+    r"<!-- numbers from (?P<files>[^;>]*?) \[(?P<digest>\w*)\](?:; others: (?P<others>[^>]*?))? -->",
+    re.DOTALL,
+)
+IN_PERCENT = re.compile(rf"((?:{NUMBER}(?: %)?(?:,? (?:and|to|or|against) |, ))*{NUMBER}) %")
+SPREAD = re.compile(rf" ± {NUMBER}|\(−?{NUMBER}[^()]{{0,9}} to −?{NUMBER}[^()]*\)|\(difference[^()]*\)")
+DECIMAL = re.compile(r"(?<![\w.,^-])\d+\.\d+(?!\w|\.\d|-\d)")
+
+
+def unsupported(text: str, folder: Path) -> list[str]:
+    """Numbers of a page that none of the files has which the comment after them names, and files that have changed.
+
+    A comment ``<!-- numbers from FILE, ... [DIGEST]; others: NUMBER, ... -->`` is about what stands between it and the
+    heading or comment before: percentages and decimals there must be printed in one of the files, as they are or
+    rounded, and not as a spread or an end of an interval. Others are named in the comment: settings, the paper's own
+    numbers, runs that are no more. The digest is of all numbers in the files: where one has changed, the sentences are
+    to be read again; `read_again` writes the new one.
+    """
+    found, start = [], 0
+    for comment in SOURCE.finditer(text):
+        before = text[start : comment.start()]
+        block = before[max(0, before.rfind("\n#")) :]
+        start = comment.end()
+        files = _listed(comment["files"])
+        known = [number for name in files for number in _printed(folder / name)]
+        others = {float(one.replace(",", "")) for one in _listed(comment["others"] or "")}
+        for number, percent in _numbers_in(block):
+            if float(number) not in others and not _is_printed(number, percent, known):
+                found.append(f"{number}{' %' if percent else ''} is in none of {' '.join(files)}")
+        digest = _digest(known)
+        if digest != comment["digest"]:
+            words = " ".join(block.split())[-60:]
+            found.append(f"numbers in {' '.join(files)} changed; read “{words}” again, then --read-again")
+    return found
+
+
+def _digest(known: list[tuple[str, bool]]) -> str:
+    return hashlib.sha256(repr(sorted(set(known))).encode()).hexdigest()[:8]
+
+
+def read_again(root: Path = ROOT) -> list[Path]:
+    """Write today's digests into the pages, whose sentences somebody has read again; the pages that changed."""
+
+    def renewed(comment: re.Match[str], folder: Path) -> str:
+        known = [number for name in _listed(comment["files"]) for number in _printed(folder / name)]
+        return comment[0].replace(f"[{comment['digest']}]", f"[{_digest(known)}]")
+
+    changed = []
+    for page in pages(root):
+        text = page.read_text("utf-8")
+        if _written(page, SOURCE.sub(partial(renewed, folder=page.parent), text)):
+            changed.append(page)
+    return changed
+
+
+def _listed(words: str) -> list[str]:
+    return [part for part in re.split(r",\s+|\s+", words.strip()) if part]
+
+
+def _numbers_in(block: str) -> list[tuple[str, bool]]:
+    """Percentages and decimals of a text, without code, links' targets and tables of verdicts."""
+    plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "", TABLE.sub("", block))
+    shares = [one for group in IN_PERCENT.findall(plain) for one in re.findall(NUMBER, group)]
+    rest = DECIMAL.findall(IN_PERCENT.sub("", plain))
+    return [(one.rstrip(",").replace(",", ""), True) for one in shares] + [(one, False) for one in rest]
+
+
+def _printed(path: Path) -> list[tuple[str, bool]]:
+    """Every number in a file, as it is written there, and whether it is a percentage."""
+    text, table = SPREAD.sub("", path.read_text("utf-8")), path.suffix == ".csv"  # shares are fractions there
+    numbers = [(one.replace(",", ""), not table) for one in re.findall(rf"({NUMBER})(?= %)", text)]
+    if table:
+        shares = [f"{100 * float(one):.4f}" for one in re.findall(r"\b0\.\d+", text)]
+        numbers += [(one, True) for one in shares]
+    return numbers + [(one, False) for one in re.findall(r"\d+\.\d+", text)]
+
+
+def _is_printed(number: str, percent: bool, known: list[tuple[str, bool]]) -> bool:
+    digits = len(number.partition(".")[2])
+    for one, share in known:
+        if share is not percent:
+            continue
+        finer = len(one.partition(".")[2]) > digits
+        if abs(float(one) - float(number)) <= (0.5 * 10**-digits if finer else 0) + 1e-9:
+            return True
+    return False
