@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 ABOUT = """\
-Run a paper's recipe, judge each of its claims (holds, refuted, cannot tell, not run), and write the ledger; or run one
-of its studies. An interrupted command resumes. Without the dataset's files the ledger says
-"not run: no data" and the status is 0. `python -m papers list` names papers and studies. `python -m papers verify`
-recomputes every mean, interval, p value and verdict of the committed ledgers.
+Run a paper's recipe, judge each of its claims, and write the ledger; or run one of its studies. An interrupted command
+resumes. Without the dataset's files the ledger says "not run: no data" and the status is 0. `python -m papers list`
+names papers and studies. `python -m papers verify` recomputes every mean, interval, p value and verdict of the
+committed ledgers.
 """
 
 

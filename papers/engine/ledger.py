@@ -306,17 +306,27 @@ def _as_json(report: Report, row: Quantity, method: str, baselines: Sequence[str
     }
 
 
+def mean_cell(values: Mapping[int, float], unit: str) -> str:
+    """A mean over seeds with its interval, as the tables of studies have it.
+
+    >>> mean_cell({0: 0.02, 1: 0.03, 2: 0.04}, "fraction")
+    '3.0 % (0.5 % to 5.5 %)'
+    """
+    over = summarise(values)
+    text = in_unit(over.mean, unit)
+    if over.low is None or over.high is None:
+        return text
+    most = 1.0 if unit == "fraction" else math.inf
+    # none lies outside; what lies inside still covers
+    low, high = max(0.0, over.low), min(most, over.high)
+    return f"{text} ({in_unit(low, unit)} to {in_unit(high, unit)})"
+
+
 def _cell(report: Report, row: Quantity, method: str, baseline: str) -> str:
     own = row.of(report, method)
     if not own:
         return "–"
-    over = summarise(own)
-    text = in_unit(over.mean, row.unit)
-    if over.low is not None and over.high is not None:
-        most = 1.0 if row.unit == "fraction" else math.inf
-        # none lies outside; what lies inside still covers
-        low, high = max(0.0, over.low), min(most, over.high)
-        text += f" ({in_unit(low, row.unit)} to {in_unit(high, row.unit)})"
+    text = mean_cell(own, row.unit)
     one = None if method == baseline else row.compared(report, method, baseline)
     if one is None or one.difference is None:
         return text

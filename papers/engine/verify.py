@@ -30,7 +30,17 @@ from clearance.research import (
 )
 from papers.engine.catalogue import paper, paper_claims
 from papers.engine.judging import Judgement, judge
-from papers.engine.ledger import BESIDE, SCALED, SCHEMA, JudgedStudy, Ledger, cost_rows, records_in
+from papers.engine.ledger import (
+    BESIDE,
+    SCALED,
+    SCHEMA,
+    JudgedStudy,
+    Ledger,
+    cost_rows,
+    mean_and_spread,
+    mean_cell,
+    records_in,
+)
 
 ROOT = Path(__file__).parents[1]
 TOLERANCE = 1e-9  # between versions of the libraries that sum and look up t
@@ -85,9 +95,12 @@ def verified(path: Path) -> Verified:
     if "claims" in tree:
         return _verified_claims(path, tree)
     problems, checked, unverifiable = [], 0, 0
+    said = path.with_suffix(".md").read_text("utf-8")
     for place, row in enumerate(tree.get("rows", ())):
         checked += 1
         problems += different(_recomputed(row, tree["rows"]), row, f"rows[{place}]")
+        if row["values"] and not any(form in said for form in _forms(row)):
+            problems.append(f"ledger.md has not the mean of rows[{place}]")
     for name, values, kept in _other_values(tree):
         if values is None:
             unverifiable += 1
@@ -100,7 +113,7 @@ def verified(path: Path) -> Verified:
     if "claim" in tree and isinstance(tree["claim"], Mapping):
         judgement = _judged_on_rows(path, tree)
         problems += different(encode(judgement.to_json()), encode(tree["claim"]), "claim")
-        if judgement.sentence not in path.with_suffix(".md").read_text("utf-8"):
+        if judgement.sentence not in said:
             problems.append("ledger.md has another verdict")
     return Verified(path, tuple(problems), unverifiable, checked)
 
@@ -223,6 +236,13 @@ def different(again: Any, kept: Any, where: str) -> list[str]:
 
 def _values(row: Mapping[str, Any]) -> dict[int, float]:
     return {int(seed): value for seed, value in row["values"].items()}
+
+
+def _forms(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A mean as tables have it: with its interval, or with its spread, and then perhaps without its unit."""
+    over = summarise(_values(row))
+    spreads = (mean_and_spread(over.mean, over.spread, unit) for unit in (row["unit"], "ratio"))
+    return mean_cell(_values(row), row["unit"]), *spreads
 
 
 def _recomputed(row: Tree, rows: list[Tree]) -> Tree:
