@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 FAILED = 1
 
 ABOUT = """\
-Run a paper's recipe, judge each of its claims (holds, refuted, cannot tell, not run), and write the ledger; or run one
-of its studies. An interrupted command resumes. Without the dataset's files the ledger says
-"not run: no data" and the status is 0. `python -m papers list` names papers and studies.
+Run a paper's recipe, judge each of its claims, and write the ledger; or run one of its studies. An interrupted command
+resumes. Without the dataset's files the ledger says "not run: no data" and the status is 0. `python -m papers list`
+names papers and studies. `python -m papers verify` recomputes every mean, interval, p value and verdict of the
+committed ledgers.
 """
 
 
@@ -26,6 +27,8 @@ def main(words: list[str] | None = None) -> None:
     with one_line_errors("papers", resumes=True):
         if given.paper == "list":
             _print_list()
+        elif given.paper == "verify":
+            _verify(given.write, given.read_again)
         elif given.full_protocol:
             _print_full_protocol(given)
         else:
@@ -34,7 +37,9 @@ def main(words: list[str] | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m papers", description=ABOUT, allow_abbrev=False)
-    parser.add_argument("paper", help="for example sato_2019; or list, which names papers and their studies")
+    parser.add_argument(
+        "paper", help="for example sato_2019; or list, which names papers and their studies; or verify"
+    )
     parser.add_argument(
         "--dataset",
         help="a dataset that the paper or study has a recipe for: digits, mnist, fashion-mnist, cifar10 or cifar100 "
@@ -59,6 +64,16 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print the recipe in full size, for a GPU, and stop: elsayed_2018 on mnist, wan_2018 on mnist and "
         "cifar100. `clearance compare --recipe FILE` runs it",
+    )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="with verify: judge what the ledgers keep by today's claims first, and write ledgers and tables",
+    )
+    parser.add_argument(
+        "--read-again",
+        action="store_true",
+        help="with verify: the sentences about changed ledgers were read again; note the ledgers' present numbers",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
     return parser
@@ -86,6 +101,26 @@ def _print_list() -> None:
             on = f" (--dataset {', '.join(one.datasets)})" if one.datasets else ""
             table.add_row(study, f"{one.summary}{on}")
         console.print(table)
+
+
+def _verify(write: bool, again: bool) -> None:
+    """Recompute the committed ledgers, and say what is wrong and what nobody can check."""
+    from papers.engine.verify import ROOT, read_again, rewrite, verify
+
+    for path in (*(rewrite() if write else ()), *(read_again() if again else ())):
+        sys.stdout.write(f"written: {path.relative_to(ROOT.parent)}\n")
+    found = verify()
+    for one in found:
+        name = one.path.relative_to(ROOT.parent)
+        sys.stdout.writelines(f"wrong: {name}: {problem}\n" for problem in one.problems)
+        if one.unverifiable:
+            kept = f"{one.unverifiable} of {one.unverifiable + one.checked} have no seed values"
+            sys.stdout.write(f"to run again: {name}: {kept}\n")
+    problems, open_ = (sum(map(len, (o.problems for o in found))), sum(o.unverifiable for o in found))
+    checked = sum(one.checked for one in found)
+    sys.stdout.write(f"{checked} readings and rows recomputed, {problems} wrong, {open_} not verifiable\n")
+    if problems:
+        sys.exit(FAILED)
 
 
 def _print_full_protocol(given: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ import yaml
 
 from clearance.research import Recipe, check_choice, from_tree
 from papers.engine.claims import PaperClaims, parse_claims
+from papers.engine.judging import Judgement
 from papers.engine.study import DEFAULT_DATASET, StudyRequest
 
 PAPERS = ("sato_2019", "elsayed_2018", "wan_2018", "tanay_2018")
@@ -29,12 +30,20 @@ class Study:
         summary: One line.
         rooted: Whether it reads files below the request's ``root``; a study with `datasets` does.
         datasets: The datasets that it takes; none if it has its own.
+        judged: ``module:function`` that judges a committed ledger from its ``ledger.json`` and its folder, if the
+            verdicts rest on something else than the values of seeds.
     """
 
     place: str
     summary: str
     rooted: bool = False
     datasets: tuple[str, ...] = ()
+    judged: str = ""
+
+    def judge(self, tree: Mapping[str, Any], folder: Path) -> tuple[Judgement, ...]:
+        """The claims of a committed ledger, judged by `judged`."""
+        found: tuple[Judgement, ...] = _found(self.judged)(tree, folder)
+        return found
 
     def run(self, request: StudyRequest) -> Path:
         """Run the study; the path of its ledger."""

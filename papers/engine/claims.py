@@ -7,6 +7,9 @@ They are written down in a ``claims.toml`` of this form::
     [scaled]                     what is smaller than in the paper, by dataset
     digits = "8x8 digits in place of photographs"
 
+    [seeds]                      how many seeds (or draws) each study has, fixed before it is run; no more are judged
+    noise = 5                    the paper's recipe is called "recipe"
+
     [[claim]]
     id = "A3"                    a name of our own, one for each claim
     kind = "order"               "order", "ratio", "value" or "qualitative" (judged by an order instead)
@@ -14,11 +17,14 @@ They are written down in a ``claims.toml`` of this form::
     value = "an ordering"        what the paper prints
     where = "Fig. 2"             table or figure
     datasets = ["cifar10"]       what it is about
-    also = ["digits"]            stand-ins on which an ordering can be judged
+    also = ["digits"]            other datasets on which its ordering is looked at: there the claim is not comparable
     note = ""
     study = "noise"              which study measures it, if the recipe does not
     source = "[S] slides"        where the number or ordering is known from, if not from the paper itself
     recalled = false             true: only known from memory; shown as such, never judged, not called the paper's
+    expected = false             true: the paper expects it and shows nothing; labelled so and not counted
+    not_judged = {digits = "why"}  datasets on which the numbers are shown and nothing is judged
+    includes = ["A1"]            claims that it contains: where one of them is refuted, so is this one
       [[claim.reading]]          see `ClaimReading`
       is = "lower"
       audit = "co_adaptation"
@@ -67,6 +73,8 @@ class ClaimReading:
         role: ``"verdict"``: the claim is judged on it. ``"control"``: the same ordering in another measure,
             which a claim that holds should survive. ``"beside"``: only shown.
         label: Its name among the readings of the claim.
+        floor: Comparisons with less than this on the second side (its mean) are left out, in the unit of the
+            measurement: nothing is left there to be compared. None leaves out nothing.
     """
 
     direction: Literal["lower", "higher", "about"]
@@ -82,6 +90,7 @@ class ClaimReading:
     within: float = 0.0
     role: Role = "verdict"
     label: str = ""
+    floor: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("is", self.direction, ("lower", "higher", "about"))
@@ -112,7 +121,7 @@ class Claim:
         where: Its table or figure.
         datasets: What it is about.
         readings: What it is judged on; none where nothing of it can be measured by a comparison.
-        also: Datasets on which its ordering may be judged instead.
+        also: Other datasets on which its ordering is looked at; there the claim itself is not comparable.
         note: What must be known to read the verdict.
         if_order_differs: The remark if the claim holds and one of its controls is refuted.
         command: What to run where the claim is about no dataset of a comparison; ``"-"`` where nothing here runs it.
@@ -120,6 +129,9 @@ class Claim:
         source: Where the claim is known from, if not from the paper itself.
         recalled: Whether it is only known from memory, so that it is shown as "recalled, not checked", gets no
             verdict and is not called the paper's.
+        expected: Whether the paper only expects it, so that it is labelled so and not counted.
+        not_judged: Why nothing is judged on a dataset, by its name; the numbers are shown.
+        includes: Claims that it contains: where one of them is refuted, so is this one.
     """
 
     id: str
@@ -136,6 +148,9 @@ class Claim:
     study: str = ""
     source: str = ""
     recalled: bool = False
+    expected: bool = False
+    not_judged: Mapping[str, str] = field(default_factory=dict)
+    includes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
@@ -179,6 +194,7 @@ class PaperClaims:
         rivals: What it is compared with.
         claims: Every claim, in the order of the sheet.
         scaled: What differs from the paper's experiment, by dataset.
+        seeds: How many seeds each study has, fixed before it is run; ``"recipe"`` is the paper's recipe.
     """
 
     paper: str
@@ -187,6 +203,7 @@ class PaperClaims:
     rivals: Sequence[str]
     claims: Sequence[Claim]
     scaled: Mapping[str, str] = field(default_factory=dict)
+    seeds: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [claim.id for claim in self.claims]
@@ -197,6 +214,8 @@ class PaperClaims:
         for claim in self.claims:
             for name in {name for reading in claim.readings for name in (*reading.methods, *reading.against)}:
                 check_choice(f"a method of claim {claim.id}", name, known)
+            for name in claim.includes:
+                check_choice(f"a claim that {claim.id} includes", name, names)
 
 
 def _check_selector(key: str, wanted: Any) -> None:

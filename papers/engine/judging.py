@@ -2,17 +2,31 @@
 
 A claim is judged by paired differences over seeds (of logarithms where a factor is claimed), with their 95 % t
 intervals; for "best of all" the p values of all rivals are Holm-adjusted, within one number. Fewer than five seeds
-judge nothing. A claim about several numbers holds where every one of them carries it, and is refuted where one of them
-says the opposite: of many numbers one may do so by chance, which the ledger leaves to see, number by number.
+judge nothing, and no more are judged than the paper's ``claims.toml`` fixes for the study. On another dataset than its
+own a claim is "not comparable", and only its ordering is looked at. A claim about several numbers holds where every one
+of them carries it, and is refuted where one of them says the opposite: of many numbers one may do so by chance, which
+the ledger leaves to see, number by number.
 """
 
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from clearance.research import DESCRIPTIVE, LEVEL, Comparison, Record, compare_seeds, encode, holm, summarise
+from scipy.special import stdtr, stdtrit
+
+from clearance.research import (
+    DESCRIPTIVE,
+    LEVEL,
+    Comparison,
+    Record,
+    SeedSummary,
+    compare_seeds,
+    encode,
+    holm,
+    summarise,
+)
 from papers.engine.claims import RECALLED, Claim, ClaimReading, PaperClaims
 
 # Which numbers of the records a claim reads: its settings resolved, and the sides of each comparison paired.
@@ -34,13 +48,20 @@ class Series:
             ``"the bound"``.
         context: The given settings, with their values in the records.
         unit: Unit of the numbers.
-        values: Number by seed.
+        values: Number by seed; none where an older ledger kept only what was `summed` over them.
+        summed: What was kept of them.
     """
 
     method: str
     context: Mapping[str, Any]
     unit: str
     values: Mapping[int, float]
+    summed: SeedSummary | None = None
+
+    @property
+    def over_seeds(self) -> SeedSummary:
+        """Mean, spread and interval over seeds."""
+        return self.summed or summarise(self.values)
 
     @property
     def title(self) -> str:
@@ -219,7 +240,18 @@ def _fits(record: Record, wanted: Mapping[str, Any]) -> bool:
 
 # What became of a paper's claim: a judgement, the readings that it rests on, and the comparisons under those.
 
-ClaimVerdict = Literal["holds", "refuted", "cannot tell", "not run", "no verdict"]
+ClaimVerdict = Literal[
+    "holds",
+    "ordering holds",
+    "refuted",
+    "cannot tell",
+    "not comparable",
+    "expected only",
+    "not judged",
+    "not run",
+    "no verdict",
+]
+Ordering = Literal["", "holds", "does not hold", "cannot tell"]
 
 
 @dataclass(frozen=True)
@@ -250,14 +282,23 @@ class JudgedReading:
         verdict: The verdict of this reading.
         reason: Why, where it does not hold.
         order: The verdict on the ordering, without the claimed factor.
+        order_reason: Why, where the ordering does not hold.
         compared: Every comparison that it rests on.
+        below_floor: Those left out.
     """
 
     reading: ClaimReading
     verdict: ClaimVerdict
     reason: str = ""
     order: ClaimVerdict = "not run"
+    order_reason: str = ""
     compared: tuple[Compared, ...] = ()
+    below_floor: tuple[Compared, ...] = ()
+
+    @property
+    def verifiable(self) -> bool:
+        """Whether every number under it is there for each seed."""
+        return all(one.first.values and one.second.values for one in self.compared)
 
 
 @dataclass(frozen=True)
@@ -266,10 +307,13 @@ class Judgement:
 
     Args:
         claim: The claim.
-        verdict: Holds, refuted, cannot tell or not run; no verdict for a claim that is only recalled.
+        verdict: What became of it. "Ordering holds" where no number of the paper's was tested; "not comparable"
+            on another dataset than its own; "expected only" where the paper shows nothing; no verdict where it is
+            only recalled.
         reason: Why, where it does not simply hold.
         remark: A caveat, if a control orders the methods differently.
         readings: The readings that it is based on, and those only shown.
+        ordering: Whether the ordering holds here, for a claim that is not comparable or only expected.
     """
 
     claim: Claim
@@ -277,6 +321,23 @@ class Judgement:
     reason: str = ""
     remark: str = ""
     readings: tuple[JudgedReading, ...] = ()
+    ordering: Ordering = ""
+
+    @property
+    def words(self) -> str:
+        """The verdict as tables have it.
+
+        >>> claim = Claim("A", "order", "", "", "", ("cifar10",))
+        >>> Judgement(claim, "not comparable", ordering="does not hold").words
+        'not comparable; ordering here: does not hold'
+        """
+        return self.verdict + (f"; ordering here: {self.ordering}" if self.ordering else "")
+
+    @property
+    def sentence(self) -> str:
+        """The claim with its verdict, as a paragraph."""
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{self.claim.id}: {self.claim.words} **{self.words}**{reason}. {self.claim.note}"
 
     def to_json(self) -> dict[str, Any]:
         """A row of ``ledger.json``."""
@@ -291,11 +352,15 @@ class Judgement:
             "where": claim.where,
             "about": list(claim.datasets),
             "verdict": self.verdict,
+            "ordering": self.ordering,
             "reason": self.reason,
             "remark": self.remark,
             "note": claim.note,
         }
         return encode(found | {"readings": [_reading_row(one) for one in self.readings]})
+
+
+NOT_KEPT = "seed values not kept; not verifiable"
 
 
 def _reading_row(judged: JudgedReading) -> dict[str, Any]:
@@ -310,29 +375,36 @@ def _reading_row(judged: JudgedReading) -> dict[str, Any]:
         "verdict": judged.verdict,
         "order": judged.order,
         "reason": judged.reason,
-        "compared": [
-            {"first": _side(one.first), "second": _side(one.second), **asdict(one.comparison)}
-            | {"adjusted": one.adjusted, "times": one.times(reading)}
-            for one in judged.compared
-        ],
+        "seed_values": "kept" if judged.verifiable else NOT_KEPT,
+        "compared": [_compared_row(one, reading) for one in judged.compared],
+        "below_floor": [_compared_row(one, reading) for one in judged.below_floor],
     }
 
 
+def _compared_row(one: Compared, reading: ClaimReading) -> dict[str, Any]:
+    sides = {"first": _side(one.first), "second": _side(one.second)}
+    return {**sides, **asdict(one.comparison), "adjusted": one.adjusted, "times": one.times(reading)}
+
+
 def _side(series: Series) -> dict[str, Any]:
-    over = asdict(summarise(series.values))
+    over = asdict(series.over_seeds)
     return {"method": series.method, "context": dict(series.context), "unit": series.unit, **over}
 
 
 MINIMUM_SEEDS = 5  # decided before any number was seen; a t interval over fewer says next to nothing
 
 
-def judge(claims: PaperClaims, records: Iterable[Record], dataset: str) -> tuple[Judgement, ...]:
+def judge(
+    claims: PaperClaims, records: Iterable[Record], dataset: str, older: Mapping[str, Any] | None = None
+) -> tuple[Judgement, ...]:
     """Every claim of a paper, judged on the records of one dataset.
 
     Args:
         claims: The claims.
         records: Measurements of all methods and seeds; those of other datasets are passed over.
         dataset: Name of the dataset.
+        older: Rows of a ``ledger.json`` by claim. Where a reading has no records, the comparisons that were kept
+            there without the seeds' values stand for them.
 
     Raises:
         ValueError: The settings of a reading fit two different measurements of the same run.
@@ -356,7 +428,24 @@ def judge(claims: PaperClaims, records: Iterable[Record], dataset: str) -> tuple
     'accuracy error was not measured'
     """
     shelf = Shelf(records, dataset)
-    return tuple(_judged(claim, claims, shelf) for claim in claims.claims)
+    rows = {} if older is None else older
+    judged = {
+        claim.id: _judged(claim, claims, shelf, rows.get(claim.id, {}).get("readings", ()))
+        for claim in claims.claims
+    }
+    return tuple(_with_included(one, judged) for one in judged.values())
+
+
+def _with_included(judgement: Judgement, judged: Mapping[str, Judgement]) -> Judgement:
+    """A claim is refuted where one that it contains is: there one comparison was tested, here it is one of several."""
+    for name in judgement.claim.includes:
+        part = judged.get(name)
+        if part is not None and part.verdict == "refuted" and judgement.verdict != "not run":
+            return replace(judgement, verdict="refuted", reason=f"it contains claim {name}, which is refuted")
+        if part is not None and part.ordering == "does not hold" and judgement.ordering:
+            reason = f"it contains claim {name}, whose ordering does not hold"
+            return replace(judgement, ordering="does not hold", reason=reason)
+    return judgement
 
 
 def not_run(claims: PaperClaims, reason: str) -> tuple[Judgement, ...]:
@@ -371,13 +460,16 @@ def not_run(claims: PaperClaims, reason: str) -> tuple[Judgement, ...]:
     )
 
 
-def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
+def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf, older: Sequence[Mapping[str, Any]]) -> Judgement:
     dataset = shelf.dataset
+    seeds = claims.seeds.get(claim.study or "recipe")
+
+    def read(readings: Iterable[ClaimReading]) -> tuple[JudgedReading, ...]:
+        return tuple(_read(reading, claims, shelf, older, seeds) for reading in readings)
+
     if claim.recalled:  # what was measured is shown all the same
         here = claim.readings if dataset in (*claim.datasets, *claim.also) else ()
-        return Judgement(
-            claim, "no verdict", RECALLED, "", tuple(_read(reading, claims, shelf) for reading in here)
-        )
+        return Judgement(claim, "no verdict", RECALLED, "", read(here))
     about = ", ".join(claim.datasets)
     if dataset not in (*claim.datasets, *claim.also):
         return Judgement(claim, "not run", f"about {about}; this is {dataset}")
@@ -389,14 +481,35 @@ def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
             else "no comparison of methods measures it"
         )
         return Judgement(claim, "not run", what)
-    judged = tuple(_read(reading, claims, shelf) for reading in readings)
+    judged = read(readings)
     decisive = [one for one in judged if one.reading.role == "verdict"]
     # one part that is refuted refutes the whole; one that was not run leaves it open
-    decided = next(
-        (one for word in ("refuted", "not run", "cannot tell") for one in decisive if one.verdict == word),
-        decisive[0],
-    )
-    return Judgement(claim, decided.verdict, decided.reason, _remark(claim, judged), judged)
+    order = ("refuted", "not run", "cannot tell")
+    decided = next((one for word in order for one in decisive if one.verdict == word), decisive[0])
+    if decided.verdict == "not run":
+        return Judgement(claim, "not run", decided.reason, "", judged)
+    if dataset in claim.not_judged:
+        bare = tuple(replace(one, verdict="not judged", reason="", order="not judged") for one in judged)
+        return Judgement(claim, "not judged", claim.not_judged[dataset], "", bare)
+    remark = _remark(claim, judged)
+    if claim.expected or dataset not in claim.datasets:
+        word: ClaimVerdict = "expected only" if claim.expected else "not comparable"
+        decided = next((one for word in order for one in decisive if one.order == word), decisive[0])
+        bare = tuple(replace(one, verdict=word, reason=one.order_reason) for one in judged)
+        return Judgement(claim, word, decided.order_reason, remark, bare, ordering_in_words(decided.order))
+    numbers = any(one.reading.value is not None or one.reading.factor != 1 for one in decisive)
+    verdict = decided.verdict if numbers or decided.verdict != "holds" else "ordering holds"
+    return Judgement(claim, verdict, decided.reason, remark, judged)
+
+
+def ordering_in_words(order: ClaimVerdict) -> Ordering:
+    """The verdict on an ordering as a word of its own.
+
+    >>> ordering_in_words("refuted")
+    'does not hold'
+    """
+    words: Mapping[ClaimVerdict, Ordering] = {"holds": "holds", "refuted": "does not hold"}
+    return words.get(order, "cannot tell")
 
 
 def _remark(claim: Claim, judged: Sequence[JudgedReading]) -> str:
@@ -409,22 +522,128 @@ def _remark(claim: Claim, judged: Sequence[JudgedReading]) -> str:
     return ""
 
 
-def _read(reading: ClaimReading, claims: PaperClaims, shelf: Shelf) -> JudgedReading:
+def _read(
+    reading: ClaimReading,
+    claims: PaperClaims,
+    shelf: Shelf,
+    older: Sequence[Mapping[str, Any]],
+    seeds: int | None,
+) -> JudgedReading:
     try:
         pairs = paired(reading, claims, shelf)
     except Missing as missing:
-        return JudgedReading(reading, "not run", str(missing))
-    try:
-        plain = [_compared(pair, reading, factor=1.0) for pair in pairs]
-        claimed = plain if reading.factor == 1 else [_compared(p, reading, reading.factor) for p in pairs]
-    except ValueError:  # raised by `compare`: no logarithm
-        return JudgedReading(reading, "cannot tell", "a number that is not above 0 has no ratio")
-    compared = _adjusted(pairs, claimed)
-    verdict, reason = _decided(compared)
-    order, _ = (verdict, reason) if reading.factor == 1 else _decided(_adjusted(pairs, plain))
+        kept = _kept_comparisons(reading, claims, older)
+        if not kept:
+            return JudgedReading(reading, "not run", str(missing))
+        pairs = tuple(pair for pair, _ in kept)
+        claimed = [one for _, one in kept]
+        plain = [_without_factor(one, reading) for one in claimed]
+    else:
+        pairs = pairs if seeds is None else tuple(_first_seeds(pair, seeds) for pair in pairs)
+        try:
+            plain = [_compared(pair, reading, factor=1.0) for pair in pairs]
+            claimed = plain if reading.factor == 1 else [_compared(p, reading, reading.factor) for p in pairs]
+        except ValueError:  # raised by `compare`: no logarithm
+            why = "a number that is not above 0 has no ratio"
+            return JudgedReading(reading, "cannot tell", why, "cannot tell", why)
+    out = [pair for pair in pairs if _below_floor(pair, reading)]
+    kept_in = [k for k, pair in enumerate(pairs) if pair not in out]
+    if not kept_in:
+        return JudgedReading(reading, "not run", f"every comparison is below the floor of {reading.floor:g}")
+    needed = max(MINIMUM_SEEDS, seeds or 0)
+    shown = [pairs[k] for k in kept_in]
+    compared = _adjusted(shown, [claimed[k] for k in kept_in])
+    verdict, reason = _decided(compared, needed)
+    order, order_reason = verdict, reason
+    if reading.factor > 1:  # below 1 it is a bound, and no ordering is claimed
+        order, order_reason = _decided(_adjusted(shown, [plain[k] for k in kept_in]), needed)
     if order == "holds" and verdict != "holds":
         reason += "; the ordering alone holds"
-    return JudgedReading(reading, verdict, reason, order, tuple(compared))
+    left_out = _adjusted(out, [claimed[k] for k in range(len(pairs)) if k not in kept_in])
+    if left_out:
+        cells = "; ".join(dict.fromkeys(pair.first.settings for pair in out))
+        said = f"left out, with less than {reading.floor:g} on the other side: {cells}"
+        reason, order_reason = (f"{text}; {said}" if text else said for text in (reason, order_reason))
+    return JudgedReading(reading, verdict, reason, order, order_reason, tuple(compared), tuple(left_out))
+
+
+def _below_floor(pair: Pair, reading: ClaimReading) -> bool:
+    return reading.floor is not None and pair.second.over_seeds.mean < reading.floor
+
+
+def _first_seeds(pair: Pair, count: int) -> Pair:
+    """Without the seeds beyond the number that was fixed: more would be tries until the verdict pleases."""
+    first, second = (
+        replace(side, values={seed: value for seed, value in side.values.items() if seed < count})
+        for side in (pair.first, pair.second)
+    )
+    return replace(pair, first=first, second=second)
+
+
+# Ledgers from before the values of seeds were kept: what was compared then is judged again, and called not verifiable.
+
+
+def _kept_comparisons(
+    reading: ClaimReading, claims: PaperClaims, older: Sequence[Mapping[str, Any]]
+) -> list[tuple[Pair, Comparison]]:
+    """The comparisons that an older ledger kept of a reading; none where it has another."""
+    for row in older:
+        same = (row["audit"], row["measure"], row["is"], row["factor"])
+        if same != (reading.audit, reading.measure, reading.direction, reading.factor):
+            continue
+        compared = [*row["compared"], *row.get("below_floor", ())]
+        if compared and all(_is_of(reading, claims, one) for one in compared):
+            return [_kept_comparison(reading, one, place) for place, one in enumerate(compared)]
+    return []
+
+
+def _is_of(reading: ClaimReading, claims: PaperClaims, one: Mapping[str, Any]) -> bool:
+    first, context = one["first"], one["first"]["context"]
+    against_value = one["second"]["method"] == "the bound" or one["second"]["method"].startswith(
+        "the paper's"
+    )
+    return (
+        set(context) == set(reading.context)
+        and first["method"] in (reading.methods or (claims.method,))
+        and one["log"] == (reading.log or reading.factor != 1)
+        and against_value == (reading.value is not None)
+        and all(_may_be(context[key], wanted) for key, wanted in reading.context.items())
+    )
+
+
+def _may_be(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, tuple | list):
+        return found in wanted
+    return isinstance(wanted, Mapping) or bool(found == wanted)
+
+
+def _kept_comparison(reading: ClaimReading, one: Mapping[str, Any], place: int) -> tuple[Pair, Comparison]:
+    first, second = (
+        Series(side["method"], side["context"], side["unit"], {}, _filled(SeedSummary, side))
+        for side in (one["first"], one["second"])
+    )
+    ends: tuple[Better, ...] = ("lower", "higher")
+    better = ends[place % 2] if reading.direction == "about" else reading.direction
+    family = (*sorted(first.context.items(), key=str), better)
+    return Pair(first, second, family, better), _filled(Comparison, one)
+
+
+def _filled(kind: Any, row: Mapping[str, Any]) -> Any:
+    return kind(**{entry.name: row[entry.name] for entry in fields(kind)})
+
+
+def _without_factor(one: Comparison, reading: ClaimReading) -> Comparison:
+    """The same comparison without the claimed factor: a constant less in every seed, and so in the mean."""
+    if reading.factor == 1 or one.difference is None or one.low is None or one.high is None:
+        return one
+    shift = math.log(reading.factor) * (1 if reading.direction == "lower" else -1)
+    middle, low, high = one.difference - shift, one.low - shift, one.high - shift
+    error = (high - low) / 2 / float(stdtrit(one.seeds - 1, 1 - LEVEL / 2))
+    p = (1.0 if middle == 0 else 0.0) if error == 0 else float(2 * stdtr(one.seeds - 1, -abs(middle) / error))
+    better = (high < 0) == (reading.direction == "lower")
+    verdict: Literal["better", "worse", "inconclusive"] = "better" if better else "worse"
+    verdict = "inconclusive" if low <= 0 <= high else verdict
+    return replace(one, difference=middle, low=low, high=high, p=p, verdict=verdict)
 
 
 def _compared(pair: Pair, reading: ClaimReading, factor: float) -> Comparison:
@@ -447,10 +666,10 @@ def _adjusted(pairs: Sequence[Pair], comparisons: Sequence[Comparison]) -> list[
     ]
 
 
-def _decided(compared: Sequence[Compared]) -> tuple[ClaimVerdict, str]:
+def _decided(compared: Sequence[Compared], needed: int) -> tuple[ClaimVerdict, str]:
     few = min(one.comparison.seeds for one in compared)
-    if few < MINIMUM_SEEDS:
-        return "cannot tell", f"{few} seed{'' if few == 1 else 's'}; a verdict needs {MINIMUM_SEEDS}"
+    if few < needed:
+        return "cannot tell", f"{few} seed{'' if few == 1 else 's'}; a verdict needs {needed}"
     # "At every size" is refuted by any one size, so that all of them are tries and are paid for.
     tries = holm({str(k): _p(one) for k, one in enumerate(compared)})
     against = [

@@ -5,14 +5,17 @@ A `Ledger` has every claim of a paper with its verdict; a `JudgedStudy` is one s
 """
 
 import dataclasses
+import hashlib
 import json
 import math
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from clearance import Measurement
 from clearance.research import (
     THIN,
     Comparison,
@@ -31,11 +34,20 @@ from clearance.research import (
     write_bytes,
 )
 from papers.engine.catalogue import paper_claims
-from papers.engine.claims import PaperClaims
-from papers.engine.judging import Compared, JudgedReading, Judgement, Series, judge, not_run
+from papers.engine.claims import Claim, PaperClaims
+from papers.engine.judging import (
+    NOT_KEPT,
+    ClaimVerdict,
+    Compared,
+    JudgedReading,
+    Judgement,
+    Series,
+    judge,
+    not_run,
+)
 from papers.engine.study import NO_DATA, StudyRequest
 
-SCHEMA = 1
+SCHEMA = 2  # 1 had no seeds' values, commit or digest
 
 
 def mean_and_spread(mean: float, spread: float | None, unit: str) -> str:
@@ -78,6 +90,69 @@ def write_ledger_files(out: Path, text: str, tree: Mapping[str, Any]) -> Path:
     write_bytes(out / "ledger.json", json_text.encode())
     write_bytes(out / "ledger.md", text.encode())
     return out / "ledger.md"
+
+
+def made_from(report: Report) -> dict[str, str]:
+    """The commit of the checkout and the digest of the recipe: sixteen hexadecimal digits of its JSON's SHA-256."""
+    recipe = json.dumps(encode(report.recipe), sort_keys=True)
+    return {"commit": _commit(), "recipe": hashlib.sha256(recipe.encode()).hexdigest()[:16]}
+
+
+def _commit() -> str:
+    """The commit of the checkout, and whether files differ from it; "no checkout" outside of one."""
+    try:
+        commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return "no checkout"
+    return f"{commit} with changes" if changes else commit
+
+
+def _git(*words: str) -> str:
+    command = ("git", "-C", str(Path(__file__).parent), *words)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - fixed words
+    return done.stdout.strip()
+
+
+Quantities = list[dict[str, Any]]
+
+
+def by_quantity(records: Iterable[Record]) -> Quantities:
+    """Measurements as rows of ``ledger.json``: a quantity of a method, with its value under each seed."""
+    rows: dict[str, dict[str, Any]] = {}
+    for record in records:
+        found = record.measurement
+        row = {
+            "audit": found.audit,
+            "name": found.name,
+            "method": record.method,
+            "context": dict(found.context),
+            "unit": found.unit,
+            "better": found.better,
+        }
+        rows.setdefault(json.dumps(encode(row)), row | {"values": {}})["values"][record.seed] = found.value
+    return list(rows.values())
+
+
+def records_in(rows: Quantities, dataset: str) -> list[Record]:
+    """The records of such rows; how many images were counted is not kept."""
+    return [
+        Record(
+            dataset,
+            row["method"],
+            int(seed),
+            Measurement(
+                row["audit"],
+                row["name"],
+                value,
+                row["unit"],
+                n=1,
+                better=row["better"],
+                context=row["context"],
+            ),
+        )
+        for row in rows
+        for seed, value in row["values"].items()
+    ]
 
 
 def versions_in_words(report: Report) -> str:
@@ -212,6 +287,7 @@ def save(
     """Write ``ledger.md`` and, with every number of its table for each seed, ``ledger.json``; the first's path."""
     values = {
         "schema": SCHEMA, "command": report.command, "created": report.created, "versions": report.versions,
+        **made_from(report),
         "runs": [note.to_json() for note in report.runs], **more,
         "rows": [_as_json(report, row, method, baselines) for row in rows for method in report.methods],
     }  # fmt: skip
@@ -230,17 +306,27 @@ def _as_json(report: Report, row: Quantity, method: str, baselines: Sequence[str
     }
 
 
+def mean_cell(values: Mapping[int, float], unit: str) -> str:
+    """A mean over seeds with its interval, as the tables of studies have it.
+
+    >>> mean_cell({0: 0.02, 1: 0.03, 2: 0.04}, "fraction")
+    '3.0 % (0.5 % to 5.5 %)'
+    """
+    over = summarise(values)
+    text = in_unit(over.mean, unit)
+    if over.low is None or over.high is None:
+        return text
+    most = 1.0 if unit == "fraction" else math.inf
+    # none lies outside; what lies inside still covers
+    low, high = max(0.0, over.low), min(most, over.high)
+    return f"{text} ({in_unit(low, unit)} to {in_unit(high, unit)})"
+
+
 def _cell(report: Report, row: Quantity, method: str, baseline: str) -> str:
     own = row.of(report, method)
     if not own:
         return "–"
-    over = summarise(own)
-    text = in_unit(over.mean, row.unit)
-    if over.low is not None and over.high is not None:
-        most = 1.0 if row.unit == "fraction" else math.inf
-        # none lies outside; what lies inside still covers
-        low, high = max(0.0, over.low), min(most, over.high)
-        text += f" ({in_unit(low, row.unit)} to {in_unit(high, row.unit)})"
+    text = mean_cell(own, row.unit)
     one = None if method == baseline else row.compared(report, method, baseline)
     if one is None or one.difference is None:
         return text
@@ -269,6 +355,11 @@ def command_line(paper: str, dataset: str, seeds: int | None = None, only: str =
     return " ".join(words + ([] if seeds is None else ["--seeds", str(seeds)]))
 
 
+SCALED = "Not as in the paper: "
+ALWAYS_COUNTED: tuple[ClaimVerdict, ...] = ("holds", "ordering holds", "refuted", "cannot tell", "not run")
+BESIDE = "## Beside the verdicts"
+
+
 @dataclass(frozen=True)
 class Ledger:
     """Every claim of a paper on one dataset.
@@ -278,22 +369,26 @@ class Ledger:
         dataset: What they were tried on.
         judgements: One for each claim.
         report: The comparison that they were judged on; without measurements where nothing was run.
+        studies: Names of the studies, if it is not the paper's recipe.
+        facts: What else ``ledger.json`` holds, plain values by name.
     """
 
     claims: PaperClaims
     dataset: str
     judgements: tuple[Judgement, ...]
     report: Report
+    studies: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def save(self, directory: Path) -> Path:
         """Write ``ledger.md`` and ``ledger.json`` into `directory`; the path of the first."""
         return write_ledger_files(directory, self.to_markdown(), self.to_json())
 
     def counts(self) -> dict[str, int]:
-        """The number of claims with each verdict, and of those that are only recalled."""
-        found = Counter(judgement.verdict for judgement in self.judgements)
-        counts = {verdict: found[verdict] for verdict in ("holds", "refuted", "cannot tell", "not run")}
-        return counts | ({"no verdict": found["no verdict"]} if found["no verdict"] else {})
+        """The number of claims with each verdict, with the ordering where that is what was found."""
+        found = Counter(judgement.words for judgement in self.judgements)
+        more = {word: found[word] for word in sorted(found) if word not in ALWAYS_COUNTED}
+        return {word: found[word] for word in ALWAYS_COUNTED} | more
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``ledger.json``."""
@@ -306,13 +401,21 @@ class Ledger:
                 "command": self.report.command,
                 "created": self.report.created,
                 "versions": self.report.versions,
+                **made_from(self.report),
+                "studies": list(self.studies),
                 "scaled": self.claims.scaled.get(self.dataset, ""),
                 "runs": [note.to_json() for note in self.report.runs],
                 "verdicts": self.counts(),
-                "claims": [j.to_json() | {"run": self._command(j)} for j in self.judgements],
-                "cost": [row.to_json() for row in _cost(self.report)],
+                "claims": self.claim_rows(),
+                "measurements": by_quantity(self.report.records),
+                "cost": [row.to_json() for row in cost_rows(self.report)],
+                **self.facts,
             }
         )
+
+    def claim_rows(self) -> list[dict[str, Any]]:
+        """A row of ``ledger.json`` for each claim."""
+        return [j.to_json() | {"run": self._command(j)} for j in self.judgements]
 
     def to_markdown(self) -> str:
         """The content of ``ledger.md``."""
@@ -320,15 +423,8 @@ class Ledger:
             f"# {self.claims.paper} on {self.dataset}",
             self.claims.reference,
             _listed([f"Made by `{self.report.command}`, {self.report.created}.", *self._provenance()]),
-            ", ".join(f"{verdict}: {count}" for verdict, count in self.counts().items()) + ".",
-            markdown_table(
-                [("id", "claim", "the paper", "here, mean ± sd over seeds", "verdict", "note"), *self._rows()]
-            ),
+            self.verdicts_in_markdown(),
         ]
-        beside = self._beside()
-        if beside:
-            columns = ("claim", "reading", "verdict", "ordering alone", "here, mean ± sd over seeds")
-            parts += ["## Beside the verdicts", markdown_table([columns, *beside])]
         cuts = cut_table(self.report)
         if cuts:
             parts += ["## At both cuts", markdown_table([cuts[0], *cuts[1]])]
@@ -336,6 +432,44 @@ class Ledger:
         if cost:
             parts += ["## Cost", cost]
         return "\n\n".join(part for part in parts if part) + "\n"
+
+    def verdicts_in_markdown(self) -> str:
+        """The counts, every claim with its verdict, and what stands beside the verdicts."""
+        columns = ("id", "claim", "the paper", "here, mean ± sd over seeds", "verdict", "note")
+        parts = [
+            self._counted(),
+            self._not_kept(),
+            markdown_table([columns, *self._rows()]),
+        ]
+        beside = self._beside()
+        if beside:
+            titles = ("claim", "reading", "verdict", "ordering alone", "here, mean ± sd over seeds")
+            parts += [BESIDE, markdown_table([titles, *beside])]
+        return "\n\n".join(part for part in parts if part).replace(THIN, " ")
+
+    def _counted(self) -> str:
+        """The counts as a line, orderings in brackets after the verdict that they stand beside."""
+        verdicts = Counter(judgement.verdict for judgement in self.judgements)
+        beside = Counter((judgement.verdict, judgement.ordering) for judgement in self.judgements)
+        parts = []
+        for verdict in dict.fromkeys([*ALWAYS_COUNTED, *verdicts]):
+            orders = [
+                f"{word} {count}" for (v, word), count in sorted(beside.items()) if v == verdict and word
+            ]
+            here = f" (ordering here: {', '.join(orders)})" if orders else ""
+            parts.append(f"{verdict}: {verdicts[verdict]}{here}")
+        return ", ".join(parts) + "."
+
+    def _not_kept(self) -> str:
+        """How many comparisons rest on numbers that were not kept for each seed; empty where all were."""
+        readings = [one for j in self.judgements for one in j.readings if one.compared]
+        missing = sum(not one.verifiable for one in readings)
+        if not missing:
+            return ""
+        return (
+            f"Of {len(readings)} readings {missing} rest on means, intervals and p values alone, marked “{NOT_KEPT}”: "
+            "the study is to be run again."
+        )
 
     def _provenance(self) -> list[str]:
         scaled = self.claims.scaled.get(self.dataset, "")
@@ -346,7 +480,7 @@ class Ledger:
             line
             for line in (
                 f"Versions: {versions_in_words(self.report)}.",
-                f"Not as in the paper: {scaled}" if scaled else "",
+                f"{SCALED}{scaled}" if scaled else "",
                 runs,
             )
             if line
@@ -358,7 +492,7 @@ class Ledger:
             claim = judgement.claim
             found = (_found(o) for o in judgement.readings if o.reading.role == "verdict")
             ours = "<br>".join(filter(None, found))
-            verdict = f"**{judgement.verdict}**" + (f", {judgement.remark}" if judgement.remark else "")
+            verdict = f"**{judgement.words}**" + (f", {judgement.remark}" if judgement.remark else "")
             reason = f": {judgement.reason}" if judgement.reason else ""
             run = self._command(judgement)
             note = " ".join(part for part in (claim.note, f"Run `{run}`." if run else "") if part)
@@ -370,11 +504,12 @@ class Ledger:
         for judgement in self.judgements:
             if judgement.claim.recalled:
                 continue
-            about = [o for o in judgement.readings if o.reading.role != "verdict" or o.order != o.verdict]
+            about = [o for o in judgement.readings if o.reading.role != "verdict" or o.reading.factor != 1]
             for one in about:
                 reason = f": {one.reason}" if one.reason else ""
                 label = one.reading.label or one.reading.measure
-                row = (judgement.claim.id, label, one.verdict + reason, one.order, _found(one))
+                order = "does not hold" if one.order == "refuted" else one.order
+                row = (judgement.claim.id, label, one.verdict + reason, order, _found(one))
                 rows.append(row)
         return rows
 
@@ -389,15 +524,17 @@ class Ledger:
 
 def _found(judged: JudgedReading) -> str:
     """The numbers of a reading: each first side, then what it was compared with."""
-    sides: dict[int, tuple[Series, list[Compared]]] = {}
+    sides: dict[Any, tuple[Series, list[Compared]]] = {}
     for one in judged.compared:
-        sides.setdefault(id(one.first), (one.first, []))[1].append(one)
-    return "<br>".join(
+        key = (one.first.method, *sorted(one.first.context.items(), key=str))
+        sides.setdefault(key, (one.first, []))[1].append(one)
+    lines = [
         f"{_side(first, first.title)} against "
         + ", ".join(_other(one, judged) for one in compared)
         + f"; {seeds_in_words(min(one.comparison.seeds for one in compared))}"
         for first, compared in sides.values()
-    )
+    ]
+    return "<br>".join([*lines, *([] if judged.verifiable else [NOT_KEPT])])
 
 
 def _other(one: Compared, judged: JudgedReading) -> str:
@@ -416,13 +553,13 @@ def _other(one: Compared, judged: JudgedReading) -> str:
 
 
 def _side(series: Series, title: str) -> str:
-    over = summarise(series.values)
+    over = series.over_seeds
     mean, unit = over.mean, series.unit
     spread = "" if not over.spread else f" ± {in_unit(over.spread, unit)}"
     return f"{title} {in_unit(mean, unit)}{spread}"
 
 
-def _cost(report: Report) -> list[Any]:
+def cost_rows(report: Report) -> list[Any]:
     """Training time and memory of each method as factors of the first one's."""
     return [
         row
@@ -433,7 +570,7 @@ def _cost(report: Report) -> list[Any]:
 
 def _cost_table(report: Report) -> str:
     """A line for each method, a column for each cost and condition that was measured; empty without any."""
-    cost = _cost(report)
+    cost = cost_rows(report)
     columns = dict.fromkeys((name, _context(row)) for name in COST_TITLES for row in cost if row.name == name)
     cells = {
         (row.method, row.name, _context(row)): f"{in_unit(row.value, row.unit)} ({_ends(row)})"
@@ -468,12 +605,17 @@ def _listed(lines: Sequence[str]) -> str:
 def ledger_without_data(claims: PaperClaims, recipe: Recipe, command: str) -> Ledger:
     """The ledger that says "not run: no data" of every claim that the dataset's files would help."""
     absent, known = not_run(claims, NO_DATA), judge(claims, [], recipe.dataset)
-    # what is about another dataset says so: these files would not help it
     judgements = tuple(
-        no_data if recipe.dataset in (*row.claim.datasets, *row.claim.also) else row
+        no_data if _needs_data(row.claim, recipe.dataset) else row
         for no_data, row in zip(absent, known, strict=True)
     )
     return Ledger(claims, recipe.dataset, judgements, report_of(recipe, [], command))
+
+
+def _needs_data(claim: Claim, dataset: str) -> bool:
+    """Whether a dataset's files would help a claim: not one about another dataset, nor one that nothing measures."""
+    measured = bool(claim.readings or claim.study or claim.recalled)
+    return measured and dataset in (*claim.datasets, *claim.also)
 
 
 @dataclass(frozen=True)
@@ -498,11 +640,13 @@ class JudgedStudy:
         """
         return command_line(self.paper, self.dataset, seeds, only=self.names[0])
 
-    def judgements(self, records: Sequence[Record]) -> tuple[Judgement, ...]:
-        """The claims of these studies judged on records, every other one "not run"."""
+    def judgements(
+        self, records: Sequence[Record], older: Mapping[str, Any] | None = None
+    ) -> tuple[Judgement, ...]:
+        """The claims of these studies judged on records, every other one "not run"; `older` as `judge` takes it."""
         claims = paper_claims(self.paper)
         mine = dataclasses.replace(claims, claims=tuple(c for c in claims.claims if c.study in self.names))
-        found = {j.claim.id: j for j in judge(mine, records, self.dataset)}
+        found = {j.claim.id: j for j in judge(mine, records, self.dataset, older)}
         # on no records every other claim says by itself whether it is about another dataset
         rest = {j.claim.id: self._elsewhere(j) for j in judge(claims, [], self.dataset)}
         return tuple(found.get(claim.id, rest[claim.id]) for claim in claims.claims)
@@ -528,7 +672,8 @@ class JudgedStudy:
             sections: Markdown; empty ones are passed over.
             out: The folder.
         """
-        ledger = Ledger(paper_claims(self.paper), self.dataset, self.judgements(report.records), report)
+        judgements = self.judgements(report.records)
+        ledger = Ledger(paper_claims(self.paper), self.dataset, judgements, report, self.names)
         path = ledger.save(out)
         text = "\n\n".join(part.strip("\n") for part in (ledger.to_markdown(), *sections) if part)
         write_bytes(path, f"{text}\n".replace(THIN, " ").encode())

@@ -1,7 +1,7 @@
 """Why jointly trained heads are not worse when they are trained again (claim A6): two suspected causes on MNIST.
 
 The paper finds that a head retrained on all images has more error than the head that was trained with the features.
-Where a ledger refutes that, two things differ from the paper that may matter: the short training, which leaves the
+Where a network shows otherwise, two things differ from the paper that may matter: the short training, which leaves the
 model's own head unfinished while the retrained head has features that stand still, and where the network is cut.
 Plain training is measured again with one of them changed at a time.
 """
@@ -74,8 +74,9 @@ def write_ledger(report: Report, out: Path) -> Path:
     lines = [
         "# sato_2019: is a retrained head worse than the model's own (A6)?",
         provenance(report),
-        "MNIST, plain training; test error, mean over seeds with the 95 % t interval. The claim is judged by the "
-        "retrained head's error less the own head's, paired over seeds; each line below changes one thing.",
+        "MNIST, plain training; test error, mean over seeds with the 95 % t interval. Each line below changes one "
+        "thing and has the retrained head's error less the own head's, paired over seeds, of plain training alone. The "
+        "verdict on the claim, which is about every method, is in the paper's ledger of MNIST.",
         table(report, rows, report.methods, AS_RUN),
         "\n".join(
             [
@@ -93,12 +94,12 @@ def _line(label: str, report: Report, method: str, audit: str) -> str:
     own, again = OWN_HEAD.of(report, method), retrained(audit).of(report, method)
     if not own or not again:
         return f"- {label}: not measured."
-    return f"- {label}: {_verdict(compare_seeds(again, own, better='higher'))}"
+    return f"- {label}: {_compared(compare_seeds(again, own, better='higher'))}"
 
 
-def _verdict(one: Comparison) -> str:
+def _compared(one: Comparison) -> str:
     if one.difference is None or one.low is None or one.high is None:
-        return "no verdict from so few seeds."
-    word = {"better": "holds", "worse": "refuted"}.get(one.verdict, "cannot tell")
+        return "too few seeds to compare."
+    word = {"better": "more", "worse": "less"}.get(one.verdict, "not significantly otherwise")
     middle, low, high = (in_unit(v, "fraction") for v in (one.difference, one.low, one.high))
-    return f"A6 **{word}**: {middle} ({low} to {high}; {one.seeds} seeds)."
+    return f"the retrained head errs **{word}**: {middle} ({low} to {high}; {one.seeds} seeds)."

@@ -58,7 +58,7 @@ from clearance.research import (
 )
 from clearance.training import FOCA, EndToEnd, FitResult, WayOfTraining
 from papers.engine.figures import FRAME, INK, as_png, style_plane
-from papers.engine.ledger import by_seed, in_unit, versions_in_words, write_ledger_files
+from papers.engine.ledger import by_seed, in_unit, made_from, versions_in_words, write_ledger_files
 from papers.engine.study import StudyRequest
 
 # The toy of Fig. 1: two moons, features in the plane, and four ways to train the same first weights.
@@ -777,6 +777,7 @@ def _values(report: Report) -> dict[str, Any]:
         "command": report.command,
         "created": report.created,
         "versions": report.versions,
+        "commit": made_from(report)["commit"],
         "recipe": report.recipe,
         "runs": [note.to_json() for note in report.runs],
         "panels": panels,

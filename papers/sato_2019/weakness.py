@@ -14,7 +14,6 @@ from clearance import Method
 from clearance.research import (
     Outcome,
     Recipe,
-    Record,
     Report,
     SeedSummary,
     build_data,
@@ -25,8 +24,10 @@ from clearance.research import (
 )
 from papers.engine.catalogue import paper_recipe
 from papers.engine.ledger import (
+    by_seed,
     cost_cells,
     in_unit,
+    made_from,
     mean_and_spread,
     versions_in_words,
     write_ledger_files,
@@ -62,6 +63,7 @@ class Setting:
         one_image_error: Of heads retrained on one image of each class; None where nothing was measured.
         own_error: Of the model's own head.
         seconds: Of training.
+        values: Each of the three under each seed.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Setting:
     one_image_error: SeedSummary | None
     own_error: SeedSummary | None
     seconds: SeedSummary | None
+    values: dict[str, dict[int, float]]
 
 
 def weakness_recipe(seeds: int | None = None) -> Recipe:
@@ -119,6 +122,7 @@ def write_ledger(report: Report, out: Path) -> Path:
     """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
     settings = settings_of(report)
     origin = {"command": report.command, "created": report.created, "versions": report.versions}
+    origin |= made_from(report)
     rows = {**origin, "settings": [dataclasses.asdict(setting) for setting in settings]}
     return write_ledger_files(out, _markdown(report, settings), rows)
 
@@ -131,28 +135,20 @@ def settings_of(report: Report) -> tuple[Setting, ...]:
 def _setting(report: Report, name: str) -> Setting:
     outcomes = [note.outcome for note in report.runs if note.method == name]
     collapsed = sum(outcome is Outcome.COLLAPSED for outcome in outcomes)
-    own = [record for record in report.records if record.method == name]
+    values = {
+        "one_image_error": by_seed(report.records, name, "co_adaptation", "error", {"head": "retrained"}),
+        "own_error": by_seed(report.records, name, "accuracy", "error", {"split": "test"}),
+        "seconds": by_seed(report.records, name, "training", "seconds"),
+    }
+    over = {key: summarise(found) if found else None for key, found in values.items()}
     return Setting(
         name,
         len(outcomes),
         collapsed,
         sum(outcome is not Outcome.FINISHED for outcome in outcomes) - collapsed,
-        _over_seeds(own, "co_adaptation", "error", "head", "retrained"),
-        _over_seeds(own, "accuracy", "error", "split", "test"),
-        _over_seeds(own, "training", "seconds"),
+        **over,
+        values=values,
     )
-
-
-def _over_seeds(
-    records: Sequence[Record], audit: str, name: str, key: str = "", wanted: str | None = None
-) -> SeedSummary | None:
-    values = {
-        record.seed: record.measurement.value
-        for record in records
-        if (record.measurement.audit, record.measurement.name) == (audit, name)
-        and record.measurement.context.get(key) == wanted
-    }
-    return summarise(values) if values else None
 
 
 def _markdown(report: Report, settings: Sequence[Setting]) -> str:

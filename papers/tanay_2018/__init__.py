@@ -12,6 +12,7 @@ ABOUT = Paper(
             "papers.tanay_2018.svm:run",
             "all pairs of classes at 81 lambdas: exact machines, angle, distances, errors",
             datasets=_DATASETS,
+            judged="papers.tanay_2018.svm:judgements_in",
         ),
         "lenet": Study(
             "papers.tanay_2018.lenet:run",

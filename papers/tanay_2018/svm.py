@@ -1,6 +1,7 @@
 """All pairs of classes at 81 lambdas: the exact machines behind the article's interactive figures."""
 
 import csv
+import dataclasses
 import functools
 import io
 import itertools
@@ -33,7 +34,7 @@ from clearance.research import (
 )
 from papers.engine.catalogue import paper_claims
 from papers.engine.claims import Claim, ClaimReading
-from papers.engine.judging import ClaimVerdict, JudgedReading, Judgement, judge
+from papers.engine.judging import ClaimVerdict, JudgedReading, Judgement, judge, ordering_in_words
 from papers.engine.ledger import Ledger, command_line
 from papers.engine.study import StudyRequest
 from papers.engine.tasks import each
@@ -368,6 +369,7 @@ def as_csv(pairs: Found) -> bytes:
 STUDY = "svm"
 ROUNDING = {"err_train_pct": 5e-3, "err_test_pct": 5e-3, "best_test_pct": 5e-4}  # of percentages as printed
 NOT_SEPARABLE = ("3-5", "3-8", "4-9", "5-8", "7-9")
+FLAT_END = "0-1"  # the article's own numbers are least at the weak end there
 FLAT = 1e-6  # radians, and units of distance, that a step may go the other way in any case
 
 
@@ -381,9 +383,30 @@ def svm_judgements(pairs: Found, dataset: str) -> tuple[Judgement, ...]:
     claims = paper_claims(PAPER)
     rest = judge(claims, [], dataset)
     return tuple(
-        _judged(claim, pairs) if _about(claim, dataset) else other
+        _comparable(_judged(claim, pairs), dataset) if _about(claim, dataset) else other
         for claim, other in zip(claims.claims, rest, strict=True)
     )
+
+
+def _comparable(judgement: Judgement, dataset: str) -> Judgement:
+    """On another dataset than the article's only the ordering is looked at."""
+    if dataset in judgement.claim.datasets or judgement.verdict == "not run":
+        return judgement
+    ordering = ordering_in_words(judgement.verdict)
+    return dataclasses.replace(judgement, verdict="not comparable", ordering=ordering)
+
+
+def judgements_in(tree: Mapping[str, Any], folder: Path) -> tuple[Judgement, ...]:
+    """The claims of a committed ledger, judged again from the models in its folder."""
+    pairs: dict[str, dict[str, Any]] = {}
+    with (folder / MODELS).open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            train, test = tree["images"][row["pair"]]
+            empty: dict[str, Any] = {"models": {key: [] for key in FIELDS}, "n_train": train, "n_test": test}
+            models = pairs.setdefault(row["pair"], empty)["models"]
+            for key in FIELDS:
+                models[key].append(float(row[key]))
+    return svm_judgements(pairs, tree["dataset"])
 
 
 def _about(claim: Claim, dataset: str) -> bool:
@@ -488,11 +511,11 @@ def _nearest_centroid(pairs: Found) -> tuple[ClaimVerdict, str]:
 
 
 def _u_shaped(pairs: Found) -> tuple[ClaimVerdict, str]:
-    """The least test error is lower than at lambda 10^2 and at 10^-6."""
+    """The least test error is lower than at lambda 10^2 and at 10^-6, but for the article's own exception."""
     inside = [name for name, pair in pairs.items() if _between(pair["models"]["n_err_test"])]
     outside = [name for name in pairs if name not in inside]
     reason = f"{len(inside)} of {len(pairs)} pairs"
-    return _holds(not outside), reason + (f"; not {', '.join(outside)}" if outside else "")
+    return _holds(set(outside) <= {FLAT_END}), reason + (f"; not {', '.join(outside)}" if outside else "")
 
 
 def _between(errors: Sequence[float]) -> bool:
@@ -559,7 +582,9 @@ def study(classes: tuple[str, ...], chosen: list[tuple[int, int]], request: Stud
         "tolerance": TOLERANCE,
     }
     report = report_with(settings, [], command_line(PAPER, dataset, only=STUDY))
-    ledger = Ledger(paper_claims(PAPER), dataset, svm_judgements(pairs, dataset), report)
+    images = {name: [pair["n_train"], pair["n_test"]] for name, pair in pairs.items()}
+    judgements = svm_judgements(pairs, dataset)
+    ledger = Ledger(paper_claims(PAPER), dataset, judgements, report, (STUDY,), {"images": images})
     path = ledger.save(out)
     write_bytes(path, _text(ledger, pairs, titles).encode())
     return path

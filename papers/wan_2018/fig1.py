@@ -527,8 +527,7 @@ def write_ledger(report: Report, dataset: str, out: Path) -> Path:
         f"![{about}]({EMBEDDING})",
         f"Every panel is seed {SHOWN_SEED}. Digits stand at the mean of each class over all training images, rings at "
         "the means that a mixture learned. Points are a class-balanced part of the training images.",
-        f"{claim.claim.id}: {claim.claim.words} **{claim.verdict}**{f' ({claim.reason})' if claim.reason else ''}. "
-        f"{claim.claim.note}",
+        claim.sentence,
         f"Mean over {seeds_in_words(count)} with the 95 % t interval, in brackets the verdict against softmax. "
         f"Roundness is measured on at most {ROUNDNESS_IMAGES:,} training images, class-balanced, and all test images.",
         table(report, ROWS, report.methods, BASELINE),

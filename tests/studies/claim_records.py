@@ -12,7 +12,8 @@ from papers.engine.judging import MINIMUM_SEEDS, judge
 
 FOLDER = resources.files("papers.sato_2019")
 SATO = parse_claims(FOLDER.joinpath("claims.toml").read_text("utf-8"))
-SHEET = ["T1", "T2", "A1", "A2", "A3", "A4", "A5", "A6", "G1", "G2", "G3", "G4", "P1", "P2", "F1"]
+SHEET = ["T1", "T2", "A1", "A2", "A3", "A4", "A5", "A6", "G1", "G2", "G3", "G4", "P1", "P2", "F1",
+         "W1", "W2", "W3", "W4", "L3.1", "L3.2"]  # fmt: skip
 
 CLAIM = """
 paper = "x-2020"

@@ -38,7 +38,7 @@ def test_the_list_names_every_paper_and_study(run):
 def test_a_plan_names_claims_and_runs_and_does_nothing(run, tmp_path):
     status, shown, _ = run("sato_2019", "--seeds", "6", "--dry-run")
     assert status == 0
-    assert "15 claims of sato_2019" in shown
+    assert "21 claims of sato_2019" in shown
     assert "30 runs" in shown
     assert re.search(r"^dataset: digits$", shown, re.MULTILINE)
     status, shown, _ = run("sato_2019", "--only", "weakness", "--dry-run")

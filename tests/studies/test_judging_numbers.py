@@ -121,7 +121,7 @@ class TestSeveralReadings:
     @pytest.mark.parametrize(
         ("parts", "expected"),
         [
-            ((holds, holds), "holds"),
+            ((holds, holds), "ordering holds"),
             ((holds, refuted), "refuted"),
             ((missing, open_, refuted), "refuted"),
             ((holds, open_), "cannot tell"),

@@ -22,7 +22,7 @@ class TestOrder:
     records = errors(foca=0.05, plain=0.20, dropout=0.15)
 
     def test_holds_where_every_rival_is_told_apart(self):
-        assert verdict(one_claim(), self.records) == ("holds", "")
+        assert verdict(one_claim(), self.records) == ("ordering holds", "")
 
     def test_one_better_rival_refutes(self):
         altered = replaced(self.records, "dropout", 0.02)
@@ -103,7 +103,7 @@ class TestOrder:
         )
         (alone,) = judge(two, records(two.rivals), "digits")
         (among,) = judge(four, records(four.rivals), "digits")
-        assert (alone.verdict, among.verdict) == ("holds", "cannot tell")
+        assert (alone.verdict, among.verdict) == ("ordering holds", "cannot tell")
         assert among.readings[0].compared[0].adjusted == pytest.approx(4 * p)
 
 
@@ -117,13 +117,13 @@ class TestSizes:
     @pytest.mark.parametrize(
         ("samples", "expected"),
         [
-            ("{rank = 0}", "holds"),
-            ("{at_most = 99}", "holds"),
+            ("{rank = 0}", "ordering holds"),
+            ("{at_most = 99}", "ordering holds"),
             ("{at_most = 100}", "refuted"),
             ("{rank = -1}", "refuted"),
-            ("[10]", "holds"),
+            ("[10]", "ordering holds"),
             ("[10, 1000]", "refuted"),
-            ("{by_dataset = {digits = 10}}", "holds"),
+            ("{by_dataset = {digits = 10}}", "ordering holds"),
             ("{by_dataset = {mnist = 10}}", "not run"),
         ],
     )
@@ -155,4 +155,4 @@ class TestSizes:
         against = ", against = {plain = {samples = {rank = -1}}}"
         assert verdict(one_claim("10", extra=against), self.records)[0] == "refuted"
         against = ", against = {plain = {samples = 100}}"
-        assert verdict(one_claim("10", extra=against), self.records)[0] == "holds"
+        assert verdict(one_claim("10", extra=against), self.records)[0] == "ordering holds"

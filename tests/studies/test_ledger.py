@@ -9,13 +9,13 @@ from clearance.report.numbers import THIN
 from clearance.vocabulary import Measurement
 from papers.engine.ledger import JudgedStudy, by_seed, cut_table, mean_and_spread
 
-NOISE = JudgedStudy("elsayed_2018", ("noise",), "digits")
+NOISE = JudgedStudy("elsayed_2018", ("noise",), "mnist")
 
 
 def record(method, seed, value, rate, name="error"):
     context = {"split": "test", "noise": rate}
     return Record(
-        "digits", method, seed, Measurement("accuracy", name, value, "fraction", 100, context=context)
+        "mnist", method, seed, Measurement("accuracy", name, value, "fraction", 100, context=context)
     )
 
 
@@ -32,12 +32,12 @@ def records(seeds=5):
 
 def test_only_claims_of_the_study_get_a_verdict():
     found = {j.claim.id: j for j in NOISE.judgements(records())}
-    assert found["1"].verdict == "holds"
+    assert found["1"].verdict == "ordering holds"
     others = [j for j in found.values() if j.claim.study != "noise" and not j.claim.recalled]
     assert {j.verdict for j in others} == {"not run"}
-    both = JudgedStudy("elsayed_2018", ("noise", "small-data"), "digits")
+    both = JudgedStudy("elsayed_2018", ("noise", "small-data"), "mnist")
     assert [j.verdict for j in both.judgements(records())] == [j.verdict for j in found.values()]
-    assert both.command() == "python -m papers elsayed_2018 --only noise --dataset digits"
+    assert both.command() == "python -m papers elsayed_2018 --only noise --dataset mnist --root ROOT"
 
 
 def test_sections_follow_the_verdicts_a_blank_line_apart(tmp_path):
@@ -45,10 +45,10 @@ def test_sections_follow_the_verdicts_a_blank_line_apart(tmp_path):
     path = NOISE.write_ledger(report, ["## One\n", "", f"| 5{THIN}% |"], tmp_path)
     text = path.read_text("utf-8")
     assert text.endswith("\n\n## One\n\n| 5 % |\n")
-    assert text.startswith("# elsayed_2018 on digits\n\n")
+    assert text.startswith("# elsayed_2018 on mnist\n\n")
     assert "\n\n\n" not in text
     told = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
-    assert [row["id"] for row in told["claims"] if row["verdict"] == "holds"][:1] == ["1"]
+    assert [row["id"] for row in told["claims"] if row["verdict"] == "ordering holds"][:1] == ["1"]
 
 
 def test_numbers_are_those_of_one_method_quantity_and_setting():

@@ -9,10 +9,12 @@ import pytest
 
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.models import extractors  # noqa: F401 - the recipes' models are there
+from papers.elsayed_2018.protocol import small_data_recipes
 from papers.engine.catalogue import PAPERS, paper, paper_claims, paper_datasets, paper_recipe
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
 from papers.sato_2019 import fine_tuning
+from papers.tanay_2018 import depth, lenet
 from papers.wan_2018 import accuracy
 
 CLAIMS = paper_claims("sato_2019")
@@ -139,3 +141,19 @@ def test_without_data_the_command_that_is_told_asks_for_the_same(paper, dataset,
     found = reproduce(paper, dataset, only=only, seeds=2, out=tmp_path)
     assert not found.has_data
     assert f"Run `python -m papers {paper} {command}`." in found.ledger.read_text("utf-8")
+
+
+def test_the_number_of_seeds_that_a_study_takes_is_the_one_that_was_fixed():
+    """More are not judged and fewer get no verdict, so that no verdict rests on when somebody stopped."""
+    fixed = {name: paper_claims(name).seeds for name in PAPERS}
+    assert {paper_recipe("sato_2019", d).seeds for d in paper_datasets("sato_2019")} == {5}
+    assert fixed["sato_2019"]["recipe"] == 5
+    for dataset in ("digits", "mnist"):
+        draws = {recipe.seeds for recipe in small_data_recipes(dataset).values()}
+        assert draws == {fixed["elsayed_2018"]["small-data"]}
+        assert paper_recipe("elsayed_2018", dataset).seeds == fixed["elsayed_2018"]["noise"]
+        assert paper_recipe("wan_2018", dataset).seeds == fixed["wan_2018"]["accuracy"]
+    assert fixed["tanay_2018"] == {"lenet": lenet.SEEDS, "adversarial": lenet.SEEDS, "depth": depth.SEEDS}
+    for name in PAPERS:
+        judged = {claim.study for claim in paper_claims(name).claims if claim.study and claim.readings}
+        assert judged - {"svm"} <= set(fixed[name])

@@ -74,8 +74,9 @@ class TestDepth:
             ]  # fmt: skip
 
         study = JudgedStudy("tanay_2018", ("depth",), "mnist")
-        verdicts = {j.claim.id: j.verdict for j in study.judgements(records(2.0, 1.2))}
-        assert verdicts["D1"] == "holds"
+        verdicts = {j.claim.id: j.words for j in study.judgements(records(2.0, 1.2))}
+        assert verdicts["D1"] == "expected only; ordering here: holds"
         assert verdicts["N1"] == "not run"
         # the same spread the other way round, which is not the same difference in every seed
-        assert {j.claim.id: j.verdict for j in study.judgements(records(1.2, 2.0))}["D1"] == "refuted"
+        found = {j.claim.id: j.ordering for j in study.judgements(records(1.2, 2.0))}
+        assert found["D1"] == "does not hold"

@@ -27,6 +27,11 @@ SHEET = [f"C{k}" for k in range(1, 13)] + [
     "V2",
     "V3",
     "Q1",
+    "Q2",
+    "M1",
+    "K1",
+    "K2",
+    "K3",
 ]
 PRINTED = {  # CIFAR-100 plainly, and with crop and mirror
     "softmax": (25.61, 21.60), "center": (24.85, 21.05), "l-softmax": (24.83, 20.98),

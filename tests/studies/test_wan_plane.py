@@ -219,8 +219,9 @@ class TestStudy:
         }
         assert gap_table() in text
         claim = json.loads((tmp_path / "ledger.json").read_text("utf-8"))["claim"]
-        assert (claim["id"], claim["verdict"], claim["reason"]) == (
+        assert (claim["id"], claim["verdict"], claim["ordering"], claim["reason"]) == (
             "Q1",
+            "not comparable",
             "cannot tell",
             "1 seed; a verdict needs 5",
         )

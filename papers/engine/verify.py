@@ -1,0 +1,424 @@
+"""``python -m papers verify``: recompute what committed ledgers say from the values of their seeds.
+
+Every mean, interval, p value and verdict of every ``results/**/ledger.json`` is computed again and compared, and so are
+the verdicts in ``ledger.md``, and the pages that tell of them: their tables of verdicts and the numbers in their
+sentences. Readings whose seeds' values were not kept cannot be verified: they are counted, and their ledgers are
+listed to be run again. `rewrite` judges the kept numbers by today's claims and writes the ledgers and tables anew.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clearance.research import (
+    Report,
+    RunNote,
+    compare_seeds,
+    decode,
+    encode,
+    markdown_table,
+    summarise,
+    write_bytes,
+)
+from papers.engine.catalogue import paper, paper_claims
+from papers.engine.judging import Judgement, judge
+from papers.engine.ledger import (
+    BESIDE,
+    SCALED,
+    SCHEMA,
+    JudgedStudy,
+    Ledger,
+    cost_rows,
+    mean_and_spread,
+    mean_cell,
+    records_in,
+)
+
+ROOT = Path(__file__).parents[1]
+TOLERANCE = 1e-9  # between versions of the libraries that sum and look up t
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What became of one ledger.
+
+    Args:
+        path: Its ``ledger.json``.
+        problems: Where it says something else than its values do; none where all is well.
+        unverifiable: How many readings (or rows) have no values of seeds.
+        checked: How many have.
+    """
+
+    path: Path
+    problems: tuple[str, ...]
+    unverifiable: int
+    checked: int
+
+
+def verify(root: Path = ROOT) -> list[Verified]:
+    """Every committed ledger below a folder, and the READMEs' tables of verdicts."""
+    found = [verified(path) for path in ledgers(root)]
+    for page in pages(root):
+        text = page.read_text("utf-8")
+        problems = unsupported(text, page.parent)
+        if text != with_tables(text, page.parent):
+            problems.append("a table of verdicts is not that of the ledgers")
+        found.append(Verified(page, tuple(problems), 0, 0))
+    return found
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """The pages that say what ledgers have found: the papers' own, the front page and the results."""
+    front = [
+        path for path in (root.parent / "README.md", root.parent / "docs" / "results.md") if path.exists()
+    ]
+    return [*sorted(root.glob("*/README.md")), *front]
+
+
+def ledgers(root: Path = ROOT) -> list[Path]:
+    """The committed ledgers below a folder."""
+    return sorted(root.glob("*/results/**/ledger.json"))
+
+
+def verified(path: Path) -> Verified:
+    """One ledger, computed again."""
+    tree = read(path)
+    if "claims" in tree:
+        return _verified_claims(path, tree)
+    problems, checked, unverifiable = [], 0, 0
+    said = path.with_suffix(".md").read_text("utf-8")
+    for place, row in enumerate(tree.get("rows", ())):
+        checked += 1
+        problems += different(_recomputed(row, tree["rows"]), row, f"rows[{place}]")
+        if row["values"] and not any(form in said for form in _forms(row)):
+            problems.append(f"ledger.md has not the mean of rows[{place}]")
+    for name, values, kept in _other_values(tree):
+        if values is None:
+            unverifiable += 1
+        else:
+            checked += 1
+            problems += different(asdict(summarise(values)), kept, name)
+    for again, kept, name in _of_the_toy(tree):
+        checked += 1
+        problems += different(again, kept, name)
+    if "claim" in tree and isinstance(tree["claim"], Mapping):
+        judgement = _judged_on_rows(path, tree)
+        problems += different(encode(judgement.to_json()), encode(tree["claim"]), "claim")
+        if judgement.sentence not in said:
+            problems.append("ledger.md has another verdict")
+    return Verified(path, tuple(problems), unverifiable, checked)
+
+
+def _verified_claims(path: Path, tree: Tree) -> Verified:
+    ledger = judged_again(tree, path.parent)
+    again = encode(ledger.claim_rows())
+    problems = different(again, encode(tree["claims"]), "claims")
+    problems += different(ledger.counts(), tree["verdicts"], "verdicts")
+    problems += different(ledger.claims.scaled.get(ledger.dataset, ""), tree["scaled"], "scaled")
+    if ledger.verdicts_in_markdown() not in path.with_suffix(".md").read_text("utf-8"):
+        problems.append("ledger.md has other verdicts")
+    readings = [one for j in ledger.judgements for one in j.readings if one.compared]
+    missing = sum(not one.verifiable for one in readings)
+    checked = len(readings) - missing
+    if any(record.measurement.audit == "training" for record in ledger.report.records):
+        cost = [row.to_json() for row in cost_rows(ledger.report)]
+        problems += different(encode(cost), encode(tree["cost"]), "cost")
+        checked += len(cost)
+    else:
+        missing += len(tree["cost"])
+    return Verified(path, tuple(problems), missing, checked)
+
+
+def judged_again(tree: Tree, folder: Path) -> Ledger:
+    """The ledger of a ``ledger.json``, judged by today's claims on the values that it and its folder keep."""
+    name, dataset, studies = tree["paper"], tree["dataset"], tuple(tree.get("studies", ()))
+    records = records_in(tree.get("measurements", []), dataset)
+    older = {row["id"]: row for row in tree["claims"]}
+    runs = tuple(RunNote.from_json(row) for row in tree["runs"])
+    report = Report({}, tree["versions"], tree["command"], tree["created"], tuple(records), runs=runs)
+    first = paper(name).studies.get(studies[0]) if studies else None
+    if first is not None and first.judged:
+        judgements = first.judge(tree, folder)
+    elif studies:
+        judgements = JudgedStudy(name, studies, dataset).judgements(records, older)
+    else:
+        judgements = judge(paper_claims(name), records, dataset, older)
+    return Ledger(paper_claims(name), dataset, judgements, report, studies)
+
+
+def rewrite(root: Path = ROOT) -> list[Path]:
+    """Judge what the ledgers keep by today's claims, and write verdicts and tables anew; the files that changed."""
+    changed = []
+    for path in ledgers(root):
+        tree, markdown = read(path), path.with_suffix(".md")
+        said = markdown.read_text("utf-8")
+        if "claims" in tree:
+            ledger = judged_again(tree, path.parent)
+            scaled = ledger.claims.scaled.get(ledger.dataset, "")
+            more = {
+                "schema": SCHEMA,
+                "claims": ledger.claim_rows(),
+                "verdicts": ledger.counts(),
+                "scaled": scaled,
+            }
+            said = _with_verdicts(said, ledger.verdicts_in_markdown())
+            said = re.sub(rf"^- {SCALED}.*$", f"- {SCALED}{scaled}", said, flags=re.MULTILINE)
+        elif isinstance(tree.get("claim"), Mapping):
+            judgement = _judged_on_rows(path, tree)
+            more = {"claim": judgement.to_json()}
+            said = re.sub(rf"^{judgement.claim.id}: .*$", judgement.sentence, said, flags=re.MULTILINE)
+        else:
+            continue
+        text = json.dumps(encode({**tree, **more}), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        changed += [p for p, new in ((path, text), (markdown, said)) if _written(p, new)]
+    for page in pages(root):
+        if _written(page, with_tables(page.read_text("utf-8"), page.parent)):
+            changed.append(page)
+    return changed
+
+
+def _written(path: Path, text: str) -> bool:
+    if path.read_text("utf-8") == text:
+        return False
+    write_bytes(path, text.encode())
+    return True
+
+
+def _with_verdicts(text: str, verdicts: str) -> str:
+    """A ``ledger.md`` with other verdicts: from its counts to the next heading that is not about them."""
+    start = re.search(r"^holds: \d+, .*$", text, re.MULTILINE)
+    if start is None:
+        raise ValueError(
+            "a ledger.md must have a line that counts its verdicts; got none. Run the study again."
+        )
+    rest = text[start.start() :]
+    ends = [one.start() for one in re.finditer(r"^## .*$", rest, re.MULTILINE) if one.group() != BESIDE]
+    after = rest[ends[0] :] if ends else ""
+    return text[: start.start()] + verdicts + ("\n\n" + after if after else "\n")
+
+
+def read(path: Path) -> Tree:
+    """A ``ledger.json`` as plain values."""
+    tree: Tree = decode(json.loads(path.read_text("utf-8")))
+    return tree
+
+
+def different(again: Any, kept: Any, where: str) -> list[str]:
+    """Where two trees of plain values differ by more than rounding.
+
+    >>> different({"mean": 0.1, "p": None}, {"mean": 0.2, "p": None}, "row")
+    ['row.mean is 0.2 and its values give 0.1']
+    """
+    if isinstance(again, Mapping) and isinstance(kept, Mapping):
+        keys = dict.fromkeys([*again, *kept])
+        return [
+            line
+            for key in keys
+            for line in different(again.get(key, "nothing"), kept.get(key, "nothing"), f"{where}.{key}")
+        ]
+    if isinstance(again, list | tuple) and isinstance(kept, list | tuple) and len(again) == len(kept):
+        pairs = enumerate(zip(again, kept, strict=True))
+        return [line for place, (a, b) in pairs for line in different(a, b, f"{where}[{place}]")]
+    both = isinstance(again, int | float) and isinstance(kept, int | float)
+    if again == kept or (both and math.isclose(again, kept, rel_tol=TOLERANCE, abs_tol=1e-12)):
+        return []
+    return [f"{where} is {kept!r} and its values give {again!r}"]
+
+
+def _values(row: Mapping[str, Any]) -> dict[int, float]:
+    return {int(seed): value for seed, value in row["values"].items()}
+
+
+def _forms(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A mean as tables have it: with its interval, or with its spread, and then perhaps without its unit."""
+    over = summarise(_values(row))
+    spreads = (mean_and_spread(over.mean, over.spread, unit) for unit in (row["unit"], "ratio"))
+    return mean_cell(_values(row), row["unit"]), *spreads
+
+
+def _recomputed(row: Tree, rows: list[Tree]) -> Tree:
+    """A row of a study's table, with what is derived from the seeds' values derived again."""
+    own, log = _values(row), row["unit"] != "fraction"
+    quantity = ("label", "audit", "name", "context")
+    others = {r["method"]: _values(r) for r in rows if all(r[key] == row[key] for key in quantity)}
+    against = {
+        name: asdict(compare_seeds(own, others[name], better=row["better"], log=log))
+        for name in row["against"]
+    }
+    over = asdict(summarise(own)) if own else None
+    return {**row, "over_seeds": over, "against": against}
+
+
+def _other_values(tree: Tree) -> Iterator[tuple[str, dict[int, float] | None, Any]]:
+    """Summaries over seeds in ledgers of a form of their own, with the seeds' values where they were kept."""
+    for setting in tree.get("settings", ()):
+        for name in ("one_image_error", "own_error", "seconds"):
+            values = setting.get("values", {}).get(name)
+            if setting[name] is not None:
+                kept = None if values is None else {int(seed): value for seed, value in values.items()}
+                yield f"{setting['name']}.{name}", kept, setting[name]
+
+
+def _judged_on_rows(path: Path, tree: Tree) -> Judgement:
+    """The claim of a ledger that has one and a table of rows, judged again on the rows."""
+    name, dataset = path.parents[3].name, path.parent.name  # PAPER/results/STUDY/DATASET/ledger.json
+    claims = paper_claims(name)
+    mine = dataclasses.replace(claims, claims=tuple(c for c in claims.claims if c.id == tree["claim"]["id"]))
+    (judgement,) = judge(mine, records_in(tree["rows"], dataset), dataset)
+    return judgement
+
+
+def _of_the_toy(tree: Tree) -> Iterator[tuple[Any, Any, str]]:
+    """What Fig. 1's ledger derives from its values: medians, and FOCA against joint training."""
+    for name, panel in tree.get("panels", {}).items():
+        for quantity, kept in panel.items():
+            yield statistics.median(kept["by_seed"].values()), kept["median"], f"panels.{name}.{quantity}"
+    for name, kept in tree.get("foca_against_joint", {}).items():
+        smaller = {int(seed): 1 / times for seed, times in kept["times_smaller"].items()}
+        again = compare_seeds(smaller, dict.fromkeys(smaller, 1.0), better="lower", log=True)
+        yield {"times_smaller": kept["times_smaller"], **asdict(again)}, kept, f"foca_against_joint.{name}"
+
+
+# Tables of verdicts in a README, between two comments, generated from the ledgers.
+
+TABLE = re.compile(
+    r"(<!-- verdicts of\s(?P<what>[^>]*?) -->\n)(?P<table>.*?)(<!-- end of verdicts -->)", re.DOTALL
+)
+
+
+def with_tables(text: str, folder: Path) -> str:
+    """A README with its tables of verdicts as the ledgers have them.
+
+    A table begins with ``<!-- verdicts of COLUMN = RESULTS/FOLDER, ...: CLAIM, ... -->`` and ends with
+    ``<!-- end of verdicts -->``; a column may name several folders with ``+`` between them. Cells are verdicts.
+    """
+    return TABLE.sub(lambda found: f"{found[1]}{_table(found['what'], folder)}\n{found[4]}", text)
+
+
+def _table(what: str, folder: Path) -> str:
+    columns, _, claims = what.partition(":")
+    named = dict(part.strip().split(" = ") for part in columns.split(","))
+    judged = {
+        title: {
+            row["id"]: row for one in places.split("+") for row in _run_rows(folder / "results" / one.strip())
+        }
+        for title, places in named.items()
+    }
+    words = {claim.id: claim.words for claim in paper_claims(folder.name).claims}
+    lines = [["claim", *named]]
+    for claim in (part.strip() for part in claims.split(",")):
+        cells = [_cell(found.get(claim)) for found in judged.values()]
+        lines.append([f"{claim}: {words[claim]}", *cells])
+    return markdown_table(lines)
+
+
+def _run_rows(folder: Path) -> list[Tree]:
+    tree = read(folder / "ledger.json")
+    rows: list[Tree] = tree["claims"] if "claims" in tree else [tree["claim"]]
+    return [row for row in rows if row["verdict"] != "not run"]
+
+
+def _cell(row: Tree | None) -> str:
+    if row is None:
+        return "not run"
+    return f"**{row['verdict']}**" + (f"; ordering here: **{row['ordering']}**" if row["ordering"] else "")
+
+
+# Numbers in a page's sentences, checked against the files that a comment after them names.
+
+NUMBER = r"\d[\d,]*(?:\.\d+)?"
+SOURCE = re.compile(
+    r"<!-- numbers from (?P<files>[^;>]*?) \[(?P<digest>\w*)\](?:; others: (?P<others>[^>]*?))? -->",
+    re.DOTALL,
+)
+IN_PERCENT = re.compile(rf"((?:{NUMBER}(?: %)?(?:,? (?:and|to|or|against) |, ))*{NUMBER}) %")
+SPREAD = re.compile(rf" ± {NUMBER}|\(−?{NUMBER}[^()]{{0,9}} to −?{NUMBER}[^()]*\)|\(difference[^()]*\)")
+DECIMAL = re.compile(r"(?<![\w.,^-])\d+\.\d+(?!\w|\.\d|-\d)")
+
+
+def unsupported(text: str, folder: Path) -> list[str]:
+    """Numbers of a page that none of the files has which the comment after them names, and files that have changed.
+
+    A comment ``<!-- numbers from FILE, ... [DIGEST]; others: NUMBER, ... -->`` is about what stands between it and the
+    heading or comment before: percentages and decimals there must be printed in one of the files, as they are or
+    rounded, and not as a spread or an end of an interval. Others are named in the comment: settings, the paper's own
+    numbers, runs that are no more. The digest is of all numbers in the files: where one has changed, the sentences are
+    to be read again; `read_again` writes the new one.
+    """
+    found, start = [], 0
+    for comment in SOURCE.finditer(text):
+        before = text[start : comment.start()]
+        block = before[max(0, before.rfind("\n#")) :]
+        start = comment.end()
+        files = _listed(comment["files"])
+        known = [number for name in files for number in _printed(folder / name)]
+        others = {float(one.replace(",", "")) for one in _listed(comment["others"] or "")}
+        for number, percent in _numbers_in(block):
+            if float(number) not in others and not _is_printed(number, percent, known):
+                found.append(f"{number}{' %' if percent else ''} is in none of {' '.join(files)}")
+        digest = _digest(known)
+        if digest != comment["digest"]:
+            words = " ".join(block.split())[-60:]
+            found.append(f"numbers in {' '.join(files)} changed; read “{words}” again, then --read-again")
+    return found
+
+
+def _digest(known: list[tuple[str, bool]]) -> str:
+    return hashlib.sha256(repr(sorted(set(known))).encode()).hexdigest()[:8]
+
+
+def read_again(root: Path = ROOT) -> list[Path]:
+    """Write today's digests into the pages, whose sentences somebody has read again; the pages that changed."""
+
+    def renewed(comment: re.Match[str], folder: Path) -> str:
+        known = [number for name in _listed(comment["files"]) for number in _printed(folder / name)]
+        return comment[0].replace(f"[{comment['digest']}]", f"[{_digest(known)}]")
+
+    changed = []
+    for page in pages(root):
+        text = page.read_text("utf-8")
+        if _written(page, SOURCE.sub(partial(renewed, folder=page.parent), text)):
+            changed.append(page)
+    return changed
+
+
+def _listed(words: str) -> list[str]:
+    return [part for part in re.split(r",\s+|\s+", words.strip()) if part]
+
+
+def _numbers_in(block: str) -> list[tuple[str, bool]]:
+    """Percentages and decimals of a text, without code, links' targets and tables of verdicts."""
+    plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "", TABLE.sub("", block))
+    shares = [one for group in IN_PERCENT.findall(plain) for one in re.findall(NUMBER, group)]
+    rest = DECIMAL.findall(IN_PERCENT.sub("", plain))
+    return [(one.rstrip(",").replace(",", ""), True) for one in shares] + [(one, False) for one in rest]
+
+
+def _printed(path: Path) -> list[tuple[str, bool]]:
+    """Every number in a file, as it is written there, and whether it is a percentage."""
+    text, table = SPREAD.sub("", path.read_text("utf-8")), path.suffix == ".csv"  # shares are fractions there
+    numbers = [(one.replace(",", ""), not table) for one in re.findall(rf"({NUMBER})(?= %)", text)]
+    if table:
+        shares = [f"{100 * float(one):.4f}" for one in re.findall(r"\b0\.\d+", text)]
+        numbers += [(one, True) for one in shares]
+    return numbers + [(one, False) for one in re.findall(r"\d+\.\d+", text)]
+
+
+def _is_printed(number: str, percent: bool, known: list[tuple[str, bool]]) -> bool:
+    digits = len(number.partition(".")[2])
+    for one, share in known:
+        if share is not percent:
+            continue
+        finer = len(one.partition(".")[2]) > digits
+        if abs(float(one) - float(number)) <= (0.5 * 10**-digits if finer else 0) + 1e-9:
+            return True
+    return False

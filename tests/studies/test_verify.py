@@ -1,0 +1,216 @@
+"""Committed ledgers are what their seeds' values give, and a changed value shows."""
+
+import csv
+import json
+import re
+import shutil
+from typing import Any
+
+import pytest
+
+from clearance.records import Record, Report, RunNote
+from clearance.research import Outcome
+from clearance.vocabulary import Measurement
+from papers.__main__ import main
+from papers.all_against_all.__main__ import results
+from papers.engine.ledger import JudgedStudy
+from papers.engine.verify import (
+    ROOT,
+    different,
+    read,
+    read_again,
+    rewrite,
+    unsupported,
+    verified,
+    verify,
+    with_tables,
+)
+
+
+def test_every_committed_ledger_follows_from_its_values():
+    found = verify()
+    assert {str(one.path.relative_to(ROOT.parent)): one.problems for one in found if one.problems} == {}
+    assert sum(one.checked for one in found) > 300
+
+
+def test_the_command_says_what_nobody_can_check(capsys):
+    main(["verify"])
+    said = capsys.readouterr().out
+    assert "to run again: papers/sato_2019/results/digits/ledger.json" in said
+    assert said.splitlines()[-1].split(" recomputed, ")[1].startswith("0 wrong")
+
+
+def copied(place, folder):
+    """A committed ledger in a folder of its own, as a tree; its path."""
+    shutil.copytree((ROOT / place).parent, (folder / place).parent)
+    return folder / place, json.loads((folder / place).read_text("utf-8"))
+
+
+def saved(path, tree):
+    """With the digests that would say that all is well."""
+    path.write_text(json.dumps({**tree, "commit": "0" * 40, "recipe": "0" * 16}), "utf-8")
+
+
+def test_one_changed_value_of_one_seed_fails_in_a_ledger_of_claims(tmp_path):
+    path, tree = copied("sato_2019/results/mnist/ledger.json", tmp_path)
+    saved(path, tree)
+    assert verified(path).problems == ()
+    row = next(
+        row
+        for row in tree["measurements"]
+        if (row["method"], row["audit"], row["context"].get("head"), row["context"].get("samples"))
+        == ("foca", "co_adaptation", "retrained", 10)
+    )
+    row["values"]["3"] += 0.001
+    saved(path, tree)
+    problems = verified(path).problems
+    assert any("first.mean" in one for one in problems)
+    assert any(".p is" in one for one in problems)
+    assert path in rewrite(tmp_path)
+    assert verified(path).problems == ()
+
+
+def test_one_changed_value_fails_in_a_ledger_of_rows_and_in_one_with_both(tmp_path):
+    for place in ("sato_2019/results/causes/ledger.json", "wan_2018/results/fig1/mnist/ledger.json"):
+        path, tree = copied(place, tmp_path)
+        row = tree["rows"][5]
+        row["values"]["2"] *= 1.01
+        saved(path, tree)
+        assert any("over_seeds.mean" in one for one in verified(path).problems), place
+
+
+def test_a_changed_model_fails_where_verdicts_rest_on_models(tmp_path):
+    path, _ = copied("tanay_2018/results/svm/mnist/ledger.json", tmp_path)
+    models = path.parent / "models.csv"
+    assert verified(path).problems == ()
+    lines = models.read_text("utf-8").splitlines(keepends=True)
+    cells = lines[41].split(",")  # the first pair at lambda 10^-2
+    cells[9] = str(int(cells[9]) + 40)  # images of the test set that it has wrong
+    models.write_text("".join([*lines[:41], ",".join(cells), *lines[42:]]), "utf-8")
+    assert any("P0-1" in one or "claims[0]" in one for one in verified(path).problems)
+
+
+def test_a_changed_verdict_fails_where_no_seed_was_kept(tmp_path):
+    path, tree = copied("sato_2019/results/digits/ledger.json", tmp_path)
+    row = next(row for row in tree["claims"] if row["id"] == "T1")
+    row["ordering"] = "holds"
+    saved(path, tree)
+    assert any("ordering is 'holds'" in one for one in verified(path).problems)
+
+
+def test_what_was_said_in_markdown_is_checked_too(tmp_path):
+    path, _ = copied("sato_2019/results/mnist/ledger.json", tmp_path)
+    markdown = path.with_suffix(".md")
+    markdown.write_text(markdown.read_text("utf-8").replace("foca 26.0", "foca 28.0"), "utf-8")
+    assert verified(path).problems == ("ledger.md has other verdicts",)
+
+
+def test_a_table_of_verdicts_is_written_from_the_ledgers(tmp_path):
+    copied("sato_2019/results/mnist/ledger.json", tmp_path)
+    text = "<!-- verdicts of MNIST = mnist: G4, A1 -->\nold\n<!-- end of verdicts -->\n"
+    found = with_tables(text, tmp_path / "sato_2019")
+    assert "| **not comparable**; ordering here: **holds** |" in found
+    assert "| not run |" in found
+    assert with_tables(found, tmp_path / "sato_2019") == found
+
+
+@pytest.mark.parametrize(
+    ("again", "kept", "problems"),
+    [
+        (0.1, 0.1 + 1e-15, 0),
+        (0.1, 0.1001, 1),
+        ([1, 2], [1], 1),
+        ({"a": 1}, {"a": 1, "b": None}, 1),
+        ("x", "y", 1),
+    ],
+)
+def test_rounding_is_no_difference(again, kept, problems):
+    assert len(different(again, kept, "here")) == problems
+
+
+def new_ledger(folder):
+    """A ledger of this paper's study of noise as a run writes it, of five seeds with their cost; its path."""
+    methods = {"cross-entropy": 0.25, "margin-l1": 0.10, "margin-l2": 0.11, "margin-linf": 0.12, "hinge": 0.3,
+               "margin-l2-input": 0.13}  # fmt: skip
+    records = []
+    for place, (method, error) in enumerate(methods.items()):
+        for seed in range(5):
+            context: dict[str, Any] = {"split": "test", "noise": 0.8}
+            value = error + 0.001 * ((seed * (place + 2)) % 5)
+            one = Measurement("accuracy", "error", value, "fraction", 10_000, better="lower", context=context)
+            seconds = Measurement(
+                "training", "seconds", 10 + place + 0.1 * seed, "seconds", 100, better="lower"
+            )
+            records += [Record("mnist", method, seed, one), Record("mnist", method, seed, seconds)]
+    runs = tuple(
+        RunNote(method, seed, Outcome.FINISHED, "finished") for method in methods for seed in range(5)
+    )
+    report = Report({"epochs": 8}, {"torch": "2"}, "the command", "today", tuple(records), runs=runs)
+    path = JudgedStudy("elsayed_2018", ("noise",), "mnist").write_ledger(report, ["## More"], folder)
+    return path.with_suffix(".json")
+
+
+def test_a_new_ledger_holds_all_that_its_verdicts_and_costs_rest_on(tmp_path):
+    path = new_ledger(tmp_path)
+    found, tree = verified(path), read(path)
+    assert (found.problems, found.unverifiable) == ((), 0)
+    assert re.fullmatch(r"[0-9a-f]{40}( with changes)?|no checkout", tree["commit"])
+    assert re.fullmatch(r"[0-9a-f]{16}", tree["recipe"])
+    assert {row["id"]: row["verdict"] for row in tree["claims"]}["1"] == "ordering holds"
+    for name, word in (("error", "claims"), ("seconds", "cost")):
+        changed = json.loads(path.read_text("utf-8"))
+        row = next(r for r in changed["measurements"] if (r["method"], r["name"]) == ("margin-l2", name))
+        row["values"]["4"] *= 1.02
+        other = tmp_path / name / "ledger.json"
+        other.parent.mkdir()
+        shutil.copy(path.with_suffix(".md"), other.with_suffix(".md"))
+        saved(other, changed)
+        assert any(one.startswith(word) for one in verified(other).problems)
+
+
+def test_numbers_in_sentences_are_those_of_the_file_that_is_named(tmp_path):
+    page = tmp_path / "x_2020" / "README.md"
+    page.parent.mkdir()
+    (page.parent / "ledger.md").write_text("| plain | 24.8 % ± 1.9 % (23.6 % to 26.1 %) | 0.131 |\n", "utf-8")
+
+    def problems(sentence, others=""):
+        page.write_text(f"# A\n\n{sentence}\n\n<!-- numbers from ledger.md [0]{others} -->\n", "utf-8")
+        assert unsupported(page.read_text("utf-8"), page.parent)[-1].endswith("--read-again")
+        assert read_again(tmp_path) == [page]
+        return unsupported(page.read_text("utf-8"), page.parent)
+
+    assert problems("Plain has 24.8 % error, or 25 %; its share is 0.13.") == []
+    assert problems("Plain has 24.9 % error.") == ["24.9 % is in none of ledger.md"]
+    assert problems("Plain has 1.9 and 23.6 % error.") == [
+        "1.9 % is in none of ledger.md", "23.6 % is in none of ledger.md"
+    ]  # fmt: skip
+    assert problems("The share is 0.12.") == ["0.12 is in none of ledger.md"]
+    assert problems("The paper has 20 % and 0.12.", "; others: 20, 0.12") == []
+
+
+def test_sentences_are_to_be_read_again_where_a_ledger_has_changed(tmp_path):
+    folder = tmp_path / "sato_2019"
+    shutil.copytree(ROOT / "sato_2019" / "results" / "causes", folder / "results" / "causes")
+    ledger = folder / "results" / "causes" / "ledger.md"
+    page = (ROOT / "sato_2019" / "README.md").read_text("utf-8")
+    (digest,) = re.findall(r"causes/ledger.md \[(\w+)\]", page)
+    text = f"0.1 points\n\n<!-- numbers from results/causes/ledger.md [{digest}] -->\n"
+    assert unsupported(text, folder) == []
+    ledger.write_text(ledger.read_text("utf-8").replace("0.09 %", "0.08 %"), "utf-8")
+    assert ["changed" in one for one in unsupported(text, folder)] == [True]
+
+
+@pytest.mark.parametrize("dataset", ["digits", "mnist"])
+def test_the_front_table_follows_from_its_measurements(dataset):
+    folder = ROOT / "all_against_all" / "results"
+    with (folder / f"{dataset}-measurements.csv").open(encoding="utf-8", newline="") as file:
+        records = [
+            Record(dataset, row["method"], int(row["seed"]), Measurement(
+                row["audit"], row["name"], float(row["value"]), row["unit"], int(row["n"]), better="lower",
+                context=json.loads(row["context"])))
+            for row in csv.DictReader(file)
+        ]  # fmt: skip
+    lines = results(Report({}, {}, "", "", tuple(records)))
+    text = (folder / f"{dataset}.md").read_text("utf-8").splitlines()
+    assert set(lines) <= set(text)
+    assert len(lines) > 5
