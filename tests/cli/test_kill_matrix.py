@@ -12,13 +12,14 @@ import os
 import random
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,76 +56,30 @@ class Command:
     """What a user types.
 
     Args:
-        words: After ``python -m``; HOME is the folder of what was there before, OUT the one that is written.
+        text: After ``python -m``; HOME is the folder of what was there before, OUT the one that is written.
         prepared: A folder of HOME that is copied to OUT before, or none.
     """
 
-    words: Sequence[str]
+    text: str
     prepared: str = ""
 
+    def words(self, home: Path, out: Path) -> list[str]:
+        return [word.replace("HOME", str(home)).replace("OUT", str(out)) for word in shlex.split(self.text)]
 
+
+CHECK = (
+    "clearance check HOME/report --against HOME/report --method plain --quiet --fail-if 'accuracy drops 1pt'"
+)
+SEARCH = "clearance search --methods plain --recipe HOME/recipe.yaml --seeds 1 --choose-by own_error --jobs 1"
 COMMANDS = {
-    "compare": Command(
-        ("clearance", "compare", "--recipe", "HOME/recipe.yaml", "--out", "OUT/report", "--jobs", "2")
-    ),
-    "train": Command(("clearance", "train", "--recipe", "HOME/recipe.yaml", "--out", "OUT/runs")),
-    "audit": Command(
-        ("clearance", "audit", "HOME/run", "--audits", "accuracy,class_scatter", "--quiet", "--out", "OUT/a")
-    ),
-    "search": Command(
-        [
-            "clearance",
-            "search",
-            "--methods",
-            "plain",
-            "--recipe",
-            "HOME/recipe.yaml",
-            "--seeds",
-            "1",
-            "--choose-by",
-            "own_error",
-            "--jobs",
-            "1",
-            "--out",
-            "OUT/search",
-        ]
-    ),
-    "explore": Command(
-        [
-            "clearance",
-            "explore",
-            "--dataset",
-            "digits",
-            "--classes",
-            "3,8",
-            "--per-class",
-            "40",
-            "--out",
-            "OUT/page.html",
-        ]
-    ),
-    "report": Command(("clearance", "report", "OUT/report"), prepared="report"),
-    "check": Command(
-        [
-            "clearance",
-            "check",
-            "HOME/report",
-            "--against",
-            "HOME/report",
-            "--method",
-            "plain",
-            "--quiet",
-            "--junit",
-            "OUT/check.xml",
-            "--markdown",
-            "OUT/check.md",
-            "--fail-if",
-            "accuracy drops 1pt",
-        ]
-    ),
-    "papers": Command(
-        ["papers", "elsayed_2018", "--only", "toy", "--seeds", "1", "--jobs", "1", "--out", "OUT/toy"]
-    ),
+    "compare": Command("clearance compare --recipe HOME/recipe.yaml --jobs 2 --out OUT/report"),
+    "train": Command("clearance train --recipe HOME/recipe.yaml --out OUT/runs"),
+    "audit": Command("clearance audit HOME/run --audits accuracy,class_scatter --quiet --out OUT/audit"),
+    "search": Command(f"{SEARCH} --out OUT/search"),
+    "explore": Command("clearance explore --classes 3,8 --per-class 40 --out OUT/page.html"),
+    "report": Command("clearance report OUT/report", prepared="report"),
+    "check": Command(f"{CHECK} --junit OUT/check.xml --markdown OUT/check.md"),
+    "papers": Command("papers elsayed_2018 --only toy --seeds 1 --jobs 1 --out OUT/toy"),
 }
 
 
@@ -136,11 +91,10 @@ class Started:
     """A command in a process of its own, with everything that it starts."""
 
     def __init__(self, command: Command, home: Path, out: Path, limit: int | None = None) -> None:
-        words = [word.replace("HOME", str(home)).replace("OUT", str(out)) for word in command.words]
         self.mark = f"{uuid.uuid4()}"
         self.began = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", *words],
+            [sys.executable, "-m", *command.words(home, out)],
             cwd=Path(__file__).parents[2],
             env={**ENVIRONMENT, "KILL_MATRIX": self.mark, "CLEARANCE_CACHE": str(home / "cache")},
             stdout=subprocess.PIPE,
@@ -307,8 +261,7 @@ def with_full_disk(command: str, home: Path, disk: Path, size: int, expected: Ma
         if status:
             assert status in (1, 2), said
             assert "Traceback" not in said
-            assert re.search(r"No space left on device|File too large", said), said
-            assert str(disk) in said or "out" in said
+            assert re.search(r"(No space left on device|File too large): '.+'", said), said
         check_none_is_left(started)
         if mounted:
             subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)

@@ -30,8 +30,10 @@ def trained(outputs: int, head: type[nn.Linear] = nn.Linear) -> Classifier:
 def with_further_outputs() -> Classifier:
     """The fifth output wins over the third on some images of the third class."""
     model = trained(5)
+    head = model.head
+    assert isinstance(head, nn.Linear)
     with torch.no_grad():
-        weight, bias = model.head.weight, model.head.bias
+        weight, bias = head.weight, head.bias
         weight[4], bias[4] = weight[2], bias[2]
         weight[4, ::2] += 0.3
         weight[4, 1::2] -= 0.3
@@ -68,6 +70,7 @@ def test_images_without_finite_logits_are_counted_and_named():
     model = trained(3, NaNAbove)
     first = model.extractor((TEST.images - model.mean) / model.std)[:, 0]
     order = first.argsort()
+    assert isinstance(model.head, NaNAbove)
     model.head.limit = float(first[order[-15]])
     card = cl.audit(model, train=TRAIN, test=TEST, audits=USUAL)
     (share,) = [m for m in card.measurements if m.name == "not_finite" and m.context["split"] == "test"]
