@@ -193,3 +193,11 @@ def test_nor_may_settings_stand_under_a_name_that_is_nearly_a_method_s(written):
 def test_a_method_that_says_what_it_is_may_have_any_name(written):
     found = read_recipe(written("methods:\n  foac: {way: end_to_end, lr: 0.1}\n"))
     assert found.methods["foac"].lr == 0.1
+
+
+@pytest.mark.parametrize("text", ["lr: 1{}", "momentum: 1{}", "per_class: 1{}"])
+def test_a_number_of_400_digits_is_one_error_that_names_the_file(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"methods: {{plain: {{base: plain, {text.format('0' * 400)}}}}}\n")
+    with pytest.raises(ValueError, match=r"mine\.yaml.*plain"):
+        read_recipe(path)
