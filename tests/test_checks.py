@@ -83,3 +83,9 @@ def test_choice_offers_nothing_where_nothing_is_near(value):
 def test_what_is_no_number_is_refused_with_its_quotes(check, value):
     with pytest.raises(ValueError, match=rf"^`gamma` must .*; got {re.escape(repr(value))}\.$"):
         check("gamma", value)
+
+
+@pytest.mark.parametrize("check", [check_positive, check_non_negative, check_fraction, check_count])
+def test_a_number_of_400_digits_is_refused_without_printing_it(check):
+    with pytest.raises(ValueError, match=r"^`lr` must .*; got a number of 1329 bits\.$"):
+        check("lr", 10**400)

@@ -7,20 +7,20 @@ from collections.abc import Iterable
 
 def check_positive(name: str, value: float) -> None:
     """Raise ValueError unless `value` is a finite number above zero."""
-    if not (_is_number(value) and math.isfinite(value) and value > 0):
+    if not (_is_finite(value) and value > 0):
         raise ValueError(f"`{name}` must be a finite number above 0; got {_shown(value)}.")
 
 
 def check_non_negative(name: str, value: float) -> None:
     """Raise ValueError unless `value` is a finite number of at least zero."""
-    if not (_is_number(value) and math.isfinite(value) and value >= 0):
+    if not (_is_finite(value) and value >= 0):
         raise ValueError(f"`{name}` must be a finite number of at least 0; got {_shown(value)}.")
 
 
 def check_fraction(name: str, value: float, *, open_below: bool = False, open_above: bool = False) -> None:
     """Raise ValueError unless `value` is in [0, 1]; the ends can be excluded."""
     inside = (
-        _is_number(value)
+        _is_finite(value)
         and (value > 0 if open_below else value >= 0)
         and (value < 1 if open_above else value <= 1)
     )
@@ -30,9 +30,9 @@ def check_fraction(name: str, value: float, *, open_below: bool = False, open_ab
 
 
 def check_count(name: str, value: int, *, minimum: int = 1) -> None:
-    """Raise ValueError unless `value` is a whole number of at least `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise ValueError(f"`{name}` must be a whole number of at least {minimum}; got {value!r}.")
+    """Raise ValueError unless `value` is a whole number of at least `minimum` and at most 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 2**63:
+        raise ValueError(f"`{name}` must be a whole number of at least {minimum}; got {_shown(value)}.")
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
@@ -49,6 +49,16 @@ def _is_number(value: object) -> bool:
     return hasattr(value, "__float__") and not isinstance(value, bool)
 
 
+def _is_finite(value: object) -> bool:
+    """Whether it is a number that a float can hold."""
+    try:
+        return _is_number(value) and math.isfinite(value)  # type: ignore[arg-type]  # a number
+    except OverflowError:
+        return False
+
+
 def _shown(value: object) -> str:
-    """Numbers as printed, everything else as its repr."""
+    """Numbers as printed, everything else as its repr, huge whole numbers by their size."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length()} bits"
     return str(value) if _is_number(value) else repr(value)

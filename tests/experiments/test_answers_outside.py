@@ -30,10 +30,10 @@ def trained(outputs: int, head: type[nn.Linear] = nn.Linear) -> Classifier:
 def with_further_outputs() -> Classifier:
     """The fifth output wins over the third on some images of the third class."""
     model = trained(5)
+    head = model.head
+    assert isinstance(head, nn.Linear)
     with torch.no_grad():
-        last = model.head
-        assert isinstance(last, nn.Linear)
-        weight, bias = last.weight, last.bias
+        weight, bias = head.weight, head.bias
         weight[4], bias[4] = weight[2], bias[2]
         weight[4, ::2] += 0.3
         weight[4, 1::2] -= 0.3

@@ -56,7 +56,9 @@ def test_a_failed_audit_is_an_entry_and_the_others_stay():
 
 
 def test_where_no_audit_works_its_error_is_raised():
-    with pytest.raises(RuntimeError, match="no such layer"):
+    with pytest.raises(
+        ValueError, match=r"no audit has a result; breaks failed with RuntimeError: no such layer"
+    ):
         cl.audit(linear(), train=TRAIN, test=TEST, audits=[Breaks()])
 
 

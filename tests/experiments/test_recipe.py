@@ -277,3 +277,11 @@ def test_aliases_that_stay_small_are_kept(written):
     text = "methods:\n  a: &a {base: plain, lr: 0.1}\n  b: {<<: *a, momentum: 0.5}\n  c: *a\n"
     methods = read_recipe(written(text)).methods
     assert (methods["b"].lr, methods["b"].momentum, methods["c"].lr) == (0.1, 0.5, 0.1)
+
+
+@pytest.mark.parametrize("text", ["lr: 1{}", "momentum: 1{}", "per_class: 1{}"])
+def test_a_number_of_400_digits_is_one_error_that_names_the_file(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"methods: {{plain: {{base: plain, {text.format('0' * 400)}}}}}\n")
+    with pytest.raises(ValueError, match=r"mine\.yaml.*plain"):
+        read_recipe(path)

@@ -175,7 +175,8 @@ def test_anything_in_the_files_of_a_run_is_told_or_measured_again(recipe, data, 
 )
 def test_a_finished_run_without_its_weights_is_not_already_there(recipe, data, tmp_path, damage):
     two = recipe(methods={"plain": Method(hidden=(4,)), "other": Method(hidden=(5,))})
-    plans, events = plans_of(dataclasses.replace(two, seeds=1)), []
+    plans = plans_of(dataclasses.replace(two, seeds=1))
+    events: list[tuple[str, str]] = []
     with ThreadPoolExecutor(1) as engine:
         run_grid(plans, data, tmp_path, engine, send_data=True)
         damage(tmp_path / plans[0].folder / "model.safetensors")
@@ -183,7 +184,7 @@ def test_a_finished_run_without_its_weights_is_not_already_there(recipe, data, t
             plans, data, tmp_path, engine, lambda plan, event: events.append((plan.title, event["event"])),
             send_data=True,
         )  # fmt: skip
-    assert [event for _, event in events] == ["failed", "kept"]
+    assert events == [("plain, seed 0", "failed"), ("other, seed 0", "kept")]
     assert broken.note is not None
     assert "model.safetensors" in broken.note.status
     assert "delete" in broken.note.status

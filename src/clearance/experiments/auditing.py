@@ -124,7 +124,7 @@ def audits_that_work(
     """Run every audit in the given order; one that raises is named, and the others go on.
 
     Raises:
-        Exception: What the first audit raised, if none has a result.
+        ValueError: If no audit has a result; a TypeError or OSError if that is what the first raised.
     """
     done = Done()
     for audit in audits:
@@ -147,8 +147,13 @@ def _run(audit: Audit, subject: Subject, done: Done) -> None:
 
 
 def _check_any(done: Done) -> None:
-    if not done.findings and done.errors:
-        raise done.errors[0]
+    if done.findings or not done.errors:
+        return
+    first = done.errors[0]
+    if isinstance(first, ValueError | TypeError | OSError):
+        raise first
+    failed = next(left for left in done.left_out if left.why == FAILED)
+    raise ValueError(f"no audit has a result; {failed.audit} failed with {failed.reason}") from first
 
 
 _FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/'\":,;]+/)+")
@@ -187,9 +192,9 @@ def bounded_audits(
         keep: Whether an interruption keeps finished audits.
 
     Raises:
-        ValueError: If the budget is spent before the first audit.
+        ValueError: If the budget is spent before the first audit, or no audit has a result; a TypeError or OSError if
+            that is what the first raised.
         KeyboardInterrupt: On an interruption before the first audit is finished, or if `keep` is False.
-        Exception: What the first audit raised, if none has a result.
     """
     queue = by_usefulness(audits)
     done = Done()

@@ -44,7 +44,7 @@ def filled(kind: Any, values: Mapping[str, Any], source: str) -> Any:
             raise ValueError(f"{source}: no setting {key!r}; known are {', '.join(fields)}.{hint}")
     try:
         return kind(**{k: _typed(v, fields[k], k) for k, v in values.items()})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # a float holds no number of 400 digits
         raise ValueError(f"{source}: {error}") from error
 
 

@@ -1,6 +1,5 @@
 """The directory of one run: open, continue, log, save, finish."""
 
-import errno
 import hashlib
 import json
 import logging
@@ -304,13 +303,12 @@ class Metrics:
     def append(self, values: Mapping[str, Any]) -> None:
         """Write one line, keys sorted, floats with all their digits."""
         line = json.dumps(plain(values, "values"), sort_keys=True).encode() + b"\n"
+        self._digest.update(line)
         try:
-            written = self._file.write(line)
+            while line:  # a disk that is nearly full takes a part
+                line = line[self._file.write(line) :]
         except OSError as error:
             raise named(error, self._folder) from error
-        if written < len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
-        self._digest.update(line)
 
     def sync(self) -> tuple[int, str]:
         """Wait until the disk has every line; returns the length in bytes and the SHA-256."""
