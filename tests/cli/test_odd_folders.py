@@ -86,9 +86,7 @@ def test_a_method_is_trained_on_them(home):
     status, printed, complaint = run("train", "--dataset", f"folder:{home}", *options)
     assert status == 0, complaint
     (folder,) = (home / "runs").iterdir()
-    status, printed, complaint = run(
-        "audit", str(folder), "--audits", "accuracy", "--out", str(home / "again")
-    )
+    status, _, complaint = run("audit", str(folder), "--audits", "accuracy", "--out", str(home / "again"))
     assert status == 0, complaint
 
 
