@@ -83,7 +83,7 @@ def test_an_audit_shows_them(home, monkeypatch):
 def test_a_method_is_trained_on_them(home):
     (home / "quick.yaml").write_text("{epochs: 1, size: 8, audits: [accuracy], methods: {plain: {}}}")
     options = ("--recipe", str(home / "quick.yaml"), "--out", str(home / "runs"))
-    status, printed, complaint = run("train", "--dataset", f"folder:{home}", *options)
+    status, _, complaint = run("train", "--dataset", f"folder:{home}", *options)
     assert status == 0, complaint
     (folder,) = (home / "runs").iterdir()
     status, _, complaint = run("audit", str(folder), "--audits", "accuracy", "--out", str(home / "again"))

@@ -28,7 +28,8 @@ def _flip_size(findings: Findings) -> Action | None:
     ).format(_size_with_ends(size), data(noise.value, noise.unit))
     if not math.isfinite(size.value):
         said = Markup(
-            "For half of the correctly classified images or more, the search found no change that changes the prediction."
+            "For half of the correctly classified images or more, the search found no change that changes the "
+            "prediction."
         )
     doubts = [
         words.format(data(row.value, row.unit))
