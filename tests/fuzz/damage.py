@@ -54,7 +54,7 @@ def plain_values(leaves=8):
 
 @st.composite
 def damaged_bytes(draw, content):
-    """A file's bytes with one bit flipped, cut, emptied, zeroed in part, doubled or with others in them; None deletes it."""
+    """A file with a bit flipped, cut, emptied, zeroed in part, doubled or with bytes in between; None deletes it."""
     how = draw(
         st.sampled_from(("flip", "flip", "flip", "cut", "zero", "insert", "empty", "delete", "double"))
     )

@@ -32,13 +32,16 @@ def one_line(*names):
     Args:
         names: Of the file or setting in question.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
             yield
-    except (ValueError, OSError) as error:
-        told = str(error)
-        assert "\n" not in told, f"more than one line: {told!r}"
-        assert not isinstance(error, UnicodeError), f"not said by Clearance: {told!r}"
-        assert any(name in told for name in names), f"does not name any of {names}: {told!r}"
-        assert len(told) < 3000, f"too long: {told[:200]!r}"
+        except (ValueError, OSError) as caught:
+            error = caught
+        else:
+            return
+    told = str(error)
+    assert "\n" not in told, f"more than one line: {told!r}"
+    assert not isinstance(error, UnicodeError), f"not said by Clearance: {told!r}"
+    assert any(name in told for name in names), f"does not name any of {names}: {told!r}"
+    assert len(told) < 3000, f"too long: {told[:200]!r}"
