@@ -74,7 +74,8 @@ def _check_precision(model: Classifier, data: ImageSet) -> None:
             model(image)
     except RuntimeError as error:
         raise ValueError(
-            f"the model must take images in {image.dtype}; its weights are in {kinds.pop()}, and it says: {error}. "
+            f"the model must take images in {image.dtype}; its weights are in {kinds.pop()}, and it says: "
+            f"{' '.join(str(error).split())}. "
             "Call model.float(), or cast the images within the model."
         ) from error
 

@@ -158,7 +158,8 @@ def _observed(module: nn.Module, inputs: Tensor, head: str | None) -> tuple[dict
     except Exception as error:
         raise ValueError(
             f"`module` must take the example as its only argument, shape {tuple(inputs.shape)}, "
-            f"{inputs.dtype} on {inputs.device}; it fails with {type(error).__name__}: {error}{_cast(module, inputs)}"
+            f"{inputs.dtype} on {inputs.device}; it fails with {type(error).__name__}: "
+            f"{' '.join(str(error).split())}{_cast(module, inputs)}"
         ) from error
     entries = _logits_entries(output)
     _check_output(output, entries, head)

@@ -1,0 +1,95 @@
+"""Damaged and invented reports: each is read as it is, or refused in one line; no page of one has a script."""
+
+import json
+import math
+import shutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clearance.gate import Outcome, Tolerance, junit, markdown, rule
+from clearance.gate.formats import verdict
+from clearance.records import load_report
+from clearance.report.page import render_page
+from clearance.report.terminal import comparison_table
+from fuzz.damage import damaged_bytes, damaged_tree  # type: ignore[import-not-found]
+from fuzz.endings import MARK, cases, one_line  # type: ignore[import-not-found]
+from gate.reports import distance, distances, error, report, wrong_images  # type: ignore[import-not-found]
+
+pytestmark = MARK
+TOLERANCES = ("accuracy drops 1pt", "flip_distance drops 10%", "accuracy.error[split=test] changes")
+WRONG = [0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]
+FAR = [0.1, 0.2, 0.15, 0.3, 0.12, 0.2, 0.11, 0.4]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A report's folder, its report.json and its exhibits."""
+    folder = tmp_path_factory.mktemp("whole")
+    rows = (error(0.25), wrong_images(WRONG), distance(0.175), distances(FAR), error(0.3, seed=1))
+    report(*rows).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("damaged")
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.json"))}
+
+
+def written(place, files):
+    shutil.rmtree(place, ignore_errors=True)
+    (place / "exhibits").mkdir(parents=True)
+    for name, content in files.items():
+        if content is not None:
+            (place / name).write_bytes(content)
+
+
+def used(place, whole, page=False):
+    """What `check` and `report` do with it; a report that passes has every number that the tolerances ask for."""
+    with one_line(place.name):
+        found = load_report(place)
+        assert load_report(place, exhibits=False).methods == found.methods
+        str(comparison_table(found))
+        if page:
+            assert "<script" not in render_page(found)
+    with one_line(place.name, "method", "`", *TOLERANCES):
+        now, last = load_report(place, exhibits=False), load_report(whole)
+        rulings = rule(now, last, [Tolerance.parse(text) for text in TOLERANCES])
+        junit(rulings), markdown(rulings)
+        if verdict(rulings) is Outcome.PASS:
+            values = [record.measurement.value for record in now.records]
+            assert all(math.isfinite(value) for value in values)
+
+
+@cases(300)
+@given(data=st.data())
+def test_damaged_files(place, whole, data):
+    files = files_of(whole)
+    name = data.draw(st.sampled_from(sorted(files)))
+    written(place, files | {name: data.draw(damaged_bytes(files[name]))})
+    used(place, whole)
+
+
+@cases(200)
+@given(data=st.data())
+def test_damaged_trees(place, whole, data):
+    files = files_of(whole)
+    name = data.draw(st.sampled_from(["report.json", *sorted(files)]))
+    tree = data.draw(damaged_tree(json.loads(files[name])))
+    written(place, files | {name: json.dumps(tree).encode()})
+    used(place, whole)
+
+
+@cases(12)
+@given(data=st.data())
+def test_pages_of_damaged_trees(place, whole, data):
+    files = files_of(whole)
+    name = data.draw(st.sampled_from(sorted(files)))
+    tree = data.draw(damaged_tree(json.loads(files[name]), at_most=1))
+    written(place, files | {name: json.dumps(tree).encode()})
+    used(place, whole, page=True)
