@@ -83,7 +83,9 @@ def test_the_scale_of_logits_moves_no_image(norm, epsilon, scale):
 def test_nor_does_it_matter_how_images_are_shared_out(cuts):
     data = digits()[1].per_class(7, seed=0)
     parts = torch.arange(len(data)).tensor_split(list(cuts))
-    found = torch.cat([survivors(network(), math.inf, 0.08, data.subset(rows)) for rows in parts if len(rows)])
+    found = torch.cat(
+        [survivors(network(), math.inf, 0.08, data.subset(rows)) for rows in parts if len(rows)]
+    )
     assert torch.equal(found, whole(math.inf, 0.08))
     assert 0 < int(found.sum()) < len(data)
 

@@ -28,7 +28,9 @@ def left(model, images, labels, attacks):
 @pytest.mark.parametrize("norm", [math.inf, 2.0, 1.0])
 def test_three_losses_that_ignore_scale_from_the_image_and_random_points_and_at_rivals(norm):
     row: Any = scale_free_attacks(norm, 0.2, classes=10, steps=50, seed=7)
-    assert {(attack.epsilon, attack.norm, attack.steps, attack.seed) for attack in row} == {(0.2, norm, 50, 7)}
+    assert {(attack.epsilon, attack.norm, attack.steps, attack.seed) for attack in row} == {
+        (0.2, norm, 50, 7)
+    }
     assert [attack.loss for attack in row] == ["scaled_cross_entropy", "logit_margin", "dlr"]
     assert [attack.restarts for attack in row] == [4, 1, 1]
     assert [attack.targets for attack in row] == [None, None, 4]

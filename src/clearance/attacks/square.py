@@ -10,6 +10,7 @@ from clearance._checks import check_count, check_fraction, check_positive
 from clearance.attacks.attack import (
     Attack,
     Batch,
+    chunk_count,
     logits_of,
     norm_of,
     projected,
@@ -191,7 +192,7 @@ class SquareSearch(Attack):
                 open_ &= least >= begin * (self.patience / query)
             together = TOGETHER if self.patience is not None and query >= FEW else 1
             left = int(open_.sum())
-            if _chunks(left * together, self.chunk) < _chunks(len(rows) * together, self.chunk):
+            if chunk_count(left * together, self.chunk) < chunk_count(len(rows) * together, self.chunk):
                 found[rows] = (images + best).reshape(-1, *searched)
                 if not left:
                     return found
@@ -286,10 +287,6 @@ class SquareSearch(Attack):
         if side > height:
             return Window(height, min(max(round(area / height), 1), width))
         return Window(side if side <= width else min(round(area / width), height), min(side, width))
-
-
-def _chunks(count: int, chunk: int) -> int:
-    return math.ceil(count / chunk)
 
 
 def _sign(uniform: Tensor) -> Tensor:

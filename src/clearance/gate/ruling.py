@@ -294,10 +294,15 @@ def _ruled(tolerance: Tolerance, last: Reading, now: Reading) -> Ruling:
             quantity = tolerance.quantity
             said = f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}"
             return Ruling(tolerance, Outcome.UNMEASURED, reason=said)
-    unequal = [key for key in sorted(last.context.keys() & now.context) if last.context[key] != now.context[key]]
+    unequal = [
+        f"{key} is {last.context[key]} in the older report, {now.context[key]} in the newer"
+        for key in sorted(last.context.keys() & now.context.keys())
+        if last.context[key] != now.context[key]
+    ]
     if unequal:
-        told = "; ".join(f"{key} is {last.context[key]} in the older report, {now.context[key]} in the newer" for key in unequal)
-        return Ruling(tolerance, Outcome.UNMEASURED, reason=f"they are different quantities: {told}")
+        return Ruling(
+            tolerance, Outcome.UNMEASURED, reason=f"they are different quantities: {'; '.join(unequal)}"
+        )
     if tolerance.in_points and last.unit != "fraction":
         what = f"{tolerance.quantity.audit}.{tolerance.quantity.name} is in {last.unit or 'plain numbers'}"
         raise UnclearError(
