@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -120,6 +120,7 @@ class Values:
         statistic: How the number follows from those of images.
         unit: Of the number.
         without_number: What of it is NaN, in words.
+        context: The settings that it was measured with.
     """
 
     seeds: Mapping[int, float]
@@ -128,6 +129,7 @@ class Values:
     statistic: Statistic = "mean"
     unit: str = ""
     without_number: str = ""
+    context: Mapping[str, Any] = field(default_factory=dict)
 
 
 def values_of(report: Report, quantity: Quantity, method: str | None = None) -> Values:
@@ -163,6 +165,7 @@ def values_of(report: Report, quantity: Quantity, method: str | None = None) -> 
         statistic,
         found[0][1].unit if found else "",
         _without_number([one.value for _, one in found], [shown.columns["value"] for _, shown in kept]),
+        dict(settings(found[0][1].context)) if found else {},
     )
 
 
@@ -344,6 +347,15 @@ def _result(tolerance: Tolerance, last: Values, now: Values) -> GateResult:
             return GateResult(tolerance, GateStatus.UNMEASURED, reason=said)
         if lacking := found.without_number:
             return GateResult(tolerance, GateStatus.UNMEASURED, reason=f"the {which} report has {lacking}")
+    unequal = [
+        f"{key} is {last.context[key]} in the older report, {now.context[key]} in the newer"
+        for key in sorted(last.context.keys() & now.context.keys())
+        if last.context[key] != now.context[key]
+    ]
+    if unequal:
+        return GateResult(
+            tolerance, GateStatus.UNMEASURED, reason=f"they are different quantities: {'; '.join(unequal)}"
+        )
     if tolerance.in_points and last.unit != "fraction":
         what = f"{tolerance.quantity.audit}.{tolerance.quantity.name} is in {last.unit or 'plain numbers'}"
         raise UnclearError(
