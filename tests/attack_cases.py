@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearance.attacks import (
+    APGD,
     FGSM,
     IFGSM,
     PGD,
@@ -82,6 +83,10 @@ ATTACKS = {
         f"PGD, norm {n:g}": ball(PGD, e, n, True, steps=5, restarts=3, loss="scaled_cross_entropy")
         for n, e in (INF, TWO, ONE)
     },
+    **{
+        f"Auto-PGD, norm {n:g}": ball(APGD, e, n, True, steps=7, restarts=2) for n, e in (INF, TWO, (1.0, 1.5))
+    },
+    "Auto-PGD at rivals": ball(APGD, 0.12, math.inf, True, steps=5, loss="dlr", targets=2),
     "PGD at rivals": ball(PGD, 0.12, math.inf, True, steps=4, restarts=2, loss="dlr", targets=2),
     "FGSM as published": ball(FGSM, 0.15, math.inf, False),
     "I-FGSM as published": ball(IFGSM, 0.12, math.inf, False, steps=4),

@@ -18,6 +18,7 @@ its ball, and scored by asking the model again.
 | FGSM | the point of the ball that is best to first order | inf, 2, 1 |
 | IFGSM | the end of many small steps | inf, 2, 1 |
 | PGD | the same from several starts, towards several rivals | inf, 2, 1 |
+| APGD | likewise, with momentum and steps that are halved where they stop helping | inf, 2, 1 |
 | TargetedAscent | an image that the model takes for another class with high confidence | inf, 2, 1 |
 | DeepFool | the first boundary that linear steps cross | inf, 2, 1 |
 | MinimumNorm | the nearest image that the model gets wrong | inf, 2, 1 |
@@ -34,6 +35,7 @@ from clearance.attacks.attack import SCALE_FREE as SCALE_FREE
 from clearance.attacks.attack import Attack as Attack
 from clearance.attacks.attack import Attacked as Attacked
 from clearance.attacks.foreign import as_attack as as_attack
+from clearance.attacks.gradient import APGD as APGD
 from clearance.attacks.gradient import FGSM as FGSM
 from clearance.attacks.gradient import IFGSM as IFGSM
 from clearance.attacks.gradient import PGD as PGD
@@ -45,6 +47,7 @@ from clearance.attacks.transfer import transfer_matrix as transfer_matrix
 from clearance.attacks.transfer import transferred as transferred
 
 __all__ = [
+    "APGD",
     "FGSM",
     "IFGSM",
     "PGD",

@@ -852,19 +852,25 @@ class Batch:
         return targeted_logit_margin(logits, self.labels, self.targets)
 
     def ascent(self, images: Tensor, loss: str, towards: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Logits of changed `images`, and the gradient of the loss named.
+        """Logits of changed `images`, and the gradient of the loss named, as :meth:`loss` steers it."""
 
-        The loss is steered towards the class `towards` if given, else towards the targets if there are any,
+        def value(logits: Tensor, rows: slice) -> Tensor:
+            return self.loss(logits, loss, towards, rows)
+
+        return gradients_of(self.model, images, value, chunk=self.chunk)
+
+    def loss(
+        self, logits: Tensor, name: str, towards: Tensor | None = None, rows: slice = slice(None)
+    ) -> Tensor:
+        """The loss named, of logits of some of the images.
+
+        It is steered towards the class `towards` if given, else towards the targets if there are any,
         else away from the labels.
         """
         steered = self.targets if towards is None else towards
-
-        def value(logits: Tensor, rows: slice) -> Tensor:
-            if steered is None:
-                return LOSSES[loss](logits, self.labels[rows])
-            return TARGETED_LOSSES[loss](logits, self.labels[rows], steered[rows])
-
-        return gradients_of(self.model, images, value, chunk=self.chunk)
+        if steered is None:
+            return LOSSES[name](logits, self.labels[rows])
+        return TARGETED_LOSSES[name](logits, self.labels[rows], steered[rows])
 
 
 def _plain(tensor: Tensor) -> Tensor:

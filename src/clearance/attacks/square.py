@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearance._checks import check_count, check_fraction
+from clearance._checks import check_count, check_fraction, check_positive
 from clearance.attacks.attack import (
     Attack,
     Batch,
@@ -113,6 +113,10 @@ def _from_edge(size: int) -> Tensor:
 
 HALVED_AT = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 """After which share of the queries the area of a patch is halved: the paper's schedule for 10,000 queries."""
+DRAWN_AT_ONCE = 250
+"""Queries whose random numbers are drawn together; after each such number images may be given up."""
+FEW = 500
+"""Queries after which few images are left where some are given up: from then on the model sees a quarter of a chunk."""
 DRAWS = 5
 """Numbers that one query of one image uses in addition to the signs of its channels: two corners and a turn."""
 
@@ -139,6 +143,8 @@ class SquareSearch(Attack):
         share: Of the image's area that the first patches cover, in (0, 1]; 0.8, the paper's for MNIST.
         seed: What is drawn for an image follows from it and from the image's own pixels, so that neither its
             place nor the other images in a batch matter.
+        patience: Above 0. After every 250 queries an image is given up if its logit margin is farther from 0 than
+            patience / queries of what it was without an attack. By default none is.
         bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
@@ -159,48 +165,53 @@ class SquareSearch(Attack):
     queries: int = 1000
     share: float = 0.8
     seed: int = 0
+    patience: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("queries", self.queries)
         check_fraction("share", self.share, open_below=True)
         check_count("seed", self.seed, minimum=0)
+        if self.patience is not None:
+            check_positive("patience", self.patience)
 
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
         searched = batch.images.shape[1:]
         shape = searched if batch.images.ndim == 4 else (1, 1, searched.numel())
-        images = batch.images.reshape(-1, *shape)
-        first, draws = self._draws(images)
-        delta = self._kept_inside(self._start(images, first), images)
-        best, rows = delta.clone(), torch.arange(len(batch), device=images.device)
+        images, streams = batch.images.reshape(-1, *shape), [*streams_of(batch.images, self.seed, "square")]
+        first = torch.stack([torch.rand(shape, generator=stream) for stream in streams]).to(images)
+        best = self._kept_inside(self._start(images, first).to(images), images).clone()
+        found, rows = batch.images.clone(), torch.arange(len(batch), device=images.device)
         least = torch.full_like(images[:, 0, 0, 0], -math.inf)
+        begin, open_ = batch.margin(batch.logits).to(least), torch.ones_like(rows, dtype=torch.bool)
+        draws = first.new_zeros(len(batch), 0)
         for query in range(self.queries):
-            old = best[rows]
-            moved = delta if query == 0 else self._moved(old, images[rows], draws[rows, query], query)
-            tried = self._kept_inside(moved, images[rows])
-            logits = logits_of(
-                batch.model, (images[rows] + tried).reshape(batch.images.shape), chunk=self.chunk
-            )
+            fresh = query % DRAWN_AT_ONCE
+            if fresh == 0 < query and not persist and self.patience is not None:
+                open_ &= least >= begin * (self.patience / query)
+            left, chunk = int(open_.sum()), self.chunk
+            if self.patience is not None and query >= FEW:  # by the query, so that no other image matters
+                chunk = math.ceil(chunk / 4)
+            if math.ceil(left / chunk) < math.ceil(len(rows) / chunk):  # else it would save no time
+                found[rows] = (images + best).reshape(-1, *searched)
+                if not left:
+                    return found
+                streams = [stream for stream, kept in zip(streams, open_.tolist(), strict=True) if kept]
+                batch, rows, images, best = batch[open_], rows[open_], images[open_], best[open_]
+                begin, least, draws, open_ = begin[open_], least[open_], draws[open_], open_[open_]
+            if fresh == 0:
+                count = min(DRAWN_AT_ONCE, self.queries - query)
+                draws = _uniform(streams, count, DRAWS + shape[0]).to(images)
+            tried = best if query == 0 else self._moved(best, images, draws[:, fresh], query)
+            logits = logits_of(batch.model, (images + tried).reshape(-1, *searched), chunk=chunk)
             margin, done = batch.margin(logits).to(least), batch.broken(logits)
-            margin = margin.masked_fill(
-                done & margin.isnan(), math.inf
-            )  # logits that are no numbers name no class
-            better = (margin > least[rows]) | (done & (not persist))
-            best[rows[better]], least[rows[better]] = tried[better], margin[better]
-            if not persist and bool(done.any()):
-                rows, batch = rows[~done], batch[~done]
-            if not len(rows):
-                break
-        return (images + best).reshape(-1, *searched)
-
-    def _draws(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Uniform numbers of every image: for its start, (B, C, H, W), and for its queries, (B, queries, ...)."""
-        first, later = [], []
-        shape = images.shape[1:]
-        for stream in streams_of(images, self.seed, "square"):
-            first.append(torch.rand(shape, generator=stream))
-            later.append(torch.rand(self.queries, DRAWS + shape[0], generator=stream))
-        return torch.stack(first).to(images), torch.stack(later).to(images)
+            margin = margin.masked_fill(done & margin.isnan(), math.inf)  # such logits name no class
+            better = open_ & ((margin > least) | (done & (not persist)))
+            best[better], least[better] = tried[better], margin[better]
+            if not persist:
+                open_ &= ~done
+        found[rows] = (images + best).reshape(-1, *searched)
+        return found
 
     def _start(self, images: Tensor, draws: Tensor) -> Tensor:
         height, width = images.shape[2:]
@@ -223,13 +234,16 @@ class SquareSearch(Attack):
         if self.norm == 1:
             channel = (draws[:, 3] * channels).long().clamp(max=channels - 1)
             one = torch.arange(channels, device=images.device) == channel.unsqueeze(1)
-            return self._spent(delta, images, here.inside & one[:, :, None, None], draws[:, 2], draws[:, 4])
+            patch = here.inside & one[:, :, None, None]
+            return self._kept_inside(self._spent(delta, images, patch, draws[:, 2], draws[:, 4]), images)
         signs = _sign(draws[:, DRAWS : DRAWS + channels]).view(-1, channels, 1, 1)
         if self.norm == math.inf:
-            return torch.where(here.inside, self.epsilon * signs, delta)
+            up = (self.bounds.upper - images).clamp(max=self.epsilon)
+            down = (self.bounds.lower - images).clamp(min=-self.epsilon)
+            return torch.where(here.inside, torch.where(signs > 0, up, down), delta)
         there = patches(window, height, width, draws[:, 2], draws[:, 3])
         bump = here.filled(split_pyramid(window.rows, window.columns).to(images), draws[:, 4] < 0.5) * signs
-        return self._exchanged(delta, here.inside, there.inside, bump)
+        return self._kept_inside(self._exchanged(delta, here.inside, there.inside, bump), images)
 
     def _exchanged(self, delta: Tensor, here: Tensor, there: Tensor, bump: Tensor) -> Tensor:
         """One patch emptied; its length, and what was not spent yet, go into a bump on another."""
@@ -269,6 +283,11 @@ class SquareSearch(Attack):
 
 def _sign(uniform: Tensor) -> Tensor:
     return torch.where(uniform < 0.5, -1.0, 1.0).to(uniform)
+
+
+def _uniform(streams: list[torch.Generator], count: int, width: int) -> Tensor:
+    """Uniform numbers of each stream, (B, count, width)."""
+    return torch.stack([torch.rand(count, width, generator=stream) for stream in streams])
 
 
 def _length(delta: Tensor) -> Tensor:

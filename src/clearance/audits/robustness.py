@@ -4,13 +4,14 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_positive
+from clearance._rng import derived_seed
 from clearance.attacks.attack import (
     CHUNK,
     LOSSES,
@@ -26,7 +27,7 @@ from clearance.attacks.attack import (
     logits_of,
     random_starts,
 )
-from clearance.attacks.gradient import FGSM, PGD
+from clearance.attacks.gradient import APGD
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.transfer import has_steps, straight_through, transferred
 from clearance.audits._audit import WILSON, Audit, Findings, Subject, wilson_interval
@@ -99,7 +100,7 @@ def _refuse_other_answers(model: Model, images: Tensor, logits: Tensor, name: st
     again = logits_of(model, images[rows])
     if _alike(again, logits[rows]):
         return
-    if _alike(logits_of(model, images[rows]), again):
+    if not answers_vary(model, images):
         raise ValueError(
             f"{name} must give logits that depend on one image only; they change with the rest of the batch. Look for "
             "normalisation by the batch's own statistics (track_running_stats=False) or sums over the batch."
@@ -109,6 +110,58 @@ def _refuse_other_answers(model: Model, images: Tensor, logits: Tensor, name: st
         "dropout that ignores eval(): random logits have no single prediction to attack. Judge their mean over many "
         "draws: a module that returns their average, with fixed noise."
     )
+
+
+def answers_vary(model: Model, images: Tensor) -> bool:
+    """Whether a model, asked twice about the same images, gives other logits.
+
+    >>> answers_vary(torch.nn.Identity(), torch.rand(4, 2)), answers_vary(torch.rand_like, torch.rand(4, 2))
+    (False, True)
+    """
+    some = images[:CHUNK]
+    return not _alike(logits_of(model, some), logits_of(model, some))
+
+
+DRAWS = 4
+
+
+class Drawn:
+    """A model whose answers are random: the mean of its logits over fixed draws.
+
+    The streams of torch are set before each draw and restored after it, so that a chunk of images always gets the
+    same answer. Randomness from elsewhere (NumPy, Python) stays random.
+
+    Source: Athalye, Engstrom, Ilyas and Kwok, *Synthesizing Robust Adversarial Examples* (2018), for attacks on the
+    mean over draws.
+
+    Args:
+        model: In evaluation mode.
+        seed: Of the draws.
+
+    >>> noisy = Drawn(lambda images: images + torch.randn_like(images), seed=0)
+    >>> images = torch.rand(4, 2)
+    >>> torch.equal(noisy(images), noisy(images))
+    True
+    """
+
+    def __init__(self, model: Model, seed: int) -> None:
+        self.model, self.seed = model, seed
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Mean logits, (B, C)."""
+        return torch.stack([self._draw(number, images) for number in range(DRAWS)]).mean(dim=0)
+
+    def wrong_once(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Whether any of as many draws that no attack has seen is wrong, (B,)."""
+        found = torch.zeros_like(labels, dtype=torch.bool)
+        for number in range(DRAWS, 2 * DRAWS) if len(images) else ():
+            found |= broken(logits_of(partial(self._draw, number), images), labels)
+        return found
+
+    def _draw(self, number: int, images: Tensor) -> Tensor:
+        with torch.random.fork_rng([images.device] if images.is_cuda else []):
+            torch.manual_seed(derived_seed(self.seed, "draw", number))
+            return self.model(images)
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
@@ -127,6 +180,10 @@ def survivors(
 ) -> Tensor:
     """The images that no attack breaks, (B,); one that is broken is not attacked again.
 
+    Images are cut into parts of a fixed size in their order; what an attack does with one depends on no other, or,
+    where answers are random, only on its part of 64: so the result does not depend on how images are shared out
+    between calls in whole parts.
+
     Args:
         model: In evaluation mode.
         images: (B, ...).
@@ -140,10 +197,15 @@ def survivors(
     tensor([ True, False])
     """
     alive = torch.ones_like(labels, dtype=torch.bool) if alive is None else alive.clone()
+    size = CHUNK if isinstance(model, Drawn) else _at_once(images)
     for attack in attacks:
-        for rows in alive.nonzero().flatten().split(_at_once(images)):
+        for part in torch.arange(len(images), device=labels.device).split(size):
+            rows = part[alive[part]]
             if len(rows):
-                alive[rows[attack(model, images[rows], labels[rows]).success]] = False
+                hit = attack(model, images[rows], labels[rows])
+                alive[rows[hit.success]] = False
+                if isinstance(model, Drawn):
+                    alive[rows] &= ~model.wrong_once(hit.images, labels[rows])
     return alive
 
 
@@ -194,18 +256,44 @@ class Target:
     ) -> None:
         self.model, self.images, self.labels = model, images, labels
         self.source, self.seed = source, seed
-        logits = checked_logits(model, images)
+        logits = logits_of(model, images) if isinstance(model, Drawn) else checked_logits(model, images)
         self.classes = logits.shape[1]
         self.unnumbered = share(~logits.isfinite().all(dim=1))
         if source is not None:
             check_source(source, images, self.classes)
         self.right = ~broken(logits, labels)
+        self.varying = 0.0
+        if isinstance(model, Drawn):
+            _refuse_probabilities(logits, "the model")
+            wrong = model.wrong_once(images, labels)
+            self.varying = share(self.right & wrong)
+            self.right = self.right & ~wrong
         self._blind: dict[str, float] = {}
 
-    def left(self, attacks: Iterable[AnyAttack], alive: Tensor | None = None) -> Tensor:
-        """The images that no attack breaks, of those alive, by default of those that are right."""
+    @cached_property
+    def past_steps(self) -> Model:
+        """The same model with gradients that pass where it rounds or stops them."""
+        if isinstance(self.model, Drawn):
+            return Drawn(straight_through(self.model.model), self.model.seed)
+        return straight_through(self.model)
+
+    @property
+    def random(self) -> bool:
+        """Whether the model gives other logits each time."""
+        return isinstance(self.model, Drawn)
+
+    def left(
+        self, attacks: Iterable[AnyAttack], alive: Tensor | None = None, model: Model | None = None
+    ) -> Tensor:
+        """The images that no attack breaks, of those alive, by default of those that are right.
+
+        Args:
+            attacks: In the order in which they are tried.
+            alive: Images to begin with.
+            model: The same model with other gradients, by default its own.
+        """
         begin = self.right if alive is None else alive
-        return survivors(self.model, self.images, self.labels, attacks, begin)
+        return survivors(self.model if model is None else model, self.images, self.labels, attacks, begin)
 
     def under_noise(self, norm: float, epsilon: float) -> Tensor:
         """The images that stay right at one point of the ball that is drawn for each."""
@@ -269,6 +357,10 @@ class Signs:
         blind_cross_entropy: Where cross-entropy has none.
         transfer: Accuracy on images made on another network; None without one.
         unnumbered: Share of images whose logits, unattacked, are not all finite: they name no class.
+        others: Share of images that gradient attacks leave, and that a square search, another network's images or
+            gradients past rounding break; 0 where answers are random.
+        varying: Share of images, unattacked, that are right on average and wrong in some draw; None where answers
+            are not random.
     """
 
     white_box: float
@@ -279,6 +371,8 @@ class Signs:
     blind_cross_entropy: float
     transfer: float | None = None
     unnumbered: float = 0.0
+    others: float = 0.0
+    varying: float | None = None
 
     def doubts(self) -> list[Reason]:
         """Reasons to think that gradient attacks are too weak here; none of them depends on the scale of logits.
@@ -296,6 +390,14 @@ class Signs:
         if self.transfer is not None and self.transfer < self.white_box - SLACK:
             words = "images made on another network leave {}, less than its own gradients"
             found.append(Reason(words, self.transfer))
+        if self.others > SLACK:
+            words = "attacks without the network's own gradients break {} of images that gradients leave"
+            found.append(Reason(words, self.others))
+        if self.varying is not None:
+            words = (
+                "the answers are random: {} of images are right on average and wrong in some draw, unattacked"
+            )
+            found.append(Reason(words, self.varying))
         if self.unnumbered > 0:
             words = "{} of images have logits that are not finite before any attack, and count as wrong"
             found.append(Reason(words, self.unnumbered))
@@ -362,12 +464,15 @@ class Robustness(Audit):
 
     robust_accuracy = share of images right before and after every attack in the ball ||x' - x||_p <= epsilon
 
-    The attacks, cheap ones first, each on what the ones before left: FGSM, then PGD of 40 steps from the image and
-    4 random points, both on the logit margin, on cross-entropy in units of the sample's own logits, and on the
-    difference-of-logits ratio; the margin once more steered at each of the 3 nearest rivals; images made on
-    `source`, where one is given. Where the network rounds or detaches, all of these once more with gradients that pass
-    there; then, and where gradients are in doubt, a square search of 1,000 queries. An image broken within a smaller
-    radius is broken within a larger one.
+    The attacks, cheap ones first, each on what the ones before left, are Auto-PGD of 50 steps on cross-entropy in units
+    of the sample's own logits, from the image and 3 random points; on the logit margin; and on the difference-of-logits
+    ratio, steered at each of the 4 nearest rivals; then images made on `source`, where one is given; all gradient
+    attacks once more with gradients that pass where the network rounds or detaches; and a square search, of 250 queries
+    for every image and up to 5,000 for those that come near the boundary. An image broken within a smaller radius is
+    broken within a larger one.
+
+    A network whose answers are random is attacked by the mean of its logits over 4 fixed draws, and an image counts
+    as right only if it is right in 4 more draws as well, after every attack. It gets an alarm.
 
     Logits times a constant are the same classifier, and get the same verdict. Plain cross-entropy attacks do
     not: their gradient vanishes where logits are large. Their accuracy is shown with the verdict.
@@ -376,7 +481,7 @@ class Robustness(Audit):
     Adversarial Robustness* (2019), for the signs of a weak one; Athalye, Carlini and Wagner (2018) for rounding.
 
     Measurements, for each ``norm`` and ``epsilon``: ``robust_accuracy`` and ``cross_entropy_attack_accuracy``
-    (FGSM and PGD from the image) with 95 % Wilson intervals, ``noise_accuracy`` (one uniform draw from the
+    (Auto-PGD from the image) with 95 % Wilson intervals, ``noise_accuracy`` (one uniform draw from the
     ball), ``transfer_accuracy`` where there is a source, ``alarms`` (reasons to doubt the gradient attacks, or to
     disbelieve the plain ones). For each norm ``full_radius_accuracy``: the radius reaches every possible
     image, so anything much above 0 means that the attack is stuck. For each ``loss`` ``zero_gradients``: share of
@@ -385,12 +490,12 @@ class Robustness(Audit):
 
     Args:
         epsilons: Radii by norm (inf, 2, 1; as a word or a number), in pixel units, ascending, each above 0. Only the
-            norms given here are measured. By default 0.1 and 0.3 in norm inf, those of MNIST (Madry et al. 2018), and
-            1 in norm 2. They are far too large for photographs, where 8 / 255 in norm inf is usual.
+            norms given here are measured, by default inf and 2. A norm whose radii are None has those of :data:`RADII`
+            for the kind of images.
         images: At most, but one of every class at least; a class-balanced choice where there are more, by their pixels:
             the same for all methods and seeds, and for every order of the test set.
-        steps: Of PGD.
-        queries: Of the square search.
+        steps: Of each run of Auto-PGD.
+        queries: Of the square search, for images near the boundary.
         source: A network whose gradients make images too (a transfer attack), in any mode; moved to
             the device of the images, otherwise not changed.
 
@@ -409,12 +514,12 @@ class Robustness(Audit):
 
     name: ClassVar[str] = "robustness"
     question: ClassVar[str] = "How many images stay right under attack?"
-    epsilons: Mapping[str, tuple[float, ...]] = field(
-        default_factory=lambda: {"inf": (0.1, 0.3), "2": (1.0,)}, hash=False
+    epsilons: Mapping[str, tuple[float, ...] | None] = field(
+        default_factory=lambda: {"inf": None, "2": None}, hash=False
     )
     images: int = 1000
-    steps: int = 40
-    queries: int = 1000
+    steps: int = 50
+    queries: int = 5000
     source: Classifier | None = None
 
     def __post_init__(self) -> None:
@@ -431,16 +536,20 @@ class Robustness(Audit):
         data = fixed_images(subject.test, self.images, seed=0)  # the same in every run: only networks differ
         with evaluating(subject.model), warnings.catch_warnings():
             warnings.simplefilter("ignore", NoGradientWarning)  # the alarm says it
+            model: Model = subject.model
+            if answers_vary(model, data.images):
+                model = Drawn(model, subject.seed)
             if self.source is None:
-                return self._examined(Target(subject.model, data.images, data.labels, None, subject.seed))
+                return self._examined(Target(model, data.images, data.labels, None, subject.seed))
             source = self.source.to(data.images.device)
             with evaluating(source):
-                return self._examined(Target(subject.model, data.images, data.labels, source, subject.seed))
+                return self._examined(Target(model, data.images, data.labels, source, subject.seed))
 
     def _examined(self, target: Target) -> Findings:
         found, exhibits = list(zero_gradients(target)), []
-        for name, radii in self.epsilons.items():
-            norm = float(name)
+        usual = usual_radii(target.images)
+        for name, given in self.epsilons.items():
+            norm, radii = float(name), usual[name] if given is None else given
             readings = list(self._readings(target, norm, radii))
             found.append(full_radius(target, norm, readings[0].signs))
             found.extend(m for reading in readings for m in reading.measurements())
@@ -448,19 +557,26 @@ class Robustness(Audit):
         return Findings(tuple(found), tuple(exhibits))
 
     def _readings(self, target: Target, norm: float, radii: tuple[float, ...]) -> Iterator[Reading]:
-        everything = target.left([PGD(_whole_radius(norm, target.images), norm, steps=self.steps)])
+        everything = target.left([APGD(_whole_radius(norm, target.images), norm, steps=self.steps)])
         alive = white = plain = target.right
         for epsilon in radii:
             attacks = scale_free_attacks(norm, epsilon, target.classes, self.steps, target.seed)
+            if target.random:  # every query is several
+                attacks = attacks[:1]
             # without what other attacks break, which would hide at the next radius that gradients find little
             white = target.left(attacks, white)
             alive = alive & white
-            plain = target.left(cross_entropy_attacks(norm, epsilon, self.steps), plain)
+            plain = target.left([APGD(epsilon, norm, loss="cross_entropy", steps=self.steps)], plain)
             transfer = None
             if target.source is not None:
-                made_on = PGD(epsilon, norm, loss="scaled_cross_entropy", steps=self.steps)
+                made_on = APGD(epsilon, norm, steps=self.steps)
                 shown = target.left([transferred(target.source, made_on)])
                 alive, transfer = alive & shown, share(shown)
+            if target.steps:  # a faint smooth path next to the rounding hides all signs
+                alive = target.left(attacks, alive, target.past_steps)
+            queries = self.queries // DRAWS if target.random else self.queries
+            search = SquareSearch(epsilon, norm, queries=max(queries, 1), seed=target.seed, patience=PATIENCE)
+            alive = target.left([search], alive)
             signs = Signs(
                 share(white),
                 share(plain),
@@ -470,26 +586,45 @@ class Robustness(Audit):
                 target.blind("cross_entropy"),
                 transfer,
                 target.unnumbered,
+                0.0 if target.random else share(white & ~alive),
+                target.varying if target.random else None,
             )
-            if signs.doubts() or target.steps:  # a faint smooth path next to the rounding hides all signs
-                alive = target.left(self._in_doubt(target, norm, epsilon), alive)
             yield Reading(norm, epsilon, len(target.labels), share(alive), signs)
 
-    def _in_doubt(self, target: Target, norm: float, epsilon: float) -> Iterator[AnyAttack]:
-        """Attacks for a network whose gradients may be useless: past its rounding, then without gradients."""
-        if target.steps:
-            past = straight_through(target.model)
-            for attack in scale_free_attacks(norm, epsilon, target.classes, self.steps, target.seed):
-                yield transferred(past, attack)
-        yield SquareSearch(epsilon, norm, queries=self.queries, seed=target.seed)
+
+RADII: Mapping[str, Mapping[str, tuple[float, ...]]] = {
+    "photographs": {"inf": (8 / 255,), "2": (0.5,), "1": (12.0,)},
+    "grey": {"inf": (0.1, 0.3), "2": (2.0,), "1": (10.0,)},
+    "small grey": {"inf": (0.1, 0.3), "2": (0.5,), "1": (1.0,)},
+}
+"""Radii by kind of images and norm, in pixel units, where none are given.
+
+Photographs, of three channels: those usual for CIFAR-10 (Croce and Hein 2020; in norm 1 2021). Grey images:
+those usual for MNIST, which are 0.3 in norm inf (Madry et al. 2018) with 0.1 beside it, 2 and 10 in the others (Tramer
+and Boneh 2019). Small grey images, of fewer than 256 pixels, such as digits of 8 x 8: the same in norm inf; in norms 2
+and 1 about the same change for each pixel.
+"""
 
 
-def _checked_radii(epsilons: Any) -> dict[str, tuple[float, ...]]:
-    """Radii by the norm's name, in the order of `NORM_NAMES`; norms without a radius are left out."""
+def usual_radii(images: Tensor) -> Mapping[str, tuple[float, ...]]:
+    """The row of :data:`RADII` for images, (B, ...).
+
+    >>> usual_radii(torch.zeros(1, 1, 28, 28))["inf"], usual_radii(torch.zeros(1, 3, 32, 32))["2"]
+    ((0.1, 0.3), (0.5,))
+    """
+    if images.ndim == 4 and images.shape[1] == 3:
+        return RADII["photographs"]
+    return RADII["grey" if images[0].numel() >= 256 else "small grey"]
+
+
+def _checked_radii(epsilons: Any) -> dict[str, tuple[float, ...] | None]:
+    """Radii by the norm's name, in the order of `NORM_NAMES`; norms with an empty tuple are left out."""
     if not isinstance(epsilons, Mapping):
         raise TypeError(f'`epsilons` must be radii by norm, such as {{"inf": (0.1, 0.3)}}; got {epsilons!r}.')
     given = {norm_name(norm): radii for norm, radii in epsilons.items()}
     for name, radii in given.items():
+        if radii is None:
+            continue
         place = f"epsilons[{name!r}]"
         if isinstance(radii, str) or not isinstance(radii, Sequence):
             raise TypeError(f"`{place}` must be radii in a tuple, such as (0.1, 0.3); got {radii!r}.")
@@ -498,9 +633,14 @@ def _checked_radii(epsilons: Any) -> dict[str, tuple[float, ...]]:
             check_radius(epsilon, float(name), Bounds())
         if list(radii) != sorted(set(radii)):
             raise ValueError(f"`{place}` must ascend, each radius once; got {radii}.")
-    if not any(given.values()):
+    kept = {name: radii for name, radii in given.items() if radii is None or len(radii)}
+    if not kept:
         raise ValueError("`epsilons` must have at least one radius; got none.")
-    return {name: tuple(given[name]) for name in NORM_NAMES.values() if given.get(name)}
+    return {
+        name: None if kept[name] is None else tuple(kept[name])
+        for name in NORM_NAMES.values()
+        if name in kept
+    }
 
 
 def _whole_radius(norm: float, images: Tensor) -> float:
@@ -530,30 +670,29 @@ def sentence(verdict: float, epsilon: float, norm: str, doubts: list[Reason], fo
     return f"{words}."
 
 
-STARTS = 5  # the image itself and four random ones
-RIVALS = 3
+STARTS = 4  # the image itself and three random ones
+RIVALS = 4
+PATIENCE = 125.0
+"""Of the square search: after q queries an image goes on if its margin is at most this / q of what it was.
+
+On a small network trained adversarially on MNIST, the images (of train) that broke within 4,000 queries were at most at
+60 / q from 250 queries on.
+"""
 
 
 def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, seed: int) -> list[Attack]:
-    """White-box attacks whose loss ignores the scale of logits, cheap ones first.
+    """White-box attacks whose loss ignores the scale of logits, those first that break most for their time.
 
-    The same direction of attack is tried under three losses, because each is stuck on some networks:
-    the margin sees one rival at a time, the difference-of-logits ratio bends where the third logit comes near,
-    scaled cross-entropy sees every class.
+    Several losses are tried, because each is stuck on some networks: scaled cross-entropy sees every class, the
+    margin one rival at a time, and the difference-of-logits ratio is steered at rivals that are not the nearest.
     """
-    losses = ["logit_margin", "scaled_cross_entropy"]
+    attacks: list[Attack] = [
+        APGD(epsilon, norm, steps=steps, restarts=STARTS, seed=seed),
+        APGD(epsilon, norm, loss="logit_margin", steps=steps, seed=seed),
+    ]
     if classes > 2:  # the ratio needs a third logit; with two classes there is one rival, and no choice of it
-        losses.append("dlr")
-    attacks: list[Attack] = [FGSM(epsilon, norm, loss=loss) for loss in losses]
-    attacks += [PGD(epsilon, norm, loss=loss, steps=steps, restarts=STARTS, seed=seed) for loss in losses]
-    if classes > 2:
-        attacks.append(PGD(epsilon, norm, steps=steps, restarts=STARTS, targets=RIVALS, seed=seed))
+        attacks.append(APGD(epsilon, norm, loss="dlr", steps=steps, targets=RIVALS, seed=seed))
     return attacks
-
-
-def cross_entropy_attacks(norm: float, epsilon: float, steps: int) -> list[Attack]:
-    """The attacks of most papers, which the scale of logits can mislead."""
-    return [FGSM(epsilon, norm), PGD(epsilon, norm, loss="cross_entropy", steps=steps)]
 
 
 AUDIT = "robustness"
