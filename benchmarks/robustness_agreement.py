@@ -1,10 +1,11 @@
-"""The robustness verdict beside AutoAttack on eleven networks of many kinds, with the CPU seconds of both.
+"""The robustness verdict beside AutoAttack on twelve networks of many kinds, with the CPU seconds of both.
 
     python benchmarks/robustness_agreement.py --root DATA --cache FOLDER [--images 250] [--only NAME ...]
 
 DATA holds the files of MNIST and CIFAR-10. FOLDER keeps the trained networks and AutoAttack's results, in blocks of 250
 images, so that a killed run continues, and one with more images or seeds adds what is missing; it must stay on one
-machine. Networks are trained with `fit` on the first 20,000 training images; nothing is chosen on test images.
+machine. Networks are trained with `fit` on the first 20,000 training images (one on all); nothing is chosen on
+test images.
 
 AutoAttack (pyautoattack, the standard version: APGD on cross-entropy, targeted APGD and FAB with nine targets, Square
 with 5,000 queries, in its own batches of 250) runs under three seeds on the first 1,000 test images of MNIST, or 300 of
@@ -39,7 +40,7 @@ from clearance.tensors import LossTerms, Outputs
 from clearance.training import TRADES, EndToEnd, Limits, fit
 
 POINTS, SHARE_OF_TIME = 0.5, 0.5
-TRAINING_IMAGES, BATCH = 20_000, 128
+BATCH = 128
 TEST_IMAGES = {"mnist": 1000, "cifar10": 300}
 BLOCK = 250  # AutoAttack's own batch
 
@@ -157,10 +158,11 @@ class Network:
     dataset: str = "mnist"
     epochs: int = 5
     lr: float = 0.002
+    images: int = 20_000
 
     def training_images(self, root: str) -> ImageSet:
         """The first ones of the training set."""
-        return load_dataset(self.dataset, "train", root).subset(torch.arange(TRAINING_IMAGES))
+        return load_dataset(self.dataset, "train", root).subset(torch.arange(self.images))
 
     def test_images(self, root: str, most: int) -> ImageSet:
         """The first ones of the test set."""
@@ -183,6 +185,7 @@ NETWORKS = {
     "residual": Network(
         8 / 255, lambda *_: madry(8 / 255, 200, 3), small_resnet, "cifar10", epochs=3, lr=0.005
     ),
+    "adversarial_0.2_longer": Network(0.2, lambda *_: madry(0.2, 1000), images=60_000),
     "dropout": Network(0.1, build=partial(small_cnn, last=RandomDropout())),
     "teacher": Network(0.1, lambda *_: EndToEnd(TemperedLoss()), lr=0.01),
 }

@@ -5,6 +5,8 @@
 | EndToEnd | extractor and head | the model's own, in every step |
 | FOCA | the extractor | new weak heads in every step; the model's own head is trained last |
 
+EndToEnd can train on adversarial images: those of an attack, or of TRADES.
+
 ``fit`` runs any of them; your own loop calls the same two methods:
 
 >>> import torch
