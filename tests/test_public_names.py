@@ -50,7 +50,7 @@ ROOMS = {
     "losses": """
         CenterLoss ContrastiveLoss CrossEntropyLoss DistanceSettings GammaQuantile GaussianMixtureLoss
         HingeLoss InverseDecay LargeMarginLoss LargeMarginSoftmaxLoss Loss SquaredErrorLoss StepUp SumLoss
-        TripletLoss margin_distances
+        TrainingWarning TripletLoss margin_distances
     """,
     "models": """
         Classifier convnet13 convnet32 extract_features large_margin_cnn lenet lenet_plus load_weights

@@ -161,6 +161,7 @@ def test_from_python_it_is_the_same_words():
         compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="hidden=1,2")
 
 
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 class TestReport:
     def test_every_number_says_its_value_and_is_compared_within_it(self, report):
         assert {record.measurement.context["lr"] for record in report.records} == {0.001, 0.01, 0.1}

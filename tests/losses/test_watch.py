@@ -35,9 +35,15 @@ def said(run):
     return [str(one.message) for one in caught]
 
 
-def noted(*logits, repeats=1, loss=1.0):
+def noted(*logits, repeats=1, loss=1.0, labels=LABELS):
     watch, terms = TrainingWatch(), LossTerms({"loss": torch.tensor(loss)})
-    return said(lambda: [watch.note(outputs(z), LABELS, terms) for z in logits for _ in range(repeats)])
+
+    def run():
+        for z in logits:
+            for _ in range(repeats):
+                watch.note(outputs(z), labels, terms)
+
+    return said(run)
 
 
 def test_a_training_that_is_well_is_silent():
@@ -85,15 +91,9 @@ def test_one_class_at_the_start_is_no_collapse():
 
 
 def test_batches_of_one_class_are_no_collapse():
-    watch, terms = TrainingWatch(), LossTerms({"loss": torch.tensor(1.0)})
-    logits = torch.zeros(40, 10) + torch.randn(40, 10)
-    steady = torch.zeros(40, 10)
+    first, steady = torch.randn(40, 10), torch.zeros(40, 10)
     steady[:, 0] = 5
-    labels = torch.zeros(40, dtype=torch.long)
-    assert (
-        said(lambda: [watch.note(outputs(z), labels, terms) for z in (logits, steady) for _ in range(10)])
-        == []
-    )
+    assert noted(first, steady, repeats=10, labels=torch.zeros(40, dtype=torch.long)) == []
 
 
 def test_no_better_than_guessing_after_two_hundred_batches_is_said():

@@ -488,6 +488,7 @@ def test_on_step_can_stop_a_run(data, make_model, weights, same):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_run_diverges_at_the_step_and_in_the_term_that_is_not_finite(data, make_model, value):
     loss = Failing(5, value)
     result = fit(make_model(), EndToEnd(loss), data, epochs=3, batch_size=10)
@@ -496,6 +497,7 @@ def test_a_run_diverges_at_the_step_and_in_the_term_that_is_not_finite(data, mak
     assert [row["step"] for row in result.history] == [3]
 
 
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_huge_step_diverges_at_once(data, make_model):
     optimizer = partial(torch.optim.SGD, lr=1e30)
     result = fit(make_model(), EndToEnd(), data, epochs=3, batch_size=10, optimizer=optimizer)
@@ -526,6 +528,7 @@ def test_3_5_2_an_extractor_that_gives_all_images_the_same_features_has_collapse
 
 
 @pytest.mark.parametrize(("broken_at", "noticed_at"), [(1, 3), (4, 51), (52, 102), (103, 120)])
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_collapse_is_looked_for_every_so_many_steps_where_epochs_are_short(
     data, make_model, broken_at, noticed_at
 ):
@@ -634,6 +637,7 @@ def test_learning_little_from_wrong_labels_is_no_collapse():
     assert judged(Classifier(nn.Flatten(), head), data).outcome is Outcome.COLLAPSED
 
 
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_diverged_run_is_not_judged_again(data, make_model):
     result = fit(make_model(), FOCA(Failing(2, float("nan"))), data, epochs=3, batch_size=10)
     assert str(result.status) == "diverged at step 2: term second is not finite"

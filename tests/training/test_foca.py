@@ -16,7 +16,7 @@ from clearance.data import Augmentation, ImageSet
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, GaussianMixtureHeads, GradientHeads, HeadStack, HeadTraining, train_heads
 from clearance.heads.train import TrainedHeads
-from clearance.losses import CrossEntropyLoss, Loss
+from clearance.losses import CrossEntropyLoss, Loss, TrainingWarning
 from clearance.models import Classifier, extract_features
 from clearance.research import generator
 from clearance.runs import flatten, unflatten
@@ -183,6 +183,7 @@ def test_3_5_10_heads_reuse_and_their_training_leave_the_extractors_batches_alon
         assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_head_batches_and_first_weights_come_from_streams_of_their_own(data, make_model, sgd):
     model = make_model()
     for way, touched in (
@@ -408,6 +409,7 @@ def test_a_head_that_diverged_has_no_turn(data, watched, make_model, sgd):
 
 @pytest.mark.parametrize("stop", [2, 4, 7])
 @pytest.mark.parametrize("pool", [0, 20])
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_state_taken_within_a_cycle_gives_the_same_next_steps(data, make_model, weights, same, stop, pool):
     way = FOCA(per_class=2, heads=3, reuse=4, mode="cycle", pool=pool)
     augmented = data.augmented(Augmentation(pad=1))
@@ -491,6 +493,7 @@ def test_one_feature_is_enough(data, sgd):
 
 
 @pytest.mark.parametrize("stop", [1, 4, 6])  # at the end of a cycle, within one, before its last step
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_state_taken_anywhere_in_a_cycle_gives_the_same_next_steps(data, make_model, weights, same, stop):
     way = FOCA(per_class=2, heads=2, reuse=4)
     augmented = data.augmented(Augmentation(pad=1))
@@ -593,6 +596,7 @@ def test_an_epochs_logged_row_holds_it_and_a_run_read_back_too(data, make_model,
         assert row == history | seen
 
 
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_resumed_run_tells_the_same(data, make_model, tmp_path):
     def run(where, **how):
         way = FOCA(per_class=2, pool=12)
@@ -639,6 +643,7 @@ def test_when_all_heads_diverge_others_are_drawn_on_another_batch(data, watched,
     assert len(spy.calls) == 5
 
 
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_where_every_redraw_diverges_the_run_has_diverged(data, watched, make_model):
     good, bad = [[False, False]] * 2, [[True, True]] * 4
     spy, model = watched(good + bad), make_model()
@@ -660,7 +665,8 @@ def test_where_every_redraw_diverges_the_run_has_diverged(data, watched, make_mo
 def test_heads_trained_with_a_huge_step_really_count_as_diverged(data, make_model):
     model = make_model(widths=(6, 3))
     wild = GradientHeads(HeadTraining(steps=5, lr=1e30, weight_decay=1.0))
-    result = fit(model, FOCA(weak_heads=wild, per_class=2, heads=2), data, epochs=1, batch_size=6)
+    with pytest.warns(TrainingWarning, match="stopped at step 1: no weak head of 4 draws could be trained"):
+        result = fit(model, FOCA(weak_heads=wild, per_class=2, heads=2), data, epochs=1, batch_size=6)
     assert str(result.status) == "diverged at step 1: term weak_heads is not finite"
 
 

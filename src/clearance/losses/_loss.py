@@ -63,7 +63,8 @@ class Loss(nn.Module):
     @property
     def _watch(self) -> TrainingWatch:
         """Made on first use, because a subclass need not call our ``__init__``."""
-        return self.__dict__.setdefault("_watch_of_this", TrainingWatch())
+        watch: TrainingWatch = self.__dict__.setdefault("_watch_of_this", TrainingWatch())
+        return watch
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """The loss of a batch: named 0-dim terms, already weighted, averaged over samples."""

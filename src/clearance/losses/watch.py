@@ -12,6 +12,7 @@ from clearance.tensors import LossTerms, Outputs
 _EARLY = (1, 2, 3, 5, 10, 15, 20)  # checked batches; on an accelerator each check waits for its numbers
 _EVERY = 100  # then
 _EXPLODED = 4.0  # times the cross-entropy of guessing, and of the first batch
+_LEAST_EXPLODED = 12.0  # nats; with few classes, weak heads and wrong labels reach several
 _ONE_CLASS = 0.98  # share of a batch's predictions
 _SHRUNK = 0.1  # spread of logits over a batch, as a share of the largest so far
 _STALLED = (100, 200)  # batches at which cross-entropy has to be below that of guessing
@@ -31,7 +32,7 @@ class TrainingWatch:
     A batch is judged by the cross-entropy of its logits, whatever the loss, in units of log C, that of guessing:
 
     - *not finite*: a loss or a logit is NaN or infinite;
-    - *exploded*: cross-entropy is above 4 log C and above four times that of the first batch;
+    - *exploded*: cross-entropy is above 4 log C, above 12, and above four times that of the first batch;
     - *collapsed*: at two checks in a row 98 % of a batch are put in one class, and the logits' standard deviation over
       the batch is below a tenth of its largest so far: the network has lost sight of its images;
     - *stalled*: after 100 and after 200 batches cross-entropy is still that of guessing or more.
@@ -81,10 +82,10 @@ class TrainingWatch:
         own = F.one_hot(labels.clamp(0, classes - 1), classes).double().mean(dim=0).amax()
         spread = (heads - heads.mean(dim=1, keepdim=True)).square().mean().sqrt()
         seen = torch.stack([total.double(), entropy.double(), chosen, own, spread.double()]).tolist()
-        self._judge(*seen, guess=math.log(classes))
+        self._judge(math.log(classes), *seen)
 
     def _judge(
-        self, total: float, entropy: float, chosen: float, own: float, spread: float, guess: float
+        self, guess: float, total: float, entropy: float, chosen: float, own: float, spread: float
     ) -> None:
         if not (math.isfinite(total) and math.isfinite(spread)):
             self._warn("not finite", f"the loss is {total:.3g}, and logits spread by {spread:.3g}")
@@ -96,7 +97,7 @@ class TrainingWatch:
         change = (
             f"the loss went from {start:.3g} to {total:.3g}, cross-entropy from {first:.3g} to {entropy:.3g}"
         )
-        if entropy > _EXPLODED * max(first, guess):
+        if entropy > max(_EXPLODED * max(first, guess), _LEAST_EXPLODED):
             self._warn("exploded", f"{change}; guessing has {guess:.3g}")
         blind = chosen >= _ONE_CLASS and own < 0.5 and spread < _SHRUNK * self._widest
         self._blind = self._blind + 1 if blind else 0

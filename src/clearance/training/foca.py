@@ -21,6 +21,7 @@ from clearance.heads.weak import GradientHeads, WeakHeads
 from clearance.heads.weak.gradient import train_on_unit_scale
 from clearance.losses._loss import Loss
 from clearance.losses.cross_entropy import CrossEntropyLoss
+from clearance.losses.watch import TrainingWarning
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier, check_logits
 from clearance.models.features import extract_features
@@ -166,6 +167,7 @@ class _FOCATraining(Training):
         self.batches = _HeadBatches(model, data, generators, way.batch_norm, way.pool)
         self.weakness = Weakness()
         self.steps = self.drawn_heads = self.diverged_heads = 0
+        self._warned_of_heads = False
         self.heads: HeadStack | None = None
         self.first_unit: Tensor | None = None
         self._moved = list(way.trainable(model))
@@ -180,6 +182,7 @@ class _FOCATraining(Training):
             self.heads = None if in_any_process(drawn is None, self._device) else drawn
         self.steps += 1
         if self.heads is None:
+            self._warn_of_heads()
             return LossTerms({"weak_heads": images.new_tensor(torch.nan)})
         heads = self._in_use(self.heads, place)
         loss = self.way.loss
@@ -273,6 +276,17 @@ class _FOCATraining(Training):
             if not bool(trained.diverged.all()):
                 return trained.intact()
         return None
+
+    def _warn_of_heads(self) -> None:
+        if not self._warned_of_heads:
+            self._warned_of_heads = True
+            warnings.warn(
+                f"training has stopped at step {self.steps}: no weak head of {1 + self.REDRAWS} draws could be "
+                "trained, so that steps no longer move the extractor; its features are probably too large or not "
+                "finite; lower the learning rate, or clip the gradient's norm.",
+                TrainingWarning,
+                stacklevel=3,
+            )
 
     def _warn_of_runaway(self, features: Tensor) -> None:
         if self.first_unit is None:
