@@ -116,10 +116,10 @@ def _git(*words: str) -> str:
 Quantities = list[dict[str, Any]]
 
 
-def by_quantity(records: Iterable[Record]) -> Quantities:
-    """Measurements as rows of ``ledger.json``: a quantity of a method, with its value under each seed."""
+def by_quantity(records: Iterable[Record], dataset: str) -> Quantities:
+    """Measurements on a dataset as rows of ``ledger.json``: a quantity of a method, with its value under each seed."""
     rows: dict[str, dict[str, Any]] = {}
-    for record in records:
+    for record in (one for one in records if one.dataset == dataset):
         found = record.measurement
         row = {
             "audit": found.audit,
@@ -407,7 +407,7 @@ class Ledger:
                 "runs": [note.to_json() for note in self.report.runs],
                 "verdicts": self.counts(),
                 "claims": self.claim_rows(),
-                "measurements": by_quantity(self.report.records),
+                "measurements": by_quantity(self.report.records, self.dataset),
                 "cost": [row.to_json() for row in cost_rows(self.report)],
                 **self.facts,
             }

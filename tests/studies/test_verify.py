@@ -122,6 +122,9 @@ def test_a_table_of_verdicts_is_written_from_the_ledgers(tmp_path):
         ([1, 2], [1], 1),
         ({"a": 1}, {"a": 1, "b": None}, 1),
         ("x", "y", 1),
+        (float("nan"), float("nan"), 0),
+        (float("inf"), float("inf"), 0),
+        (float("nan"), 1.0, 1),
     ],
 )
 def test_rounding_is_no_difference(again, kept, problems):
