@@ -113,6 +113,12 @@ def _git(*words: str) -> str:
     return done.stdout.strip()
 
 
+def origin_in_words(report: Report) -> str:
+    """The commit and the recipe's digest as a sentence."""
+    origin = made_from(report)
+    return f"Commit: {origin['commit']}; recipe: {origin['recipe']}."
+
+
 Quantities = list[dict[str, Any]]
 
 
@@ -234,11 +240,12 @@ COST_TITLES = {one.name: one.label for one in COST}
 
 
 def provenance(report: Report) -> str:
-    """The command, the day, the versions, and how many runs did not end well."""
+    """The command, the day, the commit, the recipe, the versions, and how many runs did not end well."""
     unfinished = unfinished_in_words(report)
     bad = sum(note.outcome != Outcome.FINISHED for note in report.runs)
     runs = f" {bad} of {len(report.runs)} runs did not finish ({unfinished})." if unfinished else ""
-    return f"Made by `{report.command}`, {report.created}. Versions: {versions_in_words(report)}.{runs}"
+    made = f"Made by `{report.command}`, {report.created}. {origin_in_words(report)}"
+    return f"{made} Versions: {versions_in_words(report)}.{runs}"
 
 
 def table(report: Report, rows: Sequence[Quantity], methods: Sequence[str], baseline: str) -> str:
@@ -479,6 +486,7 @@ class Ledger:
         return [
             line
             for line in (
+                origin_in_words(self.report),
                 f"Versions: {versions_in_words(self.report)}.",
                 f"{SCALED}{scaled}" if scaled else "",
                 runs,
