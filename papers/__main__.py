@@ -191,7 +191,7 @@ def _print_result(console: "Console", found: "Reproduction") -> None:
         table = Table("claim", "verdict", "", box=None, pad_edge=False)
         for judgement in found.judgements:
             remarks = ", ".join(part for part in (judgement.remark, judgement.reason) if part)
-            table.add_row(judgement.claim.id, judgement.verdict, remarks)
+            table.add_row(judgement.claim.id, judgement.words, remarks)
         console.print(table)
     if not found.has_data:
         why = f" ({found.missing.rstrip('.')})" if found.missing else ""

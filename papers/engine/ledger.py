@@ -113,13 +113,19 @@ def _git(*words: str) -> str:
     return done.stdout.strip()
 
 
+def origin_in_words(report: Report) -> str:
+    """The commit and the recipe's digest as a sentence."""
+    origin = made_from(report)
+    return f"Commit: {origin['commit']}; recipe: {origin['recipe']}."
+
+
 Quantities = list[dict[str, Any]]
 
 
-def by_quantity(records: Iterable[Record]) -> Quantities:
-    """Measurements as rows of ``ledger.json``: a quantity of a method, with its value under each seed."""
+def by_quantity(records: Iterable[Record], dataset: str) -> Quantities:
+    """Measurements on a dataset as rows of ``ledger.json``: a quantity of a method, with its value under each seed."""
     rows: dict[str, dict[str, Any]] = {}
-    for record in records:
+    for record in (one for one in records if one.dataset == dataset):
         found = record.measurement
         row = {
             "audit": found.audit,
@@ -234,11 +240,12 @@ COST_TITLES = {one.name: one.label for one in COST}
 
 
 def provenance(report: Report) -> str:
-    """The command, the day, the versions, and how many runs did not end well."""
+    """The command, the day, the commit, the recipe, the versions, and how many runs did not end well."""
     unfinished = unfinished_in_words(report)
     bad = sum(note.outcome != Outcome.FINISHED for note in report.runs)
     runs = f" {bad} of {len(report.runs)} runs did not finish ({unfinished})." if unfinished else ""
-    return f"Made by `{report.command}`, {report.created}. Versions: {versions_in_words(report)}.{runs}"
+    made = f"Made by `{report.command}`, {report.created}. {origin_in_words(report)}"
+    return f"{made} Versions: {versions_in_words(report)}.{runs}"
 
 
 def table(report: Report, rows: Sequence[Quantity], methods: Sequence[str], baseline: str) -> str:
@@ -407,7 +414,7 @@ class Ledger:
                 "runs": [note.to_json() for note in self.report.runs],
                 "verdicts": self.counts(),
                 "claims": self.claim_rows(),
-                "measurements": by_quantity(self.report.records),
+                "measurements": by_quantity(self.report.records, self.dataset),
                 "cost": [row.to_json() for row in cost_rows(self.report)],
                 **self.facts,
             }
@@ -479,6 +486,7 @@ class Ledger:
         return [
             line
             for line in (
+                origin_in_words(self.report),
                 f"Versions: {versions_in_words(self.report)}.",
                 f"{SCALED}{scaled}" if scaled else "",
                 runs,

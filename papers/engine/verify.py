@@ -77,11 +77,9 @@ def verify(root: Path = ROOT) -> list[Verified]:
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """The pages that say what ledgers have found: the papers' own, the front page and the results."""
-    front = [
-        path for path in (root.parent / "README.md", root.parent / "docs" / "results.md") if path.exists()
-    ]
-    return [*sorted(root.glob("*/README.md")), *front]
+    """The pages that may say what ledgers have found: the papers' own, the front page and the documents."""
+    above = root.parent
+    return [*sorted(root.glob("*/README.md")), *above.glob("README.md"), *sorted(above.glob("docs/*.md"))]
 
 
 def ledgers(root: Path = ROOT) -> list[Path]:
@@ -229,6 +227,8 @@ def different(again: Any, kept: Any, where: str) -> list[str]:
         pairs = enumerate(zip(again, kept, strict=True))
         return [line for place, (a, b) in pairs for line in different(a, b, f"{where}[{place}]")]
     both = isinstance(again, int | float) and isinstance(kept, int | float)
+    if both and math.isnan(again) and math.isnan(kept):
+        return []
     if again == kept or (both and math.isclose(again, kept, rel_tol=TOLERANCE, abs_tol=1e-12)):
         return []
     return [f"{where} is {kept!r} and its values give {again!r}"]

@@ -122,6 +122,9 @@ def test_a_table_of_verdicts_is_written_from_the_ledgers(tmp_path):
         ([1, 2], [1], 1),
         ({"a": 1}, {"a": 1, "b": None}, 1),
         ("x", "y", 1),
+        (float("nan"), float("nan"), 0),
+        (float("inf"), float("inf"), 0),
+        (float("nan"), 1.0, 1),
     ],
 )
 def test_rounding_is_no_difference(again, kept, problems):
@@ -156,6 +159,9 @@ def test_a_new_ledger_holds_all_that_its_verdicts_and_costs_rest_on(tmp_path):
     assert (found.problems, found.unverifiable) == ((), 0)
     assert re.fullmatch(r"[0-9a-f]{40}( with changes)?|no checkout", tree["commit"])
     assert re.fullmatch(r"[0-9a-f]{16}", tree["recipe"])
+    assert f"- Commit: {tree['commit']}; recipe: {tree['recipe']}.\n" in path.with_suffix(".md").read_text(
+        "utf-8"
+    )
     assert {row["id"]: row["verdict"] for row in tree["claims"]}["1"] == "ordering holds"
     for name, word in (("error", "claims"), ("seconds", "cost")):
         changed = json.loads(path.read_text("utf-8"))
