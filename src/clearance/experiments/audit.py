@@ -327,7 +327,7 @@ def _left(done: Done, budget: Budget | None, again: Again, test: ImageSet, pictu
         found["budget"] = {"seconds": budget.seconds, "spent": round(budget.spent, 1)}
     found |= looked_at(done.audits, test)
     if done.left_out:
-        found["audits_left_out"] = [dataclasses.asdict(each) for each in done.left_out]
+        found["audits_left_out"] = [each.setting() for each in done.left_out]
         found["audits_left_out_command"] = again([each.audit for each in done.left_out])
     empty = [
         audit.name
