@@ -3,7 +3,6 @@
 :func:`clearance.audit` and ``clearance audit`` make a source and a request, and call :func:`run_audit`.
 """
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
