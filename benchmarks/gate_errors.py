@@ -156,9 +156,11 @@ def table(out: Path) -> None:
         true[row["drop"]].append(row["true"])
         for images, found in row["intervals"].items():
             for name, (low, high) in found.items():
+                used = FLIPPED if name == "flip_distance" else int(images)
                 for sentence in ASKED[name]:
-                    broken = low is not None and Tolerance.parse(sentence).broken_by(low, high)
-                    failed[row["drop"], sentence, int(images)].append(broken)
+                    if low is None:
+                        raise ValueError(f"pair {row['pair']} was not measured: {name} on {used} images")
+                    failed[row["drop"], sentence, used].append(Tolerance.parse(sentence).broken_by(low, high))
     for drop, values in sorted(true.items()):
         drawn = torch.tensor(values, dtype=torch.float64)
         mean, spread = 100 * float(drawn.mean()), 100 * float(drawn.std())

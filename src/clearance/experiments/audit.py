@@ -3,7 +3,6 @@
 :func:`clearance.audit` and ``clearance audit`` make a source and a request, and call :func:`run_audit`.
 """
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -327,7 +326,7 @@ def _left(done: Done, budget: Budget | None, again: Again, test: ImageSet, pictu
         found["budget"] = {"seconds": budget.seconds, "spent": round(budget.spent, 1)}
     found |= fewer_images(done.audits, test)
     if done.left_out:
-        found["audits_left_out"] = [dataclasses.asdict(each) for each in done.left_out]
+        found["audits_left_out"] = [each.setting() for each in done.left_out]
         found["audits_left_out_command"] = again([each.audit for each in done.left_out])
     empty = [
         audit.name

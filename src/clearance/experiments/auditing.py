@@ -4,7 +4,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from clearance._checks import check_positive
@@ -82,6 +82,10 @@ class LeftOut:
     audit: str
     why: str
     reason: str = ""
+
+    def setting(self) -> dict[str, str]:
+        """What a report keeps of it, without a reason where there is none."""
+        return {name: text for name, text in asdict(self).items() if text}
 
 
 @dataclass

@@ -55,7 +55,7 @@ def report_of(
         settings[name] = _without_folder(settings[name])
     kept = list(findings)
     if left_out := [
-        {**dataclasses.asdict(left), "run": f"{found.note.method}, seed {found.note.seed}"}
+        {**left.setting(), "run": f"{found.note.method}, seed {found.note.seed}"}
         for found in kept
         if found.note is not None
         for left in found.left_out
