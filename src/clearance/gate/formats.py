@@ -20,7 +20,7 @@ def markdown(rulings: Sequence[Ruling]) -> str:
     | accuracy drops 1pt | not measured |  |  | no seeds |
     <BLANKLINE>
     """
-    rows = [("fails if", "verdict", "before -> now", "change, 95 % interval", "")]
+    rows: list[tuple[str, ...]] = [("fails if", "verdict", "before -> now", "change, 95 % interval", "")]
     for ruling in rulings:
         remark = "; ".join(part for part in (ruling.over or ruling.reason, ruling.doubt) if part)
         cells = (ruling.tolerance.text, str(ruling.outcome), ruling.numbers, ruling.changed, remark)
