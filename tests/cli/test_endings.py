@@ -73,9 +73,9 @@ def on_a_terminal_of(encoding, monkeypatch, *words):
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
     monkeypatch.setattr(sys, "argv", ["clearance", *words])
+    status: str | int | None = 0
     try:
         command.main(list(words))
-        status = 0
     except SystemExit as ended:
         status = int(ended.code or 0)
     monkeypatch.undo()

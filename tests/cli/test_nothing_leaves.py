@@ -85,7 +85,7 @@ def watched(folder, *commands):
         [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    found = {}
+    found: dict[str, set[str]] = {}
     for kind, what in map(json.loads, log.read_text("utf-8").splitlines()):
         found.setdefault(kind, set()).add(what)
     return found

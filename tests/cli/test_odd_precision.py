@@ -55,8 +55,8 @@ def audited(scale):
     model = cl.Classifier(nn.Flatten(), nn.Linear(64, 3))
     assert isinstance(model.head, nn.Linear)
     with torch.no_grad():
-        model.head.weight.mul_(scale)
-        model.head.bias.mul_(scale)
+        for parameter in model.head.parameters():
+            parameter.mul_(scale)
     card = cl.audit(model, train=train, test=test, audits=["calibration", "accuracy"])
     return {
         (m.name, m.context.get("temperature"), m.context.get("split")): m.value for m in card.measurements

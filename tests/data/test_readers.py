@@ -400,3 +400,14 @@ def test_the_good_files_beside_the_bad_are_good(tmp_path):
     assert len(idx(tmp_path / "idx")) == 2
     assert len(npz(tmp_path / "npz", images=U8, labels=[0, 1])) == 2
     assert len(pictures(tmp_path / "pictures", [(4, 4), (5, 4)], size=3)) == 4
+
+
+def test_the_reason_why_an_archive_is_damaged_is_short(tmp_path):
+    """Python quotes the name in the header, and its length is what was damaged: 64 kB."""
+    np.savez(tmp_path / "toy.npz", images=np.zeros((400, 16, 16), np.uint8), labels=np.arange(400) % 2)
+    content = bytearray((tmp_path / "toy.npz").read_bytes())
+    content[26:28] = b"\xff\xff"
+    with pytest.raises(ValueError, match="cannot be read as plain arrays") as refused:
+        raw(tmp_path, bytes(content))
+    assert len(str(refused.value)) < 500
+    assert "\n" not in str(refused.value)

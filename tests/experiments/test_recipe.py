@@ -273,6 +273,14 @@ def test_odd_keys_are_refused_by_name(written, key, place):
         read_recipe(written(place % key))
 
 
+@pytest.mark.parametrize("given", ["null", "3", "[a]", "text", "true"])
+def test_the_settings_of_an_audit_are_a_mapping(written, given):
+    with pytest.raises(
+        ValueError, match=r"mine\.yaml: `audit_settings` must map each audit to its settings.*'robust"
+    ):
+        read_recipe(written(f"audit_settings: {{robustness: {given}}}"))
+
+
 def test_aliases_that_stay_small_are_kept(written):
     text = "methods:\n  a: &a {base: plain, lr: 0.1}\n  b: {<<: *a, momentum: 0.5}\n  c: *a\n"
     methods = read_recipe(written(text)).methods

@@ -99,6 +99,6 @@ def test_wrapped_modules(activation, between, after, result, head, classes, dtyp
 def test_the_usual_module_is_wrapped(classes):
     """Not every case above is refused."""
     module = Odd(
-        nn.Sequential(nn.Flatten(), nn.Linear(12, 5)), nn.Linear(5, classes), *["nothing"] * 2, "logits"
+        nn.Sequential(nn.Flatten(), nn.Linear(12, 5)), nn.Linear(5, classes), "nothing", "nothing", "logits"
     ).eval()
     assert cl.wrap(module, example=torch.rand(4, 3, 2, 2))(torch.rand(2, 3, 2, 2)).shape == (2, classes)

@@ -38,6 +38,7 @@ WHOLE = {
         },
     },
 }
+METHODS_OF_WHOLE = ("plain", "mine", "other", "third")
 NAMES = st.sampled_from(
     [
         *(field.name for kind in (Recipe, Method) for field in dataclasses.fields(kind)),
@@ -58,7 +59,7 @@ def used(file):
     """What `compare --dry-run` does with a recipe, and what a comparison does before it trains."""
     with one_line("mine.yaml"):
         read_recipe(file)
-    with one_line("mine.yaml", *WHOLE, *WHOLE["methods"], "`", "setting"):
+    with one_line("mine.yaml", *WHOLE, *METHODS_OF_WHOLE, "`", "setting"):
         recipe = chosen_recipe(file, None, ())
         AuditPlan.of_recipe(recipe)
         tree = to_tree(recipe)

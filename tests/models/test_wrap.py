@@ -727,3 +727,13 @@ def test_transformers_itself():
     module = transformers.ViTForImageClassification(settings)
     example = torch.rand(2, 3, 32, 32)
     assert wrap(module, example=example, verbose=False).features(example).shape == (2, 16)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_logits_are_floating_point_numbers(dtype):
+    class Named(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x).to(dtype)
+
+    with pytest.raises(ValueError, match=rf"logits as floating-point numbers; got {dtype}"):
+        wrap(Named(nn.Flatten(), nn.Linear(12, 3)), example=torch.rand(2, 3, 2, 2))

@@ -74,8 +74,9 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             f"{path} does not fit into memory ({error}); write fewer or smaller images."
         ) from error
     except (ValueError, OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
+        reason = " ".join(str(error).split())[:160]  # some quote the file
         raise ValueError(
-            f"{path} cannot be read as plain arrays ({error}); write it again with savez."
+            f"{path} cannot be read as plain arrays ({reason}); write it again with savez."
         ) from error
 
 

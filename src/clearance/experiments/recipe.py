@@ -157,6 +157,12 @@ class Recipe:
             check_count("steps", self.steps)
         if self.samples is not None:
             check_count("samples", self.samples, minimum=2)
+        for audit, given in self.audit_settings.items():
+            if not isinstance(given, Mapping):
+                raise ValueError(
+                    f"`audit_settings` must map each audit to its settings, as in 'accuracy: {{}}'; got {given!r} "
+                    f"for {audit!r}."
+                )
         whole_as_floats(self)
 
 

@@ -616,6 +616,12 @@ def _check_output(output: Any, entries: dict[str, Tensor], head: str | None) -> 
             f"`module` must return one tensor of logits; got {len(entries)} ({shapes}). Name the head whose logits "
             "count: wrap(module, head=...), --head of the command."
         )
+    whole = [value.dtype for value in entries.values() if not value.is_floating_point()]
+    if len(whole) == len(entries):
+        raise ValueError(
+            f"`module` must return logits as floating-point numbers; got {whole[0]}. Remove what follows the head, such "
+            "as argmax."
+        )
     if any(value.is_floating_point() and not bool(value.isfinite().all()) for value in entries.values()):
         raise ValueError(
             "`module` must return finite logits; got NaN or infinity on the example. Find the layer that makes them."
