@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from clearance.cli.__main__ import COMMANDS
 from clearance.experiments import catalogue
@@ -22,7 +23,7 @@ class TestQuickAnswers:
 
     def test_a_plan_needs_no_torch(self):
         shown, modules = loaded_by("compare", "--dry-run")
-        assert "12 runs" in shown
+        assert "20 runs" in shown
         assert "torch" not in modules
 
     def test_the_package_is_the_command(self):
@@ -77,6 +78,18 @@ def test_a_recipe_that_names_no_methods_has_those_of_the_main_job(tmp_path):
     (tmp_path / "mine.yaml").write_text("dataset: digits\nseeds: 1\n", "utf-8")
     status, shown, _ = run("compare", "--recipe", str(tmp_path / "mine.yaml"), "--dry-run")
     assert (status, shown.partition(" runs")[0]) == (0, "4")
+
+
+def test_without_options_it_is_five_seeds_of_four_methods():
+    status, shown, _ = run("compare", "--dry-run")
+    assert status == 0
+    assert shown.startswith("20 runs, ")
+    plan = yaml.safe_load(shown.partition("\n")[2])
+    assert (plan["dataset"], plan["seeds"], list(plan["methods"])) == (
+        "digits",
+        5,
+        ["plain", "dropout", "lgm", "foca"],
+    )
 
 
 def test_dry_run_counts_the_runs_of_a_sweep(tmp_path, monkeypatch):

@@ -84,7 +84,7 @@ def test_the_lowest_of_those_ahead_is_advised_with_its_cost_and_the_others_are_n
     report = with_costs(report_of(THREE), SECONDS, {})
     assert said(report) == (
         "To retrain last layers on one image per digit, train with L-GM rather than plain training: 1.3 % errors "
-        "against 18.2 %, in 1.0× the training time; FOCA: 3.3 %, in 2.7× the time."
+        "against 18.2 %, in 1.0× the training time; FOCA: 3.3 % in 2.7×."
     )
     assert said(report, "also") == (
         "The seeds do not separate dropout from plain training. L-GM is also ahead of FOCA and dropout."

@@ -1,12 +1,14 @@
 """Options that several commands share."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 if TYPE_CHECKING:
+    from clearance.experiments.method import Method
     from clearance.experiments.recipe import Recipe
 
 
@@ -38,7 +40,8 @@ def chosen_recipe(
     from clearance.experiments.recipe import read_recipe, tuned_recipe
 
     start = tuned_recipe(dataset or "digits") if recipe is None else read_recipe(recipe, dataset)
-    known = {**tuned_recipe(start.dataset).methods, **start.methods}
+    shipped = tuned_recipe(start.dataset).methods
+    known = {**shipped, **start.methods}
     for name in methods:
         check_choice("method", name, known)
     if methods:
@@ -51,12 +54,15 @@ def chosen_recipe(
             raise ValueError("--epochs and --steps both set the length of training; give one of them.")
         given["steps"] = None  # a file's steps would override the given epochs
     chosen: Recipe = dataclasses.replace(start, **given)  # type: ignore[arg-type]
-    _check_names(chosen)
+    _check_names(chosen, shipped)
     return chosen
 
 
-def _check_names(recipe: "Recipe") -> None:
-    """Raise ValueError for an unknown name, before any process or training starts."""
+def _check_names(recipe: "Recipe", shipped: "Mapping[str, Method]") -> None:
+    """Raise ValueError for an unknown name, before any process or training starts.
+
+    Settings of losses are checked but for methods as they are `shipped`, so that a plan of these needs no torch.
+    """
     from clearance._checks import check_choice
     from clearance.experiments.catalogue import AUDITS, DATASETS, LOSSES, MODELS
 
@@ -66,9 +72,9 @@ def _check_names(recipe: "Recipe") -> None:
         check_choice("model", recipe.model, MODELS)
     for name in (*recipe.audits, *recipe.audit_settings):
         check_choice("audit", name, AUDITS)
-    for method in recipe.methods.values():
+    for name, method in recipe.methods.items():
         check_choice("loss", method.loss, LOSSES)
-        if method.loss_settings:
+        if method.loss_settings and method != shipped.get(name):
             from clearance.experiments.build import build_loss
 
             build_loss(method)  # raises for invalid settings

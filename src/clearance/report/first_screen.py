@@ -97,10 +97,14 @@ def _few_sentence(findings: Findings) -> Markup:
         data(found[best].value, "fraction"),
         listed([data(found[name].value, "fraction") for name in worse]),
     )
-    text += (_if_cut_later(findings) if ahead else Markup("")) + _time(findings, best, " training time")
+    if ahead:
+        text += _if_cut_later(findings)
+    if time := _time(findings, best):
+        text += Markup(", in {} the training time").format(time)
     for name in ahead[1:]:
         text += Markup("; {}: {}").format(strong(name), data(found[name].value, "fraction"))
-        text += _time(findings, name)
+        if time := _time(findings, name):
+            text += Markup(" in {}").format(time)
     return text + _own_cost(findings, best) + Markup(".")
 
 
@@ -120,14 +124,10 @@ def _if_cut_later(findings: Findings) -> Markup:
     )
 
 
-def _time(findings: Findings, method: str, what: str = "") -> Markup:
+def _time(findings: Findings, method: str) -> Markup | None:
     """The training time as a factor of the first method's, if it was measured."""
     row = findings.row("ratio", "training", "seconds", method=method, against=findings.baseline)
-    return (
-        Markup("")
-        if row is None
-        else Markup(", in {} the{}").format(data(row.value, "factor"), what or " time")
-    )
+    return None if row is None else data(row.value, "factor")
 
 
 def _own_cost(findings: Findings, method: str) -> Markup:
