@@ -84,7 +84,8 @@ ATTACKS = {
         for n, e in (INF, TWO, ONE)
     },
     **{
-        f"Auto-PGD, norm {n:g}": ball(APGD, e, n, True, steps=7, restarts=2) for n, e in (INF, TWO, (1.0, 1.5))
+        f"Auto-PGD, norm {n:g}": ball(APGD, e, n, True, steps=7, restarts=2)
+        for n, e in (INF, TWO, (1.0, 1.5))
     },
     "Auto-PGD at rivals": ball(APGD, 0.12, math.inf, True, steps=5, loss="dlr", targets=2),
     "PGD at rivals": ball(PGD, 0.12, math.inf, True, steps=4, restarts=2, loss="dlr", targets=2),

@@ -19,7 +19,7 @@ PUBLIC = {
 
 ROOMS = {
     "attacks": """
-        Attack Attacked DeepFool FGSM IFGSM MinimumNorm PGD SCALE_FREE SquareSearch TargetedAscent as_attack
+        APGD Attack Attacked DeepFool FGSM IFGSM MinimumNorm PGD SCALE_FREE SquareSearch TargetedAscent as_attack
         straight_through transfer_matrix transferred
     """,
     "audits": """

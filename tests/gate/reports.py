@@ -31,6 +31,14 @@ def distance(value, seed=0, norm="inf"):
     return Record("pets", "mine", seed, found)
 
 
+def robustness(value, seed=0, epsilon=0.1):
+    context = {"norm": "inf", "epsilon": epsilon}
+    found = Measurement(
+        "robustness", "robust_accuracy", value, "fraction", 200, better="higher", context=context
+    )
+    return Record("pets", "mine", seed, found)
+
+
 def distances(values, seed=0, images="aa", steps=100):
     context = {"norm": "inf", "steps": steps, "images": images, "statistic": "median"}
     shown = Exhibit(

@@ -11,6 +11,7 @@ from gate.reports import (  # type: ignore[import-not-found]  # on pytest's path
     error,
     of_images,
     report,
+    robustness,
     wrong_images,
 )
 
@@ -161,6 +162,15 @@ def test_numbers_that_were_searched_for_otherwise_are_not_paired():
     found = ruled(now, last, "flip_distance drops 10%")
     assert found.outcome is Outcome.UNMEASURED
     assert "or measured them in different ways" in found.reason
+
+
+def test_accuracies_at_unequal_radii_are_not_compared():
+    last, now = (report(*(robustness(0.5, seed, epsilon) for seed in range(3))) for epsilon in (0.1, 0.2))
+    found = ruled(now, last, "robustness.robust_accuracy drops 1pt")
+    assert found.outcome is Outcome.UNMEASURED
+    assert "epsilon is 0.1 in the older report, 0.2 in the newer" in str(found)
+    same = report(*(robustness(0.2 + 0.001 * seed, seed, 0.1) for seed in range(3)))
+    assert ruled(same, last, "robustness.robust_accuracy drops 1pt").outcome is Outcome.FAIL
 
 
 def test_what_a_report_lacks_is_told():

@@ -112,6 +112,11 @@ def _chunks(images: Tensor, chunk: int) -> Iterator[tuple[Tensor, int]]:
         yield torch.cat([part, part[-1:].expand(missing, *part.shape[1:])]), len(part)
 
 
+def chunk_count(images: int, chunk: int) -> int:
+    """How many chunks so many images fill: dropping some saves time only where this falls."""
+    return math.ceil(images / chunk)
+
+
 def _answer(model: Model, images: Tensor) -> Tensor:
     logits = model(images)
     if not isinstance(logits, Tensor):

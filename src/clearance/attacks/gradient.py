@@ -12,6 +12,7 @@ from clearance.attacks.attack import (
     Attack,
     Batch,
     chosen,
+    chunk_count,
     linear_optimum,
     logits_of,
     one_an_image,
@@ -339,7 +340,7 @@ class _Climb:
         lengths, shares = zero + length, zero + SPARSE_SHARE
         still = torch.zeros_like(delta)
         return cls(
-            rows, delta, delta, still, low, lengths, shares, zero, no, delta, still, low, low, low
+            rows, delta, delta, still, -low, lengths, shares, zero, no, delta, still, low, low, low
         )  # fmt: skip
 
     def kept(self, which: Tensor) -> "_Climb":
@@ -376,6 +377,7 @@ class _Climb:
         self.before = chosen(which, self.best, self.before)
         self.delta = chosen(which, self.best, self.delta)
         self.gradient = chosen(which, self.best_gradient, self.gradient)
+        self.value = torch.where(which, self.top, self.value)
 
 
 @dataclass(frozen=True)
@@ -469,8 +471,7 @@ class APGD(_FromStarts, GradientAttack):
                 open_ = ~done[climb.rows]
                 if not bool(open_.any()):
                     break
-                # fewer rows save time only where fewer chunks are left
-                if _chunks(int(open_.sum()), self.chunk) < _chunks(len(open_), self.chunk):
+                if chunk_count(int(open_.sum()), self.chunk) < chunk_count(len(open_), self.chunk):
                     climb, active = climb.kept(open_), active[open_]
                     towards = None if towards is None else towards[open_]
             if number in checks and number < steps:
@@ -500,10 +501,6 @@ class APGD(_FromStarts, GradientAttack):
             if not first:
                 moved = inside(delta + MOMENTUM * (moved - delta) + (1 - MOMENTUM) * (delta - climb.before))
         climb.before, climb.delta = delta, moved
-
-
-def _chunks(count: int, chunk: int) -> int:
-    return math.ceil(count / chunk)
 
 
 def _checkpoints(steps: int, norm: float) -> frozenset[int]:

@@ -10,6 +10,7 @@ from clearance._checks import check_count, check_fraction, check_positive
 from clearance.attacks.attack import (
     Attack,
     Batch,
+    chunk_count,
     logits_of,
     norm_of,
     projected,
@@ -115,8 +116,8 @@ HALVED_AT = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 """After which share of the queries the area of a patch is halved: the paper's schedule for 10,000 queries."""
 DRAWN_AT_ONCE = 250
 """Queries whose random numbers are drawn together; after each such number images may be given up."""
-FEW = 500
-"""Queries after which few images are left where some are given up: from then on the model sees a quarter of a chunk."""
+FEW, TOGETHER = 500, 5
+"""Queries after which few images are left where some are given up; from then on an image shows several at once."""
 DRAWS = 5
 """Numbers that one query of one image uses in addition to the signs of its channels: two corners and a turn."""
 
@@ -184,15 +185,14 @@ class SquareSearch(Attack):
         found, rows = batch.images.clone(), torch.arange(len(batch), device=images.device)
         least = torch.full_like(images[:, 0, 0, 0], -math.inf)
         begin, open_ = batch.margin(batch.logits).to(least), torch.ones_like(rows, dtype=torch.bool)
-        draws = first.new_zeros(len(batch), 0)
-        for query in range(self.queries):
+        draws, query = first.new_zeros(len(batch), 0), 0
+        while query < self.queries:
             fresh = query % DRAWN_AT_ONCE
             if fresh == 0 < query and not persist and self.patience is not None:
                 open_ &= least >= begin * (self.patience / query)
-            left, chunk = int(open_.sum()), self.chunk
-            if self.patience is not None and query >= FEW:  # by the query, so that no other image matters
-                chunk = math.ceil(chunk / 4)
-            if math.ceil(left / chunk) < math.ceil(len(rows) / chunk):  # else it would save no time
+            together = TOGETHER if self.patience is not None and query >= FEW else 1
+            left = int(open_.sum())
+            if chunk_count(left * together, self.chunk) < chunk_count(len(rows) * together, self.chunk):
                 found[rows] = (images + best).reshape(-1, *searched)
                 if not left:
                     return found
@@ -202,14 +202,22 @@ class SquareSearch(Attack):
             if fresh == 0:
                 count = min(DRAWN_AT_ONCE, self.queries - query)
                 draws = _uniform(streams, count, DRAWS + shape[0]).to(images)
-            tried = best if query == 0 else self._moved(best, images, draws[:, fresh], query)
-            logits = logits_of(batch.model, (images + tried).reshape(-1, *searched), chunk=chunk)
-            margin, done = batch.margin(logits).to(least), batch.broken(logits)
-            margin = margin.masked_fill(done & margin.isnan(), math.inf)  # such logits name no class
-            better = open_ & ((margin > least) | (done & (not persist)))
-            best[better], least[better] = tried[better], margin[better]
-            if not persist:
-                open_ &= ~done
+            tried = [
+                best if query == 0 else self._moved(best, images, draws[:, number], query)
+                for number in range(fresh, min(fresh + together, draws.shape[1]))
+            ]
+            query += len(tried)
+            shown = torch.cat([(images + each).reshape(-1, *searched) for each in tried])
+            asked = [
+                (batch.margin(logits).to(least), batch.broken(logits))
+                for logits in logits_of(batch.model, shown, chunk=self.chunk).split(len(rows))
+            ]
+            for each, (margin, done) in zip(tried, asked, strict=True):
+                margin = margin.masked_fill(done & margin.isnan(), math.inf)  # such logits name no class
+                better = open_ & ((margin > least) | (done & (not persist)))
+                best[better], least[better] = each[better], margin[better]
+                if not persist:
+                    open_ &= ~done
         found[rows] = (images + best).reshape(-1, *searched)
         return found
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -119,6 +119,7 @@ class Reading:
         which: What identifies these images and how they were measured, by seed.
         statistic: How the number follows from those of images.
         unit: Of the number.
+        context: The settings that it was measured with.
     """
 
     seeds: Mapping[int, float]
@@ -126,6 +127,7 @@ class Reading:
     which: Mapping[int, str]
     statistic: Statistic = "mean"
     unit: str = ""
+    context: Mapping[str, Any] = field(default_factory=dict)
 
 
 def reading(report: Report, quantity: Quantity, method: str | None = None) -> Reading:
@@ -158,6 +160,7 @@ def reading(report: Report, quantity: Quantity, method: str | None = None) -> Re
         {seed: str(sorted(shown.context.items())) for seed, shown in kept},
         "median" if statistics == {"median"} else "mean",
         found[0][1].unit if found else "",
+        dict(settings(found[0][1].context)) if found else {},
     )
 
 
@@ -291,6 +294,15 @@ def _ruled(tolerance: Tolerance, last: Reading, now: Reading) -> Ruling:
             quantity = tolerance.quantity
             said = f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}"
             return Ruling(tolerance, Outcome.UNMEASURED, reason=said)
+    unequal = [
+        f"{key} is {last.context[key]} in the older report, {now.context[key]} in the newer"
+        for key in sorted(last.context.keys() & now.context.keys())
+        if last.context[key] != now.context[key]
+    ]
+    if unequal:
+        return Ruling(
+            tolerance, Outcome.UNMEASURED, reason=f"they are different quantities: {'; '.join(unequal)}"
+        )
     if tolerance.in_points and last.unit != "fraction":
         what = f"{tolerance.quantity.audit}.{tolerance.quantity.name} is in {last.unit or 'plain numbers'}"
         raise UnclearError(
