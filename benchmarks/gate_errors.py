@@ -6,7 +6,7 @@
 A model is a network of one hidden layer, trained on MNIST. Honest pairs differ by the seed alone, which draws first
 weights and the order of images. The newer model of a worse pair was trained on fewer images: how few was chosen before,
 with other seeds, on images that are neither trained nor tested on. Every pair has its own draw of test images, the same
-for both models. What is counted are rulings of `clearance.gate.rule` on reports of the library's own audits; those on
+for both models. What is counted are results of `clearance.gate.check` on reports of the library's own audits; those on
 other numbers of images are of the accuracy alone.
 """
 
@@ -24,7 +24,7 @@ from torch import nn
 from clearance import load_dataset
 from clearance.audits import Accuracy, Audit, Calibration, MinimalPerturbation, Subject
 from clearance.data import ImageSet
-from clearance.gate import Tolerance, rule
+from clearance.gate import Tolerance, check
 from clearance.models import Classifier
 from clearance.records import ExhibitRecord, Record, Report
 
@@ -88,7 +88,7 @@ def report(model: Classifier, train: ImageSet, test: ImageSet, audits: tuple[Aud
 
 def intervals(older: Report, newer: Report, quantities: Iterable[str]) -> dict[str, list[float | None]]:
     """Of each quantity the interval that decides: a tolerance is broken where all of it lies beyond."""
-    found = rule(newer, older, [Tolerance.parse(ASKED[name][0]) for name in quantities])
+    found = check(newer, older, [Tolerance.parse(ASKED[name][0]) for name in quantities])
     return {name: [ruling.low, ruling.high] for name, ruling in zip(quantities, found, strict=True)}
 
 
@@ -160,7 +160,7 @@ def table(out: Path) -> None:
                 for sentence in ASKED[name]:
                     if low is None:
                         raise ValueError(f"pair {row['pair']} was not measured: {name} on {used} images")
-                    failed[row["drop"], sentence, used].append(Tolerance.parse(sentence).broken_by(low, high))
+                    failed[row["drop"], sentence, used].append(Tolerance.parse(sentence).exceeded_by(low, high))
     for drop, values in sorted(true.items()):
         drawn = torch.tensor(values, dtype=torch.float64)
         mean, spread = 100 * float(drawn.mean()), 100 * float(drawn.std())

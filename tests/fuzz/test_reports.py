@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearance.gate import Outcome, Tolerance, junit, markdown, rule
-from clearance.gate.formats import verdict
+from clearance.gate import GateStatus, Tolerance, check, junit, markdown
+from clearance.gate.formats import overall
 from clearance.records import load_report
 from clearance.report.page import render_page
 from clearance.report.terminal import comparison_table
@@ -59,9 +59,9 @@ def used(place, whole, page=False):
             assert "<script" not in render_page(found)
     with one_line(place.name, "method", "`", *TOLERANCES):
         now, last = load_report(place, exhibits=False), load_report(whole)
-        rulings = rule(now, last, [Tolerance.parse(text) for text in TOLERANCES])
-        junit(rulings), markdown(rulings)
-        if verdict(rulings) is Outcome.PASS:
+        results = check(now, last, [Tolerance.parse(text) for text in TOLERANCES])
+        junit(results), markdown(results)
+        if overall(results) is GateStatus.PASS:
             values = [record.measurement.value for record in now.records]
             assert all(math.isfinite(value) for value in values)
 

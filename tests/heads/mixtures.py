@@ -48,4 +48,6 @@ def outputs_of(head, features):
 
 def terms(head, features, labels, *settings):
     """The terms of the L-GM loss as published, by name."""
-    return GaussianMixtureLoss(*settings, bounded=False)(outputs_of(head, features), labels).terms
+    loss = GaussianMixtureLoss(*settings)
+    loss.bounded = False
+    return loss(outputs_of(head, features), labels).terms
