@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clearance._checks import check_count, check_fraction, check_non_negative
 from clearance._rng import generator
 from clearance.data.image_set import ImageSet
-from clearance.data.intake import as_image_set
+from clearance.data.intake import open_images
 from clearance.losses._loss import Loss
 from clearance.losses.cross_entropy import CrossEntropyLoss
 from clearance.models._running import in_evaluation_mode
@@ -127,7 +127,7 @@ class _EndToEndTraining(Training):
         optimizer: torch.optim.Optimizer,
         generators: Generators,
     ) -> None:
-        self.way, self.model, self.data, self.optimizer = way, model, as_image_set(data), optimizer
+        self.way, self.model, self.data, self.optimizer = way, model, open_images(data), optimizer
         self.generators = generators
         self._steps = 0
         self._moved = list(way.trainable(model))
