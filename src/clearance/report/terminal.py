@@ -91,3 +91,22 @@ def action_lines(report: Report) -> list[ActionLine]:
         ActionLine(one.title, plain_text(one.said) + (f" {one.todo}" if one.todo else ""), one.alarm)
         for one in actions(findings)
     ]
+
+
+def first_text(report: Report) -> str:
+    """The first screen in plain text: the sentences about one network, or the table of methods.
+
+    >>> print(first_text(Report({}, {}, "", "")))
+    Nothing was measured.
+    method
+    """
+    lines = action_lines(report)
+    if not lines:
+        return str(comparison_table(report))
+    indent = 2 + max(len(line.title) for line in lines)
+    return "\n".join(
+        textwrap.fill(
+            f"{line.title.ljust(indent)}{line.text}", max(WIDTH, 2 * indent), subsequent_indent=" " * indent
+        )
+        for line in lines
+    )
