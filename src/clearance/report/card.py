@@ -16,7 +16,6 @@ from clearance.report.page import render_page, write_page
 from clearance.report.terminal import first_text
 from clearance.vocabulary import Exhibit, Measurement
 
-
 _NOT_IN_NAMES = re.compile(
     r"[^A-Za-z0-9_.-]"
 )  # of trackers: MLflow's, without the space, the colon and the slash

@@ -3,6 +3,7 @@
 import textwrap
 from dataclasses import dataclass
 
+from clearance._text import visible
 from clearance.records.derived import SummaryRow
 from clearance.records.store import Report
 from clearance.report.audits import actions
@@ -103,10 +104,12 @@ def first_text(report: Report) -> str:
     lines = action_lines(report)
     if not lines:
         return str(comparison_table(report))
+    dataset = datasets(report)[0]
     indent = 2 + max(len(line.title) for line in lines)
-    return "\n".join(
+    said = [
         textwrap.fill(
             f"{line.title.ljust(indent)}{line.text}", max(WIDTH, 2 * indent), subsequent_indent=" " * indent
         )
         for line in lines
-    )
+    ]
+    return "\n".join([f"{visible(Findings(report, dataset).methods[0])} on {visible(dataset)}", *said])
