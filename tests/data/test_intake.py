@@ -1,6 +1,7 @@
 """Datasets, loaders and tables of any kind give the same set as the tensors in them."""
 
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ class ClassLabel:
     names = ("ant", "bee", "cow")
 
 
-class Table:
+class Table(torch.utils.data.Dataset[Any]):
     """A Hugging Face dataset, as far as anybody looks at it."""
 
     def __init__(self, image="image", label="label", kinds=(Picture, ClassLabel)):
@@ -62,8 +63,17 @@ def stacked(items):
     return {"pixel_values": torch.stack(images), "labels": torch.tensor([item["label"] for item in items])}
 
 
-class Named(list):
+class Named(torch.utils.data.Dataset[Any]):
     classes = ("ant", "bee", "cow")
+
+    def __init__(self, items):
+        self.items = list(items)
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        return self.items[i]
 
 
 class Items(torch.utils.data.Dataset):
@@ -190,7 +200,8 @@ def test_fit_and_foca_take_what_an_audit_takes(form):
     assert "validation_error" in result.history[0]
     way = FOCA(per_class=1)
     optimizer = torch.optim.SGD(way.trainable(model), lr=0.1)
-    assert len(way.start(model, SOURCES[form](), optimizer, way.generators(0)).data) == 6
+    training: Any = way.start(model, SOURCES[form](), optimizer, way.generators(0))
+    assert len(training.data) == 6
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from clearance._checks import check_count, check_fraction, check_non_negative
 from clearance._rng import generator
-from clearance.data.image_set import ImageSet
 from clearance.data.intake import open_images
 from clearance.losses._loss import Loss
 from clearance.losses.cross_entropy import CrossEntropyLoss
@@ -112,7 +111,7 @@ class EndToEnd(WayOfTraining):
         return [*model.parameters(), *self.loss.parameters()]
 
     def start(
-        self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
+        self, model: Classifier, data: Any, optimizer: torch.optim.Optimizer, generators: Generators
     ) -> Training:
         """Start; batches come from the caller, so only the classes of `data` are read."""
         return _EndToEndTraining(self, model, data, optimizer, generators)
@@ -123,7 +122,7 @@ class _EndToEndTraining(Training):
         self,
         way: EndToEnd,
         model: Classifier,
-        data: ImageSet,
+        data: Any,
         optimizer: torch.optim.Optimizer,
         generators: Generators,
     ) -> None:

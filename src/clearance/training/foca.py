@@ -132,7 +132,7 @@ class FOCA(WayOfTraining):
         return [*model.extractor.parameters(), *self.loss.parameters()]
 
     def start(
-        self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
+        self, model: Classifier, data: Any, optimizer: torch.optim.Optimizer, generators: Generators
     ) -> Training:
         """Start; weak heads are trained on images of `data`, which must contain every class.
 
@@ -153,7 +153,7 @@ class _FOCATraining(Training):
         self,
         way: FOCA,
         model: Classifier,
-        data: ImageSet,
+        data: Any,
         optimizer: torch.optim.Optimizer,
         generators: Generators,
     ) -> None:
