@@ -1,4 +1,4 @@
-"""as_image_set on everything that people have, and what cannot become an image set."""
+"""open_images on everything that people have, and what cannot become an image set."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from clearance.data import gaussian_images
-from clearance.data.intake import as_image_set
+from clearance.data import gaussian_images, open_images
 from data.small_images import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     GOOD,
     LABELS,
@@ -63,7 +62,7 @@ SAME_DATA = {
 
 @pytest.mark.parametrize("data", SAME_DATA.values(), ids=SAME_DATA.keys())
 def test_everything_becomes_the_same_set(data):
-    found = as_image_set(data)
+    found = open_images(data)
     assert found.images.dtype == torch.float32
     torch.testing.assert_close(found.images, EXPECTED, atol=0, rtol=0)
     assert found.labels.tolist() == ALTERNATING
@@ -72,8 +71,8 @@ def test_everything_becomes_the_same_set(data):
 
 def test_an_image_set_comes_back_itself():
     data = gaussian_images()
-    assert as_image_set(data) is data
-    assert torch.equal(as_image_set(Subset(data, range(len(data)))).images, data.images)
+    assert open_images(data) is data
+    assert torch.equal(open_images(Subset(data, range(len(data)))).images, data.images)
 
 
 def test_grey_stays_grey():
@@ -85,16 +84,16 @@ def test_grey_stays_grey():
         Pairs([Image.fromarray(each) for each in grey]),
     ]
     for form in forms:
-        torch.testing.assert_close(as_image_set(form).images, expected, atol=0, rtol=0)
+        torch.testing.assert_close(open_images(form).images, expected, atol=0, rtol=0)
 
 
 def test_classes_of_a_dataset_are_kept():
-    assert as_image_set(Pairs(COLOUR, classes=["ape", "bee"])).classes == ("ape", "bee")
+    assert open_images(Pairs(COLOUR, classes=["ape", "bee"])).classes == ("ape", "bee")
 
 
 def test_nothing_of_a_graph_is_kept():
     images = EXPECTED.clone().requires_grad_()
-    assert not as_image_set((images, ALTERNATING)).images.requires_grad
+    assert not open_images((images, ALTERNATING)).images.requires_grad
 
 
 # Other people's data that cannot become an image set: each kind is one clear error.
@@ -106,47 +105,47 @@ class Stream(torch.utils.data.IterableDataset):
 
 
 CONVERSIONS = {
-    "path": (lambda _: as_image_set("folder"), "must be an ImageSet, a tuple .* got str"),
-    "images alone": (lambda _: as_image_set(GOOD), "got Tensor"),
-    "stream": (lambda _: as_image_set(Stream()), "got Stream; read a stream"),
-    "dictionary": (lambda _: as_image_set({"images": GOOD}), "got dict"),
-    "nothing": (lambda _: as_image_set([]), "got a Dataset of length 0"),
-    "lists": (lambda _: as_image_set(([[0.0]], [0])), "must be a tensor or a NumPy array; got list"),
-    "integers": (lambda _: as_image_set((GOOD.long(), LABELS)), "uint8 or floats in .* got torch.int64"),
-    "integer array": (lambda _: as_image_set((U8.astype(int), [0, 1])), "uint8 or floats in .* got int64"),
+    "path": (lambda _: open_images("folder"), "folder:PATH or npz:PATH; got 'folder'"),
+    "images alone": (lambda _: open_images(GOOD), "got Tensor"),
+    "stream": (lambda _: open_images(Stream()), r"with one label\. For single images use .*DataLoader"),
+    "dictionary": (lambda _: open_images({"images": GOOD}), "got dict"),
+    "nothing": (lambda _: open_images([]), "at least one image; got none"),
+    "lists": (lambda _: open_images(([[0.0]], [0])), "must be a tensor or a NumPy array; got list"),
+    "integers": (lambda _: open_images((GOOD.long(), LABELS)), "uint8 or floats in .* got torch.int64"),
+    "integer array": (lambda _: open_images((U8.astype(int), [0, 1])), "uint8 or floats in .* got int64"),
     "channels first": (
-        lambda _: as_image_set((U8.transpose(0, 3, 1, 2), [0, 1])),
+        lambda _: open_images((U8.transpose(0, 3, 1, 2), [0, 1])),
         r"\(N, H, W, C\).*transpose",
     ),
-    "channels last": (lambda _: as_image_set((torch.zeros(2, 6, 6, 3), [0, 1])), r"permute\(0, 3, 1, 2\)"),
-    "two axes": (lambda _: as_image_set((torch.zeros(2, 64), [0, 1])), r"3 axes .* got shape \(2, 64\)"),
+    "channels last": (lambda _: open_images((torch.zeros(2, 6, 6, 3), [0, 1])), r"permute\(0, 3, 1, 2\)"),
+    "two axes": (lambda _: open_images((torch.zeros(2, 64), [0, 1])), r"3 axes .* got shape \(2, 64\)"),
     "float labels in a pair": (
-        lambda _: as_image_set((GOOD, [0.0, 1.0, 0.5, 1.0])),
+        lambda _: open_images((GOOD, [0.0, 1.0, 0.5, 1.0])),
         "whole numbers; got float64",
     ),
-    "bool labels": (lambda _: as_image_set((GOOD, LABELS == 0)), "whole numbers; got torch.bool"),
-    "gap": (lambda _: as_image_set((GOOD, [0, 2, 0, 2])), "got none of '1'"),
+    "bool labels": (lambda _: open_images((GOOD, LABELS == 0)), "whole numbers; got torch.bool"),
+    "gap": (lambda _: open_images((GOOD, [0, 2, 0, 2])), "got none of '1'"),
     "huge label": (
-        lambda _: as_image_set((GOOD, [0, 1, 0, 10**12])),
+        lambda _: open_images((GOOD, [0, 1, 0, 10**12])),
         "without gaps; got a label 1000000000000",
     ),
-    "no pair": (lambda _: as_image_set([GOOD[0], GOOD[1], GOOD[2]]), r"\(image, label\); got Tensor at"),
+    "no pair": (lambda _: open_images([GOOD[0], GOOD[1], GOOD[2]]), "a dictionary with both; got Tensor at"),
     "sizes in a Dataset": (
-        lambda _: as_image_set([(GOOD[0], 0), (GOOD[1, :, :2], 1)]),
-        r"\(1, 3, 3\) at index 0 and \(1, 2, 3\) at index 1",
+        lambda _: open_images([(GOOD[0], 0), (GOOD[1, :, :2], 1)]),
+        r"\(1, 3, 3\) of float32 at index 0 and \(1, 2, 3\) of float32 at index 1",
     ),
-    "text for an image": (lambda _: as_image_set([("a.png", 0)]), "got str at index 0"),
+    "text for an image": (lambda _: open_images([("a.png", 0)]), "got str at index 0"),
     "vector for an image": (
-        lambda _: as_image_set([(torch.zeros(9), 0)]),
+        lambda _: open_images([(torch.zeros(9), 0)]),
         r"got Tensor of shape \(9,\) at index 0",
     ),
     "vector for a label": (
-        lambda _: as_image_set([(GOOD[0], [0, 1])]),
+        lambda _: open_images([(GOOD[0], [0, 1])]),
         r"one whole number; got shape \(2,\)",
     ),
-    "text for a label": (lambda _: as_image_set([(GOOD[0], "ape")]), "`labels` must be whole numbers"),
+    "text for a label": (lambda _: open_images([(GOOD[0], "ape")]), "`labels` must be whole numbers"),
     "16-bit picture": (
-        lambda _: as_image_set([(Image.new("I;16", (3, 3)), 0)]),
+        lambda _: open_images([(Image.new("I;16", (3, 3)), 0)]),
         "8 bits per channel; got mode 'I;16'",
     ),
 }

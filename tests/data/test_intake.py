@@ -1,14 +1,18 @@
 """Datasets, loaders and tables of any kind give the same set as the tensors in them."""
 
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
 
+from clearance import compare
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images
+from clearance.models import Classifier
+from clearance.training import FOCA, EndToEnd, fit
 
 BYTES = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
 PIXELS = torch.from_numpy(BYTES).permute(0, 3, 1, 2).float() / 255
@@ -26,7 +30,7 @@ class ClassLabel:
     names = ("ant", "bee", "cow")
 
 
-class Table:
+class Table(torch.utils.data.Dataset[Any]):
     """A Hugging Face dataset, as far as anybody looks at it."""
 
     def __init__(self, image="image", label="label", kinds=(Picture, ClassLabel)):
@@ -41,8 +45,35 @@ class Table:
         return {"id": i, image: Image.fromarray(BYTES[i]), label: LABELS[i]}
 
 
-class Named(list):
+class Transformed(Table):
+    """The same after ``with_transform``: items have the columns that the transform makes, `features` the old ones."""
+
+    def __init__(self, keep=()):
+        super().__init__()
+        self.keep = keep
+
+    def __getitem__(self, i):
+        item = super().__getitem__(i)
+        return {"pixel_values": PIXELS[i], "label": LABELS[i]} | {name: item[name] for name in self.keep}
+
+
+def stacked(items):
+    """A collating function as in the guides to Hugging Face's Trainer."""
+    images = [torch.from_numpy(np.array(item["image"])).permute(2, 0, 1) / 255 for item in items]
+    return {"pixel_values": torch.stack(images), "labels": torch.tensor([item["label"] for item in items])}
+
+
+class Named(torch.utils.data.Dataset[Any]):
     classes = ("ant", "bee", "cow")
+
+    def __init__(self, items):
+        self.items = list(items)
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        return self.items[i]
 
 
 class Items(torch.utils.data.Dataset):
@@ -75,9 +106,24 @@ SOURCES = {
     "Hugging Face": Table,
     "other columns": lambda: Table("photo", "species"),
     "usual names, other types": lambda: Table("img", "fine_label", (object, object)),
+    "with_transform": Transformed,
+    "with_transform that keeps the picture": lambda: Transformed(keep=("image",)),
+    "collating loader": lambda: DataLoader(Table(), batch_size=4, collate_fn=stacked),
+    "loader of lists": lambda: DataLoader(
+        Table(), 4, collate_fn=lambda items: ([i["image"] for i in items], [i["label"] for i in items])
+    ),
+    "part of classes": lambda: Subset(Named(zip(PIXELS, LABELS, strict=True)), range(6)),
+    "part of a part of Hugging Face": lambda: Subset(Subset(Table(), range(6)), range(6)),
+    "loader of a part": lambda: DataLoader(Subset(Named(zip(PIXELS, LABELS, strict=True)), range(6)), 4),
     "pair": lambda: (PIXELS, LABELS),
     "classes": lambda: Named(zip(PIXELS, LABELS, strict=True)),
 }
+
+
+UNNAMED = {
+    "tensors in pairs", "bytes in pairs", "byte tensors", "pictures in pairs", "dictionaries", "loader",
+    "loader of dictionaries", "usual names, other types", "pair",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("memory", [2**30, 1000])  # 1,000 bytes hold four images
@@ -89,10 +135,7 @@ def test_every_source_gives_the_same_images(source, memory, memory_for_images):
     assert torch.equal(torch.cat([images for images, _ in data.batches(4)]), PIXELS)
     assert data.labels.tolist() == LABELS
     assert data.name == "mine"
-    expected = (
-        ("ant", "bee", "cow") if source in ("Hugging Face", "other columns", "classes") else ("0", "1", "2")
-    )
-    assert data.classes == expected
+    assert data.classes == (("0", "1", "2") if source in UNNAMED else ("ant", "bee", "cow"))
 
 
 def test_what_is_on_disk_goes_with_the_set(memory_for_images):
@@ -133,6 +176,45 @@ def test_named_sources(tmp_path):
 def test_an_image_set_stays_what_it_is():
     data = ImageSet(PIXELS, torch.tensor(LABELS), ("a", "b", "c"))
     assert open_images(data) is data
+
+
+def test_random_split_keeps_the_classes():
+    whole = Named([*zip(PIXELS, LABELS, strict=True)] * 8)
+    parts = random_split(whole, [24, 24], torch.Generator().manual_seed(0))
+    assert {open_images(part).classes for part in parts} == {("ant", "bee", "cow")}
+
+
+def small():
+    torch.manual_seed(0)
+    extractor = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(60, 8), torch.nn.ReLU())
+    return Classifier(extractor, torch.nn.Linear(8, 3))
+
+
+FORMS = ["Hugging Face", "with_transform", "collating loader", "loader"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_fit_and_foca_take_what_an_audit_takes(form):
+    model = small()
+    result = fit(model, EndToEnd(), SOURCES[form](), epochs=1, batch_size=4, validation=SOURCES[form]())
+    assert "validation_error" in result.history[0]
+    way = FOCA(per_class=1)
+    optimizer = torch.optim.SGD(way.trainable(model), lr=0.1)
+    training: Any = way.start(model, SOURCES[form](), optimizer, way.generators(0))
+    assert len(training.data) == 6
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_compare_takes_what_an_audit_takes(form):
+    held_out = Table()
+    held_out.__class__ = type("Brighter", (Table,), {"__getitem__": brighter})
+    test = held_out if form != "loader" else (1 - PIXELS, LABELS)
+    card = compare(["plain"], SOURCES[form](), test, model=small, seeds=1, epochs=1, audits=["accuracy"])
+    assert {record.measurement.context.get("split") for record in card.records} >= {"train", "test"}
+
+
+def brighter(table, i):
+    return {"image": Image.fromarray(255 - BYTES[i]), "label": LABELS[i]}
 
 
 class Wrong(Table):

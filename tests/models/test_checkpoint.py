@@ -238,3 +238,55 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "cut.pth").write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match=r"cut.pth is damaged or not a checkpoint"):
         read_checkpoint(tmp_path / "cut.pth")
+
+
+class OtherNames(nn.Module):
+    """As a model of transformers 5: files have older names of its layers, which only `from_pretrained` knows."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.layers = nn.Linear(4, 3)
+        self.classifier = nn.Linear(3, 2)
+
+    @classmethod
+    def from_pretrained(cls, place, *, config, state_dict, output_loading_info):
+        assert place is None
+        assert output_loading_info
+        made = cls(config)
+        known = {name.replace("encoder.layer.", "layers."): value for name, value in state_dict.items()}
+        found = made.load_state_dict(known, strict=False)
+        report = {"missing_keys": {*found.missing_keys}, "unexpected_keys": {*found.unexpected_keys}}
+        return made, {**report, "mismatched_keys": set()}
+
+
+def written(module, path, without=()):
+    named = {name.replace("layers.", "encoder.layer."): v for name, v in module.state_dict().items()}
+    safetensors.torch.save_file({n: v for n, v in named.items() if n not in without}, path)
+    return path
+
+
+def test_older_names_of_a_hugging_face_model_are_translated_by_its_class(tmp_path):
+    torch.manual_seed(0)
+    saved, fresh = OtherNames("settings"), OtherNames("settings")
+    load_weights(fresh, written(saved, tmp_path / "model.safetensors"))
+    assert all(torch.equal(value, saved.state_dict()[name]) for name, value in fresh.state_dict().items())
+
+
+def test_what_such_a_file_lacks_is_not_made_up(tmp_path):
+    saved, fresh = OtherNames("settings"), OtherNames("settings")
+    before = copy.deepcopy(fresh.state_dict())
+    with pytest.raises(ValueError, match=r"missing: 'classifier\.bias'"):
+        load_weights(fresh, written(saved, tmp_path / "model.safetensors", without=("classifier.bias",)))
+    assert all(torch.equal(value, before[name]) for name, value in fresh.state_dict().items())
+
+
+def test_a_file_of_transformers_itself(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers cannot be imported here")
+    settings = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=32
+    )
+    saved, fresh = (transformers.ViTForImageClassification(settings) for _ in range(2))
+    saved.save_pretrained(tmp_path)
+    load_weights(fresh, tmp_path / "model.safetensors")
+    assert all(torch.equal(value, saved.state_dict()[name]) for name, value in fresh.state_dict().items())

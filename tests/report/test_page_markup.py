@@ -115,4 +115,4 @@ def test_card_saves_one_file_and_shows_itself(single, single_page, tmp_path):
     assert len(card.exhibits) == 2
     assert json.loads(card.to_json())["schema"] == 1
     assert card._repr_html_().startswith("<iframe srcdoc=")
-    assert "this network is wrong on" in repr(card)
+    assert "test images are classified correctly" in repr(card)

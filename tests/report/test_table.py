@@ -3,9 +3,8 @@
 import re
 from dataclasses import replace
 
-from clearance.gate import Tolerance
 from clearance.report.card import Card
-from clearance.report.terminal import comparison_table
+from clearance.report.terminal import action_lines, comparison_table
 from clearance.vocabulary import Outcome
 from report.reading import first_screen  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
@@ -40,20 +39,31 @@ def test_five_methods_fit_into_a_terminal(invented):
         assert " ".join(lines).startswith(comparison_table(one).title)
 
 
-def test_every_mean_has_a_name_that_the_gate_understands(comparison):
-    """As many names as the summary has means; a gate that is given one finds that number and no other."""
+# What MLflow takes; TensorBoard and Weights & Biases take these, too.
+TAKEN = re.compile(r"[\w.\- /]+")
+
+
+def test_every_mean_has_a_name_that_trackers_take(comparison):
     flat = Card(comparison).flat()
     means = [row for row in comparison.summary if row.kind == "mean"]
-    assert len(flat) == len(means)
-    for name, value in flat.items():
-        method, _, rest = name.partition("/")
-        asked = Tolerance.parse(f"{rest} rises 1").quantity
-        exact = len(asked.context)
-        (row,) = [
-            row
-            for row in means
-            if row.method == method
-            and asked.fits(row.audit, row.name, row.context)
-            and len(row.context) == exact
-        ]
-        assert row.value == value
+    assert sorted(flat.values()) == sorted(row.value for row in means)  # none is lost to an equal name
+    assert all(TAKEN.fullmatch(name) for name in flat)
+    assert {name.partition("/")[0] for name in flat} == {row.method for row in means}
+    row = next(row for row in means if row.audit == "accuracy" and row.context == {"split": "test"})
+    assert flat[f"{row.method}/accuracy.{row.name}.split-test"] == row.value
+
+
+def test_names_of_odd_methods_stay_apart(invented):
+    report = invented(methods=("a[1]", "a{1}", "..", "C\u00e6sar=b"), seeds=1, pictures=False).report()
+    flat = Card(report).flat()
+    assert len(flat) == sum(row.kind == "mean" for row in report.summary)
+    assert all(TAKEN.fullmatch(name) and ".." not in name.split("/") for name in flat)
+
+
+def test_print_says_what_the_page_of_one_network_says_first(single):
+    lines = action_lines(single)
+    assert lines
+    shown = " ".join(str(Card(single)).split())
+    for line in lines:
+        assert " ".join(f"{line.title} {line.text}".split()) in shown
+    assert max(map(len, str(Card(single)).splitlines())) < 100

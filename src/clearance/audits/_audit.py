@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clearance.data import ImageSet
-from clearance.data.intake import as_image_set
+from clearance.data.intake import open_images
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions_from
@@ -106,8 +106,8 @@ class Subject:
         check_classifier(model)
         device = device_of(model)
         self.model = model
-        self.train: ImageSet = as_image_set(train).to(device)
-        self.test: ImageSet = as_image_set(test).to(device)
+        self.train: ImageSet = open_images(train).to(device)
+        self.test: ImageSet = open_images(test).to(device)
         self.seed = seed
         check_comparable(self.train, self.test)
         _check_precision(model, self.test)

@@ -14,7 +14,7 @@ from clearance._checks import check_choice, check_count
 from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import first_half
 from clearance.data import ImageSet
-from clearance.data.intake import as_image_set
+from clearance.data.intake import open_images
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.records.summary import Z_95
@@ -142,7 +142,7 @@ class Calibration(Audit):
     def _calibrated(self, subject: Subject, logits: Tensor) -> tuple[Tensor, list[float]]:
         """Logits over the temperature that others chose, and all temperatures."""
         if self.validation is not None:
-            kept = as_image_set(self.validation).to(logits.device)
+            kept = open_images(self.validation).to(logits.device)
             _check_validation(kept, subject.test)
             parts = [_logits(subject.model, part) for part in kept.images.split(CHUNK)]
             temperature = _fitted(torch.cat(parts), kept.labels)

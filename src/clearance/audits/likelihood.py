@@ -30,7 +30,7 @@ from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
 from clearance.audits.out_of_distribution import neighbour_score, unit_length
 from clearance.audits.rejection import check_enough, detection, lowest_for_nan, p_values, rejection_threshold
 from clearance.data import ImageSet
-from clearance.data.intake import as_image_set
+from clearance.data.intake import open_images
 from clearance.geometry.scatter import class_scatter
 from clearance.heads.gaussian_mixture import GaussianMixture, half_distances
 from clearance.models._running import evaluating
@@ -375,7 +375,7 @@ class Likelihood(Audit):
                     f"`other` must be images by now; got the name {self.other!r}. Names are for recipes: pass "
                     "clearance.load_dataset(...) instead."
                 )
-            other = as_image_set(self.other).to(subject.test.labels.device)
+            other = open_images(self.other).to(subject.test.labels.device)
             if other.shape != subject.test.shape:
                 raise ValueError(
                     f"`other` must have images of shape {subject.test.shape}, as the classifier takes them; got "

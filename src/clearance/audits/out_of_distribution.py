@@ -11,7 +11,7 @@ from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import balanced_rows, first_half, fixed_images
 from clearance.audits.rejection import KEPT, check_enough, detection, lowest_for_nan, rejection_threshold
 from clearance.data import ImageSet
-from clearance.data.intake import as_image_set
+from clearance.data.intake import open_images
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 NAMED = "unknown"  # the setting that says which images these are
@@ -100,7 +100,7 @@ class OutOfDistribution(Audit):
                 f"`other` must be images by now; got the name {self.other!r}. Names are for recipes: pass "
                 "clearance.load_dataset(...) instead."
             )
-        other = as_image_set(self.other).unlabelled().to(subject.test.labels.device)
+        other = open_images(self.other).unlabelled().to(subject.test.labels.device)
         if other.shape != subject.test.shape:
             raise ValueError(
                 f"`other` must have images of shape {subject.test.shape}, as the classifier takes them; got "

@@ -29,7 +29,7 @@ _KEPT: "WeakKeyDictionary[ImageSet, dict[str, list[bytes]]]" = WeakKeyDictionary
 class ImageSet(Dataset[tuple[Tensor, int]]):
     """Images in [0, 1] with their labels, and the sets that can be drawn from them.
 
-    The constructor checks everything; as_image_set converts other data first. A set never changes: every
+    The constructor checks everything; open_images converts other data first. A set never changes: every
     method returns a new one, which shares the images if it holds all of them and is not checked again.
     Subsets keep `classes`, including classes without images.
 
@@ -345,7 +345,7 @@ def check_images(images: Tensor) -> None:
     if not isinstance(images, Tensor) or images.dtype != torch.float32:
         kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
         raise ValueError(
-            f"`images` must be a float32 tensor; got {kind}; as_image_set((images, labels)) converts "
+            f"`images` must be a float32 tensor; got {kind}; open_images((images, labels)) converts "
             "floats, and scales uint8 by 1/255."
         )
     if images.ndim != 4:

@@ -33,38 +33,6 @@ _LABELS = ("label", "labels", "fine_label", "class", "target", "y")
 _GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's mode "L"
 
 
-def as_image_set(data: Any) -> ImageSet:
-    """An ImageSet from an ImageSet, a pair (images, labels), or a map-style Dataset of such pairs.
-
-    - An ImageSet is returned unchanged.
-    - A tuple (images, labels) of tensors or NumPy arrays. uint8 is divided by 255; floats must lie in [0, 1].
-      Images are (N, C, H, W) or grey (N, H, W), but uint8 NumPy arrays are (N, H, W, C) or (N, H, W).
-    - A map-style Dataset: ``len(data)``, and ``data[i]`` that gives (image, label), the image a tensor, an array
-      (same rule without N) or a Pillow picture (grey stays grey). It is read once, in order, so random transforms of
-      the Dataset are applied only once: leave them out and use ImageSet.augmented.
-
-    Class names are `data.classes` if it exists, else "0", "1", ...
-
-    Raises:
-        ValueError: If the data is none of these, images differ in size, or pixels or labels are not valid for an
-            ImageSet.
-
-    >>> as_image_set((np.zeros((4, 8, 8), dtype=np.uint8), [0, 1, 0, 1]))
-    ImageSet('images', 4 images of shape (1, 8, 8), 2 classes)
-    """
-    if isinstance(data, ImageSet):
-        return data
-    if isinstance(data, tuple) and len(data) == 2:
-        return _from_pair(*data)
-    indexed = isinstance(data, Sized) and hasattr(data, "__getitem__")
-    if indexed and not isinstance(data, (Tensor, np.ndarray, str, Mapping)):
-        return _from_items(data)
-    raise ValueError(
-        "`data` must be an ImageSet, a tuple (images, labels) or a map-style Dataset with a length; "
-        f"got {type(data).__name__}; read a stream into tensors first."
-    )
-
-
 def open_images(
     data: Any,
     preprocessing: Preprocessing | None = None,
@@ -75,11 +43,18 @@ def open_images(
     """An ImageSet from any source of images with labels; if it is larger than 1 GiB, it stays on disk.
 
     - ``"folder:PATH"`` (see `open_folder`) or ``"npz:PATH"`` (see `read_npz`).
-    - An ImageSet, or a tuple (images, labels): see `as_image_set`.
+    - An ImageSet, which is returned unchanged.
+    - A tuple (images, labels) of tensors or NumPy arrays. uint8 is divided by 255; floats must lie in [0, 1]. Images
+      are (N, C, H, W) or grey (N, H, W), but uint8 NumPy arrays are (N, H, W, C) or (N, H, W).
     - A map-style Dataset whose items are (image, label) or a dictionary with an image and a label, such as a Hugging
-      Face dataset (its columns are found by its `features`, else by the usual names). Images are Pillow pictures,
-      arrays or tensors, as for `as_image_set`.
-    - A DataLoader, or another iterable of batches (images, labels): read once, in its order.
+      Face dataset, also behind ``with_transform`` (columns are found by its `features`, else by the usual names).
+      Images are Pillow pictures (grey stays grey), arrays or tensors (the same rule without N).
+    - A DataLoader, or another iterable of batches (images, labels), or of dictionaries with both: read once, in its
+      order.
+
+    Class names are those of the Dataset (`classes`, or the `features` of a Hugging Face dataset), also behind a
+    Subset, as ``random_split`` gives them; else "0", "1", ... Random transforms of a Dataset are applied once: leave
+    them out of training images and use ImageSet.augmented.
 
     Items are read one at a time into a temporary file, which is deleted with the set, or at once if all fit into
     memory.
@@ -103,8 +78,10 @@ def open_images(
     how = preprocessing or Preprocessing()
     if isinstance(data, str):
         found = _named(data, how, cache)
-    elif isinstance(data, ImageSet) or (isinstance(data, tuple) and len(data) == 2):
-        found = as_image_set(data)
+    elif isinstance(data, ImageSet):
+        found = data
+    elif isinstance(data, tuple) and len(data) == 2:
+        found = _from_pair(*data)
     else:
         items, classes = _items(data)
         found = _read(items, how, classes)
@@ -160,38 +137,6 @@ def _from_pair(images: Any, labels: Any) -> ImageSet:
     return ImageSet(as_pixels(images), found, numbered_classes(found))
 
 
-def _from_items(data: Any) -> ImageSet:
-    if len(data) == 0:
-        raise ValueError("`data` must hold at least one image; got a Dataset of length 0.")
-    images: list[Tensor] = []
-    labels: list[Tensor] = []
-    for i in range(len(data)):
-        image, label = _item(data, i)
-        if images and image.shape != images[0].shape:
-            raise ValueError(
-                f"all images must have one shape; got {tuple(images[0].shape)} at index 0 and "
-                f"{tuple(image.shape)} at index {i}; resize them in the Dataset."
-            )
-        images.append(image)
-        labels.append(label)
-    found = as_labels(torch.stack(labels))
-    named = tuple(str(name) for name in getattr(data, "classes", ()))
-    return ImageSet(torch.stack(images), found, named or numbered_classes(found))
-
-
-def _item(data: Any, i: int) -> tuple[Tensor, Tensor]:
-    item = data[i]
-    if not (isinstance(item, (tuple, list)) and len(item) == 2):
-        raise ValueError(
-            f"every item of `data` must be a pair (image, label); got {type(item).__name__} at {i}."
-        )
-    image, label = item
-    if isinstance(image, Image.Image):
-        image = picture_array(image, keep_grey=True)
-    _check_array(image, i)
-    return as_pixels(image[None])[0], _label(label, i)
-
-
 def _check_array(image: Any, place: int) -> None:
     if not isinstance(image, (Tensor, np.ndarray)) or image.ndim not in (2, 3):
         shape = f" of shape {tuple(image.shape)}" if hasattr(image, "shape") else ""
@@ -218,17 +163,14 @@ def _named(data: str, how: Preprocessing, cache: str | PathLike[str] | None) -> 
 
 def _items(data: Any) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...]]:
     """Pairs (image, label), one at a time, and the class names, if any."""
-    indexed = isinstance(data, Sized) and hasattr(data, "__getitem__")
-    if indexed and not isinstance(data, (Tensor, np.ndarray, Mapping)):
+    whole = isinstance(data, (Tensor, np.ndarray, Mapping))
+    if not whole and isinstance(data, Sized) and hasattr(data, "__getitem__"):
         columns = _columns_of(data)
-        classes = columns.classes or tuple(str(each) for each in getattr(data, "classes", ()))
-        return (_pair_of(data[i], columns, i) for i in range(len(data))), classes
-    if hasattr(data, "__iter__") and not isinstance(data, (Tensor, np.ndarray, Mapping)):
-        inner = getattr(data, "dataset", None)
-        columns = _columns_of(inner)
-        classes = columns.classes or tuple(str(each) for each in getattr(inner, "classes", ()))
+        return (_pair_of(data[i], columns, i) for i in range(len(data))), columns.classes
+    if not whole and hasattr(data, "__iter__"):
+        columns = _columns_of(getattr(data, "dataset", None))
         pairs = (_pair_of(batch, columns, i) for i, batch in enumerate(data))
-        return chain.from_iterable(_unbatched(*pair) for pair in pairs), classes
+        return chain.from_iterable(_unbatched(*pair) for pair in pairs), columns.classes
     raise ValueError(
         "`data` must be folder:PATH, npz:PATH, an ImageSet, a tuple (images, labels), a map-style Dataset or a "
         f"DataLoader; got {type(data).__name__}."
@@ -237,33 +179,41 @@ def _items(data: Any) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Names of the image column, the label column and the classes; empty if items are pairs."""
+    """Names of the image column, the label column, the classes and all columns; empty if items are pairs."""
 
     image: str = ""
     label: str = ""
     classes: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
 
 
 def _columns_of(data: Any) -> _Columns:
-    """The columns of a dataset with `features`, as Hugging Face's have; empty for other data.
+    """The columns of a dataset with `features`, as Hugging Face's have, and the names of its classes.
 
     A column whose feature is called Image holds images; one whose feature has `names` holds labels, and these are
-    the classes. If there are several, the usual names (`_IMAGES`, `_LABELS`) come first.
+    the classes. If there are several, the usual names (`_IMAGES`, `_LABELS`) come first. Other datasets may have
+    `classes`, and a part of a dataset (Subset) has those of the whole.
 
     Raises:
         ValueError: If there are features, but none for images or none for labels.
 
     >>> _columns_of([(0, 1)])
-    _Columns(image='', label='', classes=())
+    _Columns(image='', label='', classes=(), known=())
     """
     features = getattr(data, "features", None)
-    if not isinstance(features, Mapping):
-        return _Columns()
-    images = [name for name, kind in features.items() if type(kind).__name__ == "Image"]
-    labels = [name for name, kind in features.items() if getattr(kind, "names", None)]
-    image = _chosen("images", _IMAGES, images, list(features))
-    label = _chosen("labels", _LABELS, labels, list(features))
-    return _Columns(image, label, tuple(str(name) for name in getattr(features[label], "names", None) or ()))
+    if isinstance(features, Mapping):
+        images = [name for name, kind in features.items() if type(kind).__name__ == "Image"]
+        labels = [name for name, kind in features.items() if getattr(kind, "names", None)]
+        image = _chosen("images", _IMAGES, _usual_first(_IMAGES, images), list(features))
+        label = _chosen("labels", _LABELS, _usual_first(_LABELS, labels), list(features))
+        return _Columns(image, label, _words(getattr(features[label], "names", None)), tuple(features))
+    own = _words(getattr(data, "classes", None))
+    within = getattr(data, "dataset", None)
+    return _Columns(classes=own) if own or within is None else _columns_of(within)
+
+
+def _words(names: Any) -> tuple[str, ...]:
+    return tuple(str(name) for name in names or ())
 
 
 def _pair_of(item: Any, columns: _Columns, place: int) -> tuple[Any, Any]:
@@ -279,8 +229,15 @@ def _pair_of(item: Any, columns: _Columns, place: int) -> tuple[Any, Any]:
         return item[0], item[1]
     if isinstance(item, Mapping):
         known = list(item)
-        image = columns.image or _chosen("images", _IMAGES, [], known)
-        label = columns.label or _chosen("labels", _LABELS, [], known)
+        # what a transform or a collating function has added comes before the dataset's own columns
+        added = [name for name in known if columns.known and name not in columns.known]
+        image, label = (
+            _chosen(what, usual, [*(name for name in usual if name in added), *({own} & {*known})], known)
+            for what, usual, own in (
+                ("images", _IMAGES, columns.image),
+                ("labels", _LABELS, columns.label),
+            )
+        )
         return item[image], item[label]
     raise ValueError(
         "every item of `data` must be a pair (image, label), or a dictionary with both; got "
@@ -288,9 +245,13 @@ def _pair_of(item: Any, columns: _Columns, place: int) -> tuple[Any, Any]:
     )
 
 
+def _usual_first(usual: tuple[str, ...], names: list[str]) -> list[str]:
+    return [name for name in usual if name in names] + names
+
+
 def _chosen(what: str, usual: tuple[str, ...], typed: list[str], known: list[str]) -> str:
-    """A usual name among the columns of the right type, else the first of these, else a usual name among all."""
-    found = [name for name in usual if name in typed] + typed + [name for name in usual if name in known]
+    """The first of the columns of the right type, else a usual name among all."""
+    found = typed + [name for name in usual if name in known]
     if not found:
         raise ValueError(
             f"`data` must have a column of {what}, called {', '.join(map(repr, usual))}; got "
@@ -301,6 +262,8 @@ def _chosen(what: str, usual: tuple[str, ...], typed: list[str], known: list[str
 
 def _unbatched(images: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
     count = len(labels) if isinstance(labels, Sized) and getattr(labels, "shape", None) != () else None
+    if isinstance(images, (list, tuple)) and len(images) == count:  # not stacked
+        return zip(images, labels, strict=True)
     if not hasattr(images, "shape") or len(images.shape) != 4 or len(images) != count:
         shape = tuple(getattr(images, "shape", ()))
         with_labels = "one label" if count is None else f"{count} labels"

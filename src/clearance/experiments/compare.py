@@ -10,7 +10,7 @@ import torch
 
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.audits import Audit
-from clearance.data.intake import as_image_set
+from clearance.data.intake import open_images
 from clearance.experiments.audit_plan import AuditPlan, Settings
 from clearance.experiments.build import RunData, build_data, check_draws
 from clearance.experiments.engines import default_jobs
@@ -203,7 +203,8 @@ def compare(
         methods: Names of the catalogue, or a mapping from any name to one of: a name of the catalogue, a
             :class:`Method` (settings), a Loss (your own loss, trained end to end with plain's
             settings), or a way of training. The others are compared with the first.
-        train: An ImageSet, a map-style Dataset, or (images, labels).
+        train: An ImageSet, (images, labels), or other data that :func:`clearance.data.open_images` takes: a map-style
+            Dataset, a DataLoader, a Hugging Face dataset, ``"folder:PATH"``.
         test: The same; all results are measured on it, so do not use it for choices.
         seeds: Number of seeds; a verdict needs two, and fewer than five are often inconclusive.
         epochs: Passes over the training images; default: the dataset's tuned recipe.
@@ -237,7 +238,7 @@ def compare(
     ['foca', 'plain']
     """
     _check_arguments(methods, model, seeds, epochs, steps, label_noise, samples)
-    data = RunData(as_image_set(train), as_image_set(test))
+    data = RunData(open_images(train), open_images(test))
     start = tuned_recipe(data.train.name)
     named = {name: name for name in methods} if not isinstance(methods, Mapping) else dict(methods)
     resolved = {name: _resolved(method, start.methods) for name, method in named.items()}

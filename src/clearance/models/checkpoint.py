@@ -1,6 +1,7 @@
 """Weights of a user's checkpoint: read without unpickling, and loaded into a module completely or not at all."""
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -68,7 +69,8 @@ def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None
 
     Prefixes of wrappers (``module.``, ``model.``, ``_orig_mod.``, also several) are removed if more names then
     fit. Counters that evaluation does not read may be missing, and layers that the module does not have (an
-    auxiliary head) may be present: the result names both. Any other difference is an error.
+    auxiliary head) may be present: the result names both. Names that only a Hugging Face model's own class knows, as
+    transformers 5 writes them, are translated by its ``from_pretrained``. Any other difference is an error.
 
     Args:
         module: Gets the weights, in its own dtypes and on its own devices.
@@ -92,6 +94,8 @@ def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None
     checkpoint = read_checkpoint(path, entry)
     wanted = module.state_dict()
     prefix, given = _without_prefix(checkpoint.tensors, wanted)
+    if not wanted.keys() <= given.keys():
+        given = _renamed(module, checkpoint.tensors) or given
     missing = _missing(module, wanted, given)
     unexpected = tuple(name for name in given if name not in wanted)
     _check_some(checkpoint, wanted, given)
@@ -268,6 +272,27 @@ def _without_prefix(
     best = max(tried, key=fitting)  # the first, which is the shortest
     # Names without the prefix (a loss's class weights, a counter) are kept, to be reported.
     return best, {name.removeprefix(best): value for name, value in tensors.items()}
+
+
+def _renamed(module: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """The tensors by the module's names, if it is a Hugging Face model whose class knows other names of them.
+
+    Since version 5, transformers writes the names of version 4 and builds modules with new ones; ``from_pretrained``
+    translates. Weights that it has made up because the file lacks them are left out.
+    """
+    build, config = getattr(type(module), "from_pretrained", None), getattr(module, "config", None)
+    if build is None or config is None:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fresh, report = build(None, config=config, state_dict=dict(tensors), output_loading_info=True)
+        if report["unexpected_keys"] or report["mismatched_keys"]:
+            return None
+        lost = report["missing_keys"]
+        return {name: value for name, value in fresh.state_dict().items() if name not in lost}
+    except Exception:  # noqa: BLE001 - another package's code; the names of the file then say what is missing
+        return None
 
 
 def _missing(module: nn.Module, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
 """What an audit or a comparison hands back: the numbers, the pictures, and a page that shows itself."""
 
+import itertools
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +13,12 @@ from clearance.records.derived import derive
 from clearance.records.record import Record
 from clearance.records.store import Report
 from clearance.report.page import render_page, write_page
-from clearance.report.terminal import comparison_table
+from clearance.report.terminal import first_text
 from clearance.vocabulary import Exhibit, Measurement
+
+_NOT_IN_NAMES = re.compile(
+    r"[^A-Za-z0-9_.-]"
+)  # of trackers: MLflow's, without the space, the colon and the slash
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,7 +28,7 @@ class Card:
     Args:
         report: Everything that was found.
 
-    In a notebook it shows its page; in a terminal, a small table.
+    In a notebook it shows its page; printed, the first sentences of its page, or the table of methods.
 
     >>> found = Measurement("accuracy", "error", 0.02, "fraction", n=500, context={"split": "test"})
     >>> card = Card(Report({}, {}, "", "", records=(Record("digits", "plain", 0, found),)))
@@ -48,22 +54,26 @@ class Card:
         return tuple(record.exhibit for record in self.report.exhibits)
 
     def flat(self) -> dict[str, float]:
-        """Every number by a name, for any tracker of experiments: means over seeds.
+        """Every number by a name that trackers of experiments accept (MLflow, Weights & Biases, TensorBoard).
 
-        Names are ``audit.name[setting=value,...]``, as ``clearance check`` takes them, behind ``dataset/`` where there
-        are several datasets and behind ``method/`` where there are several methods.
+        Values are means over seeds. Names are ``audit.name.setting-value...``, behind ``dataset/`` where there are
+        several datasets and behind ``method/`` where there are several methods. Other characters than letters, digits,
+        ``_``, ``-`` and ``.`` become ``_``; if two names are then equal, the second ends in ``.2``.
 
         >>> found = Measurement("accuracy", "error", 0.02, "fraction", n=500, context={"split": "test"})
         >>> Card(Report({}, {}, "", "", records=(Record("digits", "plain", 0, found),))).flat()
-        {'accuracy.error[split=test]': 0.02}
+        {'accuracy.error.split-test': 0.02}
         """
         rows = [row for row in derive(self.report.records) if row.kind == "mean"]
         several = {field: len({getattr(row, field) for row in rows}) > 1 for field in ("dataset", "method")}
-        named = {}
+        named: dict[str, float] = {}
         for row in rows:
-            settings = ",".join(f"{key}={value}" for key, value in row.context.items())
-            words = [getattr(row, field) for field, needed in several.items() if needed]
-            named["/".join([*words, f"{row.audit}.{row.name}" + (f"[{settings}]" if settings else "")])] = (
+            groups = [getattr(row, field) for field, needed in several.items() if needed]
+            settings = [f"{key}-{value}" for key, value in row.context.items()]
+            words = [*groups, ".".join([row.audit, row.name, *settings])]
+            name = "/".join(_NOT_IN_NAMES.sub("_", word).strip(".") or "_" for word in words)
+            places = (f"{name}.{count}" for count in itertools.count(2))
+            named[name if name not in named else next(each for each in places if each not in named)] = (
                 row.value
             )
         return named
@@ -91,7 +101,7 @@ class Card:
         return write_page(self.report, directory)
 
     def __repr__(self) -> str:
-        return str(comparison_table(self.report))
+        return first_text(self.report)
 
     def _repr_html_(self) -> str:
         """The page in its own frame, so that its style and the notebook's do not mix."""

@@ -3,6 +3,7 @@
 import textwrap
 from dataclasses import dataclass
 
+from clearance._text import visible
 from clearance.records.derived import SummaryRow
 from clearance.records.store import Report
 from clearance.report.audits import actions
@@ -91,3 +92,24 @@ def action_lines(report: Report) -> list[ActionLine]:
         ActionLine(one.title, plain_text(one.said) + (f" {one.todo}" if one.todo else ""), one.alarm)
         for one in actions(findings)
     ]
+
+
+def first_text(report: Report) -> str:
+    """The first screen in plain text: the sentences about one network, or the table of methods.
+
+    >>> print(first_text(Report({}, {}, "", "")))
+    Nothing was measured.
+    method
+    """
+    lines = action_lines(report)
+    if not lines:
+        return str(comparison_table(report))
+    dataset = datasets(report)[0]
+    indent = 2 + max(len(line.title) for line in lines)
+    said = [
+        textwrap.fill(
+            f"{line.title.ljust(indent)}{line.text}", max(WIDTH, 2 * indent), subsequent_indent=" " * indent
+        )
+        for line in lines
+    ]
+    return "\n".join([f"{visible(Findings(report, dataset).methods[0])} on {visible(dataset)}", *said])

@@ -73,13 +73,14 @@ class WayOfTraining(ABC):
 
     @abstractmethod
     def start(
-        self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
+        self, model: Classifier, data: Any, optimizer: torch.optim.Optimizer, generators: Generators
     ) -> Training:
         """Begin training a model; every step is then ``training.step(images, labels)``.
 
         Args:
             model: Trained in place.
-            data: The training images; FOCA draws the weak heads' batches from them.
+            data: The training images, as :func:`clearance.data.open_images` takes them; FOCA draws the weak
+                heads' batches from them.
             optimizer: Of ``trainable(model)``.
             generators: As ``generators`` makes them.
         """

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from clearance._checks import check_count, check_fraction, check_non_negative
 from clearance._rng import generator
-from clearance.data.image_set import ImageSet
-from clearance.data.intake import as_image_set
+from clearance.data.intake import open_images
 from clearance.losses._loss import Loss
 from clearance.losses.cross_entropy import CrossEntropyLoss
 from clearance.models._running import in_evaluation_mode
@@ -112,7 +111,7 @@ class EndToEnd(WayOfTraining):
         return [*model.parameters(), *self.loss.parameters()]
 
     def start(
-        self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
+        self, model: Classifier, data: Any, optimizer: torch.optim.Optimizer, generators: Generators
     ) -> Training:
         """Start; batches come from the caller, so only the classes of `data` are read."""
         return _EndToEndTraining(self, model, data, optimizer, generators)
@@ -123,11 +122,11 @@ class _EndToEndTraining(Training):
         self,
         way: EndToEnd,
         model: Classifier,
-        data: ImageSet,
+        data: Any,
         optimizer: torch.optim.Optimizer,
         generators: Generators,
     ) -> None:
-        self.way, self.model, self.data, self.optimizer = way, model, as_image_set(data), optimizer
+        self.way, self.model, self.data, self.optimizer = way, model, open_images(data), optimizer
         self.generators = generators
         self._steps = 0
         self._moved = list(way.trainable(model))

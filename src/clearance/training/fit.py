@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from clearance._checks import check_count, check_fraction, check_positive
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet
-from clearance.data.intake import as_image_set
+from clearance.data.intake import open_images
 from clearance.losses._loss import Loss
 from clearance.models._running import device_named
 from clearance.models.classifier import Classifier, check_classifier
@@ -596,7 +596,8 @@ def fit(
     Args:
         model: Trained in place.
         way: The way of training, which defines a step.
-        train: An ImageSet, a map-style Dataset, or (images, labels).
+        train: An ImageSet, (images, labels), or other data that :func:`clearance.data.open_images` takes: a map-style
+            Dataset, a DataLoader, a Hugging Face dataset, ``"folder:PATH"``.
         epochs: Passes over the training set, at least 1; or give `steps`.
         steps: Total number of updates, at least 1; the last pass may be incomplete.
         batch_size: Images per step; the last batch of an epoch may be smaller (a single image is left out).
@@ -643,7 +644,7 @@ def fit(
     check_fraction("label_noise", label_noise, open_above=True)
     place = device_named(device)
     check_processes(batch_size, run_dir)
-    data = as_image_set(train).to(place)
+    data = open_images(train).to(place)
     sets = _validation_sets(validation, place)
     model.to(place)
     way.loss.to(place)
@@ -684,7 +685,7 @@ def _validation_sets(validation: Any, place: torch.device) -> dict[str, ImageSet
     if validation is None:
         return {}
     named = validation if isinstance(validation, Mapping) else {"validation": validation}
-    return {name: as_image_set(images).to(place) for name, images in named.items()}
+    return {name: open_images(images).to(place) for name, images in named.items()}
 
 
 def _stepper(

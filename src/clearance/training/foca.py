@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count
 from clearance.data.image_set import ImageSet
-from clearance.data.intake import as_image_set
+from clearance.data.intake import open_images
 from clearance.heads.gaussian_mixture import GaussianMixture
 from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack
@@ -132,7 +132,7 @@ class FOCA(WayOfTraining):
         return [*model.extractor.parameters(), *self.loss.parameters()]
 
     def start(
-        self, model: Classifier, data: ImageSet, optimizer: torch.optim.Optimizer, generators: Generators
+        self, model: Classifier, data: Any, optimizer: torch.optim.Optimizer, generators: Generators
     ) -> Training:
         """Start; weak heads are trained on images of `data`, which must contain every class.
 
@@ -153,13 +153,13 @@ class _FOCATraining(Training):
         self,
         way: FOCA,
         model: Classifier,
-        data: ImageSet,
+        data: Any,
         optimizer: torch.optim.Optimizer,
         generators: Generators,
     ) -> None:
         HeadStack.of(model.head)  # refuses a head that cannot be stacked before anything has moved
         self._device = device_of(model)
-        data = as_image_set(data)
+        data = open_images(data)
         if data.images.device != self._device:
             data = data.to(self._device)
         self.way, self.model, self.data, self.optimizer = way, model, data, optimizer
