@@ -466,10 +466,10 @@ class Robustness(Audit):
 
     The attacks, cheap ones first, each on what the ones before left, are Auto-PGD of 50 steps on cross-entropy in units
     of the sample's own logits, from the image and 2 random points; on the logit margin, steered at each of the 3
-    nearest rivals; on the difference-of-logits ratio, steered at each of the 9 nearest; then images made on `source`, where one is given; all gradient
-    attacks once more with gradients that pass where the network rounds or detaches; and a square search, of 250 queries
-    for every image and up to 5,000 for those that come near the boundary. An image broken within a smaller radius is
-    broken within a larger one.
+    nearest rivals; on the difference-of-logits ratio, steered at each of the 9 nearest; then images made on `source`,
+    where one is given; all gradient attacks once more with gradients that pass where the network rounds or detaches;
+    and a square search, of 250 queries for every image and up to 5,000 for those that come near the boundary. An image
+    broken within a smaller radius is broken within a larger one.
 
     A network whose answers are random is attacked by the mean of its logits over 4 fixed draws, in fewer starts and
     queries, and an image counts as right only if it is right in 4 more draws as well, after every attack. It gets an
