@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.attacks import FGSM, IFGSM, PGD, SCALE_FREE
+from clearance.attacks import APGD, FGSM, IFGSM, PGD, SCALE_FREE
 
 COUNT, PIXELS = 30, 64
 
@@ -105,6 +105,16 @@ def test_many_steps_end_at_the_closed_form(kind, norm, epsilon, labels):
     gained, most = ((part.flatten(1) @ model.weight).abs() for part in (found, best))
     assert (gained <= most * (1 + 1e-9)).all()
     assert (gained >= most * 0.9999).all()
+
+
+@pytest.mark.parametrize(("norm", "epsilon"), RADII)
+def test_steps_that_adapt_come_near_the_closed_form(norm, epsilon, labels):
+    model = TwoClasses()
+    found = APGD(epsilon, norm, "logit_margin", steps=100).perturbed(model, images(), labels) - images()
+    best = oracle(model, labels, epsilon, norm)
+    gained, most = ((part.flatten(1) @ model.weight).abs() for part in (found, best))
+    assert (gained <= most * (1 + 1e-9)).all()
+    assert (gained >= most * 0.999).all()
 
 
 @pytest.mark.parametrize(("norm", "epsilon"), RADII)

@@ -111,6 +111,34 @@ def test_it_takes_as_many_queries_as_it_may():
     assert len(calls) in (31, 32, 33)  # the check before, the queries, the score after
 
 
+def test_patience_ends_where_the_boundary_is_far():
+    calls = []
+
+    def constant(batch):
+        calls.append(len(batch))
+        return torch.tensor([[1.0, 0.0]]).expand(len(batch), 2)
+
+    images, labels = torch.rand(2, 3, 6, 5), torch.zeros(2, dtype=torch.long)
+    SquareSearch(0.1, queries=2000, patience=100.0)(constant, images, labels)
+    assert len(calls) in (251, 252, 253)
+    with pytest.raises(ValueError, match="`patience` must be a finite number above 0"):
+        SquareSearch(0.1, patience=0.0)
+
+
+def test_with_patience_an_image_gets_the_same_whatever_the_others(right):
+    """Also after those queries from which several patches are tried at once."""
+    images, labels = (part[:12] for part in right)
+    attack = SquareSearch(0.07, queries=700, patience=300.0)
+    whole = attack(network(), images, labels)
+    assert 0 < int(whole.success.sum()) < 12
+    rows = [*[i for i in range(12) if not whole.success[i]][:2], 0, 1]
+    for row in rows:
+        alone = attack(network(), images[row : row + 1], labels[row : row + 1])
+        assert torch.equal(alone.images[0], whole.images[row])
+    loud = attack(Times(network(), 64.0), images, labels)
+    assert torch.equal(loud.images, whole.images)
+
+
 @pytest.mark.parametrize("shape", [(64,), (3, 5, 9), (1, 1, 1), (2, 4, 4)])
 @pytest.mark.parametrize("norm", RADIUS)
 def test_any_shape_of_image_will_do(shape, norm):

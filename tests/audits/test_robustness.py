@@ -37,7 +37,7 @@ def headed(scale=1.0, model=None):
 
 def audited(model, test=None, **settings):
     train, whole = digits()
-    chosen = {"epsilons": {"inf": (EPSILON,)}, **settings}
+    chosen = {"epsilons": {"inf": (EPSILON,)}, "queries": 500, **settings}
     return Robustness(**chosen)(model, train, whole if test is None else test)
 
 
@@ -243,9 +243,8 @@ def test_on_a_linear_world_the_verdict_is_the_closed_form():
     logits = rows @ head.weight.detach().T.double() + head.bias.detach().double()
     gap = torch.where(test.labels == 0, 1, -1) * (logits[:, 0] - logits[:, 1])
     across = (head.weight[0] - head.weight[1]).detach().double()
-    found = Robustness(epsilons={"inf": (0.005, 0.01), "2": (0.02,), "1": (0.05,)}, steps=20)(
-        model, train, test
-    )
+    epsilons = {"inf": (0.005, 0.01), "2": (0.02,), "1": (0.05,)}
+    found = Robustness(epsilons=epsilons, steps=20, queries=100)(model, train, test)
     radii = [(0.005, 1), (0.01, 1), (0.02, 2), (0.05, math.inf)]
     expected = [float((gap > eps * across.norm(p=dual)).double().mean()) for eps, dual in radii]
     assert all(0.02 < value < 0.99 for value in expected)
@@ -314,6 +313,28 @@ def test_norms_are_words_or_numbers_and_only_those_given_are_measured():
     assert in_numbers == Robustness(epsilons={"inf": (0.1,), "1": (0.5,)})
     assert list(in_numbers.epsilons) == ["inf", "1"]
     assert MinimalPerturbation(norm=2) == MinimalPerturbation(norm="2")
+
+
+@pytest.mark.parametrize(
+    ("shape", "radii"),
+    [
+        ((1, 8, 8), {"inf": [0.1, 0.3], "2": [0.5]}),
+        ((1, 16, 16), {"inf": [0.1, 0.3], "2": [2.0]}),
+        ((3, 8, 8), {"inf": [8 / 255], "2": [0.5]}),
+    ],
+)
+def test_radii_that_are_not_given_follow_from_the_kind_of_images(shape, radii):
+    images = torch.rand(20, *shape, generator=torch.Generator().manual_seed(0))
+    data = ImageSet(images, torch.arange(20) % 2, ("a", "b"))
+    model = Classifier(nn.Flatten(), nn.Linear(math.prod(shape), 2)).eval()
+    found = Robustness(steps=1, queries=1)(model, data, data)
+    seen: dict[str, list[float]] = {}
+    for m in found.measurements:
+        if m.name == "robust_accuracy":
+            seen.setdefault(str(m.context["norm"]), []).append(float(m.context["epsilon"]))
+    assert seen == radii
+    third = Robustness(epsilons={"1": None}, steps=1, queries=1)(model, data, data)
+    assert {m.context["norm"] for m in third.measurements if m.name == "robust_accuracy"} == {"1"}
 
 
 @pytest.mark.parametrize("epsilons", [(0.1,), 0.1, {"inf": 0.1}, {"inf": "0.1"}])

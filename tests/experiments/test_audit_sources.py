@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from clearance.attacks import PGD, transferred
+from clearance.attacks import APGD, transferred
 from clearance.experiments.audit import AuditRequest, Target, run_audit
 from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
@@ -54,7 +54,7 @@ def test_the_images_are_those_of_the_sources_own_run(sourced, data, tmp_path):
     run_method(source, data, tmp_path)
     found = run_method(plan, data, tmp_path)
     model, other = load_model(tmp_path / plan.folder), load_model(tmp_path / source.folder)
-    attack = PGD(RADIUS, math.inf, loss="scaled_cross_entropy", steps=STEPS)
+    attack = APGD(RADIUS, math.inf, steps=STEPS)
     images, labels = data.test.images, data.test.labels
     left = ~transferred(other, attack)(model, images, labels).success
     assert transfer_accuracy(found) == float(left.double().mean())

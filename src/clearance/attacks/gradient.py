@@ -394,7 +394,7 @@ class APGD(_FromStarts, GradientAttack):
 
     Norm 1 has steps that move only the pixels with the largest gradients, at first 20 % of them and later two thirds as
     many as the best point moved; no momentum; and it first climbs in balls of three and two times the radius, with 30 %
-    of the steps in each.
+    of the steps in each. Its last point is the best one along the gradient of the best point, as in :class:`FGSM`.
 
     Source: Croce and Hein, *Reliable Evaluation of Adversarial Robustness* (2020), algorithm 1 and section 3; for norm
     1 Croce and Hein, *Mind the Box* (2021), algorithm 1 and section 3.3. Written from the descriptions.
@@ -480,7 +480,9 @@ class APGD(_FromStarts, GradientAttack):
                 else:
                     climb.checked(number - last)
                 last = number
-            if number < steps:
+            if self.norm == 1 and number == steps - 1:  # on a linear model the strongest there is
+                climb.delta = linear_optimum(climb.best_gradient, active.images, radius, 1, self.bounds)
+            elif number < steps:
                 self._move(active.images, climb, radius, first=number == 0)
         left = ~done[climb.rows]
         rows = climb.rows[left]
