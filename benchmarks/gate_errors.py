@@ -160,7 +160,9 @@ def table(out: Path) -> None:
                 for sentence in ASKED[name]:
                     if low is None:
                         raise ValueError(f"pair {row['pair']} was not measured: {name} on {used} images")
-                    failed[row["drop"], sentence, used].append(Tolerance.parse(sentence).exceeded_by(low, high))
+                    failed[row["drop"], sentence, used].append(
+                        Tolerance.parse(sentence).exceeded_by(low, high)
+                    )
     for drop, values in sorted(true.items()):
         drawn = torch.tensor(values, dtype=torch.float64)
         mean, spread = 100 * float(drawn.mean()), 100 * float(drawn.std())

@@ -253,6 +253,11 @@ def autoattack(model: Classifier, data: ImageSet, epsilon: float, seed: int) -> 
     return {"left": left, "images": len(data), "seconds": seconds, "log": log.lines}
 
 
+def kept(file: Path) -> dict[str, Any]:
+    """AutoAttack's results in the cache by network, seed and images."""
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
 def autoattacked(name: str, seed: int, given: argparse.Namespace) -> tuple[float, float]:
     """The accuracy that AutoAttack leaves and its CPU seconds, of blocks from the cache, or measured and put there.
 
@@ -270,10 +275,11 @@ def autoattacked(name: str, seed: int, given: argparse.Namespace) -> tuple[float
     }
     data, found = network.test_images(given.root, given.images), []
     for rows in torch.arange(len(data)).split(BLOCK):
-        known = json.loads(file.read_text()) if file.exists() else {}
         key = f"{name}, seed {seed}, images {rows[0]} to {rows[-1]}"
+        known = kept(file)
         if key not in known:
-            known[key] = here | autoattack(model, data.subset(rows), network.epsilon, seed)
+            made = here | autoattack(model, data.subset(rows), network.epsilon, seed)
+            known = kept(file) | {key: made}  # another process may have added its own
             file.write_text(json.dumps(known, indent=1))
             print(f"{key}: {known[key]['left']} left, {known[key]['seconds']:.0f} s", flush=True)
         if {part: known[key][part] for part in here} != here:

@@ -74,9 +74,7 @@ def test_folders(place, data):
     suffix = data.draw(st.sampled_from((".png", ".jpg", ".gif", ".PPM", ".webp", ".txt", "")))
     if damaged is not None:
         (place / "cats" / f"odd{suffix}").write_bytes(damaged)
-    how = data.draw(
-        st.sampled_from((Preprocessing(size=8), Preprocessing(size=5, short_side=7), None))
-    )
+    how = data.draw(st.sampled_from((Preprocessing(size=8), Preprocessing(size=5, short_side=7), None)))
     with one_line("pets", "cats", "odd"):
         found = open_folder(place, how, cache=place.parent / "cache")
         valid(found)
