@@ -1,5 +1,6 @@
 """Atomic writes: a file is complete or absent, even if the process is killed."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -45,7 +46,10 @@ def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:
 
 def temporary_of(path: Path) -> Path:
     """The file next to `path` in which its content is written first; its name fits if that of `path` does."""
-    return path.with_name(f".{path.name[:_KEPT]}.{os.getpid()}.tmp")
+    name = path.name
+    if len(name) > _KEPT:
+        name = f"{name[:_KEPT]}.{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
+    return path.with_name(f".{name}.{os.getpid()}.tmp")
 
 
 def check_folder(name: str, path: Path) -> None:
