@@ -619,8 +619,8 @@ def _check_output(output: Any, entries: dict[str, Tensor], head: str | None) -> 
     whole = [value.dtype for value in entries.values() if not value.is_floating_point()]
     if len(whole) == len(entries):
         raise ValueError(
-            f"`module` must return logits as floating-point numbers; got {whole[0]}. Remove what follows the head, such "
-            "as argmax."
+            f"`module` must return logits as floating-point numbers; got {whole[0]}. Remove what follows the head, "
+            "such as argmax."
         )
     if any(value.is_floating_point() and not bool(value.isfinite().all()) for value in entries.values()):
         raise ValueError(
