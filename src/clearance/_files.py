@@ -1,6 +1,7 @@
 """Atomic writes: a file is complete or absent, even if the process is killed."""
 
 import glob
+import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -99,7 +100,10 @@ def _is_alive(process: int) -> bool:
 
 def temporary_of(path: Path) -> Path:
     """The file next to `path` in which its content is written first; its name fits if that of `path` does."""
-    return path.with_name(f".{path.name[:_KEPT]}.{os.getpid()}.tmp")
+    name = path.name
+    if len(name) > _KEPT:
+        name = f"{name[:_KEPT]}.{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
+    return path.with_name(f".{name}.{os.getpid()}.tmp")
 
 
 def check_folder(name: str, path: Path) -> None:

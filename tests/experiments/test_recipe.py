@@ -10,6 +10,7 @@ import pytest
 
 from clearance.attacks import FGSM, PGD
 from clearance.experiments import catalogue
+from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import build_way
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import (
@@ -279,6 +280,13 @@ def test_the_settings_of_an_audit_are_a_mapping(written, given):
         ValueError, match=r"mine\.yaml: `audit_settings` must map each audit to its settings.*'robust"
     ):
         read_recipe(written(f"audit_settings: {{robustness: {given}}}"))
+
+
+@pytest.mark.parametrize("given", ["null", "3", "true", "{a: 1}", "text", "[null]", "[{}]"])
+def test_a_value_of_another_type_is_one_error_that_names_audit_and_setting(written, given):
+    recipe = read_recipe(written(f"audit_settings: {{co_adaptation: {{per_class: {given}}}}}"))
+    with pytest.raises(ValueError, match="co_adaptation|per_class"):
+        AuditPlan.of_recipe(recipe)
 
 
 def test_aliases_that_stay_small_are_kept(written):

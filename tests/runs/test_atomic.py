@@ -9,6 +9,7 @@ from enum import IntEnum, StrEnum
 import numpy as np
 import pytest
 
+from clearance._files import temporary_of
 from clearance.runs import write_bytes, write_json
 
 
@@ -22,6 +23,14 @@ def test_replaces_and_leaves_nothing_beside(tmp_path):
     write_bytes(file, b"second")
     assert file.read_bytes() == b"second"
     assert names(tmp_path) == ["a.bin"]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "猫" * 85])
+def test_a_name_of_any_length_is_written(tmp_path, name):
+    """The file that is written first has a name of its own, which must not be too long, nor that of another file's."""
+    write_bytes(tmp_path / name, b"a")
+    assert (tmp_path / name).read_bytes() == b"a"
+    assert temporary_of(tmp_path / name) != temporary_of(tmp_path / f"{name[:-1]}y")
 
 
 def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):

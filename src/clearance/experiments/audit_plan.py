@@ -277,7 +277,13 @@ def _with_settings(name: str, own: Audit | None, settings: Mapping[str, Any]) ->
         check_choice(f"setting of audit {name!r}", key, [one.name for one in dataclasses.fields(kind)])
     if isinstance(given.get(SOURCE), str | None):
         given.pop(SOURCE, None)
-    return kind(**given) if own is None else _replaced(own, given)
+    try:
+        return kind(**given) if own is None else _replaced(own, given)
+    except (TypeError, AttributeError) as error:  # of a value that the audit's own checks do not expect
+        shown = ", ".join(f"{key}={value!r}" for key, value in given.items())
+        raise ValueError(
+            f"settings of audit {name!r} must be of the types that it takes; got {shown}: {error}. Correct them."
+        ) from error
 
 
 def _replaced(audit: Audit, given: Mapping[str, Any]) -> Audit:

@@ -159,7 +159,7 @@ class Recipe:
             check_count("samples", self.samples, minimum=2)
         for audit, given in self.audit_settings.items():
             if not isinstance(given, Mapping):
-                raise ValueError(  # noqa: TRY004 - of a file
+                raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
                     f"`audit_settings` must map each audit to its settings, as in 'accuracy: {{}}'; got {given!r} "
                     f"for {audit!r}."
                 )
