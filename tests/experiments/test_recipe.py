@@ -285,7 +285,7 @@ def test_the_settings_of_an_audit_are_a_mapping(written, given):
 @pytest.mark.parametrize("given", ["null", "3", "true", "{a: 1}", "text", "[null]", "[{}]"])
 def test_a_value_of_another_type_is_one_error_that_names_audit_and_setting(written, given):
     recipe = read_recipe(written(f"audit_settings: {{co_adaptation: {{per_class: {given}}}}}"))
-    with pytest.raises(ValueError, match="co_adaptation|per_class"):
+    with pytest.raises(ValueError, match=r"co_adaptation|per_class"):
         AuditPlan.of_recipe(recipe)
 
 
