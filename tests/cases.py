@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -104,15 +105,19 @@ LOSSES = {
         ("margin", "cross_entropy"),
     ),
     "gaussian mixture": LossCase(
-        GaussianMixtureLoss, ("classification", "likelihood", "variance_prior"), head=mixture
+        partial(GaussianMixtureLoss, bounded=False),
+        ("classification", "likelihood", "variance_prior"),
+        head=mixture,
     ),
     "gaussian mixture, full, scheduled": LossCase(
-        lambda: GaussianMixtureLoss(StepUp(0.1, 2.0, 2, 0.3)),
+        lambda: GaussianMixtureLoss(StepUp(0.1, 2.0, 2, 0.3), bounded=False),
         ("classification", "likelihood", "variance_prior"),
         head=lambda: mixture("full"),
     ),
     "gaussian mixture, classification alone": LossCase(
-        lambda: GaussianMixtureLoss(0.3, 0.0), ("classification",), head=lambda: mixture("class_scalar")
+        lambda: GaussianMixtureLoss(0.3, 0.0, bounded=False),
+        ("classification",),
+        head=lambda: mixture("class_scalar"),
     ),
     "center": LossCase(lambda: CenterLoss(FEATURE_WIDTH, CLASSES), ("cross_entropy", "center"), ("centres",)),
     "center, gradient": LossCase(
@@ -132,7 +137,7 @@ LOSSES = {
     "sum": LossCase(
         lambda: SumLoss(
             {
-                "mixture": GaussianMixtureLoss(),
+                "mixture": GaussianMixtureLoss(bounded=False),
                 "margin": LargeMarginLoss(
                     ("hidden",),
                     gamma=2.0,

@@ -44,8 +44,8 @@ ROOMS = {
         PairHeads RidgeHeads linear_from_mixture mixture_from_linear mixture_groups train_heads
     """,
     "linear": """
-        Hyperplane LinearFit adversarial_distance calibrated_temperature error_distance error_rate
-        nearest_centroid svm_path tilting_angle tilting_plane
+        Hyperplane LinearFit adversarial_distance error_distance error_rate nearest_centroid
+        svm_path tilting_angle tilting_plane
     """,
     "losses": """
         CenterLoss ContrastiveLoss CrossEntropyLoss DistanceSettings GammaQuantile GaussianMixtureLoss

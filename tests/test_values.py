@@ -121,17 +121,17 @@ LOSSES = {
         (3.715624812, 0.6160767699, 2.01719408),
     ),
     "gaussian mixture, identity": (
-        partial(GaussianMixtureLoss, 0.3, 0.1, 0.01),
+        partial(GaussianMixtureLoss, 0.3, 0.1, 0.01, bounded=False),
         "identity",
         (2.06164004, 0.2503498287, 0.8341356361),
     ),
     "gaussian mixture, diagonal": (
-        partial(GaussianMixtureLoss, 0.3, 0.1, 0.01),
+        partial(GaussianMixtureLoss, 0.3, 0.1, 0.01, bounded=False),
         "class_diagonal",
         (2.268188723, 0.2293224558, 1.028376714),
     ),
     "gaussian mixture, full": (
-        partial(GaussianMixtureLoss, StepUp(0.1, 2.0, 2, 0.3), 0.1, 0.1),
+        partial(GaussianMixtureLoss, StepUp(0.1, 2.0, 2, 0.3), 0.1, 0.1, bounded=False),
         "full",
         (522.0417276, 368.1150427, 53088.7682),
     ),

@@ -17,13 +17,13 @@ from torch import Tensor
 from clearance import Classifier, ImageSet, Measurement
 from clearance.attacks import MinimumNorm, TargetedAscent
 from clearance.audits import Accuracy, WeightScale
-from clearance.linear import calibrated_temperature
 from clearance.research import (
     GRID,
     INK,
     Record,
     RunFindings,
     as_svg,
+    calibrated_temperature,
     change_sheet,
     derived_seed,
     draw_legend,

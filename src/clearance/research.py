@@ -16,7 +16,7 @@ left), `load_run` and `read_result` (a finished run), `with_context` (findings w
 
 *Parts of a run*: `build_loss`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`,
 `draw_at_most`, `draw_classes`, `open_folder` (a folder of pictures), `change_sheet`, `feature_unit`, `pair_head` (the
-head of two classes in closed form), `evaluating`, `with_channels_last`, `one_thread`, `Processes` (an engine on this
+head of two classes in closed form), `calibrated_temperature` (that makes a network equally sure), `evaluating`, `with_channels_last`, `one_thread`, `Processes` (an engine on this
 machine), `Progress` (of a training run).
 
 *Random numbers*: `derived_seed` and `generator`: one seed, many independent streams, each known by its name.
@@ -71,6 +71,7 @@ from clearance.experiments.search import search as search_settings
 from clearance.experiments.sweep import under as with_context
 from clearance.heads.ridge import pair_head
 from clearance.heads.scale import feature_unit
+from clearance.linear.temperature import calibrated_temperature
 from clearance.models._running import evaluating, with_channels_last
 from clearance.records import ExhibitRecord, Record, Report, RunNote, SummaryRow, load_report
 from clearance.records.encoding import decode, encode
@@ -141,6 +142,7 @@ __all__ = [
     "best_trial",
     "build_data",
     "build_loss",
+    "calibrated_temperature",
     "change_sheet",
     "check_choice",
     "check_count",

@@ -107,7 +107,7 @@ def outside(found, home):
     kept = [
         str(home / name) for name in ("out", "cache", "home/.cache/matplotlib", "home/.config/matplotlib")
     ]
-    made = {os.devnull, str(home / "home/.cache"), str(home / "home/.config")}
+    made = {os.devnull, str(home), str(home / "home/.cache"), str(home / "home/.config")}
     return {path for path in found.get("write", ()) if path not in made and not path.startswith(tuple(kept))}
 
 

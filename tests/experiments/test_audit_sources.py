@@ -82,6 +82,7 @@ def test_a_method_that_the_recipe_lacks_is_refused(sourced, data, tmp_path):
         run_method(RunPlan(sourced(audit_settings={"accuracy": {"source": "plain"}}), "plain", 0), data)
 
 
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_source_that_learnt_nothing_is_refused(sourced, data, tmp_path):
     wild = {"plain": Method(hidden=(), lr=1e9), "gentle": Method(hidden=(), lr=0.01)}
     plan = RunPlan(dataclasses.replace(sourced(), methods=wild), "gentle", 0)

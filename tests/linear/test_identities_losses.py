@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from clearance.linear import Hyperplane, calibrated_temperature, error_rate
+from clearance.linear import Hyperplane, error_rate
 from clearance.linear.hyperplane import margins, scores
 from clearance.linear.loss_scaling import large_scale_limit, scaled_loss, small_scale_limit
-from clearance.linear.temperature import tempered_softmax
+from clearance.linear.temperature import calibrated_temperature, tempered_softmax
 from linear.worlds import clouds, some_plane  # type: ignore[import-not-found]  # on pytest's path
 
 SCALES = (1e-3, 0.1, 1.0, 10.0, 1e3)

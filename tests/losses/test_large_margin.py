@@ -439,6 +439,7 @@ def test_a_bounded_violation_is_the_published_one_times_its_norm_over_the_least(
     assert total(loss, model, x, y).item() == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_the_first_steps_of_an_untrained_network_do_not_destroy_it(seed):
     """The loop of docs/large_margin.md for an epoch: the published formula ends at chance, 10 %."""

@@ -229,6 +229,7 @@ class TestStudy:
         assert fig1.shown_runs(runs[:1], records) == []
 
     @pytest.mark.usefixtures("short_last_head")
+    @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
     def test_focas_classes_are_three_times_smaller_for_their_distance(self):
         settings = ToySettings(per_class=50, epochs_linear=100, linear_heads=16)
         found = {}

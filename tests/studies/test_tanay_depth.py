@@ -53,6 +53,7 @@ class TestDepth:
         assert claims["D1"]["verdict"] == "not run"  # no network of eight layers here
         assert "layers" in claims["D1"]["reason"] or "measured" in claims["D1"]["reason"]
 
+    @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
     def test_a_perceptron_whose_numbers_overflow_is_told_and_stops_nothing(self, tmp_path):
         settings = dataclasses.replace(self.SETTINGS, layers=(2,), decays=(0.0,), lr=1e12)
         path = depth.study(settings, StudyRequest(tmp_path, seeds=1))

@@ -153,6 +153,7 @@ class TestAttacked:
         }  # fmt: skip
         assert {one.context["init"] for one in told.values()} == {"he"}
 
+    @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
     def test_a_diverged_network_is_told_and_stops_nothing(self, root, tmp_path):
         """A step size at which the loss overflows at once."""
         out = tmp_path / "lenet-mnist"

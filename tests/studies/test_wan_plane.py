@@ -200,6 +200,7 @@ def quick(monkeypatch):
 
 
 class TestStudy:
+    @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
     def test_both_pictures_and_a_ledger_from_one_call(self, quick, tmp_path):
         path = fig1.run(StudyRequest(tmp_path))
         assert [(p.method, p.seed, p.settings.features) for p in quick] == [
