@@ -14,10 +14,10 @@ left), `load_run` and `read_result` (a finished run), `with_context` (findings w
 
 *Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `CRITERIA`, `FACTORS`.
 
-*Parts of a run*: `build_loss`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`,
-`draw_at_most`, `draw_classes`, `open_folder` (a folder of pictures), `change_sheet`, `feature_unit`, `pair_head` (the
-head of two classes in closed form), `calibrated_temperature` (that makes a network equally sure), `evaluating`, `with_channels_last`, `one_thread`, `Processes` (an engine on this
-machine), `Progress` (of a training run).
+*Parts of a run*: `build_loss`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`, `draw_at_most`,
+`draw_classes`, `open_folder` (a folder of pictures), `change_sheet`, `feature_unit`, `pair_head` (the head of two
+classes in closed form), `calibrated_temperature` (that makes a network equally sure), `evaluating`,
+`with_channels_last`, `one_thread`, `Processes` (an engine on this machine), `Progress` (of a training run).
 
 *Random numbers*: `derived_seed` and `generator`: one seed, many independent streams, each known by its name.
 
