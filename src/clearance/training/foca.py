@@ -337,6 +337,7 @@ class _HeadBatches:
             images, labels = self.data.batch(rows.flatten(), self.generators["head_augmentation"])
             with head_batch_statistics(self.model.extractor, self.policy):
                 features = self.model.features(images)
+            torch.clear_autocast_cache()  # in torch 2.6 the step would use these casts, which have no graph
             features, labels = features.view(*rows.shape, -1), labels.view(rows.shape)
         return features if features.dtype.itemsize >= 4 else features.float(), labels
 
