@@ -178,7 +178,7 @@ class TestPhotographs:
 
 
 def idx(folder, *, magic=2051, sizes=(2, 3, 3), pixels=18, labels=(0, 1), label_magic=2049, pack=None):
-    """A pair of IDX test files, good unless told otherwise; `pack` makes the image file's last bytes."""
+    """A pair of IDX test files, good by default; `pack` makes the image file's last bytes."""
     content = struct.pack(f">{1 + len(sizes)}I", magic, *sizes) + bytes(pixels)
     if pack is None:
         (folder / "t10k-images-idx3-ubyte").write_bytes(content)
