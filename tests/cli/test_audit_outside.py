@@ -210,7 +210,7 @@ WRONG = {
     "unknown is a path": ((*SIZED, "--unknown", "val"), "a path without its kind. Write folder:val."),
     "crop alone": (("audit", "bobs_net:Net", *SETS, "--crop", "0.9"), "`crop` needs `size`"),
     "device": ((*SIZED, "--device", "tpu"), "`device` must be 'auto' or a device of torch's"),
-    "no such device": ((*SIZED, "--device", "cuda:99"), "`device` 'cuda:99' is not there"),
+    "no such device": ((*SIZED, "--device", "cuda:99"), "`device` 'cuda:99' is not available"),
     "no side": (("audit", "bobs_net:Net", *SETS, "--size", "0"), "`size` must be a whole number"),
     "mean of bytes": (
         (*SIZED, "--mean", "127.5"),
