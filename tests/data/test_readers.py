@@ -350,7 +350,7 @@ FILES = {
         "`size` must be a whole number of at least 1",
     ),
     "folder empty class": (empty_class, r"at least one image; got none in .*c "),
-    "folder one class": (one_class, r"at least 2 classes; got \('only',\)"),
+    "folder one class": (one_class, r"at least 2 classes; got only \('only',\)"),
     "folder text": (
         lambda p: pictures(p, [(4, 4)], lambda _: b"text"),
         r"can be read; got none of 'b': b/0\.png \(",

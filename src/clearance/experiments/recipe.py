@@ -44,9 +44,7 @@ def _advice(kind: "type[Recipe | Method]", key: str, known: list[str]) -> str:
     """What is wrong with an unknown setting, and what to write instead."""
     meant = _SYNONYMS.get(key, key)
     if kind is Recipe and meant in {f.name for f in dataclasses.fields(Method)}:
-        return (
-            f"{key!r} is not a setting of the recipe but of a method; write methods: {{plain: {{{meant}: ...}}}}."
-        )
+        return f"{key!r} is not a setting of the recipe but of a method; write methods: {{plain: {{{meant}: ...}}}}."
     if kind is Method and meant in {f.name for f in dataclasses.fields(Recipe)}:
         return f"{key!r} is not a setting of a method but of the whole recipe; write it outside `methods`."
     near = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
