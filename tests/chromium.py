@@ -1,6 +1,6 @@
 """A Chromium that tests and benchmarks drive: no window, no network, no package beside the standard library.
 
-It is told what to do over two pipes (``--remote-debugging-pipe``), in the messages of the DevTools protocol, each ended
+It gets its commands over two pipes (``--remote-debugging-pipe``), in the messages of the DevTools protocol, each ended
 by a zero byte.
 """
 
@@ -48,7 +48,7 @@ class Chromium:
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_read, self._write = os.pipe()
         self._read, to_write = os.pipe()
-        # the browser reads what it is told on descriptor 3 and answers on 4
+        # the browser reads its commands on descriptor 3 and answers on 4
         words = [program, *OPTIONS, f"--user-data-dir={self._folder.name}", "--remote-debugging-pipe"]
         line = ["bash", "-c", f'exec 3<&{to_read} 4>&{to_write}; exec "$@"', "bash", *words]
         quiet = subprocess.DEVNULL

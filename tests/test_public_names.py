@@ -40,7 +40,7 @@ ROOMS = {
         first_order_distance nc1 nc2_equiangle nc2_equinorm nc2_simplex nc3 nc4 within_between_ratio
     """,
     "heads": """
-        EarlyStoppedHeads GaussianMixture GaussianMixtureHeads GradientHeads HeadStack HeadTraining MLP
+        GaussianMixture GaussianMixtureHeads GradientHeads HeadStack HeadTraining MLP
         PairHeads RidgeHeads linear_from_mixture mixture_from_linear mixture_groups train_heads
     """,
     "linear": """

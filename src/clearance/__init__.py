@@ -19,6 +19,7 @@ The map; an import goes down only::
     linear/         linear classifiers in closed form: the exact reference for audits
     geometry/       a labelled cloud of features, as pure functions
     _checks _rng    argument checks; one seed, many streams    _files  atomic writes    _text  names as visible text
+    _precision      at least float32
     tensors         Outputs, LossTerms
     vocabulary      Measurement, Exhibit, Bounds, Status
 

@@ -153,8 +153,8 @@ class TestLogitsThatAreNoNumbers:
 
         found = audited(Classifier(network().extractor, Head()).eval())
         assert value(found) == 0
-        (told,) = [one for one in found.exhibits if one.name == "alarms"]
-        assert any("not finite before any attack" in reason for reason in told.columns["reason"])
+        (alarms,) = [one for one in found.exhibits if one.name == "alarms"]
+        assert any("not finite before any attack" in reason for reason in alarms.columns["reason"])
         assert "nothing seen speaks against it" not in found.exhibits[0].caption
 
 

@@ -217,26 +217,26 @@ def test_the_picture_holds_the_bins():
 
 
 class TestOverconfidence:
-    def told(self, factor):
+    def measured(self, factor):
         found = Calibration()(Classifier(nn.Flatten(), Loud(factor)), TRAIN, TEST)
         by_state = {m.context["temperature"]: m for m in found.measurements if m.name == "overconfidence"}
         (images,) = [each for each in found.exhibits if each.kind == "per_image"]
         return by_state, images
 
     def test_true_probabilities_claim_as_much_as_is_right(self):
-        told, _ = self.told(1.0)
-        assert told["as trained"].low < 0 < told["as trained"].high
+        gaps, _ = self.measured(1.0)
+        assert gaps["as trained"].low < 0 < gaps["as trained"].high
 
     @pytest.mark.parametrize(("factor", "sign"), [(50.0, 1), (0.2, -1)])
     def test_loud_answers_claim_too_much_and_quiet_ones_too_little(self, factor, sign):
-        told, _ = self.told(factor)
-        before, after = told["as trained"], told["calibrated"]
+        gaps, _ = self.measured(factor)
+        before, after = gaps["as trained"], gaps["calibrated"]
         assert min(sign * before.low, sign * before.high) > 0
         assert abs(after.value) < 0.5 * abs(before.value)
         assert before.context["interval"] == "Newcombe's hybrid 95 %"
 
     def test_each_image_adds_its_own_part(self):
-        told, images = self.told(3.0)
+        gaps, images = self.measured(3.0)
         model = Classifier(nn.Flatten(), Loud(3.0))
         p = model(TEST.images).double().softmax(dim=1)
         expected = p.max(dim=1).values - (p.argmax(dim=1) == TEST.labels).double()
@@ -244,7 +244,7 @@ class TestOverconfidence:
         assert images.context == {
             "temperature": "as trained", "split": "test", "images": TEST.digest()[:16],
         }  # fmt: skip
-        assert np.mean(images.columns["value"]) == pytest.approx(told["as trained"].value, abs=1e-9)
+        assert np.mean(images.columns["value"]) == pytest.approx(gaps["as trained"].value, abs=1e-9)
 
     @pytest.mark.parametrize(("n", "sharpness"), [(40, 3.0), (300, 1.0), (300, 6.0)])
     def test_the_interval_covers_nothing_where_probabilities_are_true(self, n, sharpness):

@@ -65,8 +65,8 @@ def alike(one, other) -> bool:
     return bool(one == other)
 
 
-def vars_of(told) -> dict:
-    return {field.name: getattr(told, field.name) for field in dataclasses.fields(told)}
+def vars_of(item) -> dict:
+    return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
 
 def test_every_audit_is_on_the_list():
@@ -111,8 +111,8 @@ def test_a_sweep_never_takes_the_place_of_what_tells_two_numbers_apart(findings,
     """It says its value in the same context, under a name of its own."""
     swept = {Sweep(field, (1.0, 2.0)).setting for field in swept_fields()}
     assert {"lr", "weight_decay", "train_fraction"} <= swept
-    told = [*findings[name].measurements, *findings[name].exhibits]
-    assert not swept & {key for one in told for key in one.context}
+    items = [*findings[name].measurements, *findings[name].exhibits]
+    assert not swept & {key for one in items for key in one.context}
 
 
 @pytest.mark.parametrize("name", AUDITS)

@@ -180,8 +180,8 @@ def test_v1_the_adaptive_attack_evades_what_finds_fgsm():
     assert evasion[0.1, "density"] >= evasion[0.05, "density"]
     naive = values(found, "caught")["IFGSM", 0.1, "density"]
     assert evasion[0.1, "density"] > 1 - naive
-    told = values(found, "auroc")
-    assert told["adaptive", "density", 0.1, "successful", "originals", "density"] < told[
+    aurocs = values(found, "auroc")
+    assert aurocs["adaptive", "density", 0.1, "successful", "originals", "density"] < aurocs[
         "IFGSM", 0.1, "successful", "originals", "density"]  # fmt: skip
     (n,) = {m.n for m in found.measurements if m.name == "evasion"}
     assert n in range(18, 21)
@@ -194,8 +194,8 @@ def test_every_score_is_asked_about_the_images_of_an_attack_that_knows_one():
     model, epsilon = mixture().eval(), 0.1
     settings = {"adaptive_images": 15, "adaptive_steps": 5, "betas": (1.0,)}
     found = audited(model, epsilons=(epsilon,), adaptive=("density", "energy"), **settings)
-    told = values(found, "auroc")
-    assert {key[1:] for key in told if key[0] == "adaptive"} == {
+    aurocs = values(found, "auroc")
+    assert {key[1:] for key in aurocs if key[0] == "adaptive"} == {
         (attacked, epsilon, "successful", negatives, score)
         for attacked in ("density", "energy")
         for negatives in ("originals", "noise")
@@ -213,10 +213,10 @@ def test_every_score_is_asked_about_the_images_of_an_attack_that_knows_one():
     noisy = sign_noise(data.images, epsilon, 0, as_long_as=evaded.images - data.images)
     for negatives, images in (("originals", data.images), ("noise", noisy)):
         expected = detection(pixel_steps(images[wrong]), pixel_steps(evaded.images[wrong]))["auroc"]
-        assert told["adaptive", "density", epsilon, "successful", negatives, "pixel steps"] == expected
+        assert aurocs["adaptive", "density", epsilon, "successful", negatives, "pixel steps"] == expected
         before, after = (model(each[wrong]).double().logsumexp(dim=1) for each in (images, evaded.images))
         expected = detection(before.detach(), after.detach())["auroc"]
-        assert told["adaptive", "density", epsilon, "successful", negatives, "energy"] == pytest.approx(
+        assert aurocs["adaptive", "density", epsilon, "successful", negatives, "energy"] == pytest.approx(
             expected
         )
 

@@ -177,11 +177,11 @@ def test_a_rounding_front_is_never_called_robust(norm, epsilon, with_source):
     assert values(found, "alarms")[0] >= 1
     assert "WARNING" in found.exhibits[0].caption
     assert ("transfer" in found.exhibits[0].columns) == with_source
-    (told,) = [one for one in found.exhibits if one.name == "alarms"]
-    assert len(told.columns["radius"]) == values(found, "alarms")[0]
-    shares = dict(zip(told.columns["reason"], told.columns["share"], strict=True))
+    (alarms,) = [one for one in found.exhibits if one.name == "alarms"]
+    assert len(alarms.columns["radius"]) == values(found, "alarms")[0]
+    shares = dict(zip(alarms.columns["reason"], alarms.columns["share"], strict=True))
     assert shares["{} of images have no gradient"] == values(found, "zero_gradients")[0] > 0.5
-    assert set(told.columns["about"]) == {"verdict", "plain attacks"}
+    assert set(alarms.columns["about"]) == {"verdict", "plain attacks"}
 
 
 class WholeDivision(torch.nn.Module):

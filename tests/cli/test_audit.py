@@ -68,9 +68,9 @@ def test_train_keeps_a_model_that_python_loads(home, tmp_path):
     recipe = ["--recipe", str(home / "mine.yaml"), "--epochs", "1"]
     status, shown, _ = run("train", "--method", "foca", "--seed", "3", *recipe, "--out", str(tmp_path))
     assert status == 0
-    told = re.search(r"clearance\.load_model\('(.+)'\)", shown)
-    assert told
-    folder = Path(told[1])
+    match = re.search(r"clearance\.load_model\('(.+)'\)", shown)
+    assert match
+    folder = Path(match[1])
     assert re.fullmatch("foca-seed3-[0-9a-f]{8}", folder.name)
     images = cl.load_dataset(f"npz:{home}/world.npz", split="test").images
     assert cl.load_model(folder)(images).shape == (15, 3)

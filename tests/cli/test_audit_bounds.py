@@ -150,10 +150,10 @@ class TestBudget:
         monkeypatch.setattr(Budget, "is_spent", property(lambda _: bool(done)))
         status, shown, _ = audit(work, tmp_path, "--audits", "preprocessing,accuracy", "--budget", "40s")
         assert status == 0
-        told = report(tmp_path)
-        assert {row["audit"] for row in told["measurements"]} == {"accuracy"}
-        assert told["recipe"]["audits_left_out"] == [{"audit": "preprocessing", "why": "budget"}]
-        assert told["recipe"]["audits_left_out_command"] == (
+        stored = report(tmp_path)
+        assert {row["audit"] for row in stored["measurements"]} == {"accuracy"}
+        assert stored["recipe"]["audits_left_out"] == [{"audit": "preprocessing", "why": "budget"}]
+        assert stored["recipe"]["audits_left_out_command"] == (
             "clearance audit colours:Colours --train folder:train --test folder:val --size 8 "
             f"--audits preprocessing --out {tmp_path.name}-more"
         )

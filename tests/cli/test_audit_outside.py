@@ -34,7 +34,7 @@ OPTIONS = ("--size", "12", "--mean", "0.3,0.4,0.5", "--std", "0.2")
 
 
 def pictures(folder, count, seed):
-    """Three classes told apart by their colour; sizes differ, and one file of each set is broken."""
+    """Three classes distinguished by their colour; sizes differ, and one file of each set is broken."""
     generator = np.random.default_rng(seed)
     for label, name in enumerate(("blue", "green", "red")):
         (folder / name).mkdir(parents=True)
@@ -114,10 +114,10 @@ def test_a_folder_and_a_checkpoint_to_a_page(work, tmp_path):
     assert f"Report: {tmp_path / 'index.html'}" in shown
     report = (tmp_path / "report.json").read_text("utf-8")
     assert str(work) not in report
-    told = json.loads(report)
-    assert told["recipe"]["model"] == "bobs_net:Net"
-    assert told["recipe"]["weights"] == "best.pt"
-    assert told["command"].startswith(
+    stored = json.loads(report)
+    assert stored["recipe"]["model"] == "bobs_net:Net"
+    assert stored["recipe"]["weights"] == "best.pt"
+    assert stored["command"].startswith(
         "clearance audit bobs_net:Net --train folder:train --test folder:val --weights best.pt"
     )
 
@@ -155,10 +155,10 @@ def test_wrong_preprocessing_stops_before_any_other_number(work, tmp_path):
 
 
 def test_json_alone_on_the_output(work, tmp_path):
-    status, shown, told = audit(work, tmp_path, *OPTIONS, "--json")
+    status, shown, printed = audit(work, tmp_path, *OPTIONS, "--json")
     assert status == 0
     assert json.loads(shown) == json.loads((tmp_path / "report.json").read_text("utf-8"))
-    assert "wrap: head" in told
+    assert "wrap: head" in printed
 
 
 def test_quiet(work, tmp_path):
@@ -210,7 +210,7 @@ WRONG = {
     "unknown is a path": ((*SIZED, "--unknown", "val"), "a path without its kind. Write folder:val."),
     "crop alone": (("audit", "bobs_net:Net", *SETS, "--crop", "0.9"), "`crop` needs `size`"),
     "device": ((*SIZED, "--device", "tpu"), "`device` must be 'auto' or a device of torch's"),
-    "no such device": ((*SIZED, "--device", "cuda:99"), "`device` 'cuda:99' is not there"),
+    "no such device": ((*SIZED, "--device", "cuda:99"), "`device` 'cuda:99' is not available"),
     "no side": (("audit", "bobs_net:Net", *SETS, "--size", "0"), "`size` must be a whole number"),
     "mean of bytes": (
         (*SIZED, "--mean", "127.5"),

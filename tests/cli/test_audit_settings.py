@@ -69,7 +69,7 @@ def test_radii_in_the_form_in_which_people_write_them(tmp_path):
     ]
     assert found == [("inf", 2 / 255, 20), ("inf", 8 / 255, 20), ("2", 0.5, 20)]
     assert f"--settings '{asked}'" in report["command"]
-    assert [told["epsilons"] for told in report["recipe"]["audits"] if "epsilons" in told] == [
+    assert [row["epsilons"] for row in report["recipe"]["audits"] if "epsilons" in row] == [
         {"inf": [2 / 255, 8 / 255], "2": [0.5]}
     ]
 

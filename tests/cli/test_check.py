@@ -55,9 +55,9 @@ def test_one_that_fails_or_cannot_be_measured_decides(folders):
     ],
 )
 def test_usage_is_2(folders, options, complaint):
-    status, _, told = check(folders, "alike", *options)
+    status, _, printed = check(folders, "alike", *options)
     assert status == 2
-    assert complaint in told
+    assert complaint in printed
     assert check(folders, "nothing", "--fail-if", "accuracy drops")[0] == 2
 
 

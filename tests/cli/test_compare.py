@@ -47,9 +47,9 @@ def test_compare_leaves_page_records_and_exhibits(compared, home):
 
 
 def test_nothing_that_is_passed_on_names_the_machine(compared, home):
-    told = [path for path in (home / "report").rglob("*") if path.is_file() and "runs" not in path.parts]
-    assert len(told) > 3
-    for path in told:
+    files = [path for path in (home / "report").rglob("*") if path.is_file() and "runs" not in path.parts]
+    assert len(files) > 3
+    for path in files:
         text = path.read_text("utf-8")
         assert str(home) not in text, path
         assert home.name not in text, path
@@ -96,15 +96,15 @@ def test_report_shows_what_the_records_say(compared, home, tmp_path, monkeypatch
 
 
 def test_a_reports_command_names_no_folder_of_the_machine(compared, home, tmp_path, monkeypatch):
-    told = json.loads((home / "report" / "report.json").read_text("utf-8"))["command"]
-    assert told == "clearance compare --recipe mine.yaml --out report --jobs 2"
+    command = json.loads((home / "report" / "report.json").read_text("utf-8"))["command"]
+    assert command == "clearance compare --recipe mine.yaml --out report --jobs 2"
     monkeypatch.chdir(tmp_path)
     short = (
         "--methods plain --seeds 1 --epochs 1 --model tiny-cnn --audits accuracy --out results/one --jobs 1"
     )
     assert run("compare", f"--dataset=npz:{home}/world.npz", *short.split())[0] == 0
-    told = json.loads(Path("results/one/report.json").read_text("utf-8"))["command"]
-    assert told == f"clearance compare --dataset=npz:world.npz {short}"
+    command = json.loads(Path("results/one/report.json").read_text("utf-8"))["command"]
+    assert command == f"clearance compare --dataset=npz:world.npz {short}"
 
 
 def test_a_failed_run_is_on_the_page_and_the_exit_status_says_it(compared, home, tmp_path):

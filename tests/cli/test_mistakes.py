@@ -108,9 +108,10 @@ class TestMistakes:
         assert status == 2
         assert complaint
 
-    def test_a_misspelt_option_gets_the_nearest(self):
+    def test_a_misspelt_option_gets_the_nearest_of_its_command(self):
         _, _, complaint = run("compare", "--sedes", "3")
         assert "--seeds" in complaint
+        assert "clearance search" not in complaint
 
     def test_interruption_is_status_130(self, monkeypatch):
         def interrupt(self):

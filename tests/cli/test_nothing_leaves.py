@@ -23,22 +23,22 @@ CHANGES = {"os.mkdir": (0,), "os.remove": (0,), "os.rmdir": (0,), "os.rename": (
 STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.spawn", "os.startfile")
 
 
-def told(kind, what):
+def note(kind, what):
     os.write(log, (json.dumps([kind, what]) + "\\n").encode())
 
 
 def hook(event, words):
     if event.startswith("socket.") and event not in ("socket.__new__", "socket.gethostname"):
         if not (event == "socket.bind" and words[1] == ("::1", 0)):  # urllib3 tries whether there is IPv6
-            told("network", f"{event} {words[1:]!r}")
+            note("network", f"{event} {words[1:]!r}")
     elif event == "open" and isinstance(words[0], (str, bytes)) and words[2] & WRITING:
-        told("write", os.path.abspath(os.fsdecode(words[0])))
+        note("write", os.path.abspath(os.fsdecode(words[0])))
     elif event in CHANGES:
         for place in CHANGES[event]:
             if isinstance(words[place], (str, bytes)):
-                told("write", os.path.abspath(os.fsdecode(words[place])))
+                note("write", os.path.abspath(os.fsdecode(words[place])))
     elif event in STARTS:
-        told("program", str(words[0]))
+        note("program", str(words[0]))
 
 
 sys.addaudithook(hook)

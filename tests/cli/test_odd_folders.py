@@ -68,9 +68,9 @@ def test_an_audit_shows_them(home, monkeypatch):
     assert "\x1b" not in printed
     page = html.unescape((home / "audit" / "index.html").read_text("utf-8"))
     table = json.loads((home / "audit" / "report.json").read_text("utf-8"))
-    told = {str(value) for row in table["measurements"] for value in row["context"].values()}
+    settings = {str(value) for row in table["measurements"] for value in row["context"].values()}
     exhibits = "".join(path.read_text("utf-8") for path in (home / "audit" / "exhibits").iterdir())
-    assert told
+    assert settings
     assert "<script" not in page.lower().replace("<script>alert(1)", "")
     for name in CLASSES:
         assert json.dumps(visible(name), ensure_ascii=False)[1:-1] in exhibits

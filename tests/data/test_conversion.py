@@ -125,6 +125,10 @@ CONVERSIONS = {
     ),
     "bool labels": (lambda _: open_images((GOOD, LABELS == 0)), "whole numbers; got torch.bool"),
     "gap": (lambda _: open_images((GOOD, [0, 2, 0, 2])), "got none of '1'"),
+    "labels from 1": (
+        lambda _: open_images((GOOD, [1, 2, 1, 2])),
+        r"numbered from 0; got 1 \.\. 2\. Renumber",
+    ),
     "huge label": (
         lambda _: open_images((GOOD, [0, 1, 0, 10**12])),
         "without gaps; got a label 1000000000000",

@@ -91,9 +91,9 @@ def test_orientation_is_obeyed(pets):
 def test_unreadable_files_are_counted_named_and_left_out(pets):
     (pets / "cats" / "a.jpg").write_text("no picture")
     (pets / "dogs" / "z.png").write_bytes((pets / "dogs" / "L.png").read_bytes()[:60])
-    told = "2 of 10 files of 'pets' cannot be read and are left out: cats/a.jpg (not a picture, or damaged), dogs/z.png"
+    text = "2 of 10 files of 'pets' cannot be read and are left out: cats/a.jpg (not a picture, or damaged), dogs/z.png"
     for _ in range(2):  # decoded, then from the cache
-        with pytest.warns(UserWarning, match=re.escape(told)):
+        with pytest.warns(UserWarning, match=re.escape(text)):
             data = opened(pets)
         assert len(data) == 8
 

@@ -178,7 +178,7 @@ class TestPhotographs:
 
 
 def idx(folder, *, magic=2051, sizes=(2, 3, 3), pixels=18, labels=(0, 1), label_magic=2049, pack=None):
-    """A pair of IDX test files, good unless told otherwise; `pack` makes the image file's last bytes."""
+    """A pair of IDX test files, good by default; `pack` makes the image file's last bytes."""
     content = struct.pack(f">{1 + len(sizes)}I", magic, *sizes) + bytes(pixels)
     if pack is None:
         (folder / "t10k-images-idx3-ubyte").write_bytes(content)
@@ -350,7 +350,7 @@ FILES = {
         "`size` must be a whole number of at least 1",
     ),
     "folder empty class": (empty_class, r"at least one image; got none in .*c "),
-    "folder one class": (one_class, r"at least 2 classes; got \('only',\)"),
+    "folder one class": (one_class, r"at least 2 classes; got only \('only',\)"),
     "folder text": (
         lambda p: pictures(p, [(4, 4)], lambda _: b"text"),
         r"can be read; got none of 'b': b/0\.png \(",

@@ -67,8 +67,8 @@ class TestValidation:
         )
         plan = RunPlan(asked, "plain", 0)
         found = run_method(plan, data).records
-        (told,) = [r.measurement for r in found if r.measurement.name == "temperature"]
-        assert told.n == 1  # one set of images, not two halves of the test set
+        (temperature,) = [r.measurement for r in found if r.measurement.name == "temperature"]
+        assert temperature.n == 1  # one set of images, not two halves of the test set
         (own,) = [
             r.measurement
             for r in run_method(RunPlan(replace(asked, validation=0.0), "plain", 0), data).records
@@ -102,10 +102,10 @@ class TestUnknownImages:
         Image.new("RGB", (8, 8), "red").save(tmp_path / "two.png")
         memory_for_images(0)
         other = open_pictures(tmp_path, cache=tmp_path / "cache")
-        told = described(OutOfDistribution(other=other))
-        assert told["other"] == {"name": tmp_path.name, "images": 2, "digest": other.digest()[:16]}
-        assert told["neighbours"] == 5
-        assert str(tmp_path) not in json.dumps(told)
+        settings = described(OutOfDistribution(other=other))
+        assert settings["other"] == {"name": tmp_path.name, "images": 2, "digest": other.digest()[:16]}
+        assert settings["neighbours"] == 5
+        assert str(tmp_path) not in json.dumps(settings)
 
     def test_too_few_test_images_are_said_before_anything_is_measured(self):
         test = gaussian_images(class_count=3, per_class=12)

@@ -124,6 +124,6 @@ def test_reports_name_the_source(sourced, data, tmp_path):
     model = load_model(tmp_path / sources_of([plan])[0].folder)
     target = Target(model, data, audits, 0, "plain", sources={"robustness": "plain"})
     card = run_audit(target, AuditRequest(), lambda _: "")
-    told = {one["type"].split(":")[-1].split(".")[-1]: one for one in card.report.recipe["audits"]}
-    assert told["Robustness"]["source"] == "plain"
-    assert told["Robustness"]["steps"] == STEPS
+    settings = {one["type"].split(":")[-1].split(".")[-1]: one for one in card.report.recipe["audits"]}
+    assert settings["Robustness"]["source"] == "plain"
+    assert settings["Robustness"]["steps"] == STEPS

@@ -78,8 +78,8 @@ def test_where_nothing_helps_all_suspects_are_named():
 
 
 def test_what_was_expected_is_told_in_a_line():
-    told = check_accuracy(Classifier(nn.Flatten(), Reader(lambda x: x)), world(), 0.9)
-    assert told.endswith("240 images), expected 90.0%")
+    line = check_accuracy(Classifier(nn.Flatten(), Reader(lambda x: x)), world(), 0.9)
+    assert line.endswith("240 images), expected 90.0%")
 
 
 @pytest.mark.parametrize("expected", [0, 91.5, -1])

@@ -62,10 +62,10 @@ def test_every_kind_of_method_is_compared(data):
         "a way of training": cl.training.FOCA(per_class=1),
         "noise": cl.training.EndToEnd(Learnt(), head_noise=0.1),
     }
-    told = []
-    card = compared(methods, data, seeds=2, on_run=lambda method, seed: told.append((method, seed)))
-    assert told == [(name, seed) for seed in (0, 1) for name in methods]
-    assert set(errors(card)) == set(told)
+    started = []
+    card = compared(methods, data, seeds=2, on_run=lambda method, seed: started.append((method, seed)))
+    assert started == [(name, seed) for seed in (0, 1) for name in methods]
+    assert set(errors(card)) == set(started)
     assert card.report.methods == tuple(methods)
     recipe = json.loads(card.to_json())["recipe"]
     assert (recipe["epochs"], recipe["seeds"], recipe["batch_size"]) == (1, 2, 12)
@@ -187,9 +187,9 @@ def test_audits_may_be_objects_and_have_settings(data):
     audits = [Calibration(validation=data.train), "co_adaptation"]
     settings = {"co_adaptation": {"per_class": [1], "repetitions": [3], "hidden": [4], "all_images": False}}
     card = compared(["plain"], data, audits=audits, audit_settings=settings)
-    told = card.report.recipe["audit_settings"]
-    assert told["calibration"]["validation"]["images"] == len(data.train)
-    assert told["co_adaptation"]["per_class"] == [1]
+    recorded = card.report.recipe["audit_settings"]
+    assert recorded["calibration"]["validation"]["images"] == len(data.train)
+    assert recorded["co_adaptation"]["per_class"] == [1]
     assert {m.audit for m in card.measurements} >= {"calibration", "co_adaptation"}
     with pytest.raises(
         ValueError, match="settings must belong to the chosen audits; got settings of 'churn'"

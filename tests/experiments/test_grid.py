@@ -46,13 +46,13 @@ class Events:
     """Notes what a grid tells."""
 
     def __init__(self):
-        self.told = []
+        self.seen = []
 
     def __call__(self, plan, event):
-        self.told.append((plan.method, event["event"]))
+        self.seen.append((plan.method, event["event"]))
 
     def of(self, method):
-        return [event for name, event in self.told if name == method]
+        return [event for name, event in self.seen if name == method]
 
 
 @pytest.fixture(scope="module")
@@ -293,8 +293,8 @@ def test_each_plan_may_have_images_of_its_own(comparison, tmp_path):
     first = run_grid(plans, images, tmp_path, 2, Events())
     events = Events()
     assert records(run_grid(plans, images, tmp_path, 1, events)) == records(first)
-    assert events.told == [("plain", "kept")] * 2
+    assert events.seen == [("plain", "kept")] * 2
     run_grid(plans, images[::-1], tmp_path, 1, events)  # of other images nothing is kept
-    assert ("plain", "start") in events.told
+    assert ("plain", "start") in events.seen
     with pytest.raises(ValueError, match="shorter"):
         run_grid(plans, images[:1], tmp_path, 1, events)

@@ -24,7 +24,7 @@ from clearance.vocabulary import Measurement
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that is moved by hand."""
 
     def __init__(self):
         self.now = 100.0
@@ -145,8 +145,8 @@ class TestImages:
         assert (fewer[2].searched, fewer[3].adaptive_images) == (30, 30)
         more: Any = plan.resolved(test=data, images=100)
         assert (more[1].images, more[2].searched, more[3].adaptive_images) == (100, 100, 64)
-        told = fewer_images(fewer, data)["fewer_images"]
-        assert told["audits"] == {"minimal_perturbation": 30, "boundary_distance": 30, "likelihood": 30}
+        limits = fewer_images(fewer, data)["fewer_images"]
+        assert limits["audits"] == {"minimal_perturbation": 30, "boundary_distance": 30, "likelihood": 30}
         assert fewer_images(plan.resolved(test=data, images=150), data) == {}
         assert plan.resolved(test=data) == tuple(audits)
 

@@ -198,10 +198,10 @@ class TestStepSizes:
     def test_a_run_is_told_no_more_than_the_numbers_of_its_optimiser(self):
         """A setting of methods that comes later must not be another optimiser: runs could not be continued."""
         model = build_model("tiny-lenet-plus", self.METHOD, images(), 0)
-        told = build_optimizer(self.METHOD, model).keywords  # type: ignore[attr-defined]
+        settings = build_optimizer(self.METHOD, model).keywords  # type: ignore[attr-defined]
         numbers = {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.5}
         factors = {"means": 2.0, "variances": 0.25, "means_decay": 0.1}
-        assert told == {"head": model.head, **numbers, **factors}
+        assert settings == {"head": model.head, **numbers, **factors}
 
     @pytest.mark.parametrize("name", ["means_lr", "variances_lr", "means_decay"])
     def test_without_a_mixture_they_are_refused(self, name):

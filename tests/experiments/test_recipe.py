@@ -110,6 +110,12 @@ def test_an_empty_list_of_methods_takes_the_tuned_ones(written):
     [
         ("epoch: 3", "no setting 'epoch'.*Did you mean 'epochs'"),
         ("methods: {mine: {learning_rate: 1, lr: 1}}", "no setting 'learning_rate'"),
+        ("lr: 0.1", "'lr' is not a setting of the recipe but of a method; write methods: {plain: {lr: ...}}"),
+        ("wd: 0.1", "'wd' is not a setting of the recipe .*{plain: {weight_decay: ...}}"),
+        (
+            "methods: {plain: {epochs: 3}}",
+            "method 'plain': 'epochs' .* of the whole recipe; write it outside",
+        ),
         ("methods: {mine: {learning_rate: 0.5}}", "method 'mine'.*Did you mean 'lr'"),
         ("methods: {mine: {droput: 0.5}}", "method 'mine'.*Did you mean 'dropout'"),
         ("methods: {mine: {base: plane}}", "base of method 'mine'.*Did you mean 'plain'"),

@@ -226,9 +226,9 @@ def test_a_changed_fingerprint_is_refused(recipe, data, tmp_path):
     folder = tmp_path / plan.folder
     for name in ("findings.json", "manifest.json"):
         (folder / name).unlink()
-    told = json.loads((folder / "run.json").read_text())
-    told["fingerprint"]["settings"]["epochs"] = 77
-    (folder / "run.json").write_text(json.dumps(told))
+    stored = json.loads((folder / "run.json").read_text())
+    stored["fingerprint"]["settings"]["epochs"] = 77
+    (folder / "run.json").write_text(json.dumps(stored))
     with pytest.raises(ValueError, match=r"same run.*settings\.epochs: 77 there, 2 here"):
         run_method(plan, data, tmp_path)
 

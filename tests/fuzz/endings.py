@@ -40,8 +40,8 @@ def one_line(*names):
             error = caught
         else:
             return
-    told = str(error)
-    assert "\n" not in told, f"more than one line: {told!r}"
-    assert not isinstance(error, UnicodeError), f"not said by Clearance: {told!r}"
-    assert any(name in told for name in names), f"does not name any of {names}: {told!r}"
-    assert len(told) < 3000, f"too long: {told[:200]!r}"
+    message = str(error)
+    assert "\n" not in message, f"more than one line: {message!r}"
+    assert not isinstance(error, UnicodeError), f"not said by Clearance: {message!r}"
+    assert any(name in message for name in names), f"does not name any of {names}: {message!r}"
+    assert len(message) < 3000, f"too long: {message[:200]!r}"

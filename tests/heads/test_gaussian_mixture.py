@@ -291,15 +291,15 @@ def test_classes_that_rounding_picks_far_away_are_told_once(covariance, size):
     head = mixture(covariance, dtype=torch.float32).eval()
     features = size * samples(dtype=torch.float32)[0]
     exact = deepcopy(head).double()(features.double()).argmax(1)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         wrong = head(features).argmax(1) != exact
         head(features)
-    assert len(told) <= 1
-    assert told or not wrong.any()
-    assert all("rounding may decide the class of" in str(one.message) for one in told)
+    assert len(caught) <= 1
+    assert caught or not wrong.any()
+    assert all("rounding may decide the class of" in str(one.message) for one in caught)
     if covariance in SHARED and size in (1.0, 1e8):
-        assert bool(told) == bool(wrong.any()) == (size > 1)
+        assert bool(caught) == bool(wrong.any()) == (size > 1)
 
 
 def test_where_values_cannot_be_checked_nothing_is_refused():

@@ -8,7 +8,6 @@ from torch import nn
 
 from clearance.data import gaussian_images
 from clearance.heads import (
-    EarlyStoppedHeads,
     GaussianMixtureHeads,
     GradientHeads,
     PairHeads,
@@ -29,7 +28,6 @@ from heads.weak_cases import (  # type: ignore[import-not-found]  # on pytest's 
 
 PROTOCOL: list[WeakHeads] = [  # for mypy
     GradientHeads(),
-    EarlyStoppedHeads(),
     RidgeHeads(),
     PairHeads(0.1),
     GaussianMixtureHeads(),
@@ -73,7 +71,7 @@ def test_heads_read_raw_features(case):
     """On the raw features of its own set a head is right, however large they are."""
     features, labels = case.batches()
     strong = case.heads
-    if isinstance(strong, GradientHeads | EarlyStoppedHeads):  # a few steps need not be enough
+    if isinstance(strong, GradientHeads):  # a few steps need not be enough
         strong = replace(strong, training=replace(strong.training, steps=400))
     for c in (1.0, 7.0):
         drawn = case.draw(c * features, labels, strong)

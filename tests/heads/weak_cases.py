@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from clearance.heads import (
-    EarlyStoppedHeads,
     GaussianMixtureHeads,
     GradientHeads,
     HeadTraining,
@@ -52,7 +51,6 @@ CASES = {
     "gradient, squared error": Case(
         GradientHeads(HeadTraining(steps=100, lr=0.005, weight_decay=0.5), loss=squared_error)
     ),
-    "early stopped": Case(EarlyStoppedHeads()),
     "ridge": Case(RidgeHeads(0.01)),
     "ridge, fixed penalty": Case(RidgeHeads(0.01, relative=False), fixed_penalty=True),
     "gaussian mixture": Case(GaussianMixtureHeads()),

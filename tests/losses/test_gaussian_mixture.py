@@ -505,22 +505,22 @@ def test_a_variance_on_its_floor_is_told_once():
     for _ in range(CHECK_EVERY):
         loss.after_step(outputs_of(head, features), labels)
     torch.nn.init.constant_(head.raw_log_variance, -30.0)
-    with pytest.warns(UserWarning, match="100 % of the mixture's variances lie on their floor") as told:
+    with pytest.warns(UserWarning, match="100 % of the mixture's variances lie on their floor") as caught:
         loss.after_step(outputs_of(head, features), labels)
     for _ in range(2 * CHECK_EVERY):
         loss.after_step(
             outputs_of(head, features.mean() + 0 * features), labels
         )  # a warning would be an error
-    assert len(told) == 1
+    assert len(caught) == 1
 
 
 def test_features_too_far_away_for_float32_are_told_once():
     head: Any = GaussianMixture(7, 4)
     features, labels = samples(dtype=torch.float32)
     loss = GaussianMixtureLoss()
-    with pytest.warns(UserWarning, match="loses about .* nats of every class's score to rounding") as told:
+    with pytest.warns(UserWarning, match="loses about .* nats of every class's score to rounding") as caught:
         loss.after_step(outputs_of(head, 1e6 * features), labels)
-    assert len(told) == 1
+    assert len(caught) == 1
     for _ in range(2 * CHECK_EVERY):
         loss.after_step(outputs_of(head, 1e6 * features), labels)
     GaussianMixtureLoss().after_step(outputs_of(head.double(), 1e6 * features.double()), labels)

@@ -31,7 +31,7 @@ def test_a_loss_without_forward_says_so():
 
 
 class Returning(Loss):
-    """Returns what it was told to."""
+    """Returns what it was given."""
 
     def __init__(self, make):
         super().__init__()

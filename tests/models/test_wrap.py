@@ -63,10 +63,10 @@ def test_the_cut_is_exact_and_leaves_the_module_alone(case, training, images, ca
     assert model.head is part
     sizes = f" {part.in_features} -> {part.out_features}" if isinstance(part, nn.Linear) else ""
     line = f"wrap: head '{name}' ({type(part).__name__}{sizes}), {width} features; "
-    told = (
+    printed = (
         capsys.readouterr().out.partition("; head='")[0].rstrip("\n")
     )  # what else could be cut: its own test
-    assert told == line + "head(features(x)) equals module(x): yes (4 images)"
+    assert printed == line + "head(features(x)) equals module(x): yes (4 images)"
 
     assert {known: part.training for known, part in module.named_modules()} == modes
     assert model.training is model.extractor.training is training
@@ -663,8 +663,8 @@ def test_squeezenet_needs_its_whole_classifier(images, capsys):
     ):
         wrap(module, example=images)
     model = wrap(module, "classifier", example=images)
-    assert "216 features" in (told := capsys.readouterr().out)
-    assert "maps of 6 x 6 x 6 flattened: only for this size" in told
+    assert "216 features" in (printed := capsys.readouterr().out)
+    assert "maps of 6 x 6 x 6 flattened: only for this size" in printed
     assert torch.equal(model(images), module(images))
 
 

@@ -57,7 +57,7 @@ def test_a_section_is_there_just_when_it_was_measured(part, undrawn):
 
 
 def test_every_table_prints_the_means_of_its_records(attacks, undrawn):
-    told = [
+    expected = [
         ("robustness", "robust_accuracy", {"norm": "inf", "epsilon": 0.2}),
         ("robustness", "cross_entropy_attack_accuracy", {"norm": "2"}),
         ("robustness", "noise_accuracy", {"norm": "inf", "epsilon": 0.1}),
@@ -74,7 +74,7 @@ def test_every_table_prints_the_means_of_its_records(attacks, undrawn):
         ("training", "early_stopped_error", {}),
         ("training", "early_stopped_epoch", {}),
     ]
-    assert not_in_tables(attacks, "large-margin", *told) == []
+    assert not_in_tables(attacks, "large-margin", *expected) == []
 
 
 @pytest.mark.parametrize(

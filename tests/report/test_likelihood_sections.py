@@ -66,7 +66,7 @@ SUCCESSFUL = {"epsilon": 0.2, "score": "mahalanobis", "counted": "successful"}
 
 
 def test_every_table_prints_the_means_of_its_records(invented_likelihood, undrawn):
-    told = [
+    expected = [
         ("likelihood", "auroc", {**SUCCESSFUL, "attack": "FGSM", "negatives": "originals"}),
         ("likelihood", "auroc", {**SUCCESSFUL, "attack": "IFGSM", "negatives": "noise"}),
         ("likelihood", "auroc", {**SUCCESSFUL, "attack": "IFGSM", "counted": "all"}),
@@ -84,7 +84,7 @@ def test_every_table_prints_the_means_of_its_records(invented_likelihood, undraw
         ("goodness_of_fit", "coverage", {"statistics": "own", "class": "all"}),
         ("goodness_of_fit", "distance_ratio", {"statistics": "refitted", "class": "all"}),
     ]
-    assert not_in_tables(invented_likelihood, "lgm", *told) == []
+    assert not_in_tables(invented_likelihood, "lgm", *expected) == []
 
 
 def test_what_is_drawn_over_seeds_is_made_of_the_records(invented_likelihood):

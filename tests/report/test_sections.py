@@ -34,7 +34,7 @@ def test_a_section_is_there_just_when_its_audit_was_made(paper, undrawn, audit):
 
 
 def test_every_table_prints_the_means_of_its_records(paper, undrawn):
-    told = [
+    expected = [
         ("geodesic", "distance", {"layer": "all", "metric": "model", "features": "rms"}),
         ("geodesic", "path_error_rise", {"features": "rms"}),
         ("low_dimension", "lda_eigenvalue", {"class": "0", "split": "test", "regulariser": 1e-3}),
@@ -45,7 +45,7 @@ def test_every_table_prints_the_means_of_its_records(paper, undrawn):
         ("churn", "worst_class_disagreement", {"samples": 100, "differ_in": "images"}),
         ("new_classes", "error", {"head": "retrained", "per_class": 5}),
     ]
-    assert not_in_tables(paper, "foca", *told) == []
+    assert not_in_tables(paper, "foca", *expected) == []
 
 
 def test_a_table_with_a_mean_over_classes_counts_every_class(paper, undrawn):

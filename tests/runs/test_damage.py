@@ -1,4 +1,4 @@
-"""Files of a run that were damaged are told, and never passed over."""
+"""Files of a run that were damaged are named, and never used."""
 
 import contextlib
 import os

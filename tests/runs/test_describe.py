@@ -104,10 +104,10 @@ MAKERS = [
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_equal_settings_are_described_alike_and_others_are_not(make):
-    told = describe(make(0.25))
-    assert json.loads(json.dumps(told)) == told
-    assert describe(make(0.25)) == told
-    assert describe(make(0.75)) != told
+    description = describe(make(0.25))
+    assert json.loads(json.dumps(description)) == description
+    assert describe(make(0.25)) == description
+    assert describe(make(0.75)) != description
 
 
 def test_functions_that_differ_in_a_name_alone_differ():
@@ -185,9 +185,9 @@ def test_a_run_of_code_without_a_source_is_not_resumed(tmp_path):
 
 def test_a_mode_and_private_attributes_are_not_settings():
     layer = Layer(1)
-    told = describe(layer)
+    description = describe(layer)
     vars(layer)["_cache"] = 5
-    assert describe(layer.eval()) == told
+    assert describe(layer.eval()) == description
 
 
 def test_things_that_contain_themselves_are_described():

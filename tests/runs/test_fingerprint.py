@@ -1,4 +1,4 @@
-"""Equal runs have equal fingerprints and digests; others are told apart, with the place."""
+"""Equal runs have equal fingerprints and digests; others differ, and the place is named."""
 
 import hashlib
 import math

@@ -157,16 +157,16 @@ def test_the_lock_holds_until_its_process_is_killed(tmp_path):
             with pytest.raises(BlockingIOError, match="in which another process is working"):
                 RunDirectory.open(tmp_path, FINGERPRINT, wait=False)
             with pytest.raises(ValueError, match="differs in seed: 0 there, 1 here"):
-                RunDirectory.open(tmp_path, {"seed": 1})  # told at once, without waiting
-            told = []
+                RunDirectory.open(tmp_path, {"seed": 1})  # reported at once, without waiting
+            messages = []
 
             def kill_holder(message):
-                told.append(message)
+                messages.append(message)
                 holder.kill()
 
             with RunDirectory.open(tmp_path, FINGERPRINT, on_wait=kill_holder) as run:
                 run.log({"step": 1})
-            assert told == [f"another process is working in {tmp_path}; waiting for it ..."]
+            assert messages == [f"another process is working in {tmp_path}; waiting for it ..."]
             assert holder.wait() == -signal.SIGKILL
         finally:
             holder.kill()

@@ -101,8 +101,8 @@ def verdict(low, high):
 
 def ledger_rows(out):
     """The rows of ledger.json by label and method."""
-    told = json.loads((out / "ledger.json").read_text("utf-8"))
-    return {(row["label"], row["method"]): row for row in told["rows"]}
+    ledger = json.loads((out / "ledger.json").read_text("utf-8"))
+    return {(row["label"], row["method"]): row for row in ledger["rows"]}
 
 
 def cells(out):

@@ -117,7 +117,7 @@ def seeds(claim, dataset):
 
 def test_every_claim_about_the_dataset_was_measured_and_only_seeds_are_missing(done):
     dataset, out, _ = done
-    told = json.loads((out / "ledger.json").read_text("utf-8"))
+    ledger = json.loads((out / "ledger.json").read_text("utf-8"))
     claims = paper_claims("sato_2019").claims
     expected = [
         (claim.id, "not run", f"about {claim.datasets[0]}; this is {dataset}")
@@ -127,12 +127,12 @@ def test_every_claim_about_the_dataset_was_measured_and_only_seeds_are_missing(d
         else (claim.id, "not run", "no comparison of methods measures it")
         for claim in claims
     ]
-    assert [(row["id"], row["verdict"], row["reason"]) for row in told["claims"]] == expected
+    assert [(row["id"], row["verdict"], row["reason"]) for row in ledger["claims"]] == expected
     assert sum(about(claim, dataset) for claim in claims) >= 7
 
 
 def test_with_five_seeds_every_claim_about_the_dataset_is_judged(done):
-    """The records of the one seed, told five times: every comparison is then as sure as can be."""
+    """The records of the one seed, repeated five times: every comparison is then as sure as can be."""
     dataset, out, _ = done
     once = load_report(out).records
     records = [dataclasses.replace(record, seed=seed) for seed in range(5) for record in once]

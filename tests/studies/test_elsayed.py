@@ -68,8 +68,8 @@ def as_tuple(value):
 
 
 def verdicts(folder):
-    told = json.loads((folder / "ledger.json").read_text("utf-8"))
-    return {row["id"]: row for row in told["claims"]}
+    ledger = json.loads((folder / "ledger.json").read_text("utf-8"))
+    return {row["id"]: row for row in ledger["claims"]}
 
 
 class TestClaims:
@@ -112,13 +112,13 @@ class TestNoise:
         assert text.count("](figure.svg)") == 1
         assert (tmp_path / "figure.svg").read_text("utf-8").startswith("<svg")
 
-        told = json.loads((tmp_path / "report.json").read_text("utf-8"))
-        said = told["recipe"]["conditions"]  # the recipe beside it is that of the first
+        report = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        said = report["recipe"]["conditions"]  # the recipe beside it is that of the first
         assert said["0.0"] == {}
         assert said["0.8"]["label_noise"] == 0.8
         found = {
             (row["method"], row["context"]["noise"]): row["value"]
-            for row in told["measurements"]
+            for row in report["measurements"]
             if (row["audit"], row["name"], row["context"].get("split")) == ("accuracy", "error", "test")
         }
         assert set(found) == {(m, r) for m in METHODS for r in RATES}
@@ -179,10 +179,10 @@ class TestCauses:
         assert settings["margin-l2, all rivals"] == {**own, "top_k": None}
         assert settings["margin-l2, with cross-entropy"] == {**own, "cross_entropy_weight": 1.0}
 
-        told = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        report = json.loads((tmp_path / "report.json").read_text("utf-8"))
         errors = {
             (row["method"], row["seed"], row["context"]["samples"]): row["value"]
-            for row in told["measurements"]
+            for row in report["measurements"]
             if (row["audit"], row["name"], row["context"].get("split")) == ("accuracy", "error", "test")
         }
         rows, shown = ledger_rows(tmp_path), cells(tmp_path)
@@ -234,12 +234,12 @@ class TestCauses:
 class TestAttacked:
     def test_the_white_box_leaves_no_more_than_without_attack(self, quick, tmp_path):
         attacked.run_white_box(StudyRequest(tmp_path, seeds=1))
-        told = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        report = json.loads((tmp_path / "report.json").read_text("utf-8"))
         for method in METHODS:
             for attack in ("FGSM", "IFGSM"):
                 by_radius = [
                     row["value"]
-                    for row in told["measurements"]
+                    for row in report["measurements"]
                     if (row["audit"], row["method"], row["context"].get("attack"))
                     == ("attacked", method, attack)
                 ]
@@ -251,8 +251,8 @@ class TestAttacked:
         attacked.run_black_box(StudyRequest(tmp_path, seeds=1))
         assert [(p.method, p.seed) for p in quick if p.seed >= 1000] == [("cross-entropy", 1000)]
         assert verdicts(tmp_path)["5b"]["reason"].startswith("1 seed")
-        told = json.loads((tmp_path / "report.json").read_text("utf-8"))
-        boxes = [r["context"]["box"] for r in told["measurements"] if r["audit"] == "attacked"]
+        report = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        boxes = [r["context"]["box"] for r in report["measurements"] if r["audit"] == "attacked"]
         assert boxes.count("black") == boxes.count("white") > 0
 
     @pytest.mark.parametrize("box", [attacked.WHITE, attacked.BLACK])
@@ -358,8 +358,8 @@ class TestProtocol:
         clean, noisy = protocol.noise_recipes("mnist").values()
         for name, method in noisy.methods.items():
             expected = (None, "sum") if name.startswith("margin") else (None, None)
-            told = method.loss_settings
-            assert (told.get("top_k"), told.get("aggregate")) == expected
+            settings = method.loss_settings
+            assert (settings.get("top_k"), settings.get("aggregate")) == expected
         assert noisy.methods["hinge"].loss_settings["form"] == "sum"
         assert all(m.loss_settings.get("top_k", 1) == 1 for m in clean.methods.values())
 

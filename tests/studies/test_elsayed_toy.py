@@ -87,8 +87,8 @@ class TestToy:
         assert "(toy.png)" in text
         assert (tmp_path / "toy.png").read_bytes()[1:4] == b"PNG"
 
-        told = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
-        errors = {(row["label"], row["method"]): row for row in told["rows"]}
+        ledger = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
+        errors = {(row["label"], row["method"]): row for row in ledger["rows"]}
         assert len(errors) == 8
         margin = errors["test error", "margin-l2"]
         assert f"{100 * margin['over_seeds']['mean']:.1f} %" in text

@@ -175,15 +175,15 @@ class TestStudy:
         assert ledger == tmp_path / "ledger.md"
         assert [e for e in events if e[2] == "done"] == [(name, 0, "done") for name in VARIANTS]
         assert (tmp_path / "fig1.png").read_bytes().startswith(b"\x89PNG")
-        told = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
+        stored = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
         report = json.loads((tmp_path / "report.json").read_text("utf-8"))
         measured = {
             row["method"]: row["value"] for row in report["measurements"] if row["name"] == "within_between"
         }
-        assert {name: one["within_between"]["median"] for name, one in told["panels"].items()} == measured
-        assert told["command"] == "python -m papers sato_2019 --only fig1 --seeds 1"
-        assert "torch" in told["versions"]
-        assert len(told["guesses"]) == 8
+        assert {name: one["within_between"]["median"] for name, one in stored["panels"].items()} == measured
+        assert stored["command"] == "python -m papers sato_2019 --only fig1 --seeds 1"
+        assert "torch" in stored["versions"]
+        assert len(stored["guesses"]) == 8
         text = ledger.read_text("utf-8")
         assert text.count("**holds**") + text.count("**failed**") == 8
         assert str(tmp_path) not in text
@@ -192,7 +192,7 @@ class TestStudy:
         fig1.study(TINY, 1, tmp_path, listener)
         assert [e[2] for e in events] == ["start", "kept"] * 4
         again = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
-        assert again["panels"] == told["panels"]
+        assert again["panels"] == stored["panels"]
 
     @pytest.mark.usefixtures("short_last_head")
     def test_interrupted_it_goes_on(self, heard, monkeypatch, tmp_path):

@@ -157,10 +157,10 @@ def test_the_network_as_it_was_is_measured_like_the_others(done):
 def test_cost_stands_beside_the_gain_as_a_factor(done):
     out = done[0]
     kept, rows, text = stored(out, tuned(done)), ledger_rows(out), (out / "ledger.md").read_text("utf-8")
-    told = {}
+    sentences = {}
     for rival in (SAME_COST, SAME_STEPS):
         start = text.index(f"FOCA against `{rival}`, at ")
-        told[rival] = text[start : text.index("\n", start)]
+        sentences[rival] = text[start : text.index("\n", start)]
         for label, name in (("training time", "seconds"), ("memory that training adds", "memory")):
             factor = math.exp(
                 interval(
@@ -173,7 +173,7 @@ def test_cost_stands_beside_the_gain_as_a_factor(done):
             )
             one = rows[label, FOCA]["against"][rival]
             assert math.exp(one["difference"]) == pytest.approx(factor)
-            assert f"the {label}" in told[rival]
+            assert f"the {label}" in sentences[rival]
     assert "it has 2 epochs, FOCA 1 and its final head" in text
     assert f"- {ONE}: " in text
 

@@ -55,8 +55,8 @@ def changed(records, method, value, **wanted):
 
     def hit(record):
         found = record.measurement
-        told = {"audit": found.audit, "measure": found.name, **found.context}
-        return record.method == method and all(told.get(key) == entry for key, entry in wanted.items())
+        described = {"audit": found.audit, "measure": found.name, **found.context}
+        return record.method == method and all(described.get(key) == entry for key, entry in wanted.items())
 
     return [
         dataclasses.replace(r, measurement=dataclasses.replace(r.measurement, value=value * (1 + 0.001 * r.seed)))

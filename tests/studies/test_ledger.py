@@ -47,8 +47,8 @@ def test_sections_follow_the_verdicts_a_blank_line_apart(tmp_path):
     assert text.endswith("\n\n## One\n\n| 5 % |\n")
     assert text.startswith("# elsayed_2018 on mnist\n\n")
     assert "\n\n\n" not in text
-    told = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
-    assert [row["id"] for row in told["claims"] if row["verdict"] == "ordering holds"][:1] == ["1"]
+    ledger = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
+    assert [row["id"] for row in ledger["claims"] if row["verdict"] == "ordering holds"][:1] == ["1"]
 
 
 def test_numbers_are_those_of_one_method_quantity_and_setting():

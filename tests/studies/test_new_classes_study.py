@@ -77,8 +77,8 @@ def test_every_draw_leaves_out_classes_of_its_own_from_all_methods(done):
         out_of_it = {str(k) for k in draw_classes(10, 3, draw)}
         assert seen[draw] == {tuple(str(k) for k in range(10) if str(k) not in out_of_it)}
     assert len({classes for kept in seen.values() for classes in kept}) > 1
-    told = json.loads((out / "ledger.json").read_text("utf-8"))
-    assert told["left_out"] == [list(draw_classes(10, 3, draw)) for draw in range(DRAWS)]
+    ledger = json.loads((out / "ledger.json").read_text("utf-8"))
+    assert ledger["left_out"] == [list(draw_classes(10, 3, draw)) for draw in range(DRAWS)]
 
 
 def test_every_number_is_that_of_the_runs(done):
@@ -169,10 +169,10 @@ def test_a_run_that_broke_down_is_told_and_its_pairs_are_left_out(done, monkeypa
     grids_here(monkeypatch, [], broken={("plain", 1)})
     reproduce("sato_2019", only="new-classes", seeds=2, out=tmp_path)
     text = (tmp_path / "ledger.md").read_text("utf-8")
-    (told,) = re.findall(
+    (unfinished,) = re.findall(
         r"\d of 4 runs did not finish \((.*)\)", text
     )  # after one epoch some have collapsed too
-    assert "plain: 1 stopped" in told
+    assert "plain: 1 stopped" in unfinished
     one = ledger_rows(tmp_path)[ONE, "foca"]["against"]["plain"]
     assert (one["seeds"], one["dropped"], one["low"]) == (1, 1, None)
     assert cells(tmp_path)[ONE]["foca"].endswith("[no verdict: 1 seed]")

@@ -1,4 +1,4 @@
-"""Claims that are known second hand, or from memory alone: told as such, the latter never judged."""
+"""Claims that are known second hand, or from memory alone: named as such; the latter are never judged."""
 
 import pytest
 
@@ -83,16 +83,16 @@ def test_the_ledger_calls_it_not_the_papers():
     assert ledger.counts() == {
         "holds": 0, "ordering holds": 1, "refuted": 0, "cannot tell": 0, "not run": 1, "no verdict": 1
     }  # fmt: skip
-    told = {row["id"]: row for row in ledger.to_json()["claims"]}
-    assert (told["remembered"]["paper"], told["remembered"]["recalled"]) == ("", "99 %")
-    assert (told["heard"]["paper"], told["heard"]["recalled"]) == ("3 % against 5 %", "")
-    assert told["heard"]["source"] == "[S] slides"
+    claims = {row["id"]: row for row in ledger.to_json()["claims"]}
+    assert (claims["remembered"]["paper"], claims["remembered"]["recalled"]) == ("", "99 %")
+    assert (claims["heard"]["paper"], claims["heard"]["recalled"]) == ("3 % against 5 %", "")
+    assert claims["heard"]["source"] == "[S] slides"
 
 
 def test_a_claim_that_was_not_run_names_its_study_or_nothing():
     ledger = Ledger(CLAIMS, "digits", judge(CLAIMS, [], "digits"), Report({}, {}, "c", "today"))
-    told = {row["id"]: row["run"] for row in ledger.to_json()["claims"]}
-    assert told == {
+    claims = {row["id"]: row["run"] for row in ledger.to_json()["claims"]}
+    assert claims == {
         "heard": "python -m papers x-2020 --only noise --dataset digits", "remembered": "", "elsewhere": ""
     }  # fmt: skip
     assert command_line("x", "mnist", 5, only="noise") == (

@@ -93,13 +93,13 @@ def test_a_small_recipe_gives_a_ledger_with_a_row_for_every_claim(tiny, in_this_
     assert [row[0] for row in rows_of(text, "method")] == list(METHODS[1:])  # training time, plain = 1
     assert (tmp_path / "index.html").exists()
 
-    told = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
+    ledger = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
-    assert [row["id"] for row in told["claims"]] == [row[0] for row in table]
-    assert told["versions"] == report["versions"]
-    assert told["command"] == "python -m papers sato_2019"
-    assert "8x8" in told["scaled"]
-    a3 = next(row for row in told["claims"] if row["id"] == "A3")["readings"][0]["compared"]
+    assert [row["id"] for row in ledger["claims"]] == [row[0] for row in table]
+    assert ledger["versions"] == report["versions"]
+    assert ledger["command"] == "python -m papers sato_2019"
+    assert "8x8" in ledger["scaled"]
+    a3 = next(row for row in ledger["claims"] if row["id"] == "A3")["readings"][0]["compared"]
     measured = {
         row["method"]: row["value"]
         for row in report["measurements"]
@@ -155,7 +155,7 @@ def test_a_wrong_audit_is_found_before_data_and_training(tiny, in_this_process, 
 class TestWeakness:
     def test_the_settings_are_a_grid_and_single_changes(self):
         methods = dict(weakness.weakness_recipe().methods)
-        assert next(iter(methods)) == "plain"  # what costs are told against
+        assert next(iter(methods)) == "plain"  # what costs are compared with
         del methods["plain"]
         assert {(m.per_class, m.head_steps) for m in methods.values()} == {
             (k, s) for k in (1, 3, 10, 30, 100) for s in (8, 32, 128)

@@ -43,9 +43,9 @@ class TestDepth:
             assert ratio == pytest.approx(next(middles) / next(middles))
         text = path.read_text("utf-8")
         assert "| ratio | " in text
-        told = {layers: depth.chosen_decay(self.SETTINGS, layers, found, 2) for layers in (1, 2)}
-        assert text.count("the strongest tried") == sum(decay == 5.0 for decay in told.values())
-        assert text.count("none allowed") == sum(decay == 0 for decay in told.values())
+        decays = {layers: depth.chosen_decay(self.SETTINGS, layers, found, 2) for layers in (1, 2)}
+        assert text.count("the strongest tried") == sum(decay == 5.0 for decay in decays.values())
+        assert text.count("none allowed") == sum(decay == 0 for decay in decays.values())
         assert "Did not finish" not in text
         claims = {
             row["id"]: row for row in json.loads((tmp_path / "ledger.json").read_text("utf-8"))["claims"]

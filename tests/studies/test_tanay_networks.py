@@ -144,14 +144,16 @@ class TestAttacked:
             name: {"lengths": None if row is None else dict(zip(kinds, row, strict=True))}
             for name, row in rows.items()
         }
-        told = {(r.method, r.seed, r.measurement.name): r.measurement for r in paired_lengths(found, tasks)}
-        assert {key: (one.value, one.n) for key, one in told.items()} == {
+        measured = {
+            (r.method, r.seed, r.measurement.name): r.measurement for r in paired_lengths(found, tasks)
+        }
+        assert {key: (one.value, one.n) for key, one in measured.items()} == {
             ("high-decay", 0, kinds[0]): (6.0, 2), ("high-decay", 0, kinds[1]): (1.5, 2),
             ("low-decay", 0, kinds[0]): (2.0, 2), ("low-decay", 0, kinds[1]): (5.5, 2),
             # its counterpart diverged
             ("low-decay", 1, kinds[0]): (4.0, 2), ("low-decay", 1, kinds[1]): (2.0, 2),
         }  # fmt: skip
-        assert {one.context["init"] for one in told.values()} == {"he"}
+        assert {one.context["init"] for one in measured.values()} == {"he"}
 
     @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
     def test_a_diverged_network_is_told_and_stops_nothing(self, root, tmp_path):
@@ -172,8 +174,8 @@ class TestLeNetStudy:
         request = StudyRequest(out, seeds=1, dataset="mnist", root=root)
         path = lenet.study(SETTINGS, ("lenet",), request, out / "networks")
         text = path.read_text("utf-8")
-        for told in ("## Errors and weights", "| RMS of Conv2 |", "first 12 images"):
-            assert told in text
+        for part in ("## Errors and weights", "| RMS of Conv2 |", "first 12 images"):
+            assert part in text
         for name in ("errors.svg", "filters.png"):
             assert (out / name).stat().st_size > 1000
         assert str(tmp_path) not in text
@@ -201,20 +203,20 @@ class TestLeNetStudy:
 
     def test_a_unit_in_words_stands_once_in_a_row(self):
         one = Measurement("targeted", "norm", 1.5, "pixel units", n=3)
-        told = table(
+        text = table(
             [Record("digits", "a", 0, one)], [SeedRow("length", "targeted", "norm")], {"A": ("a", {})}
         )
-        assert told.splitlines()[-1] == "| length, pixel units | 1.50 |  |"
+        assert text.splitlines()[-1] == "| length, pixel units | 1.50 |  |"
 
     def check_measured(self, out, claims):
         """A seed is too few for a verdict, but what it would rest on was measured."""
-        told = {row["id"]: row for row in json.loads((out / "ledger.json").read_text("utf-8"))["claims"]}
+        rows = {row["id"]: row for row in json.loads((out / "ledger.json").read_text("utf-8"))["claims"]}
         for claim in claims:
-            assert "cannot tell" in (told[claim]["verdict"], told[claim]["ordering"]), claim
-            judged = [reading for reading in told[claim]["readings"] if reading["role"] == "verdict"]
+            assert "cannot tell" in (rows[claim]["verdict"], rows[claim]["ordering"]), claim
+            judged = [reading for reading in rows[claim]["readings"] if reading["role"] == "verdict"]
             assert judged, claim
             assert all(reading["compared"] for reading in judged), claim
-        assert told["S1"]["verdict"] == told["D1"]["verdict"] == "not run"
+        assert rows["S1"]["verdict"] == rows["D1"]["verdict"] == "not run"
 
     def test_networks_beside_are_found(self, root, tmp_path, monkeypatch):
         given = []

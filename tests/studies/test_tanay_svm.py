@@ -167,8 +167,8 @@ class TestLedger:
         text = path.read_text("utf-8")
         assert "| 2 against 3 | " in text
         assert "Against the article's numbers" not in text
-        told = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
-        assert {row["id"] for row in told["claims"]} == {c.id for c in paper_claims("tanay_2018").claims}
+        ledger = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
+        assert {row["id"] for row in ledger["claims"]} == {c.id for c in paper_claims("tanay_2018").claims}
         with (tmp_path / "models.csv").open(encoding="utf-8") as rows:
             kept = list(csv.DictReader(rows))
         assert len(kept) == 2 * 81

@@ -44,8 +44,8 @@ def test_one_class_a_draw_and_every_score_that_tells_it_apart(quick, tmp_path):
     assert [p.seed for p in quick] == [0] * 5 + [1] * 5
     text = path.read_text("utf-8")
     assert f"in 2 draws, which stand for seeds below: {draws[0][0]}; {draws[1][0]}." in text
-    told = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
-    rows = {(row["label"], row["method"]): row for row in told["rows"]}
+    ledger = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
+    rows = {(row["label"], row["method"]): row for row in ledger["rows"]}
     label = "detected by the own likelihood (AUROC)"
     measured = json.loads((tmp_path / "report.json").read_text("utf-8"))["measurements"]
     for method, score in (("softmax", "likelihood"), ("center", "class mean"), ("lgm", "likelihood")):

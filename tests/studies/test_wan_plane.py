@@ -213,8 +213,8 @@ class TestStudy:
             assert drawn.startswith("<svg")
             assert "prefers-color-scheme: dark" in drawn
             assert not re.search(r"#a000[0-9a-f]{2}|#010203|#0a0b0c", drawn)  # placeholders of colours
-        told = json.loads((tmp_path / "report.json").read_text("utf-8"))
-        exhibits = [row for row in told["measurements"] if row["audit"] == "plane"]
+        report = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        exhibits = [row for row in report["measurements"] if row["audit"] == "plane"]
         assert {(row["method"], row["context"]["split"]) for row in exhibits} == {
             (plan.method, split) for plan in quick for split in ("train", "test")
         }
@@ -244,7 +244,7 @@ class TestStudy:
         assert f"{recipe.steps:,} steps" in text
         assert "two features in place of 100" in text
         assert not any(
-            told in text for told in ("30,316", "60 epochs", paper_claims("wan_2018").scaled[dataset])
+            words in text for words in ("30,316", "60 epochs", paper_claims("wan_2018").scaled[dataset])
         )
 
     def test_without_files_it_says_so(self, tmp_path):

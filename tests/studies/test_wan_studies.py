@@ -59,16 +59,16 @@ def quick(monkeypatch):
 
 
 def verdicts(folder):
-    told = json.loads((folder / "ledger.json").read_text("utf-8"))
-    return {row["id"]: row for row in told["claims"]}
+    ledger = json.loads((folder / "ledger.json").read_text("utf-8"))
+    return {row["id"]: row for row in ledger["claims"]}
 
 
 def measured(folder, audit, name, **context):
     """{method: value} of the measurement with these settings."""
-    told = json.loads((folder / "report.json").read_text("utf-8"))
+    report = json.loads((folder / "report.json").read_text("utf-8"))
     return {
         row["method"]: row["value"]
-        for row in told["measurements"]
+        for row in report["measurements"]
         if (row["audit"], row["name"]) == (audit, name)
         and all(row["context"].get(key) == value for key, value in context.items())
     }
@@ -94,13 +94,13 @@ class TestAccuracy:
         assert [(p.method, p.seed) for p in quick] == [(m, s) for s in (0, 1) for m in METHODS]
         text = path.read_text("utf-8")
         assert list(verdicts(tmp_path)) == SHEET
-        told = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        report = json.loads((tmp_path / "report.json").read_text("utf-8"))
         rows = rows_below(text, "## Errors")
         assert tuple(rows) == METHODS
         for method in METHODS:
             errors = [
                 row["value"]
-                for row in told["measurements"]
+                for row in report["measurements"]
                 if (row["method"], row["audit"], row["context"].get("split"), row["context"].get("augmented"))
                 == (method, "accuracy", "test", False)
             ]
@@ -232,7 +232,7 @@ class TestVerification:
             }
             area = measured(tmp_path, "likelihood", "auroc", **context)[method]
             assert rows[method][0] == f"{100 * area:.1f} %"
-        told = path.read_text("utf-8")
+        ledger = path.read_text("utf-8")
         for title, attack, counted, score in (
             ("## The same by Mahalanobis distances, fitted", "FGSM", "all", "mahalanobis"),
             ("## The same by the distance to the mean", "FGSM", "all", "class mean"),
@@ -243,10 +243,10 @@ class TestVerification:
                 where["attacked"] = score
             areas = measured(tmp_path, "likelihood", "auroc", epsilon=0.3, **where)
             assert areas
-            shown = rows_below(told, title)
+            shown = rows_below(ledger, title)
             for method, area in areas.items():
                 assert shown[method][1] == f"{100 * area:.1f} %"
-        margin = told[told.index("## Whether the margin adds anything") :].split("##")[1]
+        margin = ledger[ledger.index("## Whether the margin adds anything") :].split("##")[1]
         for epsilon in (0.1, 0.3):
             with_it, without = (
                 measured(
@@ -261,13 +261,13 @@ class TestVerification:
             )
             shown = printed(with_it - without, "fraction").replace(THIN, " ")
             assert f"- epsilon {epsilon}: no verdict from 1 seed (difference {shown})." in margin
-        known = rows_below(told, "## How well the likelihood separates the images of that attack")
+        known = rows_below(ledger, "## How well the likelihood separates the images of that attack")
         assert tuple(known) == METHODS
         # every score and both that see no network, of the attack on each method's own likelihood
         known_attack: dict[str, Any] = {"attack": "adaptive", "counted": "successful", "epsilon": 0.3}
         for negatives, words in (("originals", "their own originals"), ("noise", "sign noise as large")):
             title = f"## Every score: images of an attack that knows the own likelihood, against {words}, epsilon 0.3"
-            every = rows_below(told, title)
+            every = rows_below(ledger, title)
             for method in METHODS:
                 own = "class mean" if method == "center" else "likelihood"
                 for score, place in (

@@ -52,7 +52,7 @@ def make_model():
 
 @pytest.fixture
 def sgd():
-    """An optimiser for a way of training and a model: plain SGD unless told otherwise."""
+    """An optimiser for a way of training and a model: plain SGD by default."""
 
     def make(way, model, lr=0.1, momentum=0.0):
         return torch.optim.SGD(way.trainable(model), lr=lr, momentum=momentum)

@@ -127,10 +127,10 @@ CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
 
 def test_the_same_recipe_made_anew_is_read_back_without_training(finished, same, weights):
     folder, first = finished
-    told: list = []
+    progress: list = []
     loss = Weighted()
-    again = run(folder, way=EndToEnd(loss), on_step=told.append, checkpoint_every=1)
-    assert told == []
+    again = run(folder, way=EndToEnd(loss), on_step=progress.append, checkpoint_every=1)
+    assert progress == []
     assert (again.status, again.history, again.seconds) == (first.status, first.history, first.seconds)
     assert same(weights(again.model), weights(first.model))
     assert float(loss.offset.detach()) != 0.0  # trained with the model and kept with it

@@ -456,11 +456,11 @@ class Failing(Loss):
 
 
 def test_a_good_run_is_finished_after_all_its_steps(data, make_model):
-    told: list[Progress] = []
-    result = fit(make_model(), EndToEnd(), data, epochs=30, batch_size=10, on_step=told.append)
+    progress: list[Progress] = []
+    result = fit(make_model(), EndToEnd(), data, epochs=30, batch_size=10, on_step=progress.append)
     assert result.status.outcome is Outcome.FINISHED
     assert result.status.good
-    assert told == [Progress(step, 90) for step in range(1, 91)]
+    assert progress == [Progress(step, 90) for step in range(1, 91)]
     assert not result.model.training
     assert result.seconds > 0
 

@@ -530,7 +530,7 @@ def test_a_state_taken_anywhere_in_a_cycle_gives_the_same_next_steps(data, make_
     assert (again.steps, again.drawn_heads) == (training.steps, training.drawn_heads) == (11, 6)
 
 
-# How strong the weak heads were: told once an epoch, from logits that were there anyway.
+# How strong the weak heads were: logged once an epoch, from logits that the step has anyway.
 
 
 def test_3_5_3_accuracy_and_chance_by_hand():

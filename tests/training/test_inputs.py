@@ -91,7 +91,7 @@ def test_fit_refuses_what_it_cannot_use(data, make_model, changes, error, messag
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
 def test_cuda_that_is_not_there_is_one_error(data, make_model):
-    with pytest.raises(ValueError, match="'cuda' is not there"):
+    with pytest.raises(ValueError, match="'cuda' is not available"):
         fit(make_model(), EndToEnd(), data, epochs=1, device="cuda")
 
 

@@ -128,8 +128,8 @@ def in_child(train, folder, plan=None):
     reader, writer = os.pipe()
     if child := os.fork():
         os.close(writer)
-        with os.fdopen(reader) as told:
-            steps = [int(line) for line in told]
+        with os.fdopen(reader) as pipe:
+            steps = [int(line) for line in pipe]
         return steps, os.WIFSIGNALED(os.waitpid(child, 0)[1])
     then = plan() if plan else lambda progress: None
 
@@ -223,7 +223,7 @@ def test_killed_before_a_checkpoint_has_its_name_it_goes_on_from_the_one_before(
         run = found["at_rename"][f"checkpoint {count}"]
         assert run["killed"]
         assert (run["kept"], run["unnamed"]) == ((count - 1) * every, 1)
-        assert run["made"][-1] == count * every - 1  # that step's progress was not told any more
+        assert run["made"][-1] == count * every - 1  # that step's progress was not reported any more
         assert run["again"] == list(range(run["kept"] + 1, STEPS + 1))
         assert run["files"] == found["straight"]
 

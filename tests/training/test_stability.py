@@ -175,7 +175,7 @@ def trained(draw: Draw, name: str) -> Ending:
 def judged(
     draws: int, first: int = FIRST_DRAW, say: Callable[[str], object] = lambda line: None
 ) -> dict[str, dict[str, int]]:
-    """Counts by loss; `say` is told each ending.
+    """Counts by loss; `say` gets each ending.
 
     In draws where cross-entropy learns: ``reached`` within 5 points and silent, ``alarmed`` within 5 points after a
     warning, ``warned`` short of it with a warning in 20 batches, ``short`` of it without. In the rest: ``learnt``,

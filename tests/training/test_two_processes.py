@@ -154,7 +154,7 @@ def failing(rank):
 
 
 def stopping(rank):
-    """The second process is told to stop."""
+    """The second process is asked to stop."""
     stop = "stop" if rank == 1 else None
     result = fit(perceptron(0), EndToEnd(), UNEVEN, epochs=1, batch_size=10, on_step=lambda progress: stop)
     return str(result.status)
@@ -244,14 +244,14 @@ def play():
     """One of the two: every scene of its rank.
 
     Ends without taking the interpreter down: threads of torch that ask for its lock then are cut off in the midst of
-    C++, which now and then aborts a process that has told all it had to.
+    C++, which now and then aborts a process that has done all its work.
     """
     rank, folder = int(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "store"), COUNT)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=COUNT)
-    told = {scene.__name__: scene(rank) for scene in SCENES}
-    (folder / f"{rank}.json").write_text(json.dumps(told))
+    results = {scene.__name__: scene(rank) for scene in SCENES}
+    (folder / f"{rank}.json").write_text(json.dumps(results))
     dist.barrier()
     dist.destroy_process_group()
     sys.stderr.flush()
@@ -259,8 +259,8 @@ def play():
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """What each of two processes has to tell, by the names of scenes."""
+def results(tmp_path_factory):
+    """The results of two processes, by the names of scenes."""
     folder = tmp_path_factory.mktemp("processes")
     command = [sys.executable, str(Path(__file__).resolve())]
     both = [
@@ -282,18 +282,18 @@ def told(tmp_path_factory):
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(COUNT)]
 
 
-def test_two_halves_of_a_batch_train_like_the_whole(told):
+def test_two_halves_of_a_batch_train_like_the_whole(results):
     alone = joint(0)
-    for each in told:
+    for each in results:
         close(each["joint"]["weights"], alone["weights"])
         for row, expected in zip(each["joint"]["history"], alone["history"], strict=True):
             assert row == pytest.approx(expected, rel=1e-5)
-    assert told[0]["joint"] == told[1]["joint"]
+    assert results[0]["joint"] == results[1]["joint"]
     assert alone["weights"]["temperature"] != 1
 
 
-def test_extractors_are_equal_to_the_bit_and_heads_differ(told):
-    first, second = (each["anonymous"] for each in told)
+def test_extractors_are_equal_to_the_bit_and_heads_differ(results):
+    first, second = (each["anonymous"] for each in results)
     assert first["extractor"] == second["extractor"]
     for one, other in zip(first["heads"], second["heads"], strict=True):
         assert one[0] != other[0]
@@ -302,59 +302,59 @@ def test_extractors_are_equal_to_the_bit_and_heads_differ(told):
     assert first["extractor"]["1.weight"] != untrained["1.weight"].tolist()
 
 
-def test_the_first_process_draws_the_heads_that_one_alone_would_draw(told):
+def test_the_first_process_draws_the_heads_that_one_alone_would_draw(results):
     alone = anonymous(0)
     torch.testing.assert_close(
-        torch.tensor(told[0]["anonymous"]["heads"][0]), torch.tensor(alone["heads"][0])
+        torch.tensor(results[0]["anonymous"]["heads"][0]), torch.tensor(alone["heads"][0])
     )
 
 
-def test_all_processes_end_with_the_same_model_and_tell_the_same(told):
-    first, second = (each["anonymous_fit"] for each in told)
+def test_all_processes_end_with_the_same_model_and_results(results):
+    first, second = (each["anonymous_fit"] for each in results)
     assert first["weights"] == second["weights"]
     assert first["seen"] == second["seen"]
     assert [len(part) for part in first["seen"][:2]] == [2, 2]
     assert first["within"] != second["within"]  # each normalises its own share
 
 
-def test_where_one_process_fails_or_stops_all_do(told):
-    for each in told:
+def test_where_one_process_fails_or_stops_all_do(results):
+    for each in results:
         assert each["failing"] == "diverged at step 1: term weak_heads is not finite"
         assert each["stopping"] == "stopped at step 1: asked to"
 
 
-def test_what_several_processes_cannot_do_is_refused(told):
-    for each in told:
+def test_what_several_processes_cannot_do_is_refused(results):
+    for each in results:
         small, kept = each["refusing"]
         assert small.startswith("`batch_size` must be at least 4 with 2 processes")
         assert kept.startswith("`run_dir` must be None with 2 processes")
 
 
-def test_margins_of_two_halves_train_like_those_of_the_whole(told):
+def test_margins_of_two_halves_train_like_those_of_the_whole(results):
     alone = fixed_margins(0)
     assert alone != numbers(linear(0))
-    for each in told:
+    for each in results:
         close(each["fixed_margins"], alone)
 
 
-def test_margins_from_data_are_averaged_over_processes(told):
-    assert told[0]["margins_from_data"] == told[1]["margins_from_data"]
-    assert told[0]["margins_from_data"]["margins.total"][0] > 0
+def test_margins_from_data_are_averaged_over_processes(results):
+    assert results[0]["margins_from_data"] == results[1]["margins_from_data"]
+    assert results[0]["margins_from_data"]["margins.total"][0] > 0
 
 
 @pytest.mark.parametrize("kind", list(WRAPPERS))
-def test_torchs_own_wrapper_averages_the_gradient_once(told, kind):
+def test_torchs_own_wrapper_averages_the_gradient_once(results, kind):
     """Sweeps ask for activations, so its hooks on parameters run in the final backward alone."""
     alone = wrapped(0, count=1)[kind]
-    for each in told:
+    for each in results:
         close(each["wrapped"][kind], alone)
 
 
 @pytest.mark.parametrize("scene", [centres, mixtures])
-def test_centres_and_mixtures_of_two_halves_move_like_those_of_the_whole(told, scene):
+def test_centres_and_mixtures_of_two_halves_move_like_those_of_the_whole(results, scene):
     alone = scene(0, count=1)
     assert any(torch.tensor(values).any() for values in alone.values())
-    for each in told:
+    for each in results:
         close(each[scene.__name__], alone)
 
 

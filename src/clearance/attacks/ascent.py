@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_fraction, check_positive
+from clearance._precision import at_least_float32
 from clearance.attacks.attack import (
     CHUNK,
     Attacked,
@@ -135,5 +136,5 @@ class TargetedAscent:
         return gradients_of(model, images, value, chunk=self.chunk)
 
     def _sure(self, logits: Tensor, targets: Tensor) -> Tensor:
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32)) / self.temperature
-        return wide.softmax(dim=1).gather(1, targets.unsqueeze(1)).squeeze(1) >= self.confidence
+        scores = at_least_float32(logits) / self.temperature
+        return scores.softmax(dim=1).gather(1, targets.unsqueeze(1)).squeeze(1) >= self.confidence

@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearance._checks import check_count, check_non_negative
+from clearance._precision import at_least_float32
 from clearance._rng import generator
 from clearance.vocabulary import Bounds
 
@@ -197,7 +198,7 @@ def norm_of(delta: Tensor, norm: float) -> Tensor:
     (tensor([5.]), tensor([7.]))
     """
     check_norm(norm)
-    size = wide(delta).flatten(1).abs()
+    size = at_least_float32(delta).flatten(1).abs()
     if norm == 1:
         return size.sum(dim=1)
     peak = size.amax(dim=1)
@@ -205,11 +206,6 @@ def norm_of(delta: Tensor, norm: float) -> Tensor:
         return peak
     unit = torch.where(peak > 0, peak, 1)
     return unit * (size / unit.unsqueeze(1)).square().sum(dim=1).sqrt()
-
-
-def wide(tensor: Tensor) -> Tensor:
-    """At least float32."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 _MOST_ROUNDS = 100  # of the search for a common factor; each round settles at least one pixel, mostly many
@@ -243,7 +239,11 @@ def projected(delta: Tensor, images: Tensor, epsilon: float | Tensor, norm: floa
     size = delta.abs()
     if norm == math.inf:
         return torch.copysign(torch.minimum(torch.minimum(size, room), radius), delta)
-    flat, space, limit = wide(size).flatten(1), wide(room).flatten(1), wide(radius).flatten(1)
+    flat, space, limit = (
+        at_least_float32(size).flatten(1),
+        at_least_float32(room).flatten(1),
+        at_least_float32(radius).flatten(1),
+    )
     if norm == 2:
         factor = common_factor(flat, space, limit).clamp(max=1)
         moved = torch.minimum(factor * flat, space)
@@ -344,11 +344,11 @@ def steepest(gradient: Tensor, norm: float, room: Tensor | None = None) -> Tenso
     gradient = torch.nan_to_num(gradient, nan=0.0)
     if norm == math.inf:
         return gradient.sign()
-    flat = wide(gradient).flatten(1)
+    flat = at_least_float32(gradient).flatten(1)
     # in units of the largest entry, so that squares neither vanish nor overflow
     peak = flat.abs().amax(dim=1, keepdim=True)
     flat = flat / torch.where(peak > 0, peak, 1)
-    space = None if room is None else wide(room).flatten(1)
+    space = None if room is None else at_least_float32(room).flatten(1)
     longest = min(_LONGEST, math.sqrt(torch.finfo(gradient.dtype).max) / 4)
     step = _unit_vector(flat, space, longest) if norm == 2 else _few_pixels(flat, space)
     return step.to(gradient.dtype).view_as(gradient)
@@ -382,10 +382,10 @@ def linear_optimum(
     room = room_along(gradient, images, bounds)
     if norm == math.inf:
         return torch.minimum(radius, room) * gradient.sign()
-    flat, limit = wide(gradient).flatten(1), wide(radius).flatten(1)
+    flat, limit = at_least_float32(gradient).flatten(1), at_least_float32(radius).flatten(1)
     peak = flat.abs().amax(dim=1, keepdim=True)
     size = flat.abs() / torch.where(peak > 0, peak, 1)
-    space = torch.where(size > 0, wide(room).flatten(1), 0)
+    space = torch.where(size > 0, at_least_float32(room).flatten(1), 0)
     if norm == 2:
         moved = torch.where(size > 0, torch.minimum(common_factor(size, space, limit) * size, space), 0)
     else:
@@ -497,7 +497,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     >>> cross_entropy(torch.zeros(1, 2), torch.tensor([0]))
     tensor([0.6931])
     """
-    return F.cross_entropy(wide(logits), labels, reduction="none")
+    return F.cross_entropy(at_least_float32(logits), labels, reduction="none")
 
 
 def logit_margin(logits: Tensor, labels: Tensor) -> Tensor:
@@ -506,7 +506,7 @@ def logit_margin(logits: Tensor, labels: Tensor) -> Tensor:
     >>> logit_margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
     tensor([-1.])
     """
-    logits = wide(logits)
+    logits = at_least_float32(logits)
     return _best_but(logits, labels) - _at(logits, labels)
 
 
@@ -520,7 +520,7 @@ def dlr(logits: Tensor, labels: Tensor) -> Tensor:
     tensor([-0.5000])
     """
     _check_third_class(logits)
-    top = wide(logits).topk(3, dim=1).values
+    top = at_least_float32(logits).topk(3, dim=1).values
     return logit_margin(logits, labels) / _or_one(top[:, 0] - top[:, 2])
 
 
@@ -572,7 +572,7 @@ def targeted_dlr(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     tensor([-0.6667])
     """
     _check_third_class(logits)
-    values = wide(logits)
+    values = at_least_float32(logits)
     top = values.topk(min(4, values.shape[1]), dim=1).values
     return (_at(values, targets) - _at(values, labels)) / _or_one(top[:, 0] - top[:, 2:].mean(dim=1))
 
@@ -630,7 +630,7 @@ def _or_one(spread: Tensor) -> Tensor:
 
 
 def _in_own_units(logits: Tensor) -> Tensor:
-    values = wide(logits)
+    values = at_least_float32(logits)
     still = values.detach()
     spread = (still.amax(dim=1) - still.amin(dim=1)) / SPREAD_IN_UNITS
     return values / _or_one(spread).unsqueeze(1)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_positive
+from clearance._precision import at_least_float32
 from clearance.attacks.attack import (
     LOSSES,
     Attack,
@@ -20,7 +21,6 @@ from clearance.attacks.attack import (
     random_starts,
     room_along,
     steepest,
-    wide,
 )
 from clearance.vocabulary import Bounds
 
@@ -334,7 +334,7 @@ class _Climb:
 
     @classmethod
     def begun(cls, delta: Tensor, length: float) -> "_Climb":
-        zero = wide(delta).new_zeros(len(delta))
+        zero = at_least_float32(delta).new_zeros(len(delta))
         low = torch.full_like(zero, -math.inf)
         rows, no = torch.arange(len(delta), device=delta.device), torch.zeros_like(zero, dtype=torch.bool)
         lengths, shares = zero + length, zero + SPARSE_SHARE

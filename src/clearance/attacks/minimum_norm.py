@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_non_negative
+from clearance._precision import at_least_float32
 from clearance.attacks.attack import (
     Batch,
     DistanceAttack,
@@ -18,7 +19,6 @@ from clearance.attacks.attack import (
     norm_of,
     projected,
     shortened,
-    wide,
 )
 from clearance.geometry.first_order import dual_norm, first_order_distance
 from clearance.vocabulary import Bounds
@@ -56,7 +56,11 @@ def shortest_step(
     """
     bounds = Bounds() if bounds is None else bounds
     # sums over pixels would lose what half precision has
-    slopes, at, rise = wide(gradient).flatten(1), wide(points).flatten(1), wide(rise)
+    slopes, at, rise = (
+        at_least_float32(gradient).flatten(1),
+        at_least_float32(points).flatten(1),
+        at_least_float32(rise),
+    )
     room = torch.where(slopes > 0, bounds.upper - at, at - bounds.lower).clamp(min=0.0)
     steep = slopes.abs()
     length = _filled(steep, room, rise) if norm == 1 else _raised_together(steep, room, rise, norm)

@@ -40,15 +40,14 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.write(f"{versions}, Python {sys.version.split()[0]}\n")
         return
     with one_line_errors("clearance", resumes=bool(words) and words[0] in KEEPS_RUNS):
-        if words and not words[0].startswith("-"):
+        config = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+        if not words or words[0].startswith("-"):
+            tyro.extras.subcommand_cli_from_dict(
+                COMMANDS, prog="clearance", description=DESCRIPTION, args=words, config=config
+            ).run()
+        else:  # only this command is parsed, so that an error names no option of another
             check_choice("command", words[0], COMMANDS)
-        tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
-            prog="clearance",
-            description=DESCRIPTION,
-            args=words,
-            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
-        ).run()
+            tyro.cli(COMMANDS[words[0]], prog=f"clearance {words[0]}", args=words[1:], config=config).run()
 
 
 if __name__ == "__main__":

@@ -324,6 +324,11 @@ def numbered_classes(labels: Tensor) -> tuple[str, ...]:
     ('0', '1', '2')
     """
     largest = int(labels.max()) if labels.numel() else -1
+    if labels.numel() and int(labels.min()) > 0:
+        raise ValueError(
+            f"`labels` must be numbered from 0; got {int(labels.min())} .. {largest}. Renumber them, or construct "
+            "ImageSet with the names of all classes."
+        )
     if largest >= labels.numel() > 0:
         raise ValueError(
             f"`labels` must be numbered from 0 without gaps; got a label {largest} among {labels.numel()} "
@@ -380,7 +385,7 @@ def check_classes(classes: Sequence[str]) -> None:
     if broken:
         raise ValueError(f"`classes` must be text that UTF-8 can hold; got {broken[0]!a}. Rename it.")
     if len(classes) < 2:
-        raise ValueError(f"`classes` must name at least 2 classes; got {classes!r}.")
+        raise ValueError(f"images must be of at least 2 classes; got only {classes!r}.")
     if len(set(classes)) < len(classes):
         twice = sorted({name for name in classes if classes.count(name) > 1})
         raise ValueError(f"`classes` must all differ; got {', '.join(map(repr, twice))} more than once.")

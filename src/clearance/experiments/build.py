@@ -22,7 +22,6 @@ from clearance.experiments.datasets import SPLIT_SEED, load_dataset
 from clearance.experiments.method import Method, MixtureSettings
 from clearance.experiments.recipe import Recipe
 from clearance.heads import (
-    EarlyStoppedHeads,
     GaussianMixture,
     GaussianMixtureHeads,
     GradientHeads,
@@ -172,8 +171,7 @@ def build_weak_heads(method: Method, loss: Loss) -> WeakHeads:
         return GaussianMixtureHeads("diagonal" if method.mixture == "diagonal" else "scalar")
     if method.weak_heads == "pair":
         return PairHeads(method.penalty)
-    kind = EarlyStoppedHeads if method.weak_heads == "early_stopped" else GradientHeads
-    return kind(training, loss=loss.sample_loss)
+    return GradientHeads(training, loss=loss.sample_loss)
 
 
 def drawn_data(recipe: Recipe, data: RunData, seed: int) -> RunData:

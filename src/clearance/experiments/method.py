@@ -124,7 +124,7 @@ class EndToEndSettings:
 class FOCASettings:
     """Training by FOCA: weak heads, how many and how long each is used, and the head that the model keeps."""
 
-    weak_heads: Literal["gradient", "early_stopped", "ridge", "mixture", "pair"] = "gradient"
+    weak_heads: Literal["gradient", "ridge", "mixture", "pair"] = "gradient"
     head_steps: int = 32
     head_lr: float = 0.1
     head_decay: float = 1e-2
@@ -155,20 +155,20 @@ class FOCASettings:
 class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettings, FOCASettings):
     """A named change to plain training, in numbers; the defaults are plain training.
 
-    Its settings are written side by side, in Python as in a recipe's file and on the command line. The classes
-    that it is made of hold those that belong together, for functions that need one group of them.
+    All settings are on one level, in Python, in a recipe's file and on the command line. The base classes group
+    them for functions that need one group.
 
     Args:
         way: ``"end_to_end"`` or ``"foca"``.
         loss: Name of the loss in the catalogue.
         loss_settings: Settings of the loss that differ from its defaults, by name.
         lr: Step size of the extractor's SGD, above 0.
-        momentum: Of the same, in [0, 1).
-        weight_decay: Of the same, at least 0.
+        momentum: Of that SGD, in [0, 1).
+        weight_decay: Of that SGD, at least 0.
         clip_norm: Bound on the norm of the gradient, or None.
         max_norm: Bound on the norm of every unit's incoming weights, or None.
         hidden: Hidden widths of the head that the model is trained with.
-        dropout: In that head, in [0, 1).
+        dropout: Probability of dropping a hidden unit of that head, in [0, 1).
         norm: ``"batch"`` puts batch normalisation into extractor and head.
         features: Width of the features, for extractors that end in a linear layer of any width (``lenet-plus``);
             0 is the extractor's own.
@@ -177,32 +177,34 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
             them without ReLU.
         priors: Of that mixture's classes: ``"uniform"``, ``"empirical"`` (their shares in the training labels, fixed),
             or ``"learned"``.
-        means_lr: Times `lr` is the step size of the mixture's means, above 0.
-        variances_lr: Times `lr` is that of its variances and learned priors, above 0. They are never decayed.
-        means_decay: Times `weight_decay` is that of the means, at least 0.
+        means_lr: Factor, above 0, on `lr` for the mixture's means.
+        variances_lr: Factor, above 0, on `lr` for its variances and learned priors, which have no weight decay.
+        means_decay: Factor, at least 0, on `weight_decay` for the means.
         head_noise: Standard deviation of noise on the head's parameters (end_to_end).
-        adversarial: Largest change of a pixel, of [0, 1], in the adversarial images that are trained on; 0 trains on
-            none (end_to_end).
+        adversarial: Largest change of a pixel, in [0, 1], of adversarial images in training; 0 is training without
+            them (end_to_end).
         adversarial_share: Part of every batch that is attacked, in (0, 1] (end_to_end).
         adversarial_steps: Of the attack: 1 is FGSM, more are PGD on cross-entropy (end_to_end).
         adversarial_rise: Steps of training in which the largest change rises to `adversarial` (end_to_end).
-        trades: beta of TRADES, the weight of the change of the prediction; 0 trains on the adversarial images
-            themselves (end_to_end).
-        weak_heads: How weak heads are drawn (foca): ``"gradient"`` (Algorithm 1), ``"early_stopped"``, or in
-            closed form ``"ridge"``, ``"mixture"`` and, for two classes, ``"pair"`` (these need ``hidden: []``).
+        trades: beta of TRADES, the weight of the change of the prediction; 0 is the loss of the adversarial images
+            (end_to_end).
+        weak_heads: How weak heads are drawn (foca): ``"gradient"`` (Algorithm 1), or in closed form
+            ``"ridge"``, ``"mixture"`` and, for two classes, ``"pair"`` (these need ``hidden: []``).
         head_steps: Steps of a weak head (foca).
         head_lr: Step size of a weak head (foca).
         head_decay: Weight decay of a weak head (foca).
-        penalty: Of weak heads in closed form, above 0 (foca).
+        penalty: Ridge penalty of weak heads in closed form, above 0 (foca).
         per_class: Images of every class that a weak head is trained on (foca).
         heads: Weak heads drawn at once (foca).
         reuse: Steps that use the same weak heads (foca).
         mode: ``"average"`` over the heads in each step, or one in turn, ``"cycle"`` (foca).
-        pool: Recent images on whose features weak heads are trained in place of fresh ones, 0 for none (foca).
-        heads_batch_norm: What batch normalisation does with the weak heads' batches (foca).
+        pool: Number of recent training images whose features weak heads are trained on, instead of a separate
+            forward pass; 0 is off (foca).
+        heads_batch_norm: Statistics that batch normalisation uses for the weak heads' batches, as `batch_norm` of FOCA
+            (foca).
         recalibrate: Whether running statistics are recomputed before the final head (foca).
         final_head_steps: Steps, in batches of 128, of the head that the model keeps (foca).
-        final_head_lr: Step size of the same (foca).
+        final_head_lr: Step size of that head (foca).
 
     Raises:
         ValueError: If a number is out of range, a name is unknown, or settings do not go together.

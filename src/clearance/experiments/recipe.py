@@ -16,20 +16,14 @@ import yaml
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.experiments.method import Method, whole_as_floats
 
-USUAL = {
-    "learning_rate": ("lr",),
-    "wd": ("weight_decay",),
-    "decay": ("weight_decay",),
-    "loss": ("loss",),
-}
-"""What others call settings."""
+_SYNONYMS = {"learning_rate": "lr", "wd": "weight_decay", "decay": "weight_decay"}  # of other libraries
 
 
-def filled(kind: Any, values: Mapping[str, Any], source: str) -> Any:
-    """A frozen dataclass from plain values, each as its field wants it.
+def _filled(kind: "type[Recipe | Method]", values: Mapping[str, Any], source: str) -> Any:
+    """A recipe or method from plain values, each as its field wants it.
 
     Args:
-        kind: The dataclass.
+        kind: Which of the two.
         values: By field.
         source: Where they come from, for the message.
 
@@ -39,13 +33,23 @@ def filled(kind: Any, values: Mapping[str, Any], source: str) -> Any:
     fields = {f.name: f for f in dataclasses.fields(kind)}
     for key in values:
         if key not in fields:
-            near = [*USUAL.get(key, ()), *difflib.get_close_matches(str(key), fields, n=1, cutoff=0.5)]
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"{source}: no setting {key!r}; known are {', '.join(fields)}.{hint}")
+            raise ValueError(f"{source}: {_advice(kind, key, list(fields))}")
     try:
         return kind(**{k: _typed(v, fields[k], k) for k, v in values.items()})
     except (TypeError, ValueError, OverflowError) as error:  # a float holds no number of 400 digits
         raise ValueError(f"{source}: {error}") from error
+
+
+def _advice(kind: "type[Recipe | Method]", key: str, known: list[str]) -> str:
+    """What is wrong with an unknown setting, and what to write instead."""
+    meant = _SYNONYMS.get(key, key)
+    if kind is Recipe and meant in {f.name for f in dataclasses.fields(Method)}:
+        return f"{key!r} is not a setting of the recipe but of a method; write methods: {{plain: {{{meant}: ...}}}}."
+    if kind is Method and meant in {f.name for f in dataclasses.fields(Recipe)}:
+        return f"{key!r} is not a setting of a method but of the whole recipe; write it outside `methods`."
+    near = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"no setting {key!r}; known are {', '.join(known)}.{hint}"
 
 
 _KINDS = {
@@ -93,30 +97,30 @@ class Recipe:
         size: Side in pixels to which an image folder is resized, or None.
         model: Name of the extractor in the catalogue, or ``run:PATH``: the network of a finished run, trained on.
         epochs: Passes over the training set, at least 1.
-        steps: Updates in all, in place of `epochs`: as many for few images as for all. None counts epochs.
-        batch_size: Images a step, at least 1.
-        schedule: ``"cosine"`` lets the step size fall to 0 over the run; ``"tenths"`` takes a tenth of it after half,
-            and again after three quarters of the run; ``"constant"`` leaves it.
-        left_out: Numbers of classes that are kept from training; `new_classes` and `likelihood` use them.
-        label_noise: Share of training labels replaced by another class, in [0, 1); drawn once for each seed. The
-            labels of images that choices are made on are as noisy; those of the test set never are.
-        samples: Training images to draw for each seed, alike for all methods; None is all of them.
-        balanced: Whether such a draw has equally many images of every class, or is plainly at random.
-        validation: Share of the training set kept back and evaluated after every epoch, in [0, 1).
+        steps: Total updates, instead of `epochs`; the same for few images as for all. None counts epochs.
+        batch_size: Images per step, at least 1.
+        schedule: ``"cosine"`` lowers the step size to 0 over the run; ``"tenths"`` divides it by ten after half and
+            after three quarters of the run; ``"constant"`` does not change it.
+        left_out: Numbers of the classes without training images; the audits `new_classes` and `likelihood` use them.
+        label_noise: Share of training labels replaced by another class, in [0, 1); drawn once for each seed. Images
+            that choices are based on have labels with the same noise; the test set never has noise.
+        samples: Training images drawn for each seed, the same for all methods; None is all of them.
+        balanced: Whether this draw has the same number of images of every class; otherwise it ignores classes.
+        validation: Share of the training set, in [0, 1), that is not trained on but evaluated after every epoch.
         train_fraction: Share of the training set that is used, in (0, 1].
-        held_out: 0: audit on the test set. Above 0: this share of the training set is split off (its seed is
-            fixed) and everything is measured on it instead: for choices.
-        augment_flip: Random horizontal flips while training.
+        held_out: Share of the training set, in [0, 1), that replaces the test set in every measurement, so that
+            choices do not use the test set; the split has a fixed seed. 0 measures on the test set.
+        augment_flip: Random horizontal flips in training.
         augment_pad: Pixels of zero padding before a random crop.
         augment_cutout: Side in pixels of a square set to 0 at a random place.
         autocast: Whether the extractor is trained in bfloat16; weak heads and audits stay in float32.
         compile_extractor: Whether torch.compile is used on the extractor while training.
-        channels_last: Whether images and filters lie in memory with their channels last: the same numbers but for
-            rounding. On a CPU networks of several convolutions train in two thirds to all of the time so.
+        channels_last: Whether images and filters are stored with their channels last: the same numbers up to rounding.
+            On a CPU, networks with several convolutions then train in two thirds to all of the time.
         seeds: How many seeds; they are 0, 1, 2 ...
         audits: Names of audits in the catalogue.
         audit_settings: Settings of an audit that differ from its defaults, by audit and setting.
-        methods: The methods to compare, by name; the first is the one the others are compared with.
+        methods: The methods to compare, by name; the others are compared with the first.
     """
 
     dataset: str = "digits"
@@ -178,9 +182,9 @@ def identifier(tree: Any) -> str:
 
 
 def tuned_recipe(dataset: str) -> Recipe:
-    """The recipe that was tuned for a dataset on a split of its training set, or the nearest there is.
+    """The recipe that was tuned for a dataset on a split of its training set.
 
-    Digits and MNIST have their own; every other dataset starts from MNIST's settings, untuned.
+    Digits and MNIST have their own; every other dataset gets MNIST's settings, untuned.
     """
     name = dataset if dataset in ("digits", "mnist") else "mnist"
     text = resources.files("clearance.experiments").joinpath(f"recipes/{name}.yaml").read_text("utf-8")
@@ -188,14 +192,14 @@ def tuned_recipe(dataset: str) -> Recipe:
 
 
 def read_recipe(path: str | Path, dataset: str | None = None) -> Recipe:
-    """A recipe from a YAML file: what it does not say is taken from the dataset's tuned recipe.
+    """A recipe from a YAML file; settings that it leaves out are those of the dataset's tuned recipe.
 
     A method may be a name of the catalogue (``plain: {}``), a change to one
     (``mine: {base: plain, lr: 0.1}``), or stand alone with ``base: none``.
 
     Args:
         path: The file.
-        dataset: Takes the place of the file's dataset.
+        dataset: Replaces the file's dataset.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -209,7 +213,7 @@ def read_recipe(path: str | Path, dataset: str | None = None) -> Recipe:
 
 
 def names_methods(path: str | Path) -> bool:
-    """Whether a recipe's file says which methods.
+    """Whether a recipe's file names methods.
 
     Raises:
         FileNotFoundError, ValueError: As `read_recipe`.
@@ -228,7 +232,7 @@ def _read_tree(path: str | Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise FileNotFoundError(f"there is no recipe {path}; correct the path.") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be text in UTF-8; got bytes that are none.") from error
+        raise ValueError(f"{path} must be text in UTF-8; got other bytes.") from error
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path} must be YAML; got: {' '.join(str(error).split())}") from error
     except RecursionError as error:
@@ -245,9 +249,9 @@ _PLAIN = {
 
 
 def _check_node(node: yaml.Node) -> None:
-    """Raise ValueError for what no recipe holds, before any of it is built.
+    """Raise ValueError for values that no recipe holds, before any of them is built.
 
-    Aliases make a small file stand for any number of values: they count as often as they are used.
+    With aliases a small file can hold any number of values, so each use of one counts.
     """
     counts: dict[int, int] = {}
     open_nodes: set[int] = set()
@@ -298,7 +302,7 @@ def from_tree(tree: Mapping[str, Any], source: str, known: Mapping[str, Method] 
     methods = {
         str(name): _method(str(name), change or {}, source, known or {}) for name, change in named.items()
     }
-    recipe: Recipe = filled(Recipe, {**values, "methods": methods}, source)
+    recipe: Recipe = _filled(Recipe, {**values, "methods": methods}, source)
     return recipe
 
 
@@ -308,18 +312,18 @@ def _method(name: str, change: Any, source: str, known: Mapping[str, Method]) ->
     if not isinstance(change, dict):
         raise ValueError(f"{source}: method {name!r} must be a mapping of settings; got {change!r}.")  # noqa: TRY004
     settings = dict(change)
-    if name not in known and not {"base", "way"} & set(settings):  # else it says what it is by itself
+    if name not in known and not {"base", "way"} & set(settings):  # else the settings are complete
         _check_meant(name, settings, known, source)
     base = settings.pop("base", name if name in known else "none")
     if base != "none":
         check_choice(f"{source}: base of method {name!r}", base, [*known, "none"])
         settings = {**dataclasses.asdict(known[base]), **settings}
-    method: Method = filled(Method, settings, f"{source}: method {name!r}")
+    method: Method = _filled(Method, settings, f"{source}: method {name!r}")
     return method
 
 
 def _check_meant(name: str, settings: Mapping[str, Any], known: Mapping[str, Method], source: str) -> None:
-    """Refuse what looks like a misspelt name of a method: it would train as the defaults do, under that name."""
+    """Refuse a name that looks like a misspelt method: it would be trained with default settings."""
     if known and not settings:
         check_choice(f"{source}: method", name, known)
     if near := difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75):

@@ -50,14 +50,14 @@ def dual_norm(gradient: Tensor, norm: float, leading: int = 1) -> Tensor:
     ([5.0, 0.0], [7.0, 0.0])
     """
     flat = gradient.unsqueeze(-1) if gradient.ndim == leading else gradient
-    wide = torch.promote_types(flat.dtype, torch.float32)
+    dtype = torch.promote_types(flat.dtype, torch.float32)
     # Axes by number and not flattened: a gradient in channels-last order would have to be copied.
     axes = tuple(range(leading, flat.ndim))
     exponent = dual_exponent(norm)
     if exponent in (1.0, 2.0, math.inf):
-        return torch.linalg.vector_norm(flat, ord=exponent, dim=axes, dtype=wide)
+        return torch.linalg.vector_norm(flat, ord=exponent, dim=axes, dtype=dtype)
     # in units of the largest entry: powers of a norm near 1 leave the range of floating point
-    flat = flat.to(wide)
+    flat = flat.to(dtype)
     peak = flat.detach().abs().amax(dim=axes, keepdim=True)
     unit = torch.where(peak > 0, peak, 1.0)
     return unit.squeeze(axes) * torch.linalg.vector_norm(flat / unit, ord=exponent, dim=axes)

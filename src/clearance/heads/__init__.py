@@ -21,7 +21,6 @@ from clearance.heads.mlp import MLP as MLP
 from clearance.heads.stack import HeadStack as HeadStack
 from clearance.heads.train import HeadTraining as HeadTraining
 from clearance.heads.train import train_heads as train_heads
-from clearance.heads.weak import EarlyStoppedHeads as EarlyStoppedHeads
 from clearance.heads.weak import GaussianMixtureHeads as GaussianMixtureHeads
 from clearance.heads.weak import GradientHeads as GradientHeads
 from clearance.heads.weak import PairHeads as PairHeads
@@ -29,7 +28,6 @@ from clearance.heads.weak import RidgeHeads as RidgeHeads
 
 __all__ = [
     "MLP",
-    "EarlyStoppedHeads",
     "GaussianMixture",
     "GaussianMixtureHeads",
     "GradientHeads",

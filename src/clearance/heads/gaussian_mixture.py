@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_non_negative, check_positive
+from clearance._precision import at_least_float32
 from clearance.tensors import check_class_numbers
 
 Covariance = Literal["identity", "scalar", "class_scalar", "diagonal", "class_diagonal", "full"]
@@ -123,7 +124,7 @@ class GaussianMixture(nn.Module):
     def own_terms(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """d_y(x), as `own_half_distance`, and 1/2 log|Sigma_y| of each sample, (B,) and (B,)."""
         check_class_numbers(labels, len(features), self.classes)
-        (x, mu), factor = self._wide(features), self._factor()
+        (x, mu), factor = self._in_one_dtype(features), self._factor()
         with torch.autocast(features.device.type, enabled=False):
             offsets = x - _rows_of(mu, labels)  # before whitening, so that their common part is not rounded
             if factor is not None:
@@ -146,7 +147,7 @@ class GaussianMixture(nn.Module):
 
     def log_prior(self) -> Tensor:
         """The logarithms of the priors, which sum to one, (K,)."""
-        return self.log_priors.to(_at_least_float32(self.log_priors)).log_softmax(dim=0)
+        return at_least_float32(self.log_priors).log_softmax(dim=0)
 
     def half_log_determinant(self) -> Tensor:
         """Half of log|Sigma_k|, (K,)."""
@@ -240,18 +241,19 @@ class GaussianMixture(nn.Module):
         return None if self.covariance_root is None else _floored_factor(self.covariance_root, self.floor)
 
     def _prepared(self, features: Tensor, factor: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Features and means in one wide dtype; for a full covariance whitened, about the mean of the means."""
-        x, mu = self._wide(features)
+        """Features and means in one dtype; for a full covariance whitened, about the mean of the means."""
+        x, mu = self._in_one_dtype(features)
         if factor is None:
             return x, mu
         origin = mu.detach().mean(dim=0)
         return _whitened(x - origin, factor), _whitened(mu - origin, factor)
 
-    def _wide(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def _in_one_dtype(self, features: Tensor) -> tuple[Tensor, Tensor]:
         if features.shape[1:] != (self.in_features,):
             raise ValueError(f"`features` must be (B, {self.in_features}); got {tuple(features.shape)}.")
-        wide = torch.promote_types(_at_least_float32(features), _at_least_float32(self.means))
-        return features.to(wide), self.means.to(wide)
+        x, mu = at_least_float32(features), at_least_float32(self.means)
+        dtype = torch.promote_types(x.dtype, mu.dtype)
+        return x.to(dtype), mu.to(dtype)
 
 
 def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None = None) -> Tensor:
@@ -443,8 +445,8 @@ def mixture_from_linear(linear: nn.Linear) -> GaussianMixture:
             f"`linear` must be a torch.nn.Linear; got {type(linear).__name__}. With several layers, convert the last "
             "and keep those before it in the extractor."
         )
-    wide = _at_least_float32(linear.weight)
-    mixture = GaussianMixture(linear.in_features, linear.out_features).to(linear.weight.device, wide)
+    weight = at_least_float32(linear.weight)
+    mixture = GaussianMixture(linear.in_features, linear.out_features).to(weight)
     mixture.means.copy_(linear.weight)
     bias = torch.zeros(linear.out_features).to(linear.weight) if linear.bias is None else linear.bias
     log_priors = bias.double() + 0.5 * linear.weight.double().square().sum(dim=1)
@@ -520,15 +522,10 @@ def _unit_variance(x: Tensor, mu: Tensor) -> Tensor:
     return 0.5 * x.square().sum(dim=1, keepdim=True) - F.linear(x, mu, -0.5 * mu.square().sum(dim=1))
 
 
-def _at_least_float32(tensor: Tensor) -> torch.dtype:
-    """The dtype in which a tensor's densities are computed."""
-    return torch.promote_types(tensor.dtype, torch.float32)
-
-
 def _floored_log_variance(raw: Tensor, floor: float) -> Tensor:
     """The logarithm of floor + exp(raw), whose gradient does not vanish at the floor."""
-    wide = raw.to(_at_least_float32(raw))
-    return torch.logaddexp(wide, torch.full((), math.log(floor), dtype=wide.dtype, device=wide.device))
+    raw = at_least_float32(raw)
+    return torch.logaddexp(raw, torch.full((), math.log(floor), dtype=raw.dtype, device=raw.device))
 
 
 def _log_of_one(floor: float) -> float:
@@ -570,7 +567,7 @@ def _floored_factor(root: Tensor, floor: float) -> Tensor:
         scaled = math.sqrt(floor) * torch.eye(len(exact)).to(exact)
         upper = torch.linalg.qr(torch.cat([exact.T, scaled])).R
         signs = torch.where(upper.diagonal() < 0, -1.0, 1.0).to(upper)
-        return (upper.T * signs).to(root.device, _at_least_float32(root))
+        return (upper.T * signs).to(at_least_float32(root))
 
 
 def _floored_eigenvalues(root: Tensor, floor: float) -> Tensor:

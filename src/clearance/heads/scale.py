@@ -4,6 +4,8 @@ import math
 
 from torch import Tensor
 
+from clearance._precision import at_least_float32
+
 _REFERENCE_WIDTH = 128
 
 
@@ -25,6 +27,5 @@ def feature_unit(features: Tensor) -> Tensor:
     >>> float((features / feature_unit(features)).square().sum(dim=1)[0])
     128.0
     """
-    kept = features.detach()
-    kept = kept if kept.dtype.itemsize >= 4 else kept.float()  # the square of 256 is infinite in float16
-    return kept.square().mean().sqrt() * math.sqrt(features.shape[-1] / _REFERENCE_WIDTH)
+    features = at_least_float32(features.detach())  # the square of 256 is infinite in float16
+    return features.square().mean().sqrt() * math.sqrt(features.shape[-1] / _REFERENCE_WIDTH)

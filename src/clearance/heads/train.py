@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from clearance._checks import check_count, check_fraction, check_non_negative, check_positive
+from clearance._precision import at_least_float32
 from clearance.heads.stack import HeadStack, WeightAndBias, apply_linear, linear_layers
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
@@ -406,14 +407,14 @@ def _gradient_for(
     loss: SampleLoss | None,
     training: HeadTraining,
 ) -> _HeadGradient:
-    kept = features if features.dtype == torch.float64 else features.float()
+    features = at_least_float32(features)
     layers = linear_layers(heads.architecture)
     if layers is None:
-        return _FunctionalGradient(heads, kept, labels, mask, loss)
-    full_batch = training.batch_size is None or training.batch_size >= kept.shape[-2]
-    if full_batch and 2 * kept.shape[-2] <= kept.shape[-1]:
-        return _GramGradient(heads, layers, kept, labels, mask, loss)
-    return _DenseGradient(heads, layers, kept, labels, mask, loss)
+        return _FunctionalGradient(heads, features, labels, mask, loss)
+    full_batch = training.batch_size is None or training.batch_size >= features.shape[-2]
+    if full_batch and 2 * features.shape[-2] <= features.shape[-1]:
+        return _GramGradient(heads, layers, features, labels, mask, loss)
+    return _DenseGradient(heads, layers, features, labels, mask, loss)
 
 
 def _pair(named: Mapping[str, Tensor], names: tuple[str, str | None]) -> tuple[Tensor, Tensor | None]:

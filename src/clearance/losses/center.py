@@ -112,8 +112,8 @@ class CenterLoss(Loss):
         features = outputs.features
         if features.shape[1:] != (self.in_features,):
             raise ValueError(f"features must be (B, {self.in_features}); got {tuple(features.shape)}.")
-        wide = torch.promote_types(torch.promote_types(features.dtype, self.centres.dtype), torch.float32)
-        distance = own_half_distance(features.to(wide), self.centres.to(wide), labels)
+        dtype = torch.promote_types(torch.promote_types(features.dtype, self.centres.dtype), torch.float32)
+        distance = own_half_distance(features.to(dtype), self.centres.to(dtype), labels)
         terms = {"center": self.weight * distance.mean()}
         if self.cross_entropy_weight > 0:
             softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()

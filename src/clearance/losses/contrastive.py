@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearance._checks import check_non_negative, check_positive
+from clearance._precision import at_least_float32
 from clearance.losses._loss import Loss, check_labels
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.tensors import LossTerms, Outputs
@@ -28,9 +29,8 @@ def contrastive(features: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor
     >>> contrastive(torch.tensor([[0.0], [2.0], [0.5]]), torch.tensor([0, 0, 1]))
     tensor([2.0000, 0.1250, 0.0000])
     """
-    kept = features.float() if features.dtype.itemsize < 4 else features
     # Each distance on its own: the gradient at 0 is 0, and small distances are not lost to rounding.
-    distances = F.pdist(kept)
+    distances = F.pdist(at_least_float32(features))
     first, second = torch.triu_indices(len(labels), len(labels), 1, device=labels.device)
     same = labels[first] == labels[second]
     return 0.5 * torch.where(same, distances, (margin - distances).clamp(min=0)).square()

@@ -3,6 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearance._precision import at_least_float32
 from clearance.losses._loss import Loss, check_labels
 from clearance.tensors import LossTerms, Outputs
 
@@ -17,8 +18,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     Returns:
         (..., B), at least float32.
     """
-    flat = logits.flatten(0, -2)
-    flat = flat if flat.dtype.itemsize >= 4 else flat.float()
+    flat = at_least_float32(logits.flatten(0, -2))
     repeated = labels.expand(logits.shape[:-1]).flatten()
     return F.cross_entropy(flat, repeated, reduction="none").view(logits.shape[:-1])
 

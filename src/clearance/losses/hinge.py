@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_positive
+from clearance._precision import at_least_float32
 from clearance.losses._loss import Loss, check_labels
 from clearance.tensors import LossTerms, Outputs
 
@@ -36,9 +37,9 @@ def hinge(logits: Tensor, labels: Tensor, margin: float = 1.0, form: HingeForm =
     """
     if logits.shape[-1] < 2:
         raise ValueError(f"logits must have at least two classes; got shape {tuple(logits.shape)}.")
-    kept = logits if logits.dtype.itemsize >= 4 else logits.float()
-    own = labels.expand(kept.shape[:-1]).unsqueeze(-1)
-    short = margin + kept - kept.gather(-1, own)
+    logits = at_least_float32(logits)
+    own = labels.expand(logits.shape[:-1]).unsqueeze(-1)
+    short = margin + logits - logits.gather(-1, own)
     if form == "max":
         return torch.relu(short.scatter(-1, own, -math.inf).amax(dim=-1))
     return torch.relu(short).scatter(-1, own, 0.0).sum(dim=-1)

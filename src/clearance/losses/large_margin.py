@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative, check_positive
+from clearance._precision import at_least_float32
 from clearance.geometry.first_order import first_order_distance
 from clearance.losses._loss import Loss, check_labels
 from clearance.losses.margins import (
@@ -24,7 +25,6 @@ from clearance.losses.margins import (
     gap_cotangents,
     gaps_and_norms,
     top_rivals,
-    wide,
 )
 from clearance.tensors import LossTerms, Outputs
 
@@ -302,9 +302,11 @@ class LargeMarginLoss(Loss):
         check_pairs(outputs.logits, None)
         check_labels(outputs.logits, labels)
         due = self.every == 1 or not self.training or int(self.steps) % self.every == 0
-        terms = {"margin": self._margin(outputs, labels) if due else wide(outputs.logits.new_zeros(()))}
+        terms = {
+            "margin": self._margin(outputs, labels) if due else at_least_float32(outputs.logits.new_zeros(()))
+        }
         if self.cross_entropy_weight > 0:
-            losses = F.cross_entropy(wide(outputs.logits), labels, reduction="none")
+            losses = F.cross_entropy(at_least_float32(outputs.logits), labels, reduction="none")
             terms["cross_entropy"] = self.cross_entropy_weight * losses.mean()
         return LossTerms(terms)
 
@@ -343,7 +345,7 @@ class LargeMarginLoss(Loss):
         """f_l, from which on a violation counts fully: (L, 1, 1), or (L, k, B) for probabilities."""
         summed = len(rivals) if self.aggregate == "sum" else 1
         share = len(self._weights) * summed / max_slope
-        weights = wide(logits).new_tensor(self._weights)[:, None, None]
+        weights = at_least_float32(logits).new_tensor(self._weights)[:, None, None]
         least = (weights * share).clamp(min=_LEAST)  # a weight may be 0
         if self.score == "logits":
             return least

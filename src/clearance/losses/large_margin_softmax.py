@@ -94,13 +94,13 @@ class LargeMarginSoftmaxLoss(Loss):
         """One term, ``large_margin_softmax``."""
         check_labels(outputs.logits, labels)
         weight, logits = _weight_of(outputs.head), outputs.logits
-        wide = torch.promote_types(torch.promote_types(logits.dtype, outputs.features.dtype), torch.float32)
-        own, x = weight[labels].to(wide), outputs.features.to(wide)
+        dtype = torch.promote_types(torch.promote_types(logits.dtype, outputs.features.dtype), torch.float32)
+        own, x = weight[labels].to(dtype), outputs.features.to(dtype)
         size = _norm(own) * _norm(x)
         cosine = ((own * x).sum(dim=1) / size.clamp(min=_TINY**2)).clamp(-1, 1)
         share = 1 / (1 + self.current_softmax_weight)
         lowered = size * (angular_margin(cosine, self.multiplier) - cosine) * share
-        scores = logits.to(wide).scatter_add(1, labels[:, None], lowered[:, None])
+        scores = logits.to(dtype).scatter_add(1, labels[:, None], lowered[:, None])
         return LossTerms({"large_margin_softmax": F.cross_entropy(scores, labels)})
 
     @torch.no_grad()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from clearance._checks import check_choice, check_count, check_non_negative
+from clearance._precision import at_least_float32
 from clearance.data.image_set import check_pixels
 from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
 from clearance.models.classifier import ALWAYS, Classifier, check_classifier
@@ -280,11 +281,6 @@ def _captured(outputs: Outputs, name: str) -> Tensor:
     return outputs.activations[name]
 
 
-def wide(tensor: Tensor) -> Tensor:
-    """At least float32."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-
 def class_gaps(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score) -> Tensor:
     """s_y - s_i for each rival i: positive where the sample is on the right side.
 
@@ -302,8 +298,12 @@ def class_gaps(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score) -> 
             [3.]])
     """
     if score == "softmax" and logits.requires_grad:
-        return _SoftmaxGaps.apply(wide(logits), labels, rivals)  # type: ignore[no-untyped-call]
-    return _gaps(wide(logits) if score == "logits" else wide(logits).softmax(dim=1), labels, rivals)
+        return _SoftmaxGaps.apply(at_least_float32(logits), labels, rivals)  # type: ignore[no-untyped-call]
+    return _gaps(
+        at_least_float32(logits) if score == "logits" else at_least_float32(logits).softmax(dim=1),
+        labels,
+        rivals,
+    )
 
 
 def _gaps(scores: Tensor, labels: Tensor, rivals: Tensor) -> Tensor:
@@ -343,7 +343,7 @@ def gap_cotangents(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score)
         rivals: (k, B).
         score: As in :func:`class_gaps`.
     """
-    scores = wide(logits)
+    scores = at_least_float32(logits)
     own = labels.expand_as(rivals).unsqueeze(-1)
     other = rivals.unsqueeze(-1)
     zeros = torch.zeros((*rivals.shape, logits.shape[1]), dtype=scores.dtype, device=logits.device)
@@ -388,7 +388,7 @@ class _GapGradients:
         """The entries of `at_logits` that are not zero, (k, B, 2 or C); for logits there are only two."""
         if self._score == "softmax":
             return self.at_logits
-        return wide(self._logits).new_tensor([1.0, -1.0]).expand(*self._rivals.shape, 2)
+        return at_least_float32(self._logits).new_tensor([1.0, -1.0]).expand(*self._rivals.shape, 2)
 
     @cached_property
     def at_features(self) -> Tensor | None:
@@ -399,8 +399,8 @@ class _GapGradients:
         if self._weight is None:
             return None
         if self._score == "logits":
-            return wide(self._weight)[self._labels] - wide(self._weight)[self._rivals]
-        return self.at_logits @ wide(self._weight)
+            return at_least_float32(self._weight)[self._labels] - at_least_float32(self._weight)[self._rivals]
+        return self.at_logits @ at_least_float32(self._weight)
 
     def nearest_to(self, layers: Sequence[str]) -> tuple[Tensor, Tensor]:
         """The tensor nearest to these layers at which the gradient is known, and that gradient: a sweep's start."""
@@ -459,7 +459,7 @@ def _unit_of(tensor: Tensor, ruler: Ruler, full: bool) -> Tensor | float:
         return elements ** (-1 / dual_exponent(ruler.norm))
     if len(tensor) < 2:
         raise ValueError("`unit` 'spread' needs at least 2 samples in a batch; got 1. Use 'layer'.")
-    values = wide(tensor if full else tensor.detach())
+    values = at_least_float32(tensor if full else tensor.detach())
     spread = torch.linalg.vector_norm(values - values.mean(dim=0)) / math.sqrt(values.numel())  # slope 0 at 0
     return spread * elements ** (1 / ruler.norm)
 

@@ -3,6 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearance._precision import at_least_float32
 from clearance.losses._loss import Loss, check_labels
 from clearance.tensors import LossTerms, Outputs
 
@@ -17,8 +18,7 @@ def squared_error(logits: Tensor, labels: Tensor) -> Tensor:
     Returns:
         (..., B), at least float32.
     """
-    kept = logits if logits.dtype.itemsize >= 4 else logits.float()
-    return (kept - F.one_hot(labels, logits.shape[-1])).square().sum(dim=-1)
+    return (at_least_float32(logits) - F.one_hot(labels, logits.shape[-1])).square().sum(dim=-1)
 
 
 class SquaredErrorLoss(Loss):

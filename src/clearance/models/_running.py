@@ -29,12 +29,12 @@ def device_named(name: str) -> torch.device:
             f"`device` must be 'auto' or a device of torch's, such as 'cpu'; got {name!r}."
         ) from error
     if place.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"`device` {name!r} is not there: torch sees no CUDA; take 'auto' or 'cpu'.")
+        raise ValueError(f"`device` {name!r} is not available: torch finds no CUDA. Use 'auto' or 'cpu'.")
     try:
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError) as error:  # a build of torch without it
         raise ValueError(
-            f"`device` {name!r} is not there: {str(error).splitlines()[0]}; take 'auto' or 'cpu'."
+            f"`device` {name!r} is not available: {str(error).splitlines()[0]}. Use 'auto' or 'cpu'."
         ) from error
     return place
 

@@ -94,7 +94,7 @@ def _attribute(found: Any, name: str, place: str) -> Any:
     for part in name.split("."):
         if not hasattr(found, part):
             known = [each for each, value in vars(found).items() if _may_build(each, value)]
-            check_choice(f"name in {place.rpartition(':')[0]}", part, known)
+            check_choice(f"{place.rpartition(':')[0]}:NAME", part, known)
         found = getattr(found, part)
     return found
 

@@ -33,7 +33,7 @@ steps are logged only once::
 >>> [row["step"] for row in metrics]
 [1, 2, 3, 4, 5]
 
-A file that was damaged, changed or deleted after it was written is told when the run is opened or read.
+A file that was damaged, changed or deleted after it was written is an error when the run is opened or read.
 Files are JSON and safetensors, without pickle. For non-finite floats JSON files hold ``NaN``,
 ``Infinity`` and ``-Infinity``, as Python's ``json`` reads and writes them.
 """

@@ -1,4 +1,4 @@
-"""The SHA-256 of every file of a folder, checked whenever one is read: a damaged file is told, never used."""
+"""The SHA-256 of every file of a folder, checked whenever one is read: a damaged file is an error, never used."""
 
 import hashlib
 import json

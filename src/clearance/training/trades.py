@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_non_negative, check_positive
-from clearance.attacks.attack import Attack, Batch, gradients_of, projected, steepest, wide
+from clearance._precision import at_least_float32
+from clearance.attacks.attack import Attack, Batch, gradients_of, projected, steepest
 
 _START = 1e-3  # deviation of the noise at the start, as released: at the image itself the gradient is zero
 _RELATIVE_STEP = 2.5
@@ -25,7 +26,7 @@ def divergence(clean: Tensor, attacked: Tensor) -> Tensor:
     >>> divergence(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 0.0]]))
     tensor([0.])
     """
-    first, second = wide(clean).log_softmax(dim=1), wide(attacked).log_softmax(dim=1)
+    first, second = at_least_float32(clean).log_softmax(dim=1), at_least_float32(attacked).log_softmax(dim=1)
     return (first.exp() * (first - second)).sum(dim=1)
 
 

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from clearance.heads.train import TrainedHeads
-from clearance.heads.weak.early_stopped import EarlyStoppedHeads as EarlyStoppedHeads
 from clearance.heads.weak.gaussian_mixture import GaussianMixtureHeads as GaussianMixtureHeads
 from clearance.heads.weak.gradient import GradientHeads as GradientHeads
 from clearance.heads.weak.pair import PairHeads as PairHeads

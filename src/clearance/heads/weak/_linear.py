@@ -1,8 +1,8 @@
 """Shared by closed-form weak heads: checks of the head and its batches, and the stack of solutions."""
 
-import torch
 from torch import Tensor, nn
 
+from clearance._precision import at_least_float32
 from clearance.heads.stack import HeadStack, linear_layers
 from clearance.heads.train import TrainedHeads
 
@@ -42,8 +42,7 @@ def solved_heads(
     architecture: nn.Module, names: tuple[str, str], weight: Tensor, bias: Tensor, like: Tensor
 ) -> TrainedHeads:
     """K solutions, weight (K, C, D) and bias (K, C), as heads for features such as `like`."""
-    # As trained heads are: float64 for float64 features, float32 for all others.
-    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    dtype = at_least_float32(like).dtype  # as trained heads are
     weight, bias = weight.to(dtype), bias.to(dtype)
     finite = weight.isfinite().flatten(1).all(dim=1) & bias.isfinite().all(dim=1)
     return TrainedHeads(HeadStack(architecture, dict(zip(names, (weight, bias), strict=True))), ~finite)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_positive
+from clearance._precision import at_least_float32
 from clearance.heads.gaussian_mixture import GaussianMixture, log_of_variance
 from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack
@@ -136,7 +137,7 @@ class GaussianMixtureHeads:
 def _mixtures(
     architecture: GaussianMixture, means: Tensor, variance: Tensor, log_priors: Tensor, like: Tensor
 ) -> TrainedHeads:
-    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    dtype = at_least_float32(like).dtype
     found = {
         "means": means,
         "log_priors": log_priors,
