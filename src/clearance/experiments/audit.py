@@ -29,6 +29,7 @@ from clearance.experiments.audit_plan import (
 )
 from clearance.experiments.auditing import Budget, Done, bounded_audits, seconds_of, subject_of
 from clearance.experiments.build import RunData
+from clearance.experiments.class_order import few_images, in_order_of
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.provenance import described, report_with
 from clearance.experiments.run import RunFindings, RunPlan
@@ -90,6 +91,9 @@ def audit(
         seed: Seed of partial sets and first weights of retrained heads.
         name: The model's name on the card.
         verbose: On a terminal, show the audit in progress in a line of the error stream, which goes away at the end.
+
+    If the model keeps the names of its classes (`id2label` of a Hugging Face model), its outputs are matched with the
+    classes of the images by name.
 
     Weights in another precision (bfloat16, float16, float64) are audited in a float32 copy, with a warning.
 
@@ -221,10 +225,11 @@ class InMemory:
         data = RunData(open_images(self.train), open_images(self.test))
         check_held_out(data)
         check_logits(_first_logits(self.model, data.test), data.test.class_count)
+        model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
         others = None if self.unknown is None else unknown_images(self.unknown, data.test)
         plan = AuditPlan.of(request.audits, request.settings, unknown=others is not None)
         ready = plan.resolved(test=data.test, unknown=others, images=request.images)
-        return Target(self.model, data, ready, request.seed or 0, self.name)
+        return Target(model, data, ready, request.seed or 0, self.name)
 
 
 @dataclass(frozen=True)
