@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,6 +79,7 @@ class Outputs:
         logits: The head's output, shape (B, C), or (K, B, C) when K heads read the same features.
         head: The head that made `logits` from `features`.
         activations: Outputs of the layers asked for, by name; ``"input"`` is the images themselves.
+        again: Makes the same outputs with a graph; None if they have one, or no layers were asked for.
 
     >>> head = torch.nn.Linear(3, 2)
     >>> features = torch.ones(4, 3)
@@ -91,10 +93,67 @@ class Outputs:
     logits: Tensor
     head: Head
     activations: Mapping[str, Tensor] = field(default_factory=dict)
+    again: "Callable[[], Outputs] | None" = field(default=None, repr=False, compare=False)
 
     def with_head(self, head: Head) -> "Outputs":
         """The same features and graph, with another head's logits."""
         return replace(self, logits=head_logits(head, self.features), head=head)
+
+    def with_graph(self) -> "Outputs":
+        """These outputs, made again with a graph if they were made without one; else the graph starts at the features.
+
+        For a loss that takes gradients of its own, in an evaluation under ``torch.no_grad`` or
+        ``torch.inference_mode``.
+
+        >>> head = torch.nn.Linear(3, 2)
+        >>> with torch.no_grad():
+        ...     made = Outputs(torch.ones(4, 3), head(torch.ones(4, 3)), head)
+        >>> made.logits.requires_grad, made.with_graph().logits.requires_grad
+        (False, True)
+        """
+        if self.logits.requires_grad:
+            return self
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            if self.again is not None:
+                return self.again()
+            features = self.features.detach().clone().requires_grad_()
+            return replace(self, features=features).with_head(self.head)
+
+
+class GivenOutputs(Outputs):
+    """Outputs of which only the logits, or features and logits, were given: anything else raises an error when read.
+
+    Args:
+        logits: (B, C).
+        features: (B, D), or None.
+
+    >>> GivenOutputs(torch.zeros(2, 3)).features
+    Traceback (most recent call last):
+        ...
+    TypeError: this loss reads `features`, which were not given; call it with (features, logits, labels).
+    """
+
+    def __init__(self, logits: Tensor, features: Tensor | None = None) -> None:
+        given = {"logits": logits, "activations": {}, "again": None}
+        for name, value in (given if features is None else given | {"features": features}).items():
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what was not given."""
+        if name == "features":
+            raise TypeError(
+                "this loss reads `features`, which were not given; call it with (features, logits, labels)."
+            )
+        if name == "head":
+            raise TypeError(
+                "this loss reads the model's `head`, which was not given; call it with (model.outputs(images, "
+                "loss.layers), labels)."
+            )
+        raise AttributeError(name)
+
+    def with_graph(self) -> Outputs:
+        """These: without the head there is no way to a graph."""
+        return self
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,51 @@ def test_the_command_audits_any_precision_and_says_so(home, name, dtype):
     assert f"precision: weights in torch.{dtype}, audited in torch.float32" in shown
 
 
+def linear(dtype):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 3)).to(dtype)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-def test_in_python_the_way_out_is_named(dtype):
-    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 3)).to(dtype)
-    with pytest.raises(ValueError, match=rf"weights are in {dtype}: call module\.float\(\)"):
-        cl.wrap(module, example=gaussian_images().images[:4])
+def test_in_python_any_precision_is_wrapped_and_audited_in_a_float32_copy(dtype):
+    """Numbers are those of the module in float32; its weights are afterwards what they were, to the bit."""
+    train, test = gaussian_images(seed=0), gaussian_images(seed=1)
+    module = linear(dtype)
+    model = cl.wrap(module, example=test.images[:4], verbose=False)
+    assert model(test.images).dtype == dtype
+    torch.testing.assert_close(model(test.images), module(test.images.to(dtype)))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    with pytest.warns(UserWarning, match=rf"weights in {dtype} are audited in a float32 copy") as said:
+        found = cl.audit(model, train=train, test=test, audits=["accuracy", "minimal_perturbation"])
+    assert len(said) == 1
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert model.head.weight is module[1].weight
+    whole = cl.wrap(linear(dtype).float(), example=test.images[:4], verbose=False)
+    expected = cl.audit(whole, train=train, test=test, audits=["accuracy", "minimal_perturbation"])
+    assert [m.value for m in found.measurements] == [m.value for m in expected.measurements]
+
+
+def test_an_audit_reads_the_model_and_not_what_another_package_put_in_place_of_its_forward():
+    """accelerate replaces `forward` on the instance, with mixed precision and a class that cannot be copied."""
+
+    class Prepared:
+        def __init__(self, forward):
+            self.forward = forward
+
+        def __call__(self, *images, **options):
+            return self.forward(*images, **options) * 0
+
+        def __deepcopy__(self, memo):
+            raise AssertionError
+
+    train, test = gaussian_images(seed=0), gaussian_images(seed=1)
+    model = cl.Classifier(nn.Flatten(), nn.Linear(64, 3))
+    expected = cl.audit(model, train=train, test=test, audits=["minimal_perturbation"])
+    prepared = Prepared(model.forward)
+    model.forward = prepared  # type: ignore[method-assign]
+    found = cl.audit(model, train=train, test=test, audits=["minimal_perturbation"])
+    assert [m.value for m in found.measurements] == [m.value for m in expected.measurements]
+    assert model.forward is prepared
 
 
 def audited(scale):

@@ -1263,9 +1263,55 @@ def test_distances_in_inference_mode_are_those_outside(layer):
         )
 
 
-def test_activations_of_inference_mode_are_refused():
-    with torch.inference_mode(), pytest.raises(ValueError, match=r"ran in torch\.inference_mode"):
-        network(hidden=True).outputs(small_images(), ("extractor.1",))
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "options", [{}, {"score": "softmax"}, {"distance": DistanceSettings(denominator="full")}]
+)
+def test_a_validation_gives_the_loss_of_training(mode, options):
+    """Without gradients, and with images and labels made in inference mode."""
+    model = network(hidden=True)
+    loss = LargeMarginLoss(("input", "extractor.1", "features", "logits"), **options)
+    expected = loss(model.outputs(small_images(), loss.layers), LABELS)
+    with mode():
+        found = loss(model.outputs(small_images().clone(), loss.layers), LABELS.clone())
+    for name, term in expected.terms.items():
+        assert not found.terms[name].requires_grad
+        assert torch.equal(found.terms[name], term), name
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_validation_does_not_count_for_margins_from_data():
+    model, loss = network(hidden=True), LargeMarginLoss(("input",), gamma=GammaQuantile(0.5))
+    with torch.no_grad():
+        loss(model.outputs(small_images(), loss.layers), LABELS)
+    loss.after_step(model.outputs(small_images()), LABELS)
+    assert int(loss.state_dict()["margins.batches"]) == 0
+
+
+def test_a_validation_says_what_it_leaves_out_and_gives_the_rest():
+    model, loss = network(hidden=True), LargeMarginLoss(("input", "logits"), gamma=1e3)
+    alone = LargeMarginLoss(("input", "logits"), gamma=1e3, layer_weights={"input": 0.0, "logits": 0.5})
+    outputs = model.outputs(small_images(), ("input",))
+    with torch.no_grad(), pytest.warns(UserWarning, match="leaves out the margin at 'input': `outputs` must"):
+        found = loss(outputs.logits, LABELS)
+    expected = alone(outputs, LABELS)
+    torch.testing.assert_close(found.terms, {name: term.detach() for name, term in expected.terms.items()})
+    with torch.no_grad():
+        loss(outputs.logits, LABELS)  # said once
+
+
+def test_where_nothing_can_be_given_that_is_an_error():
+    loss = LargeMarginLoss(("input",), cross_entropy_weight=0.0)
+    with torch.no_grad(), pytest.raises(ValueError, match="must hold the activation of layer 'input'"):
+        loss(network(hidden=True)(small_images()), LABELS)
+
+
+def test_a_margin_at_the_logits_needs_logits_alone_and_one_at_the_features_the_head():
+    outputs = network(hidden=True).outputs(small_images())
+    at_logits = LargeMarginLoss(("logits",))
+    assert torch.equal(at_logits(outputs.logits, LABELS).total, at_logits(outputs, LABELS).total)
+    with pytest.raises(TypeError, match=r"reads the model's `head`, which was not given"):
+        LargeMarginLoss(("features",))(outputs.features, outputs.logits, LABELS)
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, 3.0, math.inf])
@@ -1390,15 +1436,15 @@ def test_an_activation_that_nobody_asked_for():
 
 
 def test_a_batch_without_a_graph():
-    """An evaluation under no_grad; the diagnostic builds its own graph."""
+    """Outputs that were made under no_grad, in a step that has gradients."""
     model, loss = smooth_net(), LargeMarginLoss((HIDDEN,))
     with torch.no_grad():
         outputs = model.outputs(images(), loss.layers)
-        with pytest.raises(
-            ValueError, match=r"layer 'extractor.2' must have a graph to the logits.*margin_distances"
-        ):
-            loss(outputs, labels())
         assert margin_distances(model, images(), labels(), (HIDDEN,)).distances[HIDDEN].isfinite().all()
+    with pytest.raises(
+        ValueError, match=r"layer 'extractor.2' must have a graph to the logits.*margin_distances"
+    ):
+        loss(outputs, labels())
 
 
 @pytest.mark.parametrize("gradients", [True, False])

@@ -7,7 +7,19 @@ from torch.nn.functional import cross_entropy
 
 from clearance import LossTerms, Outputs
 from clearance.data import gaussian_images
-from clearance.losses import LargeMarginLoss, Loss
+from clearance.losses import (
+    CenterLoss,
+    ContrastiveLoss,
+    CrossEntropyLoss,
+    GaussianMixtureLoss,
+    HingeLoss,
+    LargeMarginLoss,
+    LargeMarginSoftmaxLoss,
+    Loss,
+    SquaredErrorLoss,
+    SumLoss,
+    TripletLoss,
+)
 from clearance.models import Classifier
 from clearance.training import EndToEnd, fit
 
@@ -46,11 +58,65 @@ def one_step(make):
     return fit(Classifier(nn.Flatten(), nn.Linear(64, 3)), EndToEnd(Returning(make)), data, epochs=1)
 
 
-def test_logits_in_place_of_outputs_are_refused_in_words():
+class OfLogits(Loss):
+    """Somebody's own loss, which says nothing about what it reads."""
+
+    def forward(self, outputs, labels):
+        return LossTerms({"mine": cross_entropy(outputs.logits, labels)})
+
+
+HEAD, FEATURES, LABELS = (
+    nn.Linear(4, 3).requires_grad_(False),
+    torch.rand(6, 4),
+    torch.tensor([0, 1, 2, 0, 1, 2]),
+)
+
+
+@pytest.mark.parametrize(
+    ("loss", "features"),
+    [
+        (OfLogits(), False),
+        (CrossEntropyLoss(), False),
+        (HingeLoss(), False),
+        (SquaredErrorLoss(), False),
+        (SumLoss({"one": CrossEntropyLoss(), "two": HingeLoss()}), False),
+        (CenterLoss(4, 3), True),
+        (ContrastiveLoss(), True),
+        (TripletLoss(), True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_loss_takes_the_tensors_that_it_reads(loss, features):
+    outputs = Outputs(FEATURES, HEAD(FEATURES), HEAD)
+    expected = {name: float(term) for name, term in loss(outputs, LABELS).terms.items()}
+    plain = (FEATURES, outputs.logits, LABELS)
+    assert {name: float(term) for name, term in loss(*plain).terms.items()} == expected
+    if features:
+        with pytest.raises(
+            TypeError, match=r"reads `features`, which were not given; call it with \(features"
+        ):
+            loss(outputs.logits, LABELS)
+    else:
+        assert float(loss(outputs.logits, LABELS).total) == float(loss(outputs, LABELS).total)
+        assert float(loss(outputs.logits, labels=LABELS).total) == float(loss(outputs, LABELS).total)
+
+
+@pytest.mark.parametrize("loss", [GaussianMixtureLoss(), LargeMarginSoftmaxLoss()])
+def test_a_loss_that_reads_the_head_asks_for_outputs(loss):
     with pytest.raises(
-        TypeError,
-        match=r"the first argument of LargeMarginLoss must be model\.outputs\(images, loss\.layers\)",
+        TypeError, match=r"reads the model's `head`, .*model\.outputs\(images, loss\.layers\)"
     ):
+        loss(FEATURES, HEAD(FEATURES), LABELS)
+
+
+@pytest.mark.parametrize("given", [(LABELS,), (LABELS, LABELS, LABELS, LABELS)])
+def test_other_numbers_of_tensors_are_refused_in_words(given):
+    with pytest.raises(TypeError, match=rf"\(features, logits, labels\); got {len(given)} arguments"):
+        CrossEntropyLoss()(*given)
+
+
+def test_activations_that_tensors_cannot_hold_are_asked_for():
+    with pytest.raises(ValueError, match=r"must hold the activation of layer 'input'.*model\.outputs"):
         LargeMarginLoss("input")(torch.randn(2, 3), torch.tensor([0, 1]))
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from clearance import Outputs
 from clearance.models import Classifier
 
 
@@ -164,3 +165,42 @@ def test_grey_levels_are_refused_before_they_are_taken_for_pixels():
     model = Classifier(nn.Flatten(), nn.Linear(16, 3))
     with pytest.raises(TypeError, match=r"floating point in \[0, 1\]; got torch.uint8. Divide"):
         model(torch.zeros(2, 1, 4, 4, dtype=torch.uint8))
+
+
+def test_outputs_go_through_what_stands_in_place_of_forward():
+    """As accelerate does: `forward` on the instance runs in bfloat16, and keeps what it is given."""
+    model = small()
+    inner = model.forward
+
+    def forward(*given, **named):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return inner(*given, **named)
+
+    model.forward = forward
+    images = torch.rand(2, 3, 4, 4)
+    outputs = model.outputs(images, ("input",))
+    assert outputs.logits.dtype == torch.bfloat16
+    assert list(outputs.activations) == ["input"]
+    outputs.logits.float().sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_forward_with_layers_gives_the_outputs():
+    model, images = small(), torch.rand(2, 3, 4, 4)
+    outputs = model(images, layers=["extractor.1"], head=nn.Identity())
+    assert isinstance(outputs, Outputs)
+    assert torch.equal(outputs.logits, outputs.features)
+    assert torch.equal(model(images, layers=[]).logits, model(images))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_activations_have_no_graph_until_one_is_asked_for(mode):
+    model, images = small(), torch.rand(2, 3, 4, 4)
+    with mode():
+        outputs = model.outputs(images.clone(), ("extractor.1",))
+        assert not outputs.activations["extractor.1"].requires_grad
+        again = outputs.with_graph()
+    assert again.logits.requires_grad
+    assert torch.equal(again.logits, outputs.logits)
+    (slope,) = torch.autograd.grad(again.logits.sum(), again.activations["extractor.1"])
+    assert bool(slope.any())

@@ -662,6 +662,69 @@ def test_where_every_redraw_diverges_the_run_has_diverged(data, watched, make_mo
         assert torch.equal(value, extractors[3][name])  # nothing moved without a head
 
 
+@pytest.mark.parametrize("mode", ["average", "cycle"])
+def test_a_host_that_steps_itself_gets_the_same_bits(data, make_model, sgd, weights, same, mode):
+    """`loss` and `after_step` around the host's own backward pass and step are `step`."""
+    way = FOCA(Recorder(), per_class=2, heads=2, reuse=2, mode=mode, pool=12)
+    whole, parts = make_model(nn.Dropout(0.5)), make_model(nn.Dropout(0.5))
+    one, optimizer = begin(way, whole, data, sgd, lr=0.01), sgd(way, parts, lr=0.01)
+    other = way.start(parts, data, generators=way.generators(0))
+    for seed in range(5):
+        torch.manual_seed(seed)
+        expected = one.step(data.images, data.labels)
+        torch.manual_seed(seed)
+        optimizer.zero_grad()
+        terms = other.loss(data.images, data.labels)
+        terms.total.backward()
+        optimizer.step()
+        other.after_step()
+        assert torch.equal(terms.total, expected.total)
+    assert same(weights(whole), weights(parts))
+    assert one.diagnostics() == other.diagnostics()
+    assert one.steps == other.steps == 5
+    assert way.loss.finished == 10
+
+
+def test_batches_of_one_step_meet_the_same_heads(data, watched, make_model):
+    """Accumulated gradients: heads are drawn once in `reuse` steps of the optimiser, not of the batches."""
+    model, spy = make_model(), watched()
+    training = FOCA(weak_heads=spy, per_class=2, reuse=2).start(model, data)
+    for _ in range(4):
+        for half in (slice(0, 12), slice(12, 24)):
+            (training.loss(data.images[half], data.labels[half]).total / 2).backward()
+        training.after_step()
+    assert (len(spy.calls), training.steps) == (2, 4)
+    training.after_step()
+    assert training.steps == 4  # no batch since the last one
+
+
+def test_without_a_usable_head_a_host_gets_a_loss_that_moves_nothing(data, watched, make_model):
+    model, spy = make_model(), watched(diverged=[[True]] * 4)
+    training = FOCA(weak_heads=spy, per_class=2).start(model, data)
+    with pytest.warns(TrainingWarning, match="stopped at step 1: no weak head of 4 draws"):
+        terms = training.loss(data.images, data.labels)
+    terms.total.backward()
+    assert float(terms.total.detach()) == 0
+    assert all(not bool(p.grad.any()) for p in model.extractor.parameters() if p.grad is not None)
+
+
+def test_what_stands_around_the_model_is_called(data, make_model):
+    model = make_model()
+    seen = []
+
+    def around(*images, **options):
+        seen.append(options["layers"])
+        return model(*images, **options)
+
+    FOCA(Recorder(), per_class=2).start(model, data).loss(data.images, data.labels, around).total.backward()
+    assert seen == [("input",)]
+
+
+def test_a_step_needs_an_optimiser(data, make_model):
+    with pytest.raises(ValueError, match="`step` needs an optimiser; got none at the start"):
+        FOCA().start(make_model(), data).step(data.images, data.labels)
+
+
 def test_heads_trained_with_a_huge_step_really_count_as_diverged(data, make_model):
     model = make_model(widths=(6, 3))
     wild = GradientHeads(HeadTraining(steps=5, lr=1e30, weight_decay=1.0))

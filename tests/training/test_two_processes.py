@@ -207,7 +207,20 @@ def wrapped(rank, count=2):
         distance = DistanceSettings(denominator=denominator)  # type: ignore[arg-type]
         loss = LargeMarginLoss(("input", "extractor.1"), gamma=0.8, top_k=2, distance=distance)
         found[name] = gradient(WithLoss(linear(0), loss), rank, count, **settings)
+    found[AROUND] = around_the_classifier(rank, count)
     return found
+
+
+AROUND = "around the classifier, called with layers"
+
+
+def around_the_classifier(rank, count):
+    """The gradient of a margin whose outputs come from the wrapper itself, which has to average."""
+    model, loss = linear(0), LargeMarginLoss(("input", "extractor.1"), gamma=0.8, top_k=2)
+    place = DistributedDataParallel(model) if count > 1 else model
+    images, labels = share_of_a_batch(rank, count)
+    loss(place(images, layers=loss.layers), labels).total.backward()
+    return {name: one.grad.double().tolist() for name, one in model.named_parameters()}
 
 
 # ------------------------------------------------------------------------------------ centres and mixtures
@@ -342,7 +355,7 @@ def test_margins_from_data_are_averaged_over_processes(results):
     assert results[0]["margins_from_data"]["margins.total"][0] > 0
 
 
-@pytest.mark.parametrize("kind", list(WRAPPERS))
+@pytest.mark.parametrize("kind", [*WRAPPERS, AROUND])
 def test_torchs_own_wrapper_averages_the_gradient_once(results, kind):
     """Sweeps ask for activations, so its hooks on parameters run in the final backward alone."""
     alone = wrapped(0, count=1)[kind]

@@ -3,8 +3,10 @@
 :func:`clearance.audit` and ``clearance audit`` make a source and a request, and call :func:`run_audit`.
 """
 
+import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from clearance._text import visible
 from clearance.audits import Audit
 from clearance.data import ImageSet, open_images
 from clearance.data.image_set import image_digests
@@ -26,12 +29,13 @@ from clearance.experiments.audit_plan import (
 )
 from clearance.experiments.auditing import Budget, Done, bounded_audits, seconds_of, subject_of
 from clearance.experiments.build import RunData
+from clearance.experiments.class_order import few_images, in_order_of
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.provenance import described, report_with
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_run
 from clearance.models import Classifier
-from clearance.models._running import device_of, evaluating
+from clearance.models._running import device_of, evaluating, in_float32
 from clearance.models.classifier import check_classifier, check_logits
 from clearance.models.features import answered
 from clearance.records import ExhibitRecord, Record
@@ -63,6 +67,7 @@ def audit(
     include_images: bool = False,
     seed: int = 0,
     name: str = "this model",
+    verbose: bool = True,
 ) -> Card:
     """Audit a trained classifier and return a card that shows itself in a notebook.
 
@@ -85,6 +90,12 @@ def audit(
         include_images: Whether the card may show images.
         seed: Seed of partial sets and first weights of retrained heads.
         name: The model's name on the card.
+        verbose: On a terminal, show the audit in progress in a line of the error stream, which goes away at the end.
+
+    If the model keeps the names of its classes (`id2label` of a Hugging Face model), its outputs are matched with the
+    classes of the images by name.
+
+    Weights in another precision (bfloat16, float16, float64) are audited in a float32 copy, with a warning.
 
     Raises:
         TypeError: If `model` is not a Classifier.
@@ -102,8 +113,30 @@ def audit(
     check_classifier(model)
     if audits is not None and not isinstance(audits, str):  # AuditPlan raises for a string
         audits = list(audits)
-    request = AuditRequest(audits, audit_settings, images, budget, include_images=include_images, seed=seed)
-    return run_audit(InMemory(model, train, test, unknown, name), request, _call)
+    with _status(verbose=verbose) as on_audit:
+        request = AuditRequest(
+            audits,
+            audit_settings,
+            images,
+            budget,
+            include_images=include_images,
+            seed=seed,
+            on_audit=on_audit,
+        )
+        return run_audit(InMemory(model, train, test, unknown, name), request, _call)
+
+
+@contextmanager
+def _status(*, verbose: bool) -> Iterator[Callable[[str], object] | None]:
+    """What shows the audit in progress; None if nothing does."""
+    if not (verbose and sys.stderr is not None and sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status("reading") as line:
+        yield lambda audit: line.update(Text(f"auditing: {visible(audit)}"))
 
 
 @dataclass(frozen=True)
@@ -192,10 +225,11 @@ class InMemory:
         data = RunData(open_images(self.train), open_images(self.test))
         check_held_out(data)
         check_logits(_first_logits(self.model, data.test), data.test.class_count)
+        model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
         others = None if self.unknown is None else unknown_images(self.unknown, data.test)
         plan = AuditPlan.of(request.audits, request.settings, unknown=others is not None)
         ready = plan.resolved(test=data.test, unknown=others, images=request.images)
-        return Target(self.model, data, ready, request.seed or 0, self.name)
+        return Target(model, data, ready, request.seed or 0, self.name)
 
 
 @dataclass(frozen=True)
@@ -259,7 +293,8 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
     budget = None if request.budget is None else Budget(seconds_of(request.budget))
     found = source if isinstance(source, Target) else source.target(request)
     subject = subject_of(found.model, found.data, found.seed, found.cache)
-    done = bounded_audits(subject, found.audits, budget, request.on_audit, keep=request.keep)
+    with in_float32(found.model):
+        done = bounded_audits(subject, found.audits, budget, request.on_audit, keep=request.keep)
     where = (found.data.test.name, found.name, found.seed)
     exhibits = [e for f in done.findings for e in f.exhibits]
     shown = [e for e in exhibits if request.include_images or e.kind != PICTURES]

@@ -21,6 +21,7 @@ from clearance.data.preprocessing import short_side_of
 from clearance.experiments.audit import AuditRequest, Say, Target, check_held_out
 from clearance.experiments.audit_plan import OTHER, SOURCE, AuditPlan, Settings, unknown_images
 from clearance.experiments.build import RunData
+from clearance.experiments.class_order import few_images, in_order_of
 from clearance.experiments.datasets import open_split
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.provenance import without_owner
@@ -249,7 +250,6 @@ def _size(count: int) -> str:
     return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
 
 
-_EXAMPLES = 4
 _PIXEL_HEADS = "co_adaptation"  # the audit that also trains heads on raw pixels, all of them at once
 
 
@@ -331,7 +331,7 @@ def _classifier(
 ) -> tuple[Classifier, dict[str, Any]]:
     """The model, and the settings that describe outputs without a class."""
     device = device_of(module)
-    example = test.batch(torch.linspace(0, len(test) - 1, min(_EXAMPLES, len(test))).long())[0].to(device)
+    example = few_images(test, device)
     with _warnings_to(say):
         model, line = wrapped(module, outside.head, example=example, mean=how.mean or 0.0, std=how.std or 1.0)
     say(line)
@@ -339,6 +339,10 @@ def _classifier(
         logits = model(example)
     check_logits(logits, test.class_count)
     count, classes = logits.shape[1], test.class_count
+    ordered = in_order_of(test.classes, model, example)
+    if ordered is not model:
+        say("classes: the model's outputs were put in the order of the images' classes, by name")
+    model = ordered
     if count == classes:
         return model.eval(), {}
     say(

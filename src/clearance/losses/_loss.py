@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance.losses.watch import TrainingWatch
-from clearance.tensors import LossTerms, Outputs, check_class_numbers
+from clearance.tensors import GivenOutputs, LossTerms, Outputs, check_class_numbers
 
 
 class Loss(nn.Module):
@@ -15,6 +15,9 @@ class Loss(nn.Module):
 
     A subclass implements ``forward(outputs, labels) -> LossTerms``. Its parameters are put into the
     optimiser with the model's, and its parameters and buffers into the same checkpoint.
+
+    It is called with (outputs, labels), or without a Classifier with (logits, labels) or (features, logits, labels), if
+    it reads no more than these.
 
     Attributes:
         layers: Names of the activations that ``forward`` reads from ``outputs.activations``.
@@ -29,6 +32,8 @@ class Loss(nn.Module):
     ...         return LossTerms({"smoothed": cross_entropy(outputs.logits, labels, label_smoothing=0.1)})
     >>> Smoothed().layers
     ()
+    >>> Smoothed()(torch.zeros(2, 4), torch.tensor([0, 3])).total    # log 4
+    tensor(1.3863)
     """
 
     layers: Sequence[str] = ()
@@ -37,16 +42,16 @@ class Loss(nn.Module):
     _watched = True  # a part of a sum is not
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        """Call ``forward``; check its first argument and what it returns; watch for training that fails.
+        """Call ``forward`` with (outputs, labels), (logits, labels) or (features, logits, labels); watch for failures.
+
+        Raises:
+            TypeError: If the loss reads more than the tensors that were given, or returns no LossTerms.
 
         Warns:
             TrainingWarning: In training mode, with gradients: see :class:`~clearance.losses.watch.TrainingWatch`.
         """
         if given and isinstance(given[0], Tensor):
-            raise TypeError(
-                f"the first argument of {type(self).__name__} must be model.outputs(images, loss.layers); got a "
-                "tensor. For a loss of logits only, use torch.nn.functional.cross_entropy."
-            )
+            given = _gathered(*given, *(named.pop("labels") for _ in range("labels" in named)))
         terms = super().__call__(*given, **named)
         if not isinstance(terms, LossTerms):
             raise TypeError(
@@ -72,6 +77,21 @@ class Loss(nn.Module):
 
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
         """Called without gradient after each optimiser step; does nothing by default."""
+
+
+def _gathered(*tensors: Tensor) -> tuple[Outputs, Tensor]:
+    """(logits, labels) or (features, logits, labels) as outputs and labels.
+
+    Raises:
+        TypeError: If there are fewer or more tensors.
+    """
+    if len(tensors) not in (2, 3):
+        raise TypeError(
+            "a loss must be called with (model.outputs(images, loss.layers), labels), (logits, labels) or (features, "
+            f"logits, labels); got {len(tensors)} arguments."
+        )
+    *features, logits, labels = tensors
+    return GivenOutputs(logits, *features), labels
 
 
 def check_labels(logits: Tensor, labels: Tensor) -> None:

@@ -1,6 +1,7 @@
 """The large-margin loss: a margin to the decision boundary at any set of layers, Elsayed et al. (2018)."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -25,6 +26,7 @@ from clearance.losses.margins import (
     gap_cotangents,
     gaps_and_norms,
     top_rivals,
+    unmeasurable,
 )
 from clearance.tensors import LossTerms, Outputs
 
@@ -212,6 +214,7 @@ class LargeMarginLoss(Loss):
         self._check_settings()
         self._weights = _weights_of_layers(layer_weights, self.margin_layers)
         self.margins = LayerMargins(_gamma_of_layers(gamma, self.margin_layers))
+        self._said_without = False
         if every > 1:
             self.register_buffer("steps", torch.zeros((), dtype=torch.long))
         self._made = True
@@ -302,9 +305,13 @@ class LargeMarginLoss(Loss):
         check_pairs(outputs.logits, None)
         check_labels(outputs.logits, labels)
         due = self.every == 1 or not self.training or int(self.steps) % self.every == 0
-        terms = {
-            "margin": self._margin(outputs, labels) if due else at_least_float32(outputs.logits.new_zeros(()))
-        }
+        terms = {}
+        if not due:
+            terms["margin"] = at_least_float32(outputs.logits.new_zeros(()))
+        elif torch.is_grad_enabled():
+            terms["margin"] = self._margin(outputs, labels, self.margin_layers)
+        else:
+            terms |= self._evaluated(outputs, labels)
         if self.cross_entropy_weight > 0:
             losses = F.cross_entropy(at_least_float32(outputs.logits), labels, reduction="none")
             terms["cross_entropy"] = self.cross_entropy_weight * losses.mean()
@@ -318,17 +325,46 @@ class LargeMarginLoss(Loss):
         if "steps" in self._buffers:
             self.steps += 1
 
-    def _margin(self, outputs: Outputs, labels: Tensor) -> Tensor:
+    def _evaluated(self, outputs: Outputs, labels: Tensor) -> dict[str, Tensor]:
+        """The margin in an evaluation without gradients: in a graph of its own, without layers that allow none.
+
+        Raises:
+            ValueError: If no term is left.
+
+        Warns:
+            UserWarning: Once, if layers are left out.
+        """
+        with torch.inference_mode(mode=False), torch.no_grad():
+            outputs = outputs.with_graph()
+            labels = labels.clone()  # those of inference mode fit into no graph
+            without = unmeasurable(outputs, self.margin_layers)
+            layers = [name for name in self.margin_layers if name not in without]
+            found = {"margin": self._margin(outputs, labels, layers)} if layers else {}
+        if without and not (found or self.cross_entropy_weight):
+            raise ValueError(next(iter(without.values())))
+        if without and not self._said_without:
+            self._said_without = True
+            warnings.warn(
+                f"this evaluation leaves out the margin at {', '.join(map(repr, without))}: "
+                f"{next(iter(without.values()))}",
+                UserWarning,
+                stacklevel=6,
+            )
+        return found
+
+    def _margin(self, outputs: Outputs, labels: Tensor, layers: Sequence[str]) -> Tensor:
+        places = [self.margin_layers.index(name) for name in layers]
         rivals = top_rivals(outputs.logits, labels, check_pairs(outputs.logits, self.top_k))
         gaps, norms = gaps_and_norms(
-            outputs, labels, rivals, self.margin_layers, self._ruler,
+            outputs, labels, rivals, layers, self._ruler,
             full=self.distance.denominator == "full", sweeps=self.distance.sweeps,
         )  # fmt: skip
         distances = first_order_distance(gaps, norms, self._ruler.eps)
         # without a gradient no boundary is known, and gap / eps is not a distance
-        gamma = self.margins(torch.where(norms == 0, math.inf, distances))[:, None, None]
+        gamma = self.margins(torch.where(norms == 0, math.inf, distances), places)[:, None, None]
+        weights: Tensor = gamma.new_tensor([self._weights[place] for place in places])
         if self.max_slope is not None:
-            least = self._least_norms(outputs.logits, labels, rivals, self.max_slope)
+            least = self._least_norms(outputs.logits, labels, rivals, weights, self.max_slope)
             bounded = torch.maximum(norms, least)
             distances = first_order_distance(gaps, bounded, self._ruler.eps)
             short = margin_violation(distances, gamma * (norms / bounded), self.lower_clip)
@@ -339,14 +375,15 @@ class LargeMarginLoss(Loss):
             summed = short.shape[1] if self.aggregate == "sum" else 1
             losses = losses - summed * gamma.flatten()
         skipped = self.every if self.training else 1
-        return skipped * (losses * losses.new_tensor(self._weights)).sum()
+        return skipped * (losses * weights).sum()
 
-    def _least_norms(self, logits: Tensor, labels: Tensor, rivals: Tensor, max_slope: float) -> Tensor:
+    def _least_norms(
+        self, logits: Tensor, labels: Tensor, rivals: Tensor, weights: Tensor, max_slope: float
+    ) -> Tensor:
         """f_l, from which on a violation counts fully: (L, 1, 1), or (L, k, B) for probabilities."""
         summed = len(rivals) if self.aggregate == "sum" else 1
         share = len(self._weights) * summed / max_slope
-        weights = at_least_float32(logits).new_tensor(self._weights)[:, None, None]
-        least = (weights * share).clamp(min=_LEAST)  # a weight may be 0
+        least = (weights[:, None, None] * share).clamp(min=_LEAST)  # a weight may be 0
         if self.score == "logits":
             return least
         pulls = gap_cotangents(logits.detach(), labels, rivals, self.score).abs().amax(dim=2)
@@ -381,26 +418,26 @@ class LayerMargins(nn.Module):
         """Whether any layer's margin is a quantile."""
         return any(isinstance(layer, GammaQuantile) for layer in self._layers)
 
-    def forward(self, distances: Tensor) -> Tensor:
-        """Gamma, (L,), for distances (L, k, B).
+    def forward(self, distances: Tensor, places: Sequence[int]) -> Tensor:
+        """Gamma, (L,), for distances (L, k, B) of the layers at `places`.
 
         Until a quantile is fixed, this batch counts for it, together with the other batches before the next
         ``after_step`` (accumulated gradients). Batches without gradients or in evaluation mode do not count.
         """
-        given = [0.0 if isinstance(layer, GammaQuantile) else layer for layer in self._layers]
-        gammas = distances.new_tensor(given)
+        layers = [self._layers[place] for place in places]
+        gammas = distances.new_tensor([0.0 if isinstance(one, GammaQuantile) else one for one in layers])
         if not self.from_data:
             return gammas
         nearest = distances.detach().amin(dim=1).abs()
         seen, done = torch.zeros_like(gammas), int(self.batches)
-        for place, layer in enumerate(self._layers):
+        for row, (place, layer) in enumerate(zip(places, layers, strict=True)):
             if isinstance(layer, GammaQuantile):
-                finite = nearest[place][nearest[place].isfinite()]  # the others have no known boundary
-                seen[place] = finite.quantile(layer.quantile) if len(finite) else _LEAST
+                finite = nearest[row][nearest[row].isfinite()]  # the others have no known boundary
+                seen[row] = finite.quantile(layer.quantile) if len(finite) else _LEAST
                 before = self.total[place].to(gammas)
                 settled = before / layer.batches
-                now = (before + seen[place]) / (done + 1)
-                gammas[place] = torch.clamp(settled if done >= layer.batches else now, min=_LEAST)
+                now = (before + seen[row]) / (done + 1)
+                gammas[row] = torch.clamp(settled if done >= layer.batches else now, min=_LEAST)
         if torch.is_grad_enabled() and self.training:
             self._seen.append(seen)
         return gammas

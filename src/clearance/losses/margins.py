@@ -247,6 +247,22 @@ def captured_layers(layers: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in layers if name not in ALWAYS)
 
 
+def unmeasurable(outputs: Outputs, layers: Sequence[str]) -> dict[str, str]:
+    """Those of the layers whose distances these outputs do not allow, with the reason.
+
+    >>> from clearance.tensors import GivenOutputs
+    >>> list(unmeasurable(GivenOutputs(torch.zeros(2, 3)), ("input", "logits")))
+    ['input']
+    """
+    found = {}
+    for name in layers:
+        try:
+            _tensor_at(outputs, name)
+        except (TypeError, ValueError) as error:
+            found[name] = str(error)
+    return found
+
+
 def _tensor_at(outputs: Outputs, name: str) -> Tensor:
     """The tensor at a layer, with a graph to the logits if a sweep needs one.
 
@@ -374,9 +390,12 @@ class _GapGradients:
         self, outputs: Outputs, labels: Tensor, rivals: Tensor, score: Score, *, full: bool = False
     ) -> None:
         self._outputs, self._labels, self._rivals, self._score = outputs, labels, rivals, score
-        self._logits = outputs.logits if full else outputs.logits.detach()
-        weight = _affine_weight(outputs.head)
-        self._weight = weight if weight is None or full else weight.detach()
+        self._logits, self._full = (outputs.logits if full else outputs.logits.detach()), full
+
+    @cached_property
+    def _weight(self) -> Tensor | None:
+        weight = _affine_weight(self._outputs.head)
+        return weight if weight is None or self._full else weight.detach()
 
     @cached_property
     def at_logits(self) -> Tensor:
@@ -396,11 +415,12 @@ class _GapGradients:
 
         W_y - W_i for logits: only these rows are read, so the cost does not grow with the number of classes.
         """
-        if self._weight is None:
+        weight = self._weight
+        if weight is None:
             return None
         if self._score == "logits":
-            return at_least_float32(self._weight)[self._labels] - at_least_float32(self._weight)[self._rivals]
-        return self.at_logits @ at_least_float32(self._weight)
+            return at_least_float32(weight)[self._labels] - at_least_float32(weight)[self._rivals]
+        return self.at_logits @ at_least_float32(weight)
 
     def nearest_to(self, layers: Sequence[str]) -> tuple[Tensor, Tensor]:
         """The tensor nearest to these layers at which the gradient is known, and that gradient: a sweep's start."""

@@ -1,5 +1,6 @@
 """Running a network: in evaluation mode, on its device, in its precision, with the memory layout for a CPU."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -119,6 +120,38 @@ def in_evaluation_mode(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
+
+
+@contextmanager
+def in_float32(model: nn.Module) -> Iterator[None]:
+    """Inside the block, weights of other precisions are float32 copies; afterwards everything is as before.
+
+    The copies take the weights' place: a model whose ``forward`` another package has replaced (mixed precision) cannot
+    be copied as a whole. Inside the block it has the ``forward`` of its class.
+
+    Warns:
+        UserWarning: If there are such weights.
+    """
+    tensors: chain[Tensor] = chain(model.parameters(), model.buffers())
+    others = [one for one in tensors if one.is_floating_point() and one.dtype is not torch.float32]
+    replaced = vars(model).pop("forward", None)
+    if others:
+        warnings.warn(
+            f"weights in {', '.join(sorted({str(one.dtype) for one in others}))} are audited in a float32 copy; the "
+            "model's own precision can give other numbers.",
+            UserWarning,
+            stacklevel=5,
+        )
+    before = [one.data for one in others]
+    try:
+        for one in others:
+            one.data = one.data.float()
+        yield
+    finally:
+        for one, data in zip(others, before, strict=True):
+            one.data = data
+        if replaced is not None:
+            vars(model)["forward"] = replaced
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,12 +29,9 @@ def recorded_activations(module: nn.Module, layers: Sequence[str]) -> Iterator[d
                 )
             if not isinstance(output, Tensor):
                 raise ValueError(f"layer {name!r} must return a tensor; got {type(output).__name__}.")  # noqa: TRY004
-            if output.is_inference():
-                raise ValueError(
-                    f"layer {name!r} ran in torch.inference_mode(), where no gradient can be taken; leave that mode."
-                )
             recorded[name] = output
-            versions[name] = output._version
+            if not output.is_inference():  # such a tensor has no version
+                versions[name] = output._version
 
         return hook
 
@@ -89,7 +87,7 @@ def _check_intact(layers: Sequence[str], recorded: dict[str, Tensor], versions: 
     for name in layers:
         if name not in recorded:
             raise ValueError(f"layer {name!r} did not run in the forward pass; name a layer that does.")
-        if recorded[name]._version != versions[name]:
+        if name in versions and recorded[name]._version != versions[name]:
             raise ValueError(
                 f"the output of layer {name!r} was changed in place by what follows (nn.ReLU(inplace=True), "
                 "for example); name the following layer, or make that operation out of place."
@@ -147,7 +145,7 @@ class Classifier(nn.Module):
             raise ValueError(
                 f"images must have {channels} channels, as `mean` and `std` do; got {images.shape[1]}."
             )
-        features = self.extractor((images - self.mean) / self.std)
+        features = self.extractor(in_precision_of(self, (images - self.mean) / self.std))
         if features.ndim != 2:
             raise ValueError(
                 f"the extractor must return features of shape (B, D); got {tuple(features.shape)}. "
@@ -155,12 +153,19 @@ class Classifier(nn.Module):
             )
         return features
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits for images in [0, 1], shape (B, C)."""
-        return self.head(self.features(images))
+    def forward(
+        self, images: Tensor, layers: Sequence[str] | None = None, head: Head | None = None
+    ) -> Tensor | Outputs:
+        """Logits for images in [0, 1], shape (B, C); with `layers`, also an empty list, what `outputs` gives."""
+        if layers is None:
+            return self.head(self.features(images))
+        return self._recorded(images, layers, head)
 
     def outputs(self, images: Tensor, layers: Sequence[str] = (), head: Head | None = None) -> Outputs:
         """Features and logits with their graph, and the activations of `layers`.
+
+        It is ``model(images, layers=layers, head=head)``, which also works on what other packages put around a model or
+        in place of its ``forward`` (DistributedDataParallel, mixed precision).
 
         Args:
             images: In [0, 1], shape (B, C, H, W). With ``"input"`` among `layers` the caller's tensor receives no
@@ -174,11 +179,16 @@ class Classifier(nn.Module):
             ValueError: If a layer does not exist, does not run, runs twice, or its output is changed in
                 place by what follows, because its gradient would then be silently wrong.
         """
+        made: Outputs = self(images, layers=layers, head=head)
+        return made
+
+    def _recorded(self, images: Tensor, layers: Sequence[str], head: Head | None) -> Outputs:
         if isinstance(layers, str):
             raise TypeError(
                 f"`layers` must be a list of names; got one word, {layers!r}. Write [{layers!r}]."
             )
         _check_floating(images)
+        again = None if torch.is_grad_enabled() or not layers else partial(self._again, images, layers, head)
         activations: dict[str, Tensor] = {}
         if "input" in layers:
             images = images.detach().clone().requires_grad_()
@@ -191,7 +201,25 @@ class Classifier(nn.Module):
             reader = self.head if head is None else head
             logits = head_logits(reader, features)
         activations.update(recorded)
-        return Outputs(features, logits, reader, activations)
+        return Outputs(features, logits, reader, activations, again)
+
+    def _again(self, images: Tensor, layers: Sequence[str], head: Head | None) -> Outputs:
+        """The same outputs with a graph, which starts at the images."""
+        torch.clear_autocast_cache()  # of weights that were cast without a graph
+        return self.outputs(images.clone() if images.is_inference() else images, [*layers, "input"], head)
+
+
+_PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def in_precision_of(module: nn.Module, images: Tensor) -> Tensor:
+    """Images in the dtype of the module's first floating-point parameter.
+
+    >>> in_precision_of(nn.Linear(2, 2, dtype=torch.bfloat16), torch.zeros(1, 2)).dtype
+    torch.bfloat16
+    """
+    dtype = next((weight.dtype for weight in module.parameters() if weight.is_floating_point()), None)
+    return images.to(dtype) if dtype in _PRECISIONS else images
 
 
 def _check_floating(images: Tensor) -> None:

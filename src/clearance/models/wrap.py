@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from clearance.data.preprocessing import preprocessing_of
 from clearance.models._running import evaluating
-from clearance.models.classifier import Classifier
+from clearance.models.classifier import Classifier, in_precision_of
 
 _ROUNDING = 1e-5  # share of the largest logit that averaging before a 1x1 convolution may change
 _LARGEST = {"mean": 1.0, "std": 2.0}  # for images in [0, 1]; larger values mean images up to 255
@@ -46,7 +46,8 @@ def wrap(
         module: Takes one batch of images and returns logits.
         head: Name of a submodule, as in ``named_modules()``; None takes the last ``nn.Linear`` or 1x1 convolution
             that runs.
-        example: A few images in [0, 1], shape (B, C, H, W), on the module's device and in its dtype.
+        example: A few images in [0, 1], shape (B, C, H, W), on the module's device. The classifier gives the module
+            images in the module's own dtype (bfloat16, float16, float64).
         mean: As in the module's training: subtracted from images in [0, 1], one value or one per channel.
         std: Divides images after that, likewise; above 0.
         preprocessing: Instead of `mean` and `std`, an object that holds them: a timm model or its `pretrained_cfg`,
@@ -99,7 +100,8 @@ def wrapped(
         mean, std = _kept_by(preprocessing, mean, std)
     mean_tensor, std_tensor = _per_channel("mean", mean, example), _per_channel("std", std, example)
     with evaluating(module):
-        entries, calls = _observed(module, (example - mean_tensor) / std_tensor, head)
+        inputs = in_precision_of(module, (example - mean_tensor) / std_tensor)
+        entries, calls = _observed(module, inputs, head)
     if bool(mean_tensor.any()) or bool((std_tensor != 1).any()):
         _warn_of_normalising_twice(module, calls, example.shape[1])
     name, part = _chosen_head(module, head, calls)

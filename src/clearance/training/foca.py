@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -132,19 +132,49 @@ class FOCA(WayOfTraining):
         return [*model.extractor.parameters(), *self.loss.parameters()]
 
     def start(
-        self, model: Classifier, data: Any, optimizer: torch.optim.Optimizer, generators: Generators
-    ) -> Training:
+        self,
+        model: Classifier,
+        data: Any,
+        optimizer: torch.optim.Optimizer | None = None,
+        generators: Generators | None = None,
+    ) -> FOCATraining:
         """Start; weak heads are trained on images of `data`, which must contain every class.
+
+        Args:
+            model: Trained in place.
+            data: The training images, as :func:`clearance.data.open_images` takes them.
+            optimizer: Of ``trainable(model)``; None if another program steps, see :class:`FOCATraining`.
+            generators: As ``generators`` makes them; None is those of seed 0.
 
         Raises:
             ValueError: If a class has no image, the pool is smaller than the number of classes, or the model's
                 head cannot be stacked (batch normalisation, one layer used twice).
         """
-        return _FOCATraining(self, model, data, optimizer, generators)
+        return FOCATraining(self, model, data, optimizer, generators or self.generators(0))
 
 
-class _FOCATraining(Training):
-    """FOCA applied to one model; `diverged_heads` of the `drawn_heads` so far were left out."""
+class FOCATraining(Training):
+    """FOCA applied to one model; `diverged_heads` of the `drawn_heads` so far were left out.
+
+    ``step`` does everything. In a loop of another program (a Trainer, a LightningModule), ``loss`` is the number to
+    differentiate, that program clips, scales, accumulates and steps, and then calls ``after_step``:
+
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.heads import MLP
+    >>> data = gaussian_images(per_class=10, shape=(1, 4, 4))
+    >>> model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 8)), MLP((8, 8, 3)))
+    >>> way = FOCA(per_class=2)
+    >>> optimizer, training = torch.optim.SGD(way.trainable(model), lr=0.05), way.start(model, data)
+    >>> for _ in range(3):
+    ...     for images, labels in (data.batch(rows) for rows in torch.randperm(len(data)).split(15)):
+    ...         (training.loss(images, labels).total / 2).backward()    # accumulated over two batches
+    ...     optimizer.step()
+    ...     training.after_step()
+    ...     optimizer.zero_grad()
+    >>> training.finish()
+    >>> training.counts()
+    {'drawn_heads': 3, 'diverged_heads': 0}
+    """
 
     RUNAWAY = 100.0  # times the first features' unit; under GradientHeads digits grew up to 40 times
     REDRAWS = 3  # one batch of features may fail by chance; four in a row mean a diverged extractor
@@ -154,7 +184,7 @@ class _FOCATraining(Training):
         way: FOCA,
         model: Classifier,
         data: Any,
-        optimizer: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer | None,
         generators: Generators,
     ) -> None:
         HeadStack.of(model.head)  # refuses a head that cannot be stacked before anything has moved
@@ -167,6 +197,8 @@ class _FOCATraining(Training):
         self.batches = _HeadBatches(model, data, generators, way.batch_norm, way.pool)
         self.weakness = Weakness()
         self.steps = self.drawn_heads = self.diverged_heads = 0
+        # batches of the step in progress; None for one without heads
+        self._seen: list[tuple[Outputs, Tensor] | None] = []
         self._warned_of_heads = False
         self.heads: HeadStack | None = None
         self.first_unit: Tensor | None = None
@@ -174,29 +206,68 @@ class _FOCATraining(Training):
         copy_from_first(model, way.loss)
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
-        """Draw heads if they are due, then move the extractor on (images, labels) with the heads frozen."""
-        check_batch(images, labels, self.data)
-        place = self.steps % self.way.reuse
-        if place == 0:
-            drawn = self._draw_heads()
-            self.heads = None if in_any_process(drawn is None, self._device) else drawn
-        self.steps += 1
+        """Draw heads if they are due, then move the extractor on (images, labels) with the heads frozen.
+
+        Raises:
+            ValueError: If training was started without an optimiser.
+        """
+        if self.optimizer is None:
+            raise ValueError(
+                "`step` needs an optimiser; got none at the start. Give one, or call `loss` and `after_step`."
+            )
+        terms = self.loss(images, labels)
         if self.heads is None:
-            self._warn_of_heads()
+            self.after_step()
             return LossTerms({"weak_heads": images.new_tensor(torch.nan)})
-        heads = self._in_use(self.heads, place)
-        loss = self.way.loss
         self.optimizer.zero_grad(set_to_none=True)
-        outputs = self.model.outputs(images, loss.layers, head=heads)
-        terms = _loss_over_heads(loss, outputs, labels, heads)
-        backward_to(self._moved, terms.total, loss)
+        backward_to(self._moved, terms.total, self.way.loss)
         average_gradients(self._moved, len(labels))
         self.optimizer.step()
-        with torch.no_grad():
-            loss.after_step(outputs, labels)
-        self.weakness.note(outputs.logits, labels)
-        self.batches.remember(outputs.features, labels)
+        self.after_step()
         return terms
+
+    def loss(self, images: Tensor, labels: Tensor, model: Callable[..., Outputs] | None = None) -> LossTerms:
+        """The loss of a batch, to be differentiated; heads are drawn if they are due.
+
+        Until ``after_step``, more batches belong to the same step of the optimiser and meet the same heads. If no weak
+        head could be trained, there is one term, which is 0 and has the gradient 0.
+
+        Args:
+            images: (B, C, H, W), in [0, 1].
+            labels: (B,), int64.
+            model: Called in place of the classifier: what another package has put around it, such as
+                DistributedDataParallel, which then averages the gradients.
+        """
+        check_batch(images, labels, self.data)
+        place = self.steps % self.way.reuse
+        if place == 0 and not self._seen:
+            drawn = self._draw_heads()
+            self.heads = None if in_any_process(drawn is None, self._device) else drawn
+        if self.heads is None:
+            self._warn_of_heads()
+            self._seen.append(None)
+            nothing = [(one * 0).sum() for one in self._moved if one.requires_grad]
+            return LossTerms({"weak_heads": torch.stack(nothing).sum()})
+        heads, loss = self._in_use(self.heads, place), self.way.loss
+        call = self.model if model is None else model
+        outputs: Outputs = call(images, layers=loss.layers, head=heads)
+        terms = _loss_over_heads(loss, outputs, labels, heads)
+        self._seen.append((_detached(outputs), labels))
+        return terms
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Count a step of the optimiser over the batches since the last one; call it after each.
+
+        The losses' own ``after_step`` is called here.
+        """
+        for seen in self._seen:
+            if seen is not None:
+                self.way.loss.after_step(*seen)
+                self.weakness.note(seen[0].logits, seen[1])
+                self.batches.remember(seen[0].features, seen[1])
+        self.steps += bool(self._seen)
+        self._seen.clear()
 
     def finish(self) -> None:
         """Train the head that the model keeps, on all training images and frozen features (Eq. 5).
@@ -281,7 +352,7 @@ class _FOCATraining(Training):
         if not self._warned_of_heads:
             self._warned_of_heads = True
             warnings.warn(
-                f"training has stopped at step {self.steps}: no weak head of {1 + self.REDRAWS} draws could be "
+                f"training has stopped at step {self.steps + 1}: no weak head of {1 + self.REDRAWS} draws could be "
                 "trained, so that steps no longer move the extractor; its features are probably too large or not "
                 "finite; lower the learning rate, or clip the gradient's norm.",
                 TrainingWarning,
@@ -306,6 +377,12 @@ class _FOCATraining(Training):
         if self.way.mode == "average":
             return heads
         return heads.select(torch.tensor([place % len(heads)]))
+
+
+def _detached(outputs: Outputs) -> Outputs:
+    """What is kept of a batch until its step: the values, without the graph that its backward pass needs."""
+    activations = {name: value.detach() for name, value in outputs.activations.items()}
+    return Outputs(outputs.features.detach(), outputs.logits.detach(), outputs.head, activations)
 
 
 def _loss_over_heads(loss: Loss, outputs: Outputs, labels: Tensor, heads: HeadStack) -> LossTerms:

@@ -1,0 +1,111 @@
+"""Which output of a model is which class of the images, where both have names."""
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from clearance.data import ImageSet
+from clearance.models import Classifier
+from clearance.models._running import evaluating
+
+_FEW = 4
+_PLACEHOLDER = re.compile(
+    r"label[ _]?\d+", re.IGNORECASE
+)  # what transformers writes where nobody gave a name
+
+
+def in_order_of(classes: Sequence[str], model: Classifier, example: Tensor) -> Classifier:
+    """The model with its outputs in the order of these classes, if it keeps the names of its own.
+
+    Names are those of a Hugging Face configuration (`id2label`), of timm's `pretrained_cfg` (`label_names`), or the
+    attribute `classes` of the module. Capitals, ``_`` and ``-`` do not count; of ``"tench, Tinca tinca"`` each name
+    does. Outputs without a class follow. If no name is known, or none fits, the model is returned as it is.
+
+    Args:
+        classes: The names of the images' classes.
+        model: Returned unchanged if its order is that of the classes; else a model with a copy of its head.
+        example: A few images, on the model's device.
+
+    Raises:
+        ValueError: If names contradict the order and not all of them are known, or the head cannot be reordered.
+    """
+    with evaluating(model):
+        logits = model(example)
+    known = _names_of(model, logits.shape[1])
+    places = [_places(known).get(_plain(name)) for name in classes]
+    found = [(place, at) for place, at in enumerate(places) if at is not None]
+    if all(place == at for place, at in found):
+        return model
+    unknown = [name for name, at in zip(classes, places, strict=True) if at is None]
+    order = [at for _, at in found]
+    if unknown or len(set(order)) < len(order):
+        place, at = next(pair for pair in found if pair[0] != pair[1])
+        raise ValueError(
+            f"the images' classes must be those of the model by name, or in the order of its outputs; "
+            f"{classes[place]!r} is class {place} of the images and output {at} of the model, and "
+            f"{', '.join(map(repr, unknown[:4])) or 'another'} is none of its classes "
+            f"({', '.join(map(repr, known[:4]))}, ...). Rename the folders."
+        )
+    order += sorted(set(range(logits.shape[1])) - set(order))
+    return _reordered(model, order, example, logits)
+
+
+def few_images(images: ImageSet, device: torch.device) -> Tensor:
+    """Some images from all over the set.
+
+    Args:
+        images: The set.
+        device: Where they are to be.
+    """
+    return images.batch(torch.linspace(0, len(images) - 1, min(_FEW, len(images))).long())[0].to(device)
+
+
+def _names_of(model: nn.Module, count: int) -> tuple[str, ...]:
+    """The names of the outputs, empty if they have none."""
+    for part in model.modules():
+        config, pretrained = getattr(part, "config", None), getattr(part, "pretrained_cfg", None)
+        for names in (
+            getattr(config, "id2label", None),
+            pretrained.get("label_names") if isinstance(pretrained, Mapping) else None,
+            getattr(part, "classes", None),
+        ):
+            if isinstance(names, Mapping):
+                names = [names[at] for at in sorted(names)]
+            if isinstance(names, (list, tuple)) and len(names) == count:
+                named = tuple(str(name) for name in names)
+                return () if all(_PLACEHOLDER.fullmatch(name) for name in named) else named
+    return ()
+
+
+def _places(names: Sequence[str]) -> dict[str, int]:
+    """The output of each name; the whole name comes before a part of it."""
+    parts = {_plain(part): at for at, name in reversed([*enumerate(names)]) for part in name.split(",")}
+    return parts | {_plain(name): at for at, name in enumerate(names)}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", " ", name).strip().casefold()
+
+
+def _reordered(model: Classifier, order: list[int], example: Tensor, logits: Tensor) -> Classifier:
+    head = copy.deepcopy(model.head)
+    layers = [part for part in head.modules() if isinstance(part, (nn.Linear, nn.Conv2d))]
+    for part in layers[-1:]:
+        for name, value in part.named_parameters(recurse=False):
+            if len(value) == len(order):
+                setattr(part, name, nn.Parameter(value.detach()[order], requires_grad=value.requires_grad))
+    found = Classifier(model.extractor, head)
+    found.mean, found.std, found.training = model.mean, model.std, model.training
+    with evaluating(found):
+        proved = torch.allclose(
+            found(example), logits[:, order], rtol=1e-4, atol=1e-4 * float(logits.abs().max())
+        )
+    if not proved:
+        raise ValueError(
+            f"the images' classes must be in the order of the model's outputs, because its head, a "
+            f"{type(model.head).__name__}, cannot be reordered. Rename the folders so that their order is that."
+        )
+    return found
