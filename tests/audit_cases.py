@@ -148,7 +148,7 @@ AUDITS = {
     "calibration": AuditCase(
         Calibration(),
         {"nll": float("inf"), "brier": 2.0, "overconfidence": 1.0, "ece": 1.0, "ece_debiased": 1.0},
-        neither=frozenset({"overconfidence", "temperature"}),
+        neither=frozenset({"overconfidence", "temperature", "confidence"}),
     ),
     "goodness_of_fit": AuditCase(
         GoodnessOfFit(),

@@ -184,8 +184,8 @@ class AuditCommand:
         console = Console(stderr=self.json, quiet=self.quiet)
         if self._is_demo():  # before imports that take seconds
             console.print("training and auditing a small network on the embedded digits: about 10 seconds")
-        from clearance.cli._tables import print_sentences
         from clearance.report.left_out import has_failed, interrupted, left_out_lines
+        from clearance.report.terminal import first_text
 
         card = self._card(console)
         page = card.save_folder(self.out)
@@ -194,7 +194,7 @@ class AuditCommand:
                 json.dumps(json.loads(card.to_json()), indent=1) + "\n"
             )  # in letters of any terminal
         else:
-            print_sentences(console, card)
+            console.print(f"\n{first_text(card.report, console.width)}\n", soft_wrap=True)
         for line in left_out_lines(card.report.recipe):
             console.print(line, soft_wrap=True)
         if not self.json:

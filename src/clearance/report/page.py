@@ -11,7 +11,7 @@ import jinja2
 
 from clearance.records.encoding import encode
 from clearance.records.store import Report, exhibit_file
-from clearance.report.audits import actions, page_of, sections, terms, with_summaries
+from clearance.report.audits import all_findings, headline, page_of, sections, terms, with_summaries
 from clearance.report.audits.class_scatter import feature_pictures
 from clearance.report.audits.co_adaptation import main_curve, other_curves
 from clearance.report.audits.training import training_pictures
@@ -68,12 +68,14 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
 def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
     """Everything that the templates show about one dataset; `findings` are those at one value of a sweep."""
     swept = sweep_section(everything)
+    found = all_findings(findings)
     return {
         "findings": findings,
         "noun": class_noun(findings.dataset),
         "first_screen": first_screen(findings),
         "described": described(findings.methods),
-        "actions": actions(findings),
+        "found": found,
+        "headline": headline(method_name(findings.methods[0]), found) if found else "",
         "left_out": left_out(findings.report.recipe),
         "fewer_images": fewer_images(findings.report.recipe),
         "lines": overview(findings),

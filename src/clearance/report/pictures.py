@@ -26,6 +26,40 @@ class Picture:
     cite: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One image of a gallery.
+
+    Args:
+        png: The image as ``data:image/png;base64,...``, as an audit stored it.
+        words: Lines below it, such as its file's name and what was predicted.
+        width: In pixels.
+        height: In pixels.
+    """
+
+    png: str
+    words: Sequence[str]
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """Images of the data, side by side; never in the page that can be shared.
+
+    Args:
+        title: Words above them.
+        shots: The images, the first ones first.
+        files: The exhibits that they come from.
+        folded: Whether they are shown only when asked for.
+    """
+
+    title: str
+    shots: Sequence[Shot]
+    files: Sequence[str] = ()
+    folded: bool = False
+
+
 def clouds(findings: Findings, audit: str, name: str, what: str) -> list[Picture]:
     """One picture per method of a scatter of labelled points, a colour per class."""
     shown = one_seed(findings, audit, name)
