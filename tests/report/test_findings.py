@@ -1,16 +1,20 @@
 """What the page says first of one network: no more than the numbers carry."""
 
+import base64
+import io
 import math
 import re
 from dataclasses import replace
 
 import pytest
 from markupsafe import Markup
+from PIL import Image
 
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.report.audits import all_findings, headline, with_summaries
 from clearance.report.findings import Findings
-from clearance.report.page import render_page
+from clearance.report.page import render_page, write_page
+from clearance.report.pictures import as_image
 from clearance.report.terminal import first_text
 from clearance.vocabulary import Exhibit, Measurement
 
@@ -147,7 +151,7 @@ class TestRefit:
 class TestWorstPair:
     def test_a_pair_that_stands_out_is_named(self):
         text = said(report_of(*PAIRS))["Worst pair"]
-        assert text == "cat and dog: 38 % (26 to 52 %) of the 50 errors."
+        assert text == "cat and dog: 19 of 50 errors, 38 % (26 to 52 %)."
 
     def test_the_largest_of_many_small_shares_is_not(self):
         """3 of 50 errors in one of 45 pairs: the largest of 45 is that large by luck."""
@@ -248,3 +252,40 @@ def test_so_few_test_images_that_one_is_more_than_two_points_tell_no_label_cost(
         said(report_of(own, *gaps(n10=0.0, n1000=0.0)))["Label cost"]
         == "30 test images are too few: each counts for more than two points."
     )
+
+
+class TestGalleries:
+    SHOWN = Exhibit(
+        "mistakes", "pairs", "images",
+        {
+            "pair": ["cat and dog"] * 2, "image": [[[0.0, 1.0], [1.0, 0.0]]] * 2, "file": ["cat/<1>.png", "dog/2.png"],
+            "given": ["cat", "dog"], "predicted": ["dog", "cat"], "confidence": [0.99, 0.5],
+        },
+        "Mistakes.",
+    )  # fmt: skip
+
+    def report(self):
+        found = report_of(*PAIRS)
+        return replace(found, exhibits=(*found.exhibits, ExhibitRecord("animals", "mine", 0, self.SHOWN)))
+
+    def test_the_images_of_the_worst_pair_stand_beside_its_sentence(self):
+        first = render_page(self.report()).split("<h2>Details")[0]
+        assert first.count("data:image/png;base64,") == 2
+        assert "cat/&lt;1&gt;.png" in first
+        assert "predicted dog" in first
+
+    def test_the_page_to_share_has_the_sentence_and_no_image_or_name_of_a_file(self, tmp_path):
+        write_page(self.report(), tmp_path)
+        own, shared = ((tmp_path / name).read_text("utf-8") for name in ("index.html", "share.html"))
+        assert "data:image" in own
+        assert "dog/2.png" in own
+        assert "data:image" not in shared
+        assert "dog/2.png" not in shared
+        assert str(all_findings(Findings(with_summaries(self.report()), "animals"))[0].said) in shared
+
+    def test_a_png_has_the_pixels_that_were_stored(self):
+        grey = as_image([[[0.0, 0.5, 1.0]]]).partition(",")[2]
+        red = as_image([[[1.0]], [[0.0]], [[0.0]]]).partition(",")[2]
+        pictures = [Image.open(io.BytesIO(base64.b64decode(text))) for text in (grey, red)]
+        assert [pictures[0].getpixel((k, 0)) for k in range(3)] == [0, 128, 255]
+        assert pictures[1].getpixel((0, 0)) == (255, 0, 0)

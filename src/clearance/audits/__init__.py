@@ -16,6 +16,7 @@
 | PreprocessingMismatch | Would another preprocessing of the images raise its accuracy? |
 | LinearProbe | How accurate is a linear layer trained on the frozen features? |
 | Confusions | Which two classes are confused most, and how close are their features? |
+| Mistakes | Which images are wrong, and how sure is it of them? |
 | MinimalPerturbation | What is the smallest change of an image that changes the prediction? |
 | OutOfDistribution | How many out-of-distribution images does a threshold reject? |
 | Calibration | Does its confidence match its accuracy? |
@@ -58,6 +59,7 @@ from clearance.audits.likelihood import Likelihood as Likelihood
 from clearance.audits.linear_probe import LinearProbe as LinearProbe
 from clearance.audits.low_dimension import LowDimension as LowDimension
 from clearance.audits.minimal_perturbation import MinimalPerturbation as MinimalPerturbation
+from clearance.audits.mistakes import Mistakes as Mistakes
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
 from clearance.audits.out_of_distribution import OutOfDistribution as OutOfDistribution
@@ -85,6 +87,7 @@ __all__ = [
     "LinearProbe",
     "LowDimension",
     "MinimalPerturbation",
+    "Mistakes",
     "NeuralCollapse",
     "NewClasses",
     "OutOfDistribution",

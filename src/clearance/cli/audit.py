@@ -141,7 +141,7 @@ class AuditCommand:
             audit's own).
         images: Attacks use at most this many test images, the same number of each class (default: each audit's own).
         budget: A time such as 90s, 5m or 2h after which no audit starts; the page names those left out.
-        include_images: Show images on the page, in audits that have pictures of them.
+        include_images: Show images of the data on index.html; share.html, beside it, never does.
         seed: Seed of partial sets and first weights of retrained heads (default: the seed of the run, else 0).
         out: The folder for the page and its records.
         open: Open the page in a browser (the demonstration does so on a desktop).
@@ -168,7 +168,7 @@ class AuditCommand:
     settings: OptionalText = None
     images: OptionalCount = None
     budget: OptionalText = None
-    include_images: bool = False
+    include_images: bool = True
     seed: OptionalCount = None
     out: Path = Path("clearance-audit")
     open: bool = False
@@ -185,6 +185,7 @@ class AuditCommand:
         if self._is_demo():  # before imports that take seconds
             console.print("training and auditing a small network on the embedded digits: about 10 seconds")
         from clearance.report.left_out import has_failed, interrupted, left_out_lines
+        from clearance.report.page import SHARED
         from clearance.report.terminal import first_text
 
         card = self._card(console)
@@ -199,6 +200,7 @@ class AuditCommand:
             console.print(line, soft_wrap=True)
         if not self.json:
             console.print(f"Report: {page}", soft_wrap=True)
+            console.print(f"To share: {page.with_name(SHARED)} (without images of the data)", soft_wrap=True)
         if self.open or (self._is_demo() and not (self.quiet or self.json) and sys.stdout.isatty()):
             open_page(page)
         if interrupted(card.report.recipe):
@@ -221,7 +223,7 @@ class AuditCommand:
                 audit_settings(self.settings),
                 self.images,
                 self.budget,
-                include_images=self.include_images or self._is_demo(),
+                include_images=self.include_images,
                 seed=self.seed,
                 keep=True,
                 say=say,
@@ -241,9 +243,9 @@ class AuditCommand:
         from clearance.experiments.demo import Demo
 
         refuse(self, (*OF_MODELS, *OF_AUDITS), "the demonstration, which has its own model and images")
-        if self.device != "auto" or self.include_images:
+        if self.device != "auto" or not self.include_images:
             raise ValueError(
-                "--device and --include-images are for your own model; leave them out for the demonstration, which "
+                "--device and --no-include-images are for your own model; leave them out for the demonstration, which "
                 "runs on the CPU and shows its images."
             )
         return Demo()
@@ -324,8 +326,8 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
         part for part in _settings(options.settings) if more is None or part.partition(".")[0] in more
     ]:
         words += ["--settings", "; ".join(settings)]
-    if options.include_images:
-        words.append("--include-images")
+    if not options.include_images:
+        words.append("--no-include-images")
     if more is not None:
         return shlex.join([*words, "--audits", ",".join(more), "--out", f"{options.out.name}-more"])
     words += [] if options.audits is None else ["--audits", options.audits]

@@ -60,7 +60,7 @@ def audit(
     audit_settings: Settings | None = None,
     images: int | None = None,
     budget: str | float | None = None,
-    include_images: bool = False,
+    include_images: bool = True,
     seed: int = 0,
     name: str = "this model",
 ) -> Card:
@@ -82,7 +82,7 @@ def audit(
             default each audit's own number.
         budget: A time, ``"90s"``, ``"5m"``, ``"2h"`` or seconds, after which no audit starts; the audit in
             progress is finished, and the card lists those left out.
-        include_images: Whether the card may show images.
+        include_images: Whether the card keeps images of the data; `share.html` never shows them.
         seed: Seed of partial sets and first weights of retrained heads.
         name: The model's name on the card.
 
@@ -115,7 +115,7 @@ class AuditRequest:
         settings: Settings of audits by audit and name, where they differ from the defaults.
         images: Attacks and similar audits use at most this many test images; None means each audit's own number.
         budget: The time after which no audit starts.
-        include_images: Whether the card may show images.
+        include_images: Whether the card keeps images of the data; `share.html` never shows them.
         seed: Seed of everything that audits draw; None means the source's own, or 0.
         keep: Whether an interruption keeps the finished audits.
         say: Called with each step of the preparation.
@@ -126,7 +126,7 @@ class AuditRequest:
     settings: Settings | None = None
     images: int | None = None
     budget: str | float | None = None
-    include_images: bool = False
+    include_images: bool = True
     seed: int | None = None
     keep: bool = False
     say: Say = _silent

@@ -27,6 +27,7 @@ MODEL_AUDITS = (
     "co_adaptation",
     "linear_probe",
     "confusions",
+    "mistakes",
     "minimal_perturbation",
     "out_of_distribution",
     "calibration",

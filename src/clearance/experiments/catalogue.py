@@ -183,6 +183,9 @@ AUDITS = {
         "clearance.audits.confusions:Confusions",
         "Which two classes are confused most, and how close are their features?",
     ),
+    "mistakes": Entry(
+        "clearance.audits.mistakes:Mistakes", "Which images are wrong, and how sure is it of them?"
+    ),
     "minimal_perturbation": Entry(
         "clearance.audits.minimal_perturbation:MinimalPerturbation",
         "What is the smallest change of an image that changes the prediction?",

@@ -5,6 +5,7 @@ from scipy.stats import binom
 
 from clearance.records.derived import SummaryRow
 from clearance.report.audit_page import CLOSE, AuditPage, Finding, Severity, Term, with_ends
+from clearance.report.audits.mistakes import pair_gallery
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
 
@@ -36,9 +37,13 @@ def _worst_pair(findings: Findings) -> list[Finding]:
     # picked out of all pairs: it stands out where that many errors are unlikely for any of them
     if min(1.0, pairs * float(binom.sf(errors - 1, share.n, 1 / pairs))) > LEVEL:
         return [Finding(TITLE, "fine", Markup("No two classes stand out among the mistakes.") + others)]
-    said = Markup("{}: {} of the {} errors.").format(pair, with_ends(share), data(share.n, "count")) + others
+    said = (
+        Markup("{}: {} of {} errors, {}.").format(pair, errors, data(share.n, "count"), with_ends(share))
+        + others
+    )
     todo = f"Look at the images of {pair} and at their labels first."
-    return [Finding(TITLE, _severity(findings, share, errors, pairs), said, todo)]
+    severity = _severity(findings, share, errors, pairs)
+    return [Finding(TITLE, severity, said, todo, pictures=pair_gallery(findings, pair)[:1])]
 
 
 def _severity(findings: Findings, share: SummaryRow, errors: int, pairs: int) -> Severity:
