@@ -29,6 +29,7 @@ from clearance.audits import (
     NeuralCollapse,
     NewClasses,
     OutOfDistribution,
+    Performance,
     PreprocessingMismatch,
     Robustness,
     WeightScale,
@@ -107,6 +108,7 @@ AUDITS = {
     "confusions": AuditCase(
         Confusions(), {"worst_share": 0.0, "worst_closeness": float("inf"), "largest_closeness": float("inf")}
     ),
+    "performance": AuditCase(Performance(), {"recall": 0.0, "behind": 0.0}),
     "mistakes": AuditCase(Mistakes(confident=0.37), {"confident_share": 1.0}),
     "minimal_perturbation": AuditCase(
         MinimalPerturbation(images=12, steps=5, queries=5), {"median_flip": 0.0, "noise_flipped": 1.0}

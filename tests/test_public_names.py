@@ -25,8 +25,8 @@ ROOMS = {
     "audits": """
         Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation Confusions DeeperCut
         Findings Geodesic GoodnessOfFit HighConfidenceAdversarials Likelihood LinearProbe LowDimension
-        MinimalPerturbation Mistakes NeuralCollapse NewClasses OutOfDistribution PreprocessingMismatch Robustness
-        Subject WeightScale decayed_parameters rejection_threshold
+        MinimalPerturbation Mistakes NeuralCollapse NewClasses OutOfDistribution Performance PreprocessingMismatch
+        Robustness Subject WeightScale decayed_parameters rejection_threshold
     """,
     "data": """
         Augmentation ImageSet Preprocessing StoredImageSet gaussian_images open_images open_unlabelled

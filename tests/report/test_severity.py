@@ -105,3 +105,18 @@ def test_unknown_images(low, high, severity):
     rejected = measured("out_of_distribution", "rejected", (low + high) / 2, low, high, unknown="sign")
     kept = measured("out_of_distribution", "kept", 0.95, 0.92, 0.97)
     assert severity_of("Unknown images", rejected, kept) == severity
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "title"), [("class", "recall", "Worst class"), ("slice", "accuracy", "Worst slice")]
+)
+@pytest.mark.parametrize(
+    ("low", "severity"), [(0.13, "problem"), (0.05, "warning"), (0.01, "fine"), (-0.1, "fine")]
+)
+def test_a_class_or_slice_that_lies_behind(kind, name, title, low, severity):
+    found = [
+        measured("performance", quantity, value, *ends, n=50, split="test", **{kind: group})
+        for group, start in (("cat", low), ("dog", -0.1))
+        for quantity, value, ends in ((name, 0.7, (0.5, 0.8)), ("behind", start + 0.1, (start, start + 0.2)))
+    ]
+    assert severity_of(title, *found) == severity

@@ -13,6 +13,7 @@
 | NewClasses | How well do the features separate classes left out of training? |
 | Robustness | How many images stay right under attack? |
 | BoundaryDistance | How far are images from the decision boundary? |
+| Performance | How often is it right on each class and on each slice of the images? |
 | PreprocessingMismatch | Would another preprocessing of the images raise its accuracy? |
 | LinearProbe | How accurate is a linear layer trained on the frozen features? |
 | Confusions | Which two classes are confused most, and how close are their features? |
@@ -63,6 +64,7 @@ from clearance.audits.mistakes import Mistakes as Mistakes
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
 from clearance.audits.out_of_distribution import OutOfDistribution as OutOfDistribution
+from clearance.audits.performance import Performance as Performance
 from clearance.audits.preprocessing import PreprocessingMismatch as PreprocessingMismatch
 from clearance.audits.rejection import rejection_threshold as rejection_threshold
 from clearance.audits.robustness import Robustness as Robustness
@@ -91,6 +93,7 @@ __all__ = [
     "NeuralCollapse",
     "NewClasses",
     "OutOfDistribution",
+    "Performance",
     "PreprocessingMismatch",
     "Robustness",
     "Subject",

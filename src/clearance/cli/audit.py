@@ -139,6 +139,7 @@ class AuditCommand:
         audits: Names separated by commas, or all (default: those of the run; else what the first screen needs).
         settings: Settings of audits, such as "robustness.epsilons.inf=2/255,8/255" (default: the run's, or each
             audit's own).
+        slices: A CSV file about the test images: file names in the first column, and columns such as site or camera.
         images: Attacks use at most this many test images, the same number of each class (default: each audit's own).
         budget: A time such as 90s, 5m or 2h after which no audit starts; the page names those left out.
         include_images: Show images of the data on index.html; share.html, beside it, never does.
@@ -166,6 +167,7 @@ class AuditCommand:
     root: OptionalText = None
     audits: OptionalText = None
     settings: OptionalText = None
+    slices: OptionalPath = None
     images: OptionalCount = None
     budget: OptionalText = None
     include_images: bool = True
@@ -223,6 +225,7 @@ class AuditCommand:
                 audit_settings(self.settings),
                 self.images,
                 self.budget,
+                slices=self.slices,
                 include_images=self.include_images,
                 seed=self.seed,
                 keep=True,
@@ -295,7 +298,7 @@ class AuditCommand:
 
 _OF_INPUT = ("size", "crop", "mean", "std", "head", "expect_accuracy")
 OF_MODELS = ("weights", "weights_entry", "train", "test", *_OF_INPUT)
-OF_AUDITS = ("unknown", "images", "budget", "audits", "settings", "cache", "root", "seed")
+OF_AUDITS = ("unknown", "slices", "images", "budget", "audits", "settings", "cache", "root", "seed")
 _IMAGES = ("train", "test", "unknown")
 _PLAIN = ("weights_entry", *_OF_INPUT, "images", "seed")
 
@@ -317,6 +320,8 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
         if given is not None:
             kind, colon, path = given.partition(":")
             words += [f"--{name}", f"{kind}:{without_owner(Path(path).name)}" if colon else kind]
+    if options.slices is not None and (more is None or "performance" in more):
+        words += ["--slices", options.slices.name]
     if options.weights is not None:
         words += ["--weights", options.weights.name]
     for name in _PLAIN:

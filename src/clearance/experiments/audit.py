@@ -6,6 +6,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,6 +60,7 @@ def audit(
     audits: "Sequence[str | Audit] | None" = None,
     audit_settings: Settings | None = None,
     images: int | None = None,
+    slices: str | PathLike[str] | None = None,
     budget: str | float | None = None,
     include_images: bool = True,
     seed: int = 0,
@@ -80,6 +82,9 @@ def audit(
             ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.
         images: Attacks and similar audits use at most this many held-out images, the same number of each class; by
             default each audit's own number.
+        slices: A CSV file about the test images: names of files in its first column, and in the others what is known of
+            them. The audit `performance` reports each value of each column; see
+            :func:`clearance.data.slices.read_slices`.
         budget: A time, ``"90s"``, ``"5m"``, ``"2h"`` or seconds, after which no audit starts; the audit in
             progress is finished, and the card lists those left out.
         include_images: Whether the card keeps images of the data; `share.html` never shows them.
@@ -102,7 +107,9 @@ def audit(
     check_classifier(model)
     if audits is not None and not isinstance(audits, str):  # AuditPlan raises for a string
         audits = list(audits)
-    request = AuditRequest(audits, audit_settings, images, budget, include_images=include_images, seed=seed)
+    request = AuditRequest(
+        audits, audit_settings, images, budget, slices=slices, include_images=include_images, seed=seed
+    )
     return run_audit(InMemory(model, train, test, unknown, name), request, _call)
 
 
@@ -115,6 +122,7 @@ class AuditRequest:
         settings: Settings of audits by audit and name, where they differ from the defaults.
         images: Attacks and similar audits use at most this many test images; None means each audit's own number.
         budget: The time after which no audit starts.
+        slices: A CSV file with what is known of each test image.
         include_images: Whether the card keeps images of the data; `share.html` never shows them.
         seed: Seed of everything that audits draw; None means the source's own, or 0.
         keep: Whether an interruption keeps the finished audits.
@@ -126,6 +134,7 @@ class AuditRequest:
     settings: Settings | None = None
     images: int | None = None
     budget: str | float | None = None
+    slices: str | PathLike[str] | None = None
     include_images: bool = True
     seed: int | None = None
     keep: bool = False
@@ -194,7 +203,7 @@ class InMemory:
         check_logits(_first_logits(self.model, data.test), data.test.class_count)
         others = None if self.unknown is None else unknown_images(self.unknown, data.test)
         plan = AuditPlan.of(request.audits, request.settings, unknown=others is not None)
-        ready = plan.resolved(test=data.test, unknown=others, images=request.images)
+        ready = plan.resolved(test=data.test, unknown=others, images=request.images, slices=request.slices)
         return Target(self.model, data, ready, request.seed or 0, self.name)
 
 
@@ -239,7 +248,9 @@ class RunFolder:
             others = unknown_images(
                 self.unknown, data.test, cache=self.cache, root=self.root or run.recipe.root
             )
-        ready = plan.resolved_audits(data, folder.resolve().parent, unknown=others, images=request.images)
+        ready = plan.resolved_audits(
+            data, folder.resolve().parent, unknown=others, images=request.images, slices=request.slices
+        )
         seed = run.seed if request.seed is None else request.seed
         return Target(run.model, data, ready, seed, run.method, sources=asked.sources)
 
