@@ -25,9 +25,11 @@ from clearance.audits import (
     LinearProbe,
     LowDimension,
     MinimalPerturbation,
+    Mistakes,
     NeuralCollapse,
     NewClasses,
     OutOfDistribution,
+    Performance,
     PreprocessingMismatch,
     Robustness,
     WeightScale,
@@ -106,6 +108,8 @@ AUDITS = {
     "confusions": AuditCase(
         Confusions(), {"worst_share": 0.0, "worst_closeness": float("inf"), "largest_closeness": float("inf")}
     ),
+    "performance": AuditCase(Performance(), {"recall": 0.0, "behind": 0.0}),
+    "mistakes": AuditCase(Mistakes(confident=0.37), {"confident_share": 1.0}),
     "minimal_perturbation": AuditCase(
         MinimalPerturbation(images=12, steps=5, queries=5), {"median_flip": 0.0, "noise_flipped": 1.0}
     ),
@@ -148,7 +152,7 @@ AUDITS = {
     "calibration": AuditCase(
         Calibration(),
         {"nll": float("inf"), "brier": 2.0, "overconfidence": 1.0, "ece": 1.0, "ece_debiased": 1.0},
-        neither=frozenset({"overconfidence", "temperature"}),
+        neither=frozenset({"overconfidence", "temperature", "confidence"}),
     ),
     "goodness_of_fit": AuditCase(
         GoodnessOfFit(),

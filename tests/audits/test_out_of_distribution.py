@@ -7,6 +7,7 @@ from torch import nn
 
 from audits.draws import first_half  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 from clearance.audits import OutOfDistribution, Subject
+from clearance.audits.out_of_distribution import USUAL
 from clearance.data import ImageSet
 from clearance.models import Classifier
 
@@ -67,13 +68,16 @@ def test_the_numbers_are_those_of_a_slow_count():
 
 
 def test_neither_logits_nor_the_head_nor_the_unit_of_features_count():
-    """x50 logits, another head, and features x 1000 leave every number as it is."""
+    """x50 logits, another head, and features x 1000 leave every number of features as it is."""
 
     class Times(nn.Module):
         def forward(self, x):
             return 1000 * x
 
-    expected = {name: m.value for name, m in found(ALIKE).items()}
+    def of_features(*given):
+        return {name: m.value for name, m in found(*given).items() if name not in USUAL}
+
+    expected = of_features(ALIKE)
     loud = nn.Linear(4, 2)
     with torch.no_grad():
         loud.weight.mul_(50)
@@ -81,7 +85,17 @@ def test_neither_logits_nor_the_head_nor_the_unit_of_features_count():
         Classifier(nn.Flatten(), loud),
         Classifier(nn.Sequential(nn.Flatten(), Times()), nn.Linear(4, 2)),
     ):
-        assert {name: m.value for name, m in found(ALIKE, model).items()} == pytest.approx(expected, abs=1e-3)
+        assert of_features(ALIKE, model) == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_usual_scores_stand_beside_it():
+    """Of two classes and logits (x, -x), the probability and the energy order images by |x|."""
+    head = nn.Linear(4, 2)
+    with torch.no_grad():
+        head.weight.copy_(torch.tensor([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]))
+        head.bias.zero_()
+    values = {name: m.value for name, m in found(ALIKE, Classifier(nn.Flatten(), head)).items()}
+    assert values["auroc_softmax"] == pytest.approx(values["auroc_energy"], abs=1e-9)
 
 
 def test_labels_of_unknown_images_are_not_read():

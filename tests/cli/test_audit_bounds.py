@@ -98,14 +98,14 @@ class TestUnknown:
         assert rows["rejected"]["n"] == 40
         assert rows["rejected"]["context"]["unknown"] == "things"
         assert rows["rejected"]["value"] == 1.0  # grey has another direction than every colour
-        said = "The threshold that keeps 95 % of the test images rejects 100.0 % (91.2 to 100.0 %) of “things”; of"
+        said = "OOD detection: 100.0 % (91.2 to 100.0 %) of “things” rejected (AUROC"
         assert said in text(tmp_path)
         assert "This is not a defence" in text(tmp_path)
 
     def test_without_it_nothing_is_claimed(self, work, tmp_path):
         assert audit(work, tmp_path, "--audits", "accuracy")[0] == 0
-        assert "Out of distribution" not in text(tmp_path)
-        assert "The threshold that keeps" not in text(tmp_path)
+        assert "Unknown images" not in text(tmp_path)
+        assert "OOD detection" not in text(tmp_path)
 
     def test_a_named_dataset(self, work, tmp_path):
         """Digits are 8 x 8 too; their grey becomes three channels."""
@@ -207,7 +207,7 @@ def test_interrupted_before_anything_is_done_writes_nothing(work, tmp_path, inte
     assert not (tmp_path / "report.json").exists()
 
 
-SHEETS = ("--audits", "accuracy,boundary_distance,out_of_distribution", "--images", "6")
+SHEETS = ("--audits", "accuracy,mistakes,boundary_distance,out_of_distribution", "--images", "6")
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,7 @@ def written(work, tmp_path_factory):
         patch.chdir(work)
         patch.setenv("USER", USER)
         patch.setenv("LOGNAME", USER)
-        for name, options in (("without", ()), ("with", ("--include-images",))):
+        for name, options in (("without", ("--no-include-images",)), ("with", ())):
             folders[name] = tmp_path_factory.mktemp(name)
             # a folder that is called like its owner
             status, _, complaint = audit(
@@ -242,7 +242,7 @@ def test_no_path_user_or_host_is_given_away(work, written, which):
             assert secret not in content, (name, secret)
 
 
-def test_pictures_of_images_only_where_they_are_asked_for(written):
+def test_pictures_of_images_are_on_the_own_page_alone(written):
     pages = {which: (folder / "index.html").read_text("utf-8") for which, folder in written.items()}
     kinds = {
         which: {
@@ -255,6 +255,10 @@ def test_pictures_of_images_only_where_they_are_asked_for(written):
     assert "images" not in kinds["without"]
     assert "data:image" not in pages["without"]
     assert "<image" not in pages["without"]
-    assert "--include-images" in pages["without"]
+    assert "are left out of this page" in pages["without"]
+    shared = (written["with"] / "share.html").read_text("utf-8")
+    assert "data:image" not in shared
+    assert "<image" not in shared
+    assert "are left out of this page" in shared
     assert "images" in kinds["with"]
     assert "<image" in pages["with"]

@@ -262,15 +262,10 @@ class TestDemo:
         assert status == 0
         assert "Report: " in shown
         page = (tmp_path / "page" / "index.html").read_text("utf-8")
-        for title in (
-            "Accuracy",
-            "Label cost",
-            "Linear probe",
-            "Worst pair",
-            "Smallest change",
-            "Out of distribution",
-        ):
-            assert f"<dt>{title}</dt>" in page
+        assert '<p class="lead">' in page
+        for title in ("Label cost", "Linear probe", "Worst pair", "Minimal perturbation", "Unknown images"):
+            assert f"<b>{title}.</b>" in page
+            assert f"{title}: " in shown
 
     def test_its_audits_are_those_of_any_model(self):
         from clearance.experiments.audit_plan import MODEL_AUDITS

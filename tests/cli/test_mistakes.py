@@ -40,7 +40,7 @@ class TestMistakes:
             (["audit", "demo", "--audits", "accuracy"], "--audits is for a model given as MODULE:NAME"),
             (
                 ["audit", "demo", "--device", "cpu"],
-                "--device and --include-images are for your own model",
+                "--device and --no-include-images are for your own model",
             ),
             (["explore", "--out", "."], "--out must be a file; . is a folder"),
             (["audit", "nowhere"], "must be the directory of a finished run"),

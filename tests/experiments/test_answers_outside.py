@@ -7,7 +7,8 @@ from torch import nn
 import clearance as cl
 from clearance.data import gaussian_images
 from clearance.models import Classifier
-from clearance.report.terminal import action_lines
+from clearance.report.audits import all_findings
+from clearance.report.findings import Findings
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -52,7 +53,7 @@ class NaNAbove(nn.Linear):
 
 
 def sentences(card):
-    return {line.title: line for line in action_lines(card.report)}
+    return {one.title: one for one in all_findings(Findings(card.report, TEST.name))}
 
 
 def test_the_default_audit_of_a_network_with_more_outputs_than_classes():
@@ -61,8 +62,8 @@ def test_the_default_audit_of_a_network_with_more_outputs_than_classes():
     assert found["outside_share"] == 1.0
     assert found["worst_share"] == 0.0
     line = sentences(card)["Worst pair"]
-    assert line.alarm
-    assert "answers of an output beyond the classes" in line.text
+    assert line.severity == "problem"
+    assert "answers of an output beyond the classes" in line.said
     assert "an output beyond the classes" in card.to_html()
 
 
@@ -77,9 +78,11 @@ def test_images_without_finite_logits_are_counted_and_named():
     assert share.value * share.n == pytest.approx(14)
     (which,) = [e for e in card.exhibits if e.name == "not_finite" and e.context["split"] == "test"]
     assert [k for k, there in enumerate(which.columns["value"]) if there] == sorted(order[-14:].tolist())
-    accuracy, pair = sentences(card)["Accuracy"], sentences(card)["Worst pair"]
-    assert accuracy.alarm
-    assert f"14: index {', '.join(map(str, sorted(order[-14:].tolist())[:10]))}, ..." in accuracy.text
-    assert "No test image is wrong" not in pair.text
-    assert "logits are not finite" in pair.text
+    logits, pair = sentences(card)["Logits"], sentences(card)["Worst pair"]
+    assert logits.severity == "problem"
+    assert (
+        f"14: index {', '.join(map(str, sorted(order[-14:].tolist())[:10]))}, ..." in logits.said.striptags()
+    )
+    assert "No test image is wrong" not in pair.said
+    assert "logits are not finite" in pair.said
     assert "14: index" in card.to_html().replace("<code>", "").replace("</code>", "")

@@ -188,16 +188,16 @@ def test_killed_at_any_moment_one_report_is_there_and_never_parts_of_two(report,
     for moment in range(40):
         touches[0] = 10**9
         folder = tmp_path / str(moment)
-        old.save(folder, page=("index.html", old.command))
+        old.save(folder, pages={"index.html": old.command})
         touches[0] = moment
         with contextlib.suppress(KeyboardInterrupt):
-            new.save(folder, page=("index.html", new.command))
+            new.save(folder, pages={"index.html": new.command})
         touches[0] = 10**9
         found, page = load_report(folder), folder / "index.html"
         assert found in (old, new)
         assert not page.exists() or page.read_text() == found.command
         seen.add((found.command, page.exists()))
-        new.save(folder, page=("index.html", new.command))
+        new.save(folder, pages={"index.html": new.command})
         assert sorted(path.name for path in folder.rglob("*")) == sorted(
             ["exhibits", "index.html", "report.json", exhibit_file(new.exhibits[0]).removeprefix("exhibits/")]
         )
@@ -206,14 +206,14 @@ def test_killed_at_any_moment_one_report_is_there_and_never_parts_of_two(report,
 
 def test_a_full_disk_leaves_the_old_report(report, tmp_path, monkeypatch):
     old, new = of_value(report, 1), of_value(report, 2)
-    old.save(tmp_path, page=("index.html", "old"))
+    old.save(tmp_path, pages={"index.html": "old"})
 
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        new.save(tmp_path, page=("index.html", "new"))
+        new.save(tmp_path, pages={"index.html": "new"})
     assert load_report(tmp_path) == old
     assert (tmp_path / "index.html").read_text() == "old"
     assert not list(tmp_path.rglob("*.tmp"))

@@ -9,7 +9,7 @@ import pytest
 
 from clearance.experiments.catalogue import AUDITS
 from clearance.records import Record, Report
-from clearance.report.audits import actions, page_of, sections, with_summaries
+from clearance.report.audits import all_findings, page_of, sections, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.ledger import ledger
 from clearance.report.left_out import fewer_images, interrupted, left_out, left_out_lines
@@ -35,30 +35,29 @@ def out_of_distribution(rejected, low, high, kept=(0.94, 0.9, 0.97)):
 
 
 def only(report):
-    (action,) = actions(Findings(with_summaries(report), "animals"))
-    return action
+    (finding,) = all_findings(Findings(with_summaries(report), "animals"))
+    return finding
 
 
 class TestUnknowns:
     def test_both_shares_with_their_intervals_and_no_promise(self):
-        action = only(out_of_distribution(0.71, 0.66, 0.76))
-        assert plain(action.said.striptags()) == (
-            "The threshold that keeps 95 % of the test images rejects 71.0 % (66.0 to 76.0 %) of “other”; of other "
-            "test images it keeps 94.0 % (90.0 to 97.0 %). The score is the distance of an image's features from "
-            "those of the training images."
+        finding = only(out_of_distribution(0.71, 0.66, 0.76))
+        assert plain(finding.said.striptags()) == (
+            "OOD detection: 71.0 % (66.0 to 76.0 %) of “other” rejected, by a threshold that keeps 94.0 % (90.0 to "
+            "97.0 %) of other test images."
         )
-        assert (action.title, action.alarm) == ("Out of distribution", False)
-        assert action.todo.startswith("This is not a defence")
+        assert (finding.title, finding.severity) == ("Unknown images", "fine")
+        assert finding.todo.startswith("This is not a defence")
 
     @pytest.mark.parametrize(("low", "alarm"), [(0.09, True), (0.099, True), (0.11, False)])
     def test_no_more_than_of_the_test_images_rings(self, low, alarm):
         """At most 10 % of the test images are rejected, by the interval of what is kept."""
-        action = only(out_of_distribution(0.2, low, 0.3))
-        assert action.alarm == alarm
-        assert ("That is no more than it rejects of the test images" in action.said) == alarm
+        finding = only(out_of_distribution(0.2, low, 0.3))
+        assert finding.severity == ("problem" if alarm else "warning")
+        assert ("OOD detection fails" in finding.said) == alarm
 
     def test_where_nothing_was_measured_nothing_is_said(self):
-        assert actions(Findings(Report({}, {}, "", ""), "animals")) == []
+        assert all_findings(Findings(Report({}, {}, "", ""), "animals")) == []
 
 
 def test_what_the_owner_says_stands_beside_the_accuracy():
@@ -86,7 +85,7 @@ def test_outputs_that_no_class_belongs_to_are_said():
     context = {"split": "test", "interval": "w"}
     error = Measurement("accuracy", "error", 0.98, "fraction", 50, None, 0.9, 1.0, "lower", context)
     counts = {"of the model": 1000, "classes": 10}
-    (found,) = actions(
+    (found,) = all_findings(
         Findings(Report({"outputs": counts}, {}, "", "", (Record("animals", "mine", 0, error),)), "animals")
     )
     assert "It has 1,000 outputs: the first 10 are taken as the classes in the order of their names" in plain(
@@ -149,10 +148,10 @@ class TestLeftOut:
 class TestDetails:
     def test_the_first_screen_is_the_sentences_and_nothing_else(self, single_page):
         first, rest = single_page.split("<h2>Details")
-        assert "<dt>Accuracy</dt>" in first
+        assert '<p class="lead">' in first
         assert "<table" not in first
         assert "<svg" not in first.split("<main>")[1]
-        assert "What the accuracy of" in first
+        assert "Audit of model" in first
         assert "All numbers" in rest
 
     def test_headings_are_in_order(self, single_page):

@@ -3,8 +3,10 @@
 import re
 from dataclasses import replace
 
+from clearance.report.audits import all_findings
 from clearance.report.card import Card
-from clearance.report.terminal import action_lines, comparison_table
+from clearance.report.findings import Findings
+from clearance.report.terminal import comparison_table
 from clearance.vocabulary import Outcome
 from report.reading import first_screen  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
@@ -61,9 +63,9 @@ def test_names_of_odd_methods_stay_apart(invented):
 
 
 def test_print_says_what_the_page_of_one_network_says_first(single):
-    lines = action_lines(single)
+    lines = all_findings(Findings(single, single.records[0].dataset))
     assert lines
     shown = " ".join(str(Card(single)).split())
     for line in lines:
-        assert " ".join(f"{line.title} {line.text}".split()) in shown
+        assert " ".join(line.said.striptags().split()) in shown
     assert max(map(len, str(Card(single)).splitlines())) < 100

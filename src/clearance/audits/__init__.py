@@ -13,9 +13,11 @@
 | NewClasses | How well do the features separate classes left out of training? |
 | Robustness | How many images stay right under attack? |
 | BoundaryDistance | How far are images from the decision boundary? |
+| Performance | How often is it right on each class and on each slice of the images? |
 | PreprocessingMismatch | Would another preprocessing of the images raise its accuracy? |
 | LinearProbe | How accurate is a linear layer trained on the frozen features? |
 | Confusions | Which two classes are confused most, and how close are their features? |
+| Mistakes | Which images are wrong, and how sure is it of them? |
 | MinimalPerturbation | What is the smallest change of an image that changes the prediction? |
 | OutOfDistribution | How many out-of-distribution images does a threshold reject? |
 | Calibration | Does its confidence match its accuracy? |
@@ -58,9 +60,11 @@ from clearance.audits.likelihood import Likelihood as Likelihood
 from clearance.audits.linear_probe import LinearProbe as LinearProbe
 from clearance.audits.low_dimension import LowDimension as LowDimension
 from clearance.audits.minimal_perturbation import MinimalPerturbation as MinimalPerturbation
+from clearance.audits.mistakes import Mistakes as Mistakes
 from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
 from clearance.audits.new_classes import NewClasses as NewClasses
 from clearance.audits.out_of_distribution import OutOfDistribution as OutOfDistribution
+from clearance.audits.performance import Performance as Performance
 from clearance.audits.preprocessing import PreprocessingMismatch as PreprocessingMismatch
 from clearance.audits.rejection import rejection_threshold as rejection_threshold
 from clearance.audits.robustness import Robustness as Robustness
@@ -85,9 +89,11 @@ __all__ = [
     "LinearProbe",
     "LowDimension",
     "MinimalPerturbation",
+    "Mistakes",
     "NeuralCollapse",
     "NewClasses",
     "OutOfDistribution",
+    "Performance",
     "PreprocessingMismatch",
     "Robustness",
     "Subject",

@@ -195,8 +195,8 @@ def named_class(classes: tuple[str, ...], k: int) -> str:
 WILSON = "wilson 95 %"  # the interval's name in the context of a measurement
 
 
-def wilson_interval(wrong: int, images: int) -> tuple[float, float]:
-    """The 95 % Wilson interval of a fraction; never leaves [0, 1], and is not empty at 0 or 1.
+def wilson_interval(wrong: int, images: int, z: float = Z_95) -> tuple[float, float]:
+    """The Wilson interval of a fraction, 95 % by default; never leaves [0, 1], and is not empty at 0 or 1.
 
     centre +- half = (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
 
@@ -206,9 +206,9 @@ def wilson_interval(wrong: int, images: int) -> tuple[float, float]:
     >>> low, round(high, 4)
     (0.0, 0.2775)
     """
-    fraction, shrink = wrong / images, 1 + Z_95**2 / images
-    centre = fraction + Z_95**2 / (2 * images)
-    half = Z_95 * math.sqrt(fraction * (1 - fraction) / images + Z_95**2 / (4 * images**2))
+    fraction, shrink = wrong / images, 1 + z**2 / images
+    centre = fraction + z**2 / (2 * images)
+    half = z * math.sqrt(fraction * (1 - fraction) / images + z**2 / (4 * images**2))
     low = 0.0 if wrong == 0 else (centre - half) / shrink
     high = 1.0 if wrong == images else (centre + half) / shrink
     return low, high

@@ -84,13 +84,13 @@ class Calibration(Audit):
     Source: Guo et al., *On Calibration of Modern Neural Networks* (2017), for ECE, 15 bins and the temperature;
     Kumar, Liang, Ma (2019) for the debiased form.
 
-    Measurements: each of the five for ``temperature`` as trained and calibrated, and the ``temperature`` itself. It is
-    fitted on `validation`; without one, on half of the held-out images for the other half and the other way round, so
-    that no image is scored with a temperature that it helped to choose. Where every image is right, and the minimum is
-    T = 0, it is fitted with one image more, imagined, that belongs to all classes alike. Logits of a
-    Gaussian-mixture head are those without margin, as it is used. Exhibit ``overconfidence``, of kind ``per_image``:
-    confidence less 1 of each right image, confidence of each wrong one, as trained, so that two models can be compared
-    image by image.
+    Measurements: each of the five for ``temperature`` as trained and calibrated, the mean ``confidence`` as trained,
+    and the ``temperature`` itself. It is fitted on `validation`; without one, on half of the held-out images for the
+    other half and the other way round, so that no image is scored with a temperature that it helped to choose. Where
+    every image is right, and the minimum is T = 0, it is fitted with one image more, imagined, that belongs to all
+    classes alike. Logits of a Gaussian-mixture head are those without margin, as it is used. Exhibit
+    ``overconfidence``, of kind ``per_image``: confidence less 1 of each right image, confidence of each wrong one, as
+    trained, so that two models can be compared image by image.
 
     An image whose logits are not finite counts as confident and wrong, with infinite ``nll``.
 
@@ -136,6 +136,8 @@ class Calibration(Audit):
             found += [*_proper(seen, labels, context), _overconfidence(confidence, right, context)]
             found += self._errors(bins, len(labels), context)
             exhibits.append(self._picture(bins, context))
+            if state == AS_TRAINED:
+                found.append(_confidence(confidence, context))
         found.append(_temperature(temperatures))
         return Findings(tuple(found), tuple(exhibits))
 
@@ -216,6 +218,19 @@ def _overconfidence(confidence: Tensor, right: Tensor, context: dict[str, Scalar
     context = {**context, "interval": "Newcombe's hybrid 95 %"}
     return Measurement(
         Calibration.name, "overconfidence", value, "fraction", len(right), low=low, high=high, context=context
+    )
+
+
+def _confidence(confidence: Tensor, context: dict[str, Scalar]) -> Measurement:
+    spread = float(confidence.std()) if len(confidence) > 1 else None
+    return Measurement(
+        Calibration.name,
+        "confidence",
+        float(confidence.mean()),
+        "fraction",
+        len(confidence),
+        spread,
+        context=context,
     )
 
 

@@ -1,5 +1,6 @@
 """How many images of things that the model never saw does a threshold reject?"""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,10 +13,15 @@ from clearance.audits._samples import balanced_rows, first_half, fixed_images
 from clearance.audits.rejection import KEPT, check_enough, detection, lowest_for_nan, rejection_threshold
 from clearance.data import ImageSet
 from clearance.data.intake import open_images
+from clearance.models._running import evaluating
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 NAMED = "unknown"  # the setting that says which images these are
 _CHUNK = 256
+USUAL: dict[str, Callable[[Tensor], Tensor]] = {
+    "auroc_softmax": lambda logits: logits.softmax(dim=1).amax(dim=1),  # Hendrycks and Gimpel (2017)
+    "auroc_energy": lambda logits: logits.logsumexp(dim=1),  # Liu et al. (2020), T = 1
+}
 _CURVE = tuple(k / 100 for k in range(50, 101))
 
 
@@ -34,8 +40,9 @@ class OutOfDistribution(Audit):
 
     Measurements: ``rejected``, of the unknown images, and ``kept``, of the other half of the test images, each with
     its 95 % Wilson interval for this threshold; ``auroc``, the chance that an unknown image scores below a test image
-    of that half. The exhibit has the share that is rejected at every share kept. Without unknown images there is no
-    measurement.
+    of that half; ``auroc_softmax`` and ``auroc_energy``, the same with the largest probability (Hendrycks and Gimpel
+    2017) and the energy (Liu et al. 2020) as score. The exhibit has the share that is rejected at every share kept.
+    Without unknown images there is no measurement.
 
     Args:
         other: Images of unknown things, of the same shape; a recipe gives the name of a dataset. Labels are not read.
@@ -56,7 +63,7 @@ class OutOfDistribution(Audit):
     >>> noise = ImageSet(torch.rand(50, 1, 8, 8), torch.arange(50) % 2, ("a", "b"), "noise")
     >>> found = OutOfDistribution(other=noise)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [(m.name, m.n) for m in found.measurements]
-    [('rejected', 50), ('kept', 30), ('auroc', 50)]
+    [('rejected', 50), ('kept', 30), ('auroc', 50), ('auroc_softmax', 50), ('auroc_energy', 50)]
     """
 
     name: ClassVar[str] = "out_of_distribution"
@@ -79,7 +86,8 @@ class OutOfDistribution(Audit):
         other = self._unknown(subject)
         known = self._known(subject)
         seen = self._scores(subject.test_features, known)
-        unknown = self._scores(subject.features(other), known)
+        features = subject.features(other)
+        unknown = self._scores(features, known)
         limit, rest = rejection_threshold(seen[half]), seen[~half]
         context: dict[str, Scalar] = {NAMED: other.name}
         return Findings(
@@ -90,9 +98,26 @@ class OutOfDistribution(Audit):
                     self.name, "auroc", detection(rest, unknown)["auroc"], "fraction", len(unknown), better="higher",
                     context=context,
                 ),
+                *self._usual(subject, ~half, features, context),
             ),
             (_curve(rest, unknown, other.name),),
         )  # fmt: skip
+
+    def _usual(
+        self, subject: Subject, kept: Tensor, unknown: Tensor, context: dict[str, Scalar]
+    ) -> Iterator[Measurement]:
+        """The AUROC of the usual scores that read logits, on the same images."""
+        read = subject.model.head
+        with evaluating(subject.model):
+            seen, other = (
+                torch.cat([read(part).double() for part in features.split(_CHUNK)])
+                for features in (subject.test_features[kept], unknown)
+            )
+        for name, score in USUAL.items():
+            found = detection(lowest_for_nan(score(seen)), lowest_for_nan(score(other)))["auroc"]
+            yield Measurement(
+                self.name, name, found, "fraction", len(other), better="higher", context=context
+            )
 
     def _unknown(self, subject: Subject) -> ImageSet:
         if isinstance(self.other, str):

@@ -2,9 +2,8 @@
 
 from rich.table import Table
 
-from clearance.cli._console import Console, plain
+from clearance.cli._console import Console
 from clearance.report import Card, comparison_table
-from clearance.report.terminal import action_lines
 
 
 def print_table(console: Console, card: Card) -> None:
@@ -21,19 +20,3 @@ def print_table(console: Console, card: Card) -> None:
     console.print(found.title, style="bold")
     if found.foot:
         console.print(found.foot)
-
-
-def print_sentences(console: Console, card: Card) -> None:
-    """Print the first sentences of one network's page, warnings in bold; the table if it has none."""
-    lines = action_lines(card.report)
-    if not lines:
-        print_table(console, card)
-        return
-    grid = Table(box=None, pad_edge=False, show_header=False)
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for line in lines:
-        grid.add_row(line.title, plain(line.text, "bold" if line.alarm else ""))
-    console.print()
-    console.print(grid)
-    console.print()

@@ -139,9 +139,10 @@ class AuditCommand:
         audits: Names separated by commas, or all (default: those of the run; else what the first screen needs).
         settings: Settings of audits, such as "robustness.epsilons.inf=2/255,8/255" (default: the run's, or each
             audit's own).
+        slices: A CSV file about the test images: file names in the first column, and columns such as site or camera.
         images: Attacks use at most this many test images, the same number of each class (default: each audit's own).
         budget: A time such as 90s, 5m or 2h after which no audit starts; the page names those left out.
-        include_images: Show images on the page, in audits that have pictures of them.
+        include_images: Show images of the data on index.html; share.html, beside it, never does.
         seed: Seed of partial sets and first weights of retrained heads (default: the seed of the run, else 0).
         out: The folder for the page and its records.
         open: Open the page in a browser (the demonstration does so on a desktop).
@@ -166,9 +167,10 @@ class AuditCommand:
     root: OptionalText = None
     audits: OptionalText = None
     settings: OptionalText = None
+    slices: OptionalPath = None
     images: OptionalCount = None
     budget: OptionalText = None
-    include_images: bool = False
+    include_images: bool = True
     seed: OptionalCount = None
     out: Path = Path("clearance-audit")
     open: bool = False
@@ -184,8 +186,9 @@ class AuditCommand:
         console = Console(stderr=self.json, quiet=self.quiet)
         if self._is_demo():  # before imports that take seconds
             console.print("training and auditing a small network on the embedded digits: about 10 seconds")
-        from clearance.cli._tables import print_sentences
         from clearance.report.left_out import has_failed, interrupted, left_out_lines
+        from clearance.report.page import SHARED
+        from clearance.report.terminal import first_text
 
         card = self._card(console)
         page = card.save_folder(self.out)
@@ -194,11 +197,12 @@ class AuditCommand:
                 json.dumps(json.loads(card.to_json()), indent=1) + "\n"
             )  # in letters of any terminal
         else:
-            print_sentences(console, card)
+            console.print(f"\n{first_text(card.report, console.width)}\n", soft_wrap=True)
         for line in left_out_lines(card.report.recipe):
             console.print(line, soft_wrap=True)
         if not self.json:
             console.print(f"Report: {page}", soft_wrap=True)
+            console.print(f"To share: {page.with_name(SHARED)} (without images of the data)", soft_wrap=True)
         if self.open or (self._is_demo() and not (self.quiet or self.json) and sys.stdout.isatty()):
             open_page(page)
         if interrupted(card.report.recipe):
@@ -221,7 +225,8 @@ class AuditCommand:
                 audit_settings(self.settings),
                 self.images,
                 self.budget,
-                include_images=self.include_images or self._is_demo(),
+                slices=self.slices,
+                include_images=self.include_images,
                 seed=self.seed,
                 keep=True,
                 say=say,
@@ -241,9 +246,9 @@ class AuditCommand:
         from clearance.experiments.demo import Demo
 
         refuse(self, (*OF_MODELS, *OF_AUDITS), "the demonstration, which has its own model and images")
-        if self.device != "auto" or self.include_images:
+        if self.device != "auto" or not self.include_images:
             raise ValueError(
-                "--device and --include-images are for your own model; leave them out for the demonstration, which "
+                "--device and --no-include-images are for your own model; leave them out for the demonstration, which "
                 "runs on the CPU and shows its images."
             )
         return Demo()
@@ -293,7 +298,7 @@ class AuditCommand:
 
 _OF_INPUT = ("size", "crop", "mean", "std", "head", "expect_accuracy")
 OF_MODELS = ("weights", "weights_entry", "train", "test", *_OF_INPUT)
-OF_AUDITS = ("unknown", "images", "budget", "audits", "settings", "cache", "root", "seed")
+OF_AUDITS = ("unknown", "slices", "images", "budget", "audits", "settings", "cache", "root", "seed")
 _IMAGES = ("train", "test", "unknown")
 _PLAIN = ("weights_entry", *_OF_INPUT, "images", "seed")
 
@@ -315,6 +320,8 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
         if given is not None:
             kind, colon, path = given.partition(":")
             words += [f"--{name}", f"{kind}:{without_owner(Path(path).name)}" if colon else kind]
+    if options.slices is not None and (more is None or "performance" in more):
+        words += ["--slices", options.slices.name]
     if options.weights is not None:
         words += ["--weights", options.weights.name]
     for name in _PLAIN:
@@ -324,8 +331,8 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
         part for part in _settings(options.settings) if more is None or part.partition(".")[0] in more
     ]:
         words += ["--settings", "; ".join(settings)]
-    if options.include_images:
-        words.append("--include-images")
+    if not options.include_images:
+        words.append("--no-include-images")
     if more is not None:
         return shlex.join([*words, "--audits", ",".join(more), "--out", f"{options.out.name}-more"])
     words += [] if options.audits is None else ["--audits", options.audits]

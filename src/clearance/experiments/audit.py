@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -63,8 +64,9 @@ def audit(
     audits: "Sequence[str | Audit] | None" = None,
     audit_settings: Settings | None = None,
     images: int | None = None,
+    slices: str | PathLike[str] | None = None,
     budget: str | float | None = None,
-    include_images: bool = False,
+    include_images: bool = True,
     seed: int = 0,
     name: str = "this model",
     verbose: bool = True,
@@ -85,9 +87,12 @@ def audit(
             ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.
         images: Attacks and similar audits use at most this many held-out images, the same number of each class; by
             default each audit's own number.
+        slices: A CSV file about the test images: names of files in its first column, and in the others what is known of
+            them. The audit `performance` reports each value of each column; see
+            :func:`clearance.data.slices.read_slices`.
         budget: A time, ``"90s"``, ``"5m"``, ``"2h"`` or seconds, after which no audit starts; the audit in
             progress is finished, and the card lists those left out.
-        include_images: Whether the card may show images.
+        include_images: Whether the card keeps images of the data; `share.html` never shows them.
         seed: Seed of partial sets and first weights of retrained heads.
         name: The model's name on the card.
         verbose: On a terminal, show the audit in progress in a line of the error stream, which goes away at the end.
@@ -119,6 +124,7 @@ def audit(
             audit_settings,
             images,
             budget,
+            slices=slices,
             include_images=include_images,
             seed=seed,
             on_audit=on_audit,
@@ -148,7 +154,8 @@ class AuditRequest:
         settings: Settings of audits by audit and name, where they differ from the defaults.
         images: Attacks and similar audits use at most this many test images; None means each audit's own number.
         budget: The time after which no audit starts.
-        include_images: Whether the card may show images.
+        slices: A CSV file with what is known of each test image.
+        include_images: Whether the card keeps images of the data; `share.html` never shows them.
         seed: Seed of everything that audits draw; None means the source's own, or 0.
         keep: Whether an interruption keeps the finished audits.
         say: Called with each step of the preparation.
@@ -159,7 +166,8 @@ class AuditRequest:
     settings: Settings | None = None
     images: int | None = None
     budget: str | float | None = None
-    include_images: bool = False
+    slices: str | PathLike[str] | None = None
+    include_images: bool = True
     seed: int | None = None
     keep: bool = False
     say: Say = _silent
@@ -228,7 +236,7 @@ class InMemory:
         model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
         others = None if self.unknown is None else unknown_images(self.unknown, data.test)
         plan = AuditPlan.of(request.audits, request.settings, unknown=others is not None)
-        ready = plan.resolved(test=data.test, unknown=others, images=request.images)
+        ready = plan.resolved(test=data.test, unknown=others, images=request.images, slices=request.slices)
         return Target(model, data, ready, request.seed or 0, self.name)
 
 
@@ -273,7 +281,9 @@ class RunFolder:
             others = unknown_images(
                 self.unknown, data.test, cache=self.cache, root=self.root or run.recipe.root
             )
-        ready = plan.resolved_audits(data, folder.resolve().parent, unknown=others, images=request.images)
+        ready = plan.resolved_audits(
+            data, folder.resolve().parent, unknown=others, images=request.images, slices=request.slices
+        )
         seed = run.seed if request.seed is None else request.seed
         return Target(run.model, data, ready, seed, run.method, sources=asked.sources)
 

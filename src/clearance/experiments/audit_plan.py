@@ -13,6 +13,7 @@ from clearance.audits._samples import first_half
 from clearance.audits.rejection import check_enough
 from clearance.data import ImageSet, Preprocessing
 from clearance.data.intake import open_unlabelled
+from clearance.data.slices import read_slices
 from clearance.experiments.catalogue import AUDITS, resolve
 from clearance.experiments.datasets import check_not_a_path, load_dataset
 from clearance.experiments.recipe import Recipe
@@ -26,7 +27,9 @@ MODEL_AUDITS = (
     "preprocessing",
     "co_adaptation",
     "linear_probe",
+    "performance",
     "confusions",
+    "mistakes",
     "minimal_perturbation",
     "out_of_distribution",
     "calibration",
@@ -36,7 +39,8 @@ MODEL_AUDITS = (
 
 ALL = "all"
 NEEDS_UNKNOWN = "out_of_distribution"
-SOURCE, OTHER, VALIDATION, IMAGES = "source", "other", "validation", "images"  # settings that a plan fills in
+SOURCE, OTHER, VALIDATION = "source", "other", "validation"  # settings that a plan fills in, as are these:
+IMAGES, SLICES = "images", "slices"
 FEWER = ("searched", "adaptive_images")  # numbers of test images that are below `images` by default
 OF_OTHERS = ("out_of_distribution",)  # audits whose `images` are not test images
 
@@ -127,6 +131,13 @@ class AuditPlan:
         """The audits' names."""
         return tuple(audit.name for audit in self.audits)
 
+    def _check_used(self, setting: str, given: Any, what: str, users: str) -> None:
+        if given is not None and not any(hasattr(audit, setting) for audit in self.audits):
+            raise ValueError(
+                f"{what} were given, but none of the audits {list(self.names)} uses them; add {users}, or leave them "
+                "out."
+            )
+
     def resolved(
         self,
         *,
@@ -134,6 +145,7 @@ class AuditPlan:
         validation: ImageSet | None = None,
         unknown: ImageSet | None = None,
         images: int | None = None,
+        slices: str | PathLike[str] | None = None,
         networks: Mapping[str, Path | None] | None = None,
         root: str | None = None,
         size: int | None = None,
@@ -145,6 +157,7 @@ class AuditPlan:
             validation: Images with correct labels that the model was not trained on, for choices.
             unknown: Out-of-distribution images.
             images: Attacks and similar audits use at most this many test images, the same number of each class.
+            slices: A CSV file with what is known of each test image; see :func:`clearance.data.slices.read_slices`.
             networks: By audit, the directory of the run whose network it makes images on; None if no runs are kept.
             root: The folder of datasets' files.
             size: Side in pixels to which image folders are resized.
@@ -161,11 +174,8 @@ class AuditPlan:
         >>> flips.images, likelihood.images, likelihood.other
         (12, 12, ImageSet('gaussian', 60 images of shape (1, 8, 8), 3 classes))
         """
-        if unknown is not None and not any(hasattr(audit, OTHER) for audit in self.audits):
-            raise ValueError(
-                f"out-of-distribution images were given, but none of the audits {list(self.names)} uses them; add "
-                "out_of_distribution or likelihood, or leave these images out."
-            )
+        self._check_used(OTHER, unknown, "out-of-distribution images", "out_of_distribution or likelihood")
+        self._check_used(SLICES, slices, "slices", "performance")
         if images is not None:
             _check_images(images, test)
         ready = []
@@ -180,6 +190,8 @@ class AuditPlan:
                 )
             elif other is None and unknown is not None and hasattr(audit, OTHER):
                 given[OTHER] = unknown
+            if slices is not None and hasattr(audit, SLICES):
+                given[SLICES] = read_slices(slices, test)
             if validation is not None and getattr(audit, VALIDATION, validation) is None:
                 given[VALIDATION] = validation
             if images is not None and hasattr(audit, IMAGES) and audit.name not in OF_OTHERS:

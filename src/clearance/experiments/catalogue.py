@@ -183,6 +183,13 @@ AUDITS = {
         "clearance.audits.confusions:Confusions",
         "Which two classes are confused most, and how close are their features?",
     ),
+    "performance": Entry(
+        "clearance.audits.performance:Performance",
+        "How often is it right on each class and on each slice of the images?",
+    ),
+    "mistakes": Entry(
+        "clearance.audits.mistakes:Mistakes", "Which images are wrong, and how sure is it of them?"
+    ),
     "minimal_perturbation": Entry(
         "clearance.audits.minimal_perturbation:MinimalPerturbation",
         "What is the smallest change of an image that changes the prediction?",

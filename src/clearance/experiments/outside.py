@@ -116,7 +116,7 @@ class OutsideModel:
             unknown = _unknown(self, data, how, cache)
         model, outputs = _classifier(self, module, how, data.test, say)
         plan = AuditPlan.of(audits, settings, defaults=_limits(data, names, say), unknown=has_unknown)
-        chosen = plan.resolved(test=data.test, unknown=unknown, images=request.images)
+        chosen = plan.resolved(test=data.test, unknown=unknown, images=request.images, slices=request.slices)
         say(plan_line(model, data, unknown, names))
         if self.expect_accuracy is not None:
             say(check_accuracy(model, data.test, self.expect_accuracy))

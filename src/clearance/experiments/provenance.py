@@ -13,8 +13,10 @@ from typing import Any
 
 from clearance.audits import Audit
 from clearance.data import ImageSet
+from clearance.data.slices import Slices
 from clearance.experiments.audit_plan import (
     OTHER,
+    SLICES,
     SOURCE,
     AuditPlan,
 )
@@ -87,13 +89,16 @@ def _without_folder(name: str) -> str:
 
 
 def described(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit; images among them by name and digest."""
-    other = getattr(audit, OTHER, None)
-    if not isinstance(other, ImageSet):
-        return dict(describe(audit))
-    bare: Any = {OTHER: None}
-    settings = describe(dataclasses.replace(audit, **bare))  # type: ignore[type-var]  # every audit is a dataclass
-    return {**settings, OTHER: {"name": other.name, "images": len(other), "digest": other.digest()[:16]}}
+    """The settings of an audit; images among them by name and digest, slices by the names of their columns."""
+    told: dict[str, Any] = {}
+    other, slices = getattr(audit, OTHER, None), getattr(audit, SLICES, None)
+    if isinstance(other, ImageSet):
+        told[OTHER] = {"name": other.name, "images": len(other), "digest": other.digest()[:16]}
+    if isinstance(slices, Slices):
+        told[SLICES] = {"name": slices.name, "columns": list(slices.columns)}
+    bare: Any = dict.fromkeys(told)
+    settings = describe(dataclasses.replace(audit, **bare) if told else audit)  # type: ignore[type-var]  # a dataclass
+    return {**settings, **told}
 
 
 INSTEAD = "images"

@@ -79,7 +79,7 @@ class SummaryRow:
 
 RATIO_UNITS = frozenset({"fraction", "seconds", "MiB", "nats", "ratio"})
 # Differences of two shares: they may fall below zero, and no factor makes sense of them.
-SIGNED = frozenset({"gap", "gain", "overconfidence", "path_error_rise"})
+SIGNED = frozenset({"gap", "gain", "overconfidence", "path_error_rise", "behind"})
 AMOUNTS = frozenset({"ratio", "nats", "seconds", "MiB", "count"})  # none of these is below zero
 
 

@@ -101,15 +101,15 @@ class Report:
         }
         return json.dumps(rows, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
-    def save(self, directory: str | os.PathLike[str], page: tuple[str, str] | None = None) -> Path:
+    def save(self, directory: str | os.PathLike[str], pages: Mapping[str, str] | None = None) -> Path:
         """Write the report into `directory` and return the path of its ``report.json``.
 
-        A report that was there is replaced: killed at any moment, ``report.json``, its exhibits and the page, if there
-        is one, are of one report. The exhibits of the old one are then removed.
+        A report that was there is replaced: killed at any moment, ``report.json``, its exhibits and its pages are
+        of one report. The exhibits of the old one are then removed.
 
         Args:
             directory: The folder; made if it is missing. Its other files stay.
-            page: Name and text of the page.
+            pages: Texts of the pages by name.
 
         Raises:
             OSError: The folder cannot be written or is full; the old report is then still there.
@@ -122,8 +122,7 @@ class Report:
         write_together(texts)
         # the old page goes first: without a page is better than beside the numbers of another report
         last = {folder / FILE: self.to_json().encode()}
-        if page is not None:
-            last[folder / page[0]] = page[1].encode()
+        last |= {folder / name: text.encode() for name, text in (pages or {}).items()}
         write_together(last, instead_of=[path for path in last if path.name != FILE])
         for path in exhibits.glob("*.json"):
             if (

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from markupsafe import Markup
 
@@ -9,7 +10,7 @@ from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.report.findings import Findings
 from clearance.report.numbers import data, half_width, interval, points, points_interval
-from clearance.report.pictures import Picture
+from clearance.report.pictures import Gallery, Picture
 from clearance.report.tables import Compact
 
 
@@ -23,28 +24,38 @@ class Term:
     not_meant: str
 
 
-CLOSE = 0.02  # two points: as near as a new last layer must come, and from where on a difference is an alarm
+CLOSE = 0.02  # two points: as near as a new last layer must come, and from where on a difference is a warning
+FAR = 0.10  # ten points: from where on a difference is a problem
 ALARM = 0.02  # share of images from which on a sign of hidden gradients is said
 
 
+Severity = Literal["problem", "warning", "fine", "information"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""In the order of the first screen; the rules are in ``docs/severity.md``."""
+
+
 @dataclass(frozen=True, slots=True)
-class Action:
-    """One thing to know.
+class Finding:
+    """One thing to know about a model, and what to do about it.
 
     Args:
         title: What it is about, in a word or two.
-        said: The sentence, with its numbers.
-        todo: What to do about it; empty where there is nothing to do.
-        alarm: Whether the number cannot be trusted, or asks to act at once.
-        first: Whether it is read before all others, alarms too.
+        severity: By a rule of ``docs/severity.md``.
+        said: One plain sentence, with its interval. A cause is named only where it was measured.
+        todo: What to do; empty where there is nothing to do.
+        code: What can be pasted to do it: an option, a command or a line of Python.
+        pictures: What shows it better than words.
+        lead: Whether it stands below the headline, before all others, and is not counted.
         alone: Whether nothing else is worth doing before; the others then say only what was found.
     """
 
     title: str
+    severity: Severity
     said: Markup
-    todo: str = ""
-    alarm: bool = False
-    first: bool = False
+    todo: str | Markup = ""
+    code: str = ""
+    pictures: Sequence[Picture | Gallery] = ()
+    lead: bool = False
     alone: bool = False
 
 
@@ -90,13 +101,13 @@ class Section:
     Args:
         title: The heading, in plain words.
         text: Paragraphs below it.
-        parts: Pictures and tables, in the page's order.
+        parts: Pictures, galleries and tables, in the page's order.
         cite: The figure or table of the paper that this is about, for who knows the paper.
     """
 
     title: str
     text: Sequence[str | Markup]
-    parts: Sequence[Row | Compact]
+    parts: Sequence[Row | Compact | Gallery]
     cite: str = ""
 
 
@@ -112,7 +123,7 @@ class AuditPage:
         section: Makes the audit's part of the page; None where a report has nothing for it.
         over_seeds: Exhibits that are made afresh from those of the runs, by name.
         drawn: Names of the exhibits that have a place on the page; any other one is drawn at its end, by its kind.
-        action: Makes the sentence on the first screen of a page about one network.
+        findings: Makes what the first screen of a page about one network says of the audit.
     """
 
     title: str
@@ -122,4 +133,4 @@ class AuditPage:
     section: Callable[[Findings], Section | None] | None = None
     over_seeds: Mapping[str, Callable[[Findings], ExhibitRecord | None]] = field(default_factory=dict)
     drawn: Collection[str] = ()
-    action: Callable[[Findings], Action | None] | None = None
+    findings: Callable[[Findings], Sequence[Finding]] | None = None

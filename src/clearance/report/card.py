@@ -12,7 +12,7 @@ from clearance._files import write_bytes
 from clearance.records.derived import derive
 from clearance.records.record import Record
 from clearance.records.store import Report
-from clearance.report.page import render_page, write_page
+from clearance.report.page import render_page, without_images, write_page
 from clearance.report.terminal import first_text
 from clearance.vocabulary import Exhibit, Measurement
 
@@ -86,18 +86,26 @@ class Card:
         """The page, complete in itself."""
         return render_page(self.report)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], *, images: bool = True) -> Path:
         """Write the page as one self-contained HTML file, and return its path.
 
         The points of its pictures are in the exhibits; `save_folder` writes those too.
+
+        Args:
+            path: The file.
+            images: Whether it shows images of the data; without them it can be shared.
         """
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(target, self.to_html().encode())
+        page = render_page(self.report if images else without_images(self.report))
+        write_bytes(target, page.encode())
         return target
 
     def save_folder(self, directory: str | os.PathLike[str]) -> Path:
-        """Write page, ``report.json`` and exhibits into a folder, and return the page's path."""
+        """Write page, ``report.json`` and exhibits into a folder, and return the page's path.
+
+        Of one network, ``share.html`` is the page without images of the data.
+        """
         return write_page(self.report, directory)
 
     def __repr__(self) -> str:

@@ -82,6 +82,24 @@ def points_interval(low: float, high: float, half: float | None = None) -> Marku
     return Markup("{} to {}").format(_element(low, _minus(f"{100 * low:.{decimals}f}")), end)
 
 
+def ratio(value: float) -> Markup:
+    r"""A number between 0 and 1 with two decimals, as AUROC is written.
+
+    >>> ratio(0.6812)
+    Markup('<data value="0.6812">0.68</data>')
+    """
+    return _element(value, f"{value:.2f}")
+
+
+def plain_number(shown: Markup) -> str:
+    """What `data` printed, as code reads it.
+
+    >>> plain_number(data(0.27, "ratio")), plain_number(data(-1200, "count"))
+    ('0.270', '-1200')
+    """
+    return shown.striptags().replace("−", "-").replace(",", "")
+
+
 def levels(value: float, half: float | None = None) -> Markup:
     r"""A change of a pixel, of the range from black to white, in levels of 255.
 

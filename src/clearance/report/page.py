@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -11,7 +12,7 @@ import jinja2
 
 from clearance.records.encoding import encode
 from clearance.records.store import Report, exhibit_file
-from clearance.report.audits import actions, page_of, sections, terms, with_summaries
+from clearance.report.audits import all_findings, headline, page_of, sections, terms, with_summaries
 from clearance.report.audits.class_scatter import feature_pictures
 from clearance.report.audits.co_adaptation import main_curve, other_curves
 from clearance.report.audits.training import training_pictures
@@ -28,7 +29,8 @@ from clearance.report.svg import as_svg, glyph, marker
 from clearance.report.sweep import at_shown, sweep_section
 from clearance.report.tables import cost, cost_title, overview, pixels_error, stand_ins
 
-FILE = "index.html"
+FILE, SHARED = "index.html", "share.html"
+IMAGES = "images"  # the kind of exhibit that shows images of the data
 
 
 def render_page(report: Report) -> str:
@@ -60,20 +62,41 @@ def render_page(report: Report) -> str:
 def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
     """Write ``index.html``, ``report.json`` and ``exhibits/`` into `directory`; return the page's path.
 
-    The summary and every exhibit over seeds are computed afresh from the measurements first.
+    The summary and every exhibit over seeds are computed afresh from the measurements first. Beside the page of one
+    network is ``share.html``, the same without images of the data and names of their files.
     """
-    return with_summaries(report).save(directory, page=(FILE, render_page(report))).with_name(FILE)
+    pages = {FILE: render_page(report)}
+    if len(report.methods) == 1:
+        pages[SHARED] = render_page(without_images(report))
+    return with_summaries(report).save(directory, pages).with_name(FILE)
+
+
+def without_images(report: Report) -> Report:
+    """`report` without the exhibits that show images of the data.
+
+    >>> without_images(Report({}, {}, "", "")).recipe
+    {}
+    """
+    kept = tuple(record for record in report.exhibits if record.exhibit.kind != IMAGES)
+    left = len(report.exhibits) - len(kept)
+    return (
+        replace(report, exhibits=kept, recipe={**report.recipe, "pictures_left_out": left})
+        if left
+        else report
+    )
 
 
 def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
     """Everything that the templates show about one dataset; `findings` are those at one value of a sweep."""
     swept = sweep_section(everything)
+    found = all_findings(findings)
     return {
         "findings": findings,
         "noun": class_noun(findings.dataset),
         "first_screen": first_screen(findings),
         "described": described(findings.methods),
-        "actions": actions(findings),
+        "found": found,
+        "headline": headline(method_name(findings.methods[0]), found) if found else "",
         "left_out": left_out(findings.report.recipe),
         "fewer_images": fewer_images(findings.report.recipe),
         "lines": overview(findings),

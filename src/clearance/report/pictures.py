@@ -1,11 +1,15 @@
 """The pictures of a page, each with its caption and the names of the exhibits that its points come from."""
 
+import base64
+import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
+from PIL import Image
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
@@ -24,6 +28,53 @@ class Picture:
     caption: str
     files: tuple[str, ...]
     cite: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One image of a gallery.
+
+    Args:
+        source: The image within the page, as `as_image` makes it.
+        words: Lines below it, such as its file's name and what was predicted.
+    """
+
+    source: str
+    words: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """Images of the data, side by side; never in the page that can be shared.
+
+    Args:
+        title: Words above them.
+        shots: The images, the first ones first.
+        files: The exhibits that they come from.
+        folded: Whether they are shown only when asked for.
+    """
+
+    title: str
+    shots: Sequence[Shot]
+    files: Sequence[str] = ()
+    folded: bool = False
+
+
+def as_image(pixels: Any) -> str:
+    """Stored pixels as a PNG within the page.
+
+    Args:
+        pixels: Nested lists in [0, 1], of shape (H, W) or (C, H, W) with 1 or 3 channels; of more, the first is shown.
+
+    >>> as_image([[0.0, 1.0]])[:22]
+    'data:image/png;base64,'
+    """
+    array = np.clip(np.asarray(pixels, dtype=float), 0, 1)
+    if array.ndim == 3:
+        array = np.moveaxis(array, 0, -1) if len(array) == 3 else array[0]
+    file = io.BytesIO()
+    Image.fromarray(np.round(255 * array).astype(np.uint8)).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def clouds(findings: Findings, audit: str, name: str, what: str) -> list[Picture]:

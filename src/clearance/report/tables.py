@@ -92,6 +92,11 @@ class Compact:
     files: Sequence[str] = ()
     head: str = "Method"
 
+    @property
+    def plain(self) -> bool:
+        """Whether no line is of a method, so that none needs a sign."""
+        return all(line.sign is None for line in self.lines)
+
 
 def number(value: float | None, unit: str, low: float | None = None, high: float | None = None) -> Markup:
     """A number with its interval below it; a dash without one.

@@ -1,19 +1,23 @@
-"""The first screen as plain text for a terminal: the table, or the sentences about one network."""
+"""The first screen as plain text for a terminal: the table, or the findings about one network."""
 
 import textwrap
 from dataclasses import dataclass
 
+from markupsafe import escape
+
 from clearance._text import visible
 from clearance.records.derived import SummaryRow
 from clearance.records.store import Report
-from clearance.report.audits import actions
+from clearance.report.audits import all_findings, headline
 from clearance.report.findings import Findings, datasets
 from clearance.report.first_screen import first_screen, plain_text
+from clearance.report.names import method_name
 from clearance.report.numbers import half_width, printed
 from clearance.report.sweep import at_shown
 from clearance.report.tables import Overview, overview
 
 WIDTH = 96  # characters: what a terminal holds
+INDENT = 13  # of a finding: the longest name of a severity, and two spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,44 +76,36 @@ def _cell(row: SummaryRow | None) -> str:
     return "–" if row is None else printed(row.value, row.unit, half_width(row.low, row.high))
 
 
-@dataclass(frozen=True, slots=True)
-class ActionLine:
-    """One sentence: its title, the text with what to do about it, and whether it is an alarm."""
+def first_text(report: Report, width: int = WIDTH) -> str:
+    """The first screen in plain text: the findings about one network, or the table of methods.
 
-    title: str
-    text: str
-    alarm: bool
-
-
-def action_lines(report: Report) -> list[ActionLine]:
-    """What the page of one network says first; nothing for a report about several.
-
-    >>> action_lines(Report({}, {}, "", ""))
-    []
-    """
-    findings = Findings(report, next(iter(datasets(report)), "no dataset"))
-    return [
-        ActionLine(one.title, plain_text(one.said) + (f" {one.todo}" if one.todo else ""), one.alarm)
-        for one in actions(findings)
-    ]
-
-
-def first_text(report: Report) -> str:
-    """The first screen in plain text: the sentences about one network, or the table of methods.
+    Args:
+        report: The report.
+        width: Characters in a line; what can be pasted is never broken.
 
     >>> print(first_text(Report({}, {}, "", "")))
     Nothing was measured.
     method
     """
-    lines = action_lines(report)
-    if not lines:
+    findings = Findings(report, next(iter(datasets(report)), "no dataset"))
+    found = all_findings(findings)
+    if not found:
         return str(comparison_table(report))
-    dataset = datasets(report)[0]
-    indent = 2 + max(len(line.title) for line in lines)
-    said = [
-        textwrap.fill(
-            f"{line.title.ljust(indent)}{line.text}", max(WIDTH, 2 * indent), subsequent_indent=" " * indent
+    name = f"{visible(method_name(findings.methods[0]))} on {visible(findings.dataset)}"
+    lines = [textwrap.fill(headline(name, found), width)]
+    for one in found:
+        said = plain_text(one.said) + (f" {plain_text(escape(one.todo))}" if one.todo else "")
+        if one.lead:
+            lines += [textwrap.fill(said, width), ""]
+            continue
+        start = one.severity.ljust(INDENT)
+        lines.append(
+            textwrap.fill(
+                f"{start}{one.title}: {said}",
+                max(width, 2 * INDENT),
+                subsequent_indent=" " * INDENT,
+                break_long_words=False,
+            )
         )
-        for line in lines
-    ]
-    return "\n".join([f"{visible(Findings(report, dataset).methods[0])} on {visible(dataset)}", *said])
+        lines += [f"{' ' * INDENT}    {visible(line)}" for line in one.code.splitlines()]
+    return "\n".join(lines)

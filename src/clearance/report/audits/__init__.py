@@ -3,7 +3,8 @@
 An audit without such a file, such as a user's own, has its numbers in the full table and its exhibits at the end.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -11,7 +12,7 @@ from importlib.util import find_spec
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import Report
-from clearance.report.audit_page import Action, AuditPage, Section, Term
+from clearance.report.audit_page import SEVERITIES, AuditPage, Finding, Section, Term
 from clearance.report.findings import Findings, datasets
 from clearance.report.over_seeds import is_summary
 from clearance.report.sweep import AUDIT as SWEEP
@@ -53,22 +54,39 @@ def sections(findings: Findings) -> list[Section]:
     return [section for make in makers if (section := make(findings)) is not None]
 
 
-def actions(findings: Findings) -> list[Action]:
-    """What a user who deploys one classifier should know first: a few sentences, each with what to do about it.
+def all_findings(findings: Findings) -> list[Finding]:
+    """What the first screen of one network says, the most severe first; of equal ones in the order of the audits.
 
     Every number is one of the report's summary. A sentence claims no more than its interval carries: what an interval
-    leaves open is said to be open, and a size of change comes with its alarm. Alarms come early.
+    leaves open is said to be open.
 
-    >>> actions(Findings(Report({}, {}, "", ""), "digits"))
+    >>> all_findings(Findings(Report({}, {}, "", ""), "digits"))
     []
     """
     if len(findings.methods) != 1:
         return []
-    makers = [page.action for page in pages(findings.report) if page.action is not None]
-    found = [action for make in makers if (action := make(findings)) is not None]
-    if any(action.alone for action in found):
-        found = [action if action.alone else replace(action, todo="") for action in found]
-    return sorted(found, key=lambda action: (not action.first, not action.alarm))
+    makers = [page.findings for page in pages(findings.report) if page.findings is not None]
+    found = [finding for make in makers for finding in make(findings)]
+    if any(finding.alone for finding in found):
+        found = [one if one.alone else replace(one, todo="", code="") for one in found]
+    return sorted(found, key=lambda one: (not one.lead, SEVERITIES.index(one.severity)))
+
+
+def headline(name: str, found: Sequence[Finding]) -> str:
+    """How many findings of each severity there are.
+
+    >>> from markupsafe import Markup
+    >>> headline("SmallResNet", [Finding("Leaks", "problem", Markup("")), Finding("Input", "fine", Markup(""))])
+    'Audit of SmallResNet: 1 problem, 1 fine'
+    """
+    counts = Counter(finding.severity for finding in found if not finding.lead)
+    plural = {"problem": "problems", "warning": "warnings"}
+    parts = [
+        f"{counts[severity]} {severity if counts[severity] == 1 else plural.get(severity, severity)}"
+        for severity in SEVERITIES
+        if counts[severity] and severity != "information"
+    ]
+    return f"Audit of {name}" + (f": {', '.join(parts)}" if parts else "")
 
 
 def with_summaries(report: Report) -> Report:

@@ -3,27 +3,28 @@
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
-from clearance.report.audit_page import Action, AuditPage, Term
+from clearance.report.audit_page import AuditPage, Finding, Term
 from clearance.report.findings import Findings
 from clearance.report.numbers import data, half_width, rest, rest_interval
 
 NAMED = 10  # images that a sentence names at most
 
 
-def _accuracy(findings: Findings) -> Action | None:
+def _accuracy(findings: Findings) -> list[Finding]:
     row = findings.own_error(findings.methods[0])
     if row is None:
-        return None
+        return []
     said = Markup("{} of {} test images are classified correctly").format(_right(row), data(row.n, "count"))
     expected = findings.report.recipe.get("expected_accuracy")
     if expected is not None:
         said += Markup("; its owner says {}").format(data(expected, "fraction"))
     said += Markup(".") + _further_outputs(findings)
+    lead = Finding("Accuracy", "information", said, lead=True)
     without = _not_finite(findings)
     if not without:
-        return Action("Accuracy", said, first=True)
+        return [lead]
     todo = "Look for NaN and infinities in these images, in the weights and in the layers before you use any number."
-    return Action("Accuracy", said + without, todo, alarm=True, first=True)
+    return [lead, Finding("Logits", "problem", without, todo)]
 
 
 def _not_finite(findings: Findings) -> Markup:
@@ -33,8 +34,14 @@ def _not_finite(findings: Findings) -> Markup:
         row = findings.row("mean", "accuracy", "not_finite", method=findings.methods[0], split=split)
         if row is not None:
             found += Markup(
-                " The logits of {} of {} {} images are NaN or infinite{}; they count as wrong."
-            ).format(data(row.value, row.unit), data(row.n, "count"), images, _which(findings, split))
+                "{}The logits of {} of {} {} images are NaN or infinite{}; they count as wrong."
+            ).format(
+                " " if found else "",
+                data(row.value, row.unit),
+                data(row.n, "count"),
+                images,
+                _which(findings, split),
+            )
     return found
 
 
@@ -90,5 +97,5 @@ PAGE = AuditPage(
             "It is not a property of the task: the images, the weights or a layer are damaged.",
         ),
     },
-    action=_accuracy,
+    findings=_accuracy,
 )

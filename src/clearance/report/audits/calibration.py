@@ -8,11 +8,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from clearance.records.derived import SummaryRow
-from clearance.report.audit_page import CLOSE, Action, AuditPage, Row, Section, Term, points_with_ends
+from clearance.report.audit_page import (
+    CLOSE,
+    FAR,
+    AuditPage,
+    Finding,
+    Row,
+    Section,
+    Severity,
+    Term,
+    points_with_ends,
+)
 from clearance.report.drawing import empty
 from clearance.report.findings import Findings
 from clearance.report.names import setting
-from clearance.report.numbers import data
+from clearance.report.numbers import data, plain_number, rest
 from clearance.report.pictures import drawn_firsts, firsts
 from clearance.report.svg import GRID, INK, MUTED, marker, series
 from clearance.report.tables import Compact, by_method, number
@@ -128,47 +138,54 @@ def _bins(axes: Axes, columns: Columns, index: int, *, hollow: bool) -> None:
     axes.scatter(x, y, s=sizes, marker=marker(index), facecolors=face, edgecolors=series(index), zorder=3)
 
 
-TITLE = "Calibration"
+TITLE = "Confidence"
 
 
-def calibration_action(findings: Findings) -> Action | None:
-    """Overconfident, underconfident, or no difference that the images can show.
+def calibration_findings(findings: Findings) -> list[Finding]:
+    """Overconfident, underconfident, or no difference that the images can show; and the temperature to copy.
 
     >>> from clearance.records import Report
-    >>> calibration_action(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
+    >>> calibration_findings(Findings(Report({}, {}, "", ""), "digits"))
+    []
     """
     row = findings.row("mean", AUDIT, "overconfidence", temperature="as trained")
     if row is None or row.low is None or row.high is None:
-        return None
-    if row.low > 0:
-        said = Markup("It is overconfident: its mean confidence exceeds its accuracy by {}.{}").format(
-            points_with_ends(row), _after_temperature(findings, row)
-        )
-        todo = "Do not read its probabilities as the chance of being right."
-        return Action(TITLE, said, todo, alarm=row.low > CLOSE)
-    if row.high < 0:
-        said = Markup("It is underconfident: its mean confidence minus its accuracy is {}.{}").format(
-            points_with_ends(row), _after_temperature(findings, row)
-        )
-        return Action(TITLE, said)
-    said = Markup(
-        "Its confidence matches its accuracy within what these images can show: the difference is {}."
+        return []
+    least = max(row.low, -row.high)  # the end of the interval that is nearer to 0, if 0 is not within
+    if least <= 0:
+        said = Markup("Confidence matches accuracy within what these images can show: the difference is {}.")
+        return [Finding(TITLE, "fine", said.format(points_with_ends(row)))]
+    kind = "Overconfident" if row.value > 0 else "Underconfident"
+    said = Markup("{}: {}confidence minus accuracy is {}.").format(
+        kind, _both(findings), points_with_ends(row)
     )
-    return Action(TITLE, said.format(points_with_ends(row)))
+    severity: Severity = "problem" if least > FAR else "warning" if least > CLOSE else "fine"
+    temperature = _temperature(findings, row)
+    if temperature is None:
+        said += Markup(" Dividing its logits by one temperature does not fix that.")
+        return [Finding(TITLE, severity, said, "Do not read its probabilities as the chance of being right.")]
+    todo = Markup("Divide logits by {}: this changes no prediction and leaves {}.").format(*temperature)
+    return [Finding(TITLE, severity, said, todo, f"logits = logits / {plain_number(temperature[0])}")]
 
 
-def _after_temperature(findings: Findings, before: SummaryRow) -> Markup:
-    """What one temperature does about it, where that was measured."""
+def _both(findings: Findings) -> Markup:
+    """Mean confidence and accuracy, where both were measured."""
+    confidence = findings.row("mean", AUDIT, "confidence", temperature="as trained")
+    error = findings.own_error(findings.methods[0])
+    if confidence is None or error is None:
+        return Markup("")
+    return Markup("mean confidence {}, accuracy {}; ").format(
+        data(confidence.value, "fraction"), rest(error.value)
+    )
+
+
+def _temperature(findings: Findings, before: SummaryRow) -> tuple[Markup, Markup] | None:
+    """The temperature, and the difference that it leaves; None where it was not measured or does not help."""
     temperature = findings.row("mean", AUDIT, "temperature")
     after = findings.row("mean", AUDIT, "overconfidence", temperature="calibrated")
-    if temperature is None or after is None or after.low is None or after.high is None:
-        return Markup("")
-    if abs(after.value) >= abs(before.value):
-        return Markup(" Dividing its logits by one temperature does not fix that.")
-    return Markup(
-        " Dividing its logits by a temperature of {} changes no prediction and leaves a difference of {}."
-    ).format(data(temperature.value, "ratio", temperature.within), points_with_ends(after))
+    if temperature is None or after is None or abs(after.value) >= abs(before.value):
+        return None
+    return data(temperature.value, "ratio", temperature.within), points_with_ends(after)
 
 
 PAGE = AuditPage(
@@ -177,7 +194,7 @@ PAGE = AuditPage(
         "Lower is better; a gap between the numbers as trained and calibrated can be fixed with one number, the "
         "temperature."
     ),
-    place=200,
+    place=30,
     glossary={
         "nll": Term(
             "Negative log-likelihood",
@@ -193,6 +210,12 @@ PAGE = AuditPage(
             "Lower is better, and lowest for true probabilities; from 0 to 2. Mistakes count, but none without limit.",
             "Like the negative log-likelihood it mixes accuracy with calibration.",
         ),
+        "confidence": Term(
+            "Mean confidence",
+            "The largest probability of each prediction, averaged over test images.",
+            "Close to the accuracy is right.",
+            "It says nothing about single images.",
+        ),
         "overconfidence": Term(
             "Overconfidence",
             "The mean confidence of its predictions minus its accuracy.",
@@ -200,7 +223,7 @@ PAGE = AuditPage(
             "0 may hide that it is overconfident on some images and underconfident on others: see the picture.",
         ),
         "ece": Term(
-            "Calibration error",
+            "Expected calibration error (ECE)",
             "Images are sorted into bins by the largest probability. In each bin: how far the share of right images is "
             "from the mean of these probabilities; averaged over images.",
             "0 means that confidence matches accuracy on average in each bin. With few images it is above 0 by chance.",
@@ -223,5 +246,5 @@ PAGE = AuditPage(
     },
     section=calibration_section,
     drawn=("reliability",),
-    action=calibration_action,
+    findings=calibration_findings,
 )

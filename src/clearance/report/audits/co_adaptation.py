@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
-from clearance.report.audit_page import CLOSE, Action, AuditPage, Term
+from clearance.report.audit_page import CLOSE, AuditPage, Finding, Term
 from clearance.report.audits.linear_probe import outdone
 from clearance.report.drawing import (
     Columns,
@@ -240,41 +240,40 @@ def _curve_picture(findings: Findings, head: str, size: tuple[float, float]) -> 
 LAST_LAYER = "linear"
 
 
-def _label_cost(findings: Findings) -> Action | None:
+def _label_cost(findings: Findings) -> list[Finding]:
     gaps = {int(row.context["samples"]): row for row in findings.rows("mean", FEW, "gap", head=LAST_LAYER)}
     if not gaps:
-        return None
+        return []
+    title = "Label cost"
     if findings.images is not None and findings.images * CLOSE < 1:
-        return Action(
-            "Label cost",
-            Markup("{} test images are too few: each counts for more than two points.").format(
-                data(findings.images, "count")
-            ),
-        )
+        said = Markup("{} test images are too few: each counts for more than two points.")
+        return [Finding(title, "information", said.format(data(findings.images, "count")))]
     fewest = min(gaps)
     enough = next((n for n in sorted(gaps) if gaps[n].value <= CLOSE), None)
     lost = Markup("with {} it loses {}{}").format(
         data(fewest, "count"), _points(gaps[fewest]), _neighbour(findings, fewest)
     )
-    title, reach = "Label cost", "train a new last layer to within two points of the network's own"
+    reach = "train a new last layer to within two points of the network's own"
     if enough is None:
-        said = Markup("A new last layer stays more than two points behind the network's own; {}.").format(
-            lost
-        )
-        return Action(title, said, "Do not expect to adapt it by retraining only the last layer.")
+        said = Markup(
+            "A new last layer, trained on up to {} of the training images, stays more than two points behind the "
+            "network's own; {}."
+        ).format(data(max(gaps), "count"), lost)
+        return [Finding(title, "information", said)]
     said = Markup("{} labelled images, the same number of each class, {}").format(
         data(enough, "count"), reach
     )
     if outdone(findings):  # it is compared with a last layer that is worse than necessary
-        return Action(title, said + Markup(", which could be better: see the warning."))
+        return [
+            Finding(title, "information", said + Markup(", which could be better: see the linear probe."))
+        ]
     if enough == fewest:
-        return Action(title, said + ".")
+        return [Finding(title, "information", said + Markup("."))]
     below = max(n for n in gaps if n < enough)
     if below != fewest:
         said += Markup(" ({} do not)").format(data(below, "count"))
-    return Action(
-        title, said + Markup("; {}.").format(lost), "Plan for that many labels to train a new last layer."
-    )
+    todo = Markup("To retrain the last layer, collect about {} images.").format(data(enough, "count"))
+    return [Finding(title, "information", said + Markup("; {}.").format(lost), todo)]
 
 
 NEIGHBOUR = "nearest neighbour"
@@ -301,7 +300,7 @@ PAGE = AuditPage(
         "Lower is better; the less an error rises from many images to few, the less the features depend on their "
         "own last layers."
     ),
-    place=30,
+    place=38,
     glossary={
         "error": Term(
             "Error with retrained last layers",
@@ -334,5 +333,5 @@ PAGE = AuditPage(
         ),
     },
     over_seeds={NAME: curve},
-    action=_label_cost,
+    findings=_label_cost,
 )

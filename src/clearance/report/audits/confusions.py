@@ -1,55 +1,56 @@
 """The page on classes that are taken for each other."""
 
-import math
-
 from markupsafe import Markup
 from scipy.stats import binom
 
 from clearance.records.derived import SummaryRow
-from clearance.report.audit_page import Action, AuditPage, Term, with_ends
-from clearance.report.audits.linear_probe import outdone
+from clearance.report.audit_page import CLOSE, AuditPage, Finding, Severity, Term, with_ends
+from clearance.report.audits.mistakes import pair_gallery
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
 
 LEVEL = 0.05
-MOST = 0.5  # share of the wrong answers from which on a pair of classes is an alarm ...
-FEW_PAIRS = 3  # ... where there are more pairs than this
-NEARER = 1.05  # times: less counts as no nearer
+TITLE = "Worst pair"
+MOST = 0.5  # share of the errors from which on a pair of classes is a warning ...
+FEW_PAIRS = 3  # ... where there are more pairs than this ...
+FEWEST = 5  # ... and it has at least so many errors
 
 
-def _worst_pair(findings: Findings) -> Action | None:
+def _worst_pair(findings: Findings) -> list[Finding]:
     share = findings.row("mean", "confusions", "worst_share")
     closeness = findings.row("mean", "confusions", "worst_closeness")
     named = findings.exhibits("confusions", "pairs")
     if share is None or closeness is None or not named or not share.n:
-        return None
+        return []
     columns = named[0].exhibit.columns
     errors, pair, pairs = int(columns["errors"][0]), str(columns["pair"][0]), int(closeness.n or 1)
     others, outside = _of_no_pair(findings)
     if errors == 0 and not others:
-        return Action("Worst pair", Markup("No test image is wrong, so no two classes are confused."))
+        return [Finding(TITLE, "fine", Markup("No test image is wrong, so no two classes are confused."))]
     if outside is not None and (outside.value > share.value or errors == 0):
         todo = (
             "Check that the outputs are in the order of the classes, and what the further outputs stand for."
         )
-        return Action("Worst pair", Markup("Not two classes:") + others, todo, alarm=True)
+        return [Finding(TITLE, "problem", Markup("Not two classes:") + others, todo)]
     if errors == 0:
-        return Action("Worst pair", Markup("No two classes are confused:") + others)
+        return [Finding(TITLE, "fine", Markup("No two classes are confused:") + others)]
     # picked out of all pairs: it stands out where that many errors are unlikely for any of them
     if min(1.0, pairs * float(binom.sf(errors - 1, share.n, 1 / pairs))) > LEVEL:
-        return Action("Worst pair", Markup("No two classes stand out among the mistakes.") + others)
-    near = Markup("{} nearer than").format(data(closeness.value, "factor"))
-    said = Markup("{} make up {} of the mistakes, and lie {} the median pair.").format(
-        pair, with_ends(share), near if closeness.value >= NEARER else "no nearer than"
+        return [Finding(TITLE, "fine", Markup("No two classes stand out among the mistakes.") + others)]
+    said = (
+        Markup("{}: {} of {} errors, {}.").format(pair, errors, data(share.n, "count"), with_ends(share))
+        + others
     )
-    if not math.isfinite(closeness.value):  # the features of all images are equal, or some are not numbers
-        said = Markup("{} make up {} of the mistakes.").format(pair, with_ends(share))
-    said += others
-    if outdone(findings):  # whatever the last layer mixes up, its inputs may not
-        return Action("Worst pair", said)
-    todo = f"Look at the labels and images of {pair} first: wrong labels cause this, and so do classes that look alike."
-    most = share.low is not None and share.low > MOST
-    return Action("Worst pair", said, todo, alarm=most and pairs > FEW_PAIRS)
+    todo = f"Look at the images of {pair} and at their labels first."
+    severity = _severity(findings, share, errors, pairs)
+    return [Finding(TITLE, severity, said, todo, pictures=pair_gallery(findings, pair)[:1])]
+
+
+def _severity(findings: Findings, share: SummaryRow, errors: int, pairs: int) -> Severity:
+    if share.value < MOST or pairs <= FEW_PAIRS or errors < FEWEST:
+        return "information"
+    own = findings.own_error(findings.methods[0])
+    return "problem" if own is not None and share.value * own.value >= CLOSE else "warning"
 
 
 def _of_no_pair(findings: Findings) -> tuple[Markup, SummaryRow | None]:
@@ -74,7 +75,7 @@ PAGE = AuditPage(
         "If one pair has a large share of the errors, check its labels; a closeness of one is that of the median "
         "pair, more is nearer."
     ),
-    place=100,
+    place=24,
     glossary={
         "worst_share": Term(
             "Share of errors between the worst pair",
@@ -110,5 +111,5 @@ PAGE = AuditPage(
             "Two classes may lie close together and still be separated.",
         ),
     },
-    action=_worst_pair,
+    findings=_worst_pair,
 )

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from clearance.report.audit_page import CLOSE, Action, AuditPage, Term, points_with_ends
+from clearance.report.audit_page import CLOSE, AuditPage, Finding, Term, points_with_ends
 from clearance.report.audits.preprocessing import input_in_doubt
 from clearance.report.findings import Findings
 
@@ -13,37 +13,38 @@ def outdone(findings: Findings) -> bool:
     return row is not None and row.low is not None and row.low > CLOSE and not input_in_doubt(findings)
 
 
-def _refit(findings: Findings) -> Action | None:
+def _refit(findings: Findings) -> list[Finding]:
     row = findings.row("mean", "linear_probe", "gain")
     if row is None or row.low is None or row.high is None:
-        return None
-    gain = points_with_ends(row)
+        return []
+    title, gain = "Linear probe", points_with_ends(row)
     if row.low > 0:
-        said = Markup("A new last layer, trained on all training images, gains {}.").format(gain)
-        if input_in_doubt(findings):
-            return Action("Linear probe", said, "Fix the input first: that may be the whole cause.")
-        todo = "Retrain the last layer before you deploy."
-        if outdone(findings):
-            return Action("Linear probe", said + DAMAGED, todo, alarm=True)
-        return Action("Linear probe", said, todo)
-    if row.high < 0:
-        return Action(
-            "Linear probe",
-            Markup("A new last layer lowers the accuracy: {}.").format(gain),
+        said = Markup("A new last layer (linear probe), trained on all training images, gains {}.").format(
+            gain
         )
-    return Action("Linear probe", Markup("A new last layer gives no significant gain: {}.").format(gain))
-
-
-DAMAGED = Markup(
-    " The features separate the classes better than the last layer does: the layer was damaged, not trained to the "
-    "end, or trained on other images or labels."
-)
+        if input_in_doubt(findings):
+            return [Finding(title, "information", said, "Fix the input first.")]
+        todo = "Retrain the last layer before you deploy."
+        return [Finding(title, "problem" if outdone(findings) else "warning", said, todo)]
+    if row.high < 0:
+        return [
+            Finding(
+                title, "fine", Markup("A new last layer (linear probe) lowers the accuracy: {}.").format(gain)
+            )
+        ]
+    return [
+        Finding(
+            title,
+            "fine",
+            Markup("A new last layer (linear probe) gives no significant gain: {}.").format(gain),
+        )
+    ]
 
 
 PAGE = AuditPage(
     title="Linear probe",
     reading="Where the interval of the gain lies above zero, the network's own last layer leaves accuracy unused.",
-    place=90,
+    place=39,
     glossary={
         "error": Term(
             "Error of a linear probe",
@@ -64,5 +65,5 @@ PAGE = AuditPage(
             "Above 0 the error does not measure the features.",
         ),
     },
-    action=_refit,
+    findings=_refit,
 )

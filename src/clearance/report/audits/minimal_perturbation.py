@@ -5,10 +5,11 @@ import math
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
-from clearance.report.audit_page import ALARM, Action, AuditPage, Term
+from clearance.report.audit_page import ALARM, AuditPage, Finding, Term
 from clearance.report.findings import Findings
 from clearance.report.numbers import data, half_width, levels
 
+TITLE = "Minimal perturbation"
 DOUBTS = {
     "missed_flips": Markup(
         "a search without gradients changes the prediction for {} of the others within it"
@@ -17,11 +18,11 @@ DOUBTS = {
 }
 
 
-def _flip_size(findings: Findings) -> Action | None:
+def _flip_size(findings: Findings) -> list[Finding]:
     size = findings.row("mean", "minimal_perturbation", "median_flip")
     noise = findings.row("mean", "minimal_perturbation", "noise_flipped")
     if size is None or noise is None:
-        return None
+        return []
     said = Markup(
         "For half of the correctly classified images, changing every pixel by at most {} of the range from black to"
         " white changes the prediction; random noise of that size changes it for {}."
@@ -37,11 +38,16 @@ def _flip_size(findings: Findings) -> Action | None:
         if (row := findings.row("mean", "minimal_perturbation", name)) is not None and row.value > ALARM
     ]
     if doubts:
-        said += Markup(" WARNING: ") + Markup("; ").join(doubts) + Markup(". The true size is smaller.")
-        return Action("Smallest change", said, "Do not call this network robust.", alarm=True)
-    return Action(
-        "Smallest change", said, "Do not rely on it where someone could profit from a wrong prediction."
-    )
+        said += Markup(" But ") + Markup("; ").join(doubts) + Markup(". The true size is smaller.")
+        return [Finding(TITLE, "problem", said, "Do not call this network robust.")]
+    return [
+        Finding(
+            TITLE,
+            "information",
+            said,
+            "Do not rely on it where someone could profit from a wrong prediction.",
+        )
+    ]
 
 
 def _size_with_ends(size: SummaryRow) -> Markup:
@@ -58,7 +64,7 @@ PAGE = AuditPage(
         "Larger is better, as long as the warning counts stay near zero. The change is chosen by an attacker; it "
         "does not happen by chance."
     ),
-    place=110,
+    place=34,
     glossary={
         "median_flip": Term(
             "Change that flips half of the predictions",
@@ -87,5 +93,5 @@ PAGE = AuditPage(
             "It examines the image itself, not its neighbourhood.",
         ),
     },
-    action=_flip_size,
+    findings=_flip_size,
 )

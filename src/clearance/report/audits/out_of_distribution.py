@@ -2,26 +2,50 @@
 
 from markupsafe import Markup
 
-from clearance.report.audit_page import Action, AuditPage, Term, with_ends
+from clearance.report.audit_page import AuditPage, Finding, Term, with_ends
 from clearance.report.findings import Findings
+from clearance.report.numbers import ratio
 
-TITLE = "Out of distribution"
+AUDIT, TITLE = "out_of_distribution", "Unknown images"
+HALF = 0.5
+OTHERS = {"auroc_softmax": "softmax", "auroc_energy": "energy"}
 
 
-def detection_action(findings: Findings) -> Action | None:
-    """The share of such images that a threshold rejects, and of the others that it keeps; None if not measured."""
-    rejected = findings.row("mean", "out_of_distribution", "rejected")
-    kept = findings.row("mean", "out_of_distribution", "kept")
-    if rejected is None or kept is None or rejected.low is None or kept.low is None:
-        return None
-    said = Markup(
-        "The threshold that keeps 95 % of the test images rejects {} of “{}”; of other test images it keeps {}. The"
-        " score is the distance of an image's features from those of the training images."
-    ).format(with_ends(rejected), rejected.context["unknown"], with_ends(kept))
+def detection_findings(findings: Findings) -> list[Finding]:
+    """The share of such images that a threshold rejects, and of the others that it keeps."""
+    rejected = findings.row("mean", AUDIT, "rejected")
+    kept = findings.row("mean", AUDIT, "kept")
+    if rejected is None or kept is None or rejected.low is None or rejected.high is None or kept.low is None:
+        return []
+    said = Markup("{} of “{}” rejected{}, by a threshold that keeps {} of other test images.").format(
+        with_ends(rejected), rejected.context["unknown"], _auroc(findings), with_ends(kept)
+    )
     if rejected.low <= 1 - kept.low:  # no more than it may reject of the test images
-        said += Markup(" That is no more than it rejects of the test images.")
-        return Action(TITLE, said, "Expect a prediction for any image at all.", alarm=True)
-    return Action(TITLE, said, "This is not a defence: other unfamiliar images may pass.")
+        return [
+            Finding(
+                TITLE,
+                "problem",
+                Markup("OOD detection fails: ") + said,
+                "Expect a prediction for any image at all; do not rely on this score to reject such images.",
+            )
+        ]
+    todo = "This is not a defence: other unfamiliar images may pass."
+    if rejected.high < HALF:
+        return [Finding(TITLE, "warning", Markup("OOD detection misses most: ") + said, todo)]
+    return [Finding(TITLE, "fine", Markup("OOD detection: ") + said, todo)]
+
+
+def _auroc(findings: Findings) -> Markup:
+    """The AUROC of the score, and those of usual scores beside it."""
+    own = findings.row("mean", AUDIT, "auroc")
+    if own is None:
+        return Markup("")
+    others = [
+        Markup("; {} {}").format(words, ratio(row.value))
+        for name, words in OTHERS.items()
+        if (row := findings.row("mean", AUDIT, name)) is not None
+    ]
+    return Markup(" (AUROC {}{})").format(ratio(own.value), Markup("").join(others))
 
 
 _KNOWN = "It is not a defence: compare it with how often an attack that knows the score passes."
@@ -31,7 +55,7 @@ PAGE = AuditPage(
         "Higher is better for what is rejected, and about 95 % is right for what is kept; the score was fixed "
         "before anything was measured, and is not a defence."
     ),
-    place=120,
+    place=32,
     glossary={
         "rejected": Term(
             "Out-of-distribution images rejected",
@@ -55,6 +79,18 @@ PAGE = AuditPage(
             "Higher is better; 50 % is guessing.",
             _KNOWN,
         ),
+        "auroc_softmax": Term(
+            "AUROC of the largest softmax probability",
+            "The same with the largest probability as score.",
+            "Higher is better; 50 % is guessing.",
+            _KNOWN,
+        ),
+        "auroc_energy": Term(
+            "AUROC of the energy",
+            "The same with the logarithm of the summed exponentials of the logits as score.",
+            "Higher is better; 50 % is guessing.",
+            _KNOWN,
+        ),
     },
-    action=detection_action,
+    findings=detection_findings,
 )

@@ -268,7 +268,7 @@ _ALARM_ONLY = "It serves only as a warning: never read it as robustness."
 PAGE = AuditPage(
     title="Accuracy under the worst of all attacks",
     reading="Higher is better, but meaningless with a warning: then attacks failed for a reason other than robustness.",
-    place=140,
+    place=36,
     glossary={
         "robust_accuracy": Term(
             "Accuracy under the worst of all attacks",

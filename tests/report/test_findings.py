@@ -1,16 +1,21 @@
 """What the page says first of one network: no more than the numbers carry."""
 
+import base64
+import io
 import math
 import re
 from dataclasses import replace
 
 import pytest
+from markupsafe import Markup
+from PIL import Image
 
 from clearance.records import ExhibitRecord, Record, Report
-from clearance.report.audits import actions, with_summaries
+from clearance.report.audits import all_findings, headline, with_summaries
 from clearance.report.findings import Findings
-from clearance.report.page import render_page
-from clearance.report.terminal import action_lines
+from clearance.report.page import render_page, write_page
+from clearance.report.pictures import as_image
+from clearance.report.terminal import first_text
 from clearance.vocabulary import Exhibit, Measurement
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -43,8 +48,8 @@ def report_of(*found, pairs=(("cat and dog", 19),), methods=("mine",)):
 
 def said(report):
     return {
-        action.title: re.sub(r"[\u202f\s]+", " ", action.said.striptags())
-        for action in actions(Findings(with_summaries(report), "animals"))
+        finding.title: re.sub(r"[\u202f\s]+", " ", finding.said.striptags())
+        for finding in all_findings(Findings(with_summaries(report), "animals"))
     }
 
 
@@ -74,7 +79,7 @@ def flips(noise=0.001, missed=0.0, blind=0.0):
 
 def test_without_a_change_that_flips_half_of_the_images_none_is_named():
     never = replace(flips()[0], value=math.inf, low=0.2, high=math.inf)
-    text = said(report_of(never, *flips()[1:]))["Smallest change"]
+    text = said(report_of(never, *flips()[1:]))["Minimal perturbation"]
     assert text.startswith(
         "For half of the correctly classified images or more, the search found no change that"
     )
@@ -105,7 +110,8 @@ class TestLabelCost:
     def test_none_is_enough(self):
         text = said(report_of(*PAIRS, *gaps(n10=0.16, n1000=0.05)))["Label cost"]
         assert text.startswith(
-            "A new last layer stays more than two points behind the network's own; with 10 it"
+            "A new last layer, trained on up to 1,000 of the training images, stays more than two points behind the "
+            "network's own; with 10 it"
         )
 
     def test_the_fewest_are_enough(self):
@@ -120,9 +126,14 @@ class TestRefit:
     @pytest.mark.parametrize(
         ("value", "low", "high", "start"),
         [
-            (0.006, 0.002, 0.010, "A new last layer, trained on all training images, gains 0.6"),
-            (0.006, -0.002, 0.014, "A new last layer gives no significant gain: 0.6"),
-            (-0.006, -0.010, -0.002, "A new last layer lowers the accuracy: −0.6 points"),
+            (
+                0.006,
+                0.002,
+                0.010,
+                "A new last layer (linear probe), trained on all training images, gains 0.6",
+            ),
+            (0.006, -0.002, 0.014, "A new last layer (linear probe) gives no significant gain: 0.6"),
+            (-0.006, -0.010, -0.002, "A new last layer (linear probe) lowers the accuracy: −0.6 points"),
         ],
     )
     def test_the_interval_decides_what_is_said(self, value, low, high, start):
@@ -132,29 +143,15 @@ class TestRefit:
 
     def test_a_damaged_layer_rings(self):
         report = report_of(measured("linear_probe", "gain", 0.2, low=0.15, high=0.25))
-        (action,) = actions(Findings(with_summaries(report), "animals"))
-        assert action.alarm
-        assert action.todo
+        (finding,) = all_findings(Findings(with_summaries(report), "animals"))
+        assert finding.severity == "problem"
+        assert finding.todo
 
 
 class TestWorstPair:
     def test_a_pair_that_stands_out_is_named(self):
         text = said(report_of(*PAIRS))["Worst pair"]
-        assert text == (
-            "cat and dog make up 38 % (26 to 52 %) of the mistakes, and lie 3.0× nearer than the median pair."
-        )
-
-    def test_a_pair_that_lies_as_far_apart_as_others_is_not_called_near(self):
-        far = measured("confusions", "worst_closeness", 1.02, n=45, unit="ratio", split="test")
-        assert said(report_of(PAIRS[0], far))["Worst pair"].endswith(
-            "and lie no nearer than the median pair."
-        )
-
-    def test_a_closeness_without_end_is_no_number_to_name(self):
-        """As where all features are equal, and no pair is nearer than another."""
-        closest = measured("confusions", "worst_closeness", math.inf, n=45, unit="ratio", split="test")
-        text = said(report_of(PAIRS[0], closest))["Worst pair"]
-        assert text == "cat and dog make up 38 % (26 to 52 %) of the mistakes."
+        assert text == "cat and dog: 19 of 50 errors, 38 % (26 to 52 %)."
 
     def test_the_largest_of_many_small_shares_is_not(self):
         """3 of 50 errors in one of 45 pairs: the largest of 45 is that large by luck."""
@@ -171,7 +168,7 @@ class TestWorstPair:
 
 class TestFlipSize:
     def test_size_and_noise_beside(self):
-        text = said(report_of(*flips()))["Smallest change"]
+        text = said(report_of(*flips()))["Minimal perturbation"]
         assert text == (
             "For half of the correctly classified images, changing every pixel by at most 0.89/255 (0.77/255 to "
             "1.02/255) of the range from black to white changes the prediction; random noise of that size changes "
@@ -184,10 +181,10 @@ class TestFlipSize:
     ])  # fmt: skip
     def test_a_hidden_gradient_rings(self, signs, words):
         report = report_of(*flips(**signs))
-        (action,) = actions(Findings(with_summaries(report), "animals"))
-        assert action.alarm
-        assert words in said(report)["Smallest change"]
-        assert "The true size is smaller" in said(report)["Smallest change"]
+        (finding,) = all_findings(Findings(with_summaries(report), "animals"))
+        assert finding.severity == "problem"
+        assert words in said(report)["Minimal perturbation"]
+        assert "The true size is smaller" in said(report)["Minimal perturbation"]
 
 
 def test_a_comparison_has_its_own_first_screen():
@@ -208,23 +205,45 @@ def test_every_number_is_one_of_the_reports_and_all_stand_on_the_page():
         if value is not None
     }
     page = render_page(report)
-    for action in actions(Findings(report, "animals")):
-        for number in re.findall(r'<data value="([^"]+)"', action.said):
+    for finding in all_findings(Findings(report, "animals")):
+        for number in re.findall(r'<data value="([^"]+)"', finding.said):
             assert float(number) in known
-        assert str(action.said) in page
+        assert str(finding.said) in page
 
 
 class TestInATerminal:
-    def test_the_same_sentences_with_what_to_do_and_alarms(self):
+    def test_the_same_sentences_with_what_to_do_sorted_as_on_the_page(self):
         report = with_summaries(report_of(*gaps(n10=0.16, n120=0.01), *PAIRS, *flips(missed=0.1)))
-        lines = action_lines(report)
-        on_the_page = actions(Findings(report, "animals"))
-        assert [line.title for line in lines] == [one.title for one in on_the_page]
-        assert [line.alarm for line in lines] == [one.alarm for one in on_the_page]
-        assert {line.title: line.text for line in lines if line.alarm}["Smallest change"].endswith(
-            "The true size is smaller. Do not call this network robust."
-        )
-        assert "<" not in "".join(line.text for line in lines)
+        shown = first_text(report)
+        on_the_page = all_findings(Findings(report, "animals"))
+        words = " ".join(shown.split())
+        for one in on_the_page:
+            assert (
+                " ".join(f"{one.title}: {one.said.striptags()} {Markup(one.todo).striptags()}".split())
+                in words
+            )
+        assert shown.splitlines()[0] == "Audit of mine on animals: 1 problem"
+        assert [line.split()[0] for line in shown.splitlines() if line[0] != " "][1:] == [
+            one.severity for one in on_the_page
+        ]
+        assert "<" not in shown
+
+    def test_what_can_be_pasted_is_a_line_of_its_own(self):
+        found = [
+            measured("calibration", "overconfidence", 0.2, low=0.15, high=0.25, temperature="as trained"),
+            measured("calibration", "overconfidence", 0.0, low=-0.1, high=0.1, temperature="calibrated"),
+            measured("calibration", "temperature", 3.5, n=2, unit="factor"),
+        ]
+        for width in (40, 96):
+            shown = first_text(report_of(*found), width)
+            assert "logits = logits / 3.50" in [line.strip() for line in shown.splitlines()]
+
+
+def test_the_headline_counts_what_is_neither_first_nor_information():
+    accuracy = measured("accuracy", "error", 0.058, low=0.04, high=0.08, split="test")
+    found = all_findings(Findings(with_summaries(report_of(accuracy, *PAIRS, *flips(missed=0.1))), "animals"))
+    assert headline("mine", found) == "Audit of mine: 1 problem"
+    assert [one.title for one in found] == ["Accuracy", "Minimal perturbation", "Worst pair"]
 
 
 def test_so_few_test_images_that_one_is_more_than_two_points_tell_no_label_cost():
@@ -233,3 +252,40 @@ def test_so_few_test_images_that_one_is_more_than_two_points_tell_no_label_cost(
         said(report_of(own, *gaps(n10=0.0, n1000=0.0)))["Label cost"]
         == "30 test images are too few: each counts for more than two points."
     )
+
+
+class TestGalleries:
+    SHOWN = Exhibit(
+        "mistakes", "pairs", "images",
+        {
+            "pair": ["cat and dog"] * 2, "image": [[[0.0, 1.0], [1.0, 0.0]]] * 2, "file": ["cat/<1>.png", "dog/2.png"],
+            "given": ["cat", "dog"], "predicted": ["dog", "cat"], "confidence": [0.99, 0.5],
+        },
+        "Mistakes.",
+    )  # fmt: skip
+
+    def report(self):
+        found = report_of(*PAIRS)
+        return replace(found, exhibits=(*found.exhibits, ExhibitRecord("animals", "mine", 0, self.SHOWN)))
+
+    def test_the_images_of_the_worst_pair_stand_beside_its_sentence(self):
+        first = render_page(self.report()).split("<h2>Details")[0]
+        assert first.count("data:image/png;base64,") == 2
+        assert "cat/&lt;1&gt;.png" in first
+        assert "predicted dog" in first
+
+    def test_the_page_to_share_has_the_sentence_and_no_image_or_name_of_a_file(self, tmp_path):
+        write_page(self.report(), tmp_path)
+        own, shared = ((tmp_path / name).read_text("utf-8") for name in ("index.html", "share.html"))
+        assert "data:image" in own
+        assert "dog/2.png" in own
+        assert "data:image" not in shared
+        assert "dog/2.png" not in shared
+        assert str(all_findings(Findings(with_summaries(self.report()), "animals"))[0].said) in shared
+
+    def test_a_png_has_the_pixels_that_were_stored(self):
+        grey = as_image([[[0.0, 0.5, 1.0]]]).partition(",")[2]
+        red = as_image([[[1.0]], [[0.0]], [[0.0]]]).partition(",")[2]
+        pictures = [Image.open(io.BytesIO(base64.b64decode(text))) for text in (grey, red)]
+        assert [pictures[0].getpixel((k, 0)) for k in range(3)] == [0, 128, 255]
+        assert pictures[1].getpixel((0, 0)) == (255, 0, 0)

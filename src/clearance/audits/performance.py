@@ -1,0 +1,179 @@
+"""How often is the classifier right on each class and on each slice of the images?"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from scipy.stats import norm
+from torch import Tensor
+
+from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
+from clearance.data import ImageSet
+from clearance.data.slices import Slices
+from clearance.vocabulary import Exhibit, Measurement, Scalar
+
+WILSON = "wilson 95 %"
+TOGETHER = "Newcombe 95 %, all {} together"
+
+
+@dataclass(frozen=True)
+class Performance(Audit):
+    """Precision and recall of each class, accuracy of each slice, and how far each lies behind the other images.
+
+    recall of k = images of k that are called k / images of k
+    precision of k = images of k that are called k / images that are called k
+    behind = accuracy of all other images - accuracy of these
+
+    Measurements, on held-out images, with ``class`` or ``slice`` in the context: ``recall`` and ``accuracy`` (of a
+    slice) with 95 % Wilson intervals, over its images; ``precision``, over the images that are called so, and not
+    measured where none is; ``behind``, with Newcombe's hybrid interval at the level 1 - 0.05 / groups, so that the
+    intervals of all classes, or of all slices, hold together with 95 %. A group of all images has no ``behind``.
+
+    Exhibits: ``confusion_matrix``, a row for each class given and a column for each answer; ``recall`` and
+    ``accuracy`` of kind ``per_image``, so that two models can be compared class by class.
+
+    Args:
+        slices: What is known of each held-out image, as :func:`clearance.audit` reads it from a CSV file.
+
+    Source of the interval: Newcombe, *Interval estimation for the difference between independent proportions* (1998),
+    method 10.
+
+    Raises:
+        ValueError: If `slices` are of another number of images.
+
+    Misleads where a slice follows the class: then it lies behind because its class does.
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.models import Classifier
+    >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    >>> found = Performance()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> sorted({m.name for m in found.measurements} - {"precision"}), found.exhibits[0].name
+    (['behind', 'recall'], 'confusion_matrix')
+    """
+
+    name: ClassVar[str] = "performance"
+    question: ClassVar[str] = "How often is it right on each class and on each slice of the images?"
+    slices: Slices | None = None
+
+    def examine(self, subject: Subject) -> Findings:
+        """Count by class, then by slice."""
+        labels, answers = subject.test.labels.cpu(), subject.test_predictions.cpu()
+        right = answers == labels
+        classes = [(name, labels == k) for k, name in enumerate(subject.test.classes)]
+        slices = [(name, _mask(rows, len(right))) for name, rows in self._named(len(right))]
+        found = [
+            *self._groups("class", "recall", classes, right),
+            *self._precisions(subject.test.classes, labels, answers),
+            *self._groups("slice", "accuracy", slices, right),
+        ]
+        digest = subject.test.digest()[:16]
+        exhibits = [
+            _matrix(subject.test, answers),
+            *(_each("recall", "class", group, right, digest) for group in classes),
+            *(_each("accuracy", "slice", group, right, digest) for group in slices),
+        ]
+        return Findings(tuple(found), tuple(exhibits))
+
+    def _named(self, images: int) -> list[tuple[str, list[int]]]:
+        if self.slices is None:
+            return []
+        for column, values in self.slices.columns.items():
+            if len(values) != images:
+                raise ValueError(
+                    f"`slices` must have a value for each of the {images} held-out images; got {len(values)} in "
+                    f"{column!r}. Read them for these images."
+                )
+        return self.slices.named()
+
+    def _groups(
+        self, kind: str, name: str, groups: list[tuple[str, Tensor]], right: Tensor
+    ) -> Iterator[Measurement]:
+        compared = sum(0 < int(mask.sum()) < len(right) for _, mask in groups)
+        for group, mask in groups:
+            n, hits = int(mask.sum()), int(right[mask].sum())
+            if n == 0:
+                continue
+            context: dict[str, Scalar] = {kind: group, "split": "test"}
+            yield _share(name, hits, n, context)
+            others = len(right) - n
+            if others:
+                behind = (int(right.sum()) - hits, others), (hits, n)
+                low, high = difference_interval(*behind, level=1 - 0.05 / compared)
+                yield Measurement(
+                    self.name, "behind", behind[0][0] / others - hits / n, "fraction", n, low=low, high=high,
+                    better="lower", context={**context, "interval": TOGETHER.format(compared)},
+                )  # fmt: skip
+
+    def _precisions(self, classes: tuple[str, ...], labels: Tensor, answers: Tensor) -> Iterator[Measurement]:
+        for k, name in enumerate(classes):
+            called = answers == k
+            if n := int(called.sum()):
+                context: dict[str, Scalar] = {"class": name, "split": "test"}
+                yield _share("precision", int((labels[called] == k).sum()), n, context)
+
+
+def _mask(rows: list[int], images: int) -> Tensor:
+    mask = torch.zeros(images, dtype=torch.bool)
+    mask[rows] = True
+    return mask
+
+
+def _share(name: str, hits: int, n: int, context: dict[str, Scalar]) -> Measurement:
+    low, high = wilson_interval(hits, n)
+    return Measurement(
+        Performance.name, name, hits / n, "fraction", n, low=low, high=high, better="higher",
+        context={**context, "interval": WILSON},
+    )  # fmt: skip
+
+
+def difference_interval(
+    first: tuple[int, int], second: tuple[int, int], level: float = 0.95
+) -> tuple[float, float]:
+    """Newcombe's hybrid interval of the difference of two independent fractions, first - second.
+
+    With Wilson intervals (l, u) of both at this level:
+    d - sqrt((p1 - l1)^2 + (u2 - p2)^2)  to  d + sqrt((u1 - p1)^2 + (p2 - l2)^2)
+
+    Source: Newcombe, Statistics in Medicine 17 (1998), 873-890, method 10.
+
+    Args:
+        first: How many, of how many.
+        second: The same of the other.
+        level: In (0, 1).
+
+    >>> low, high = difference_interval((56, 70), (48, 80))       # Newcombe's table II, example (a)
+    >>> round(low, 4), round(high, 4)
+    (0.0524, 0.3339)
+    """
+    z = float(norm.ppf(0.5 + level / 2))
+    p1, p2 = first[0] / first[1], second[0] / second[1]
+    (l1, u1), (l2, u2) = wilson_interval(*first, z=z), wilson_interval(*second, z=z)
+    gap = p1 - p2
+    return gap - math.hypot(p1 - l1, u2 - p2), gap + math.hypot(u1 - p1, p2 - l2)
+
+
+def _matrix(test: ImageSet, answers: Tensor) -> Exhibit:
+    """Counts of answers by the class given; those beyond the classes, and without finite logits, together."""
+    classes = test.class_count
+    kept = torch.where((answers >= 0) & (answers < classes), answers, classes)
+    counts = torch.bincount(test.labels.cpu() * (classes + 1) + kept, minlength=classes * (classes + 1))
+    table = counts.reshape(classes, classes + 1).T.tolist()
+    columns = dict(zip([*test.classes, OTHER], table, strict=True))
+    if not any(columns[OTHER]):
+        del columns[OTHER]
+    caption = "How often images of each class, in the order of the columns, are given each answer."
+    return Exhibit(Performance.name, "confusion_matrix", "heatmap", columns, caption)
+
+
+OTHER = "no class"
+
+
+def _each(name: str, kind: str, group: tuple[str, Tensor], right: Tensor, digest: str) -> Exhibit:
+    caption = "Which images of this group are right (1) and wrong (0), in their order."
+    context: dict[str, Scalar] = {kind: group[0], "split": "test", "images": digest}
+    return Exhibit(
+        Performance.name, name, "per_image", {"value": right[group[1]].int().tolist()}, caption, context
+    )

@@ -1,0 +1,171 @@
+"""What is known of each test image besides its class: slices of a set, from a CSV file."""
+
+import csv
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from clearance._text import visible
+from clearance.data.image_set import ImageSet
+
+MOST = 50  # values of a column of texts from which on it names images rather than slices of them
+BINS = 4  # of a column of numbers with more values than that
+_LARGEST_FILE = 2**28  # bytes
+_SHOWN = 3  # names in a message
+
+
+@dataclass(frozen=True)
+class Slices:
+    """For each column, the value of every image of a set, in their order; None where it has none.
+
+    Args:
+        name: Where they come from.
+        columns: By name, a text or None for each image.
+
+    >>> Slices("meta.csv", {"site": ("A", "B", None)}).named()
+    [('site=A', [0]), ('site=B', [1])]
+    """
+
+    name: str
+    columns: Mapping[str, Sequence[str | None]]
+
+    def named(self) -> list[tuple[str, list[int]]]:
+        """Every slice as ``column=value``, with the numbers of its images."""
+        found: list[tuple[str, list[int]]] = []
+        for column, values in self.columns.items():
+            rows: dict[str, list[int]] = {}
+            for row, value in enumerate(values):
+                if value is not None:
+                    rows.setdefault(value, []).append(row)
+            found += [(f"{column}={value}", rows[value]) for value in sorted(rows)]
+        return found
+
+
+def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
+    r"""The columns of a CSV file as slices of `data`.
+
+    The first line names the columns. The first column has the name of each image's file, as ``cats/1.png`` or, where no
+    two images share it, ``1.png``; where images were not read from files of their own, its content is not read, and the
+    lines are in the order of the images. A column of numbers with more than 50 values is cut at its quartiles. A column
+    of texts with more than 50 values is left out, and so is an empty cell.
+
+    Args:
+        path: The file, UTF-8.
+        data: The images.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no such table, names an image twice or none of the images, or no column is left.
+
+    >>> import tempfile
+    >>> from clearance.data import gaussian_images
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lines = ["file,site", *(f"{k},{'AB'[k % 2]}" for k in range(4))]
+    ...     _ = Path(folder, "meta.csv").write_text("\n".join(lines))
+    ...     read_slices(Path(folder, "meta.csv"), gaussian_images(class_count=2, per_class=2)).columns
+    {'site': ('A', 'B', 'A', 'B')}
+    """
+    file = Path(path)
+    header, lines = _table(file)
+    places = _places(file, [line[0] for line in lines], data)
+    columns: dict[str, Sequence[str | None]] = {}
+    for number, name in enumerate(header[1:], start=1):
+        cells = [None] * len(data)
+        for line, place in zip(lines, places, strict=True):
+            if place is not None and line[number].strip():
+                cells[place] = visible(line[number].strip())
+        values = _as_slices(cells)
+        if values is not None:
+            columns[visible(name.strip())] = values
+    if not columns:
+        raise ValueError(
+            f"{file} must have a column besides the first with at most {MOST} values, or of numbers; got "
+            f"{', '.join(map(repr, header[1:])) or 'none'}. Add one, such as the place where an image was taken."
+        )
+    return Slices(visible(file.name), columns)
+
+
+def _table(file: Path) -> tuple[list[str], list[list[str]]]:
+    if not file.is_file():
+        raise FileNotFoundError(f"no file {file}; give a CSV file of file names and columns with --slices.")
+    if file.stat().st_size > _LARGEST_FILE:
+        raise ValueError(f"{file} must have at most {_LARGEST_FILE >> 20} MiB.")
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as text:
+            rows = [row for row in csv.reader(text) if any(cell.strip() for cell in row)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{file} must be a CSV file in UTF-8: {error}. Export it again.") from error
+    if len(rows) < 2 or len(set(rows[0])) != len(rows[0]):
+        raise ValueError(
+            f"{file} must begin with a line of different column names, above a line for each image; got "
+            f"{len(rows)} lines."
+        )
+    if uneven := next((k for k, row in enumerate(rows, start=1) if len(row) != len(rows[0])), None):
+        raise ValueError(
+            f"{file} must have {len(rows[0])} cells in every line; got {len(rows[uneven - 1])} in line {uneven}."
+        )
+    return rows[0], rows[1:]
+
+
+def _places(file: Path, names: Sequence[str], data: ImageSet) -> list[int | None]:
+    """Which image each line is about; None where it is about none of these."""
+    if data.files is None:
+        if len(names) != len(data):
+            raise ValueError(
+                f"{file} must have a line for each of the {len(data)} test images, in their order, because they have "
+                f"no file names; got {len(names)} lines."
+            )
+        return list(range(len(data)))
+    known = {name: place for place, name in enumerate(data.files.names)}
+    short: dict[str, int | None] = {}
+    for name, place in known.items():
+        last = PurePosixPath(name).name
+        short[last] = None if last in short else place
+    found = [_place(name.strip().replace("\\", "/"), known, short) for name in names]
+    kept = [place for place in found if place is not None]
+    if not kept:
+        raise ValueError(
+            f"the first column of {file} must have the names of the test images, such as "
+            f"{', '.join(map(repr, list(known)[:_SHOWN]))}; got {', '.join(map(repr, names[:_SHOWN]))}. Correct it."
+        )
+    if len(set(kept)) < len(kept):
+        twice = next(place for place in kept if kept.count(place) > 1)
+        raise ValueError(
+            f"{file} must have one line for each image; got two for {data.files.names[twice]!r}. Remove one."
+        )
+    return found
+
+
+def _place(name: str, known: Mapping[str, int], short: Mapping[str, int | None]) -> int | None:
+    """By the name in the folder; by the end of a longer path; by the file's own name, where that is one image."""
+    name = visible(name)
+    if name in known:
+        return known[name]
+    parts = PurePosixPath(name).parts
+    for start in range(1, len(parts)):
+        if (place := known.get("/".join(parts[start:]))) is not None:
+            return place
+    return short.get(parts[-1]) if parts else None
+
+
+def _as_slices(cells: Sequence[str | None]) -> tuple[str | None, ...] | None:
+    values = {cell for cell in cells if cell is not None}
+    if len(values) <= MOST:
+        return tuple(cells) if values else None
+    try:
+        numbers = [None if cell is None else float(cell) for cell in cells]
+    except ValueError:
+        return None
+    given = np.array([number for number in numbers if number is not None])
+    if not np.isfinite(given).all():
+        return None
+    edges = np.unique(np.quantile(given, np.linspace(0, 1, BINS + 1)))
+    names = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
+    return tuple(
+        None if number is None else names[int(np.searchsorted(edges[1:-1], number, side="left"))]
+        for number in numbers
+    )

@@ -1,0 +1,105 @@
+"""The page on the images that are wrong, with the images themselves."""
+
+from collections.abc import Iterator
+
+from markupsafe import Markup
+
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import exhibit_file
+from clearance.report.audit_page import AuditPage, Finding, Section, Term, with_ends
+from clearance.report.findings import Findings
+from clearance.report.numbers import data, printed
+from clearance.report.pictures import Gallery, Shot, as_image, firsts
+
+AUDIT, TITLE = "mistakes", "Confident mistakes"
+ON_FIRST_SCREEN = 12  # images
+WHAT = (
+    "Wrong test images, the most confident first: the name of the file, the given class, the predicted class, and the "
+    "confidence (the largest softmax probability)."
+)
+
+
+def _confident(findings: Findings) -> list[Finding]:
+    row = findings.row("mean", AUDIT, "confident_share")
+    error = findings.own_error(findings.methods[0])
+    if row is None or (error is not None and error.value == 0):
+        return []
+    said = Markup("{} of the {} errors have a confidence of {} or more.").format(
+        with_ends(row), data(row.n, "count"), data(row.context["confidence"], "fraction", half=0.05)
+    )
+    shown = [
+        Gallery("The most confident mistakes", _shots(record)[:ON_FIRST_SCREEN], folded=True)
+        for record in firsts(findings, AUDIT, "confident").values()
+    ]
+    todo = "Look at these images and at their labels."
+    return [Finding(TITLE, "information", said, todo, pictures=shown)]
+
+
+def pair_gallery(findings: Findings, pair: str) -> list[Gallery]:
+    """The wrong images of a pair of classes, named as in the exhibit of the audit `confusions`.
+
+    >>> from clearance.records import Report
+    >>> pair_gallery(Findings(Report({}, {}, "", ""), "digits"), "cat and dog")
+    []
+    """
+    return [
+        shown
+        for record in firsts(findings, AUDIT, "pairs").values()
+        for shown in _of_pairs(record)
+        if shown.title == pair
+    ]
+
+
+def mistakes_section(findings: Findings) -> Section | None:
+    """A gallery of the most confident mistakes, and one for each pair.
+
+    >>> from clearance.records import Report
+    >>> mistakes_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    shown = [
+        Gallery("The most confident mistakes", _shots(record), [exhibit_file(record)])
+        for record in firsts(findings, AUDIT, "confident").values()
+    ]
+    shown += [each for record in firsts(findings, AUDIT, "pairs").values() for each in _of_pairs(record)]
+    return Section(PAGE.title, [WHAT], shown) if shown else None
+
+
+def _of_pairs(record: ExhibitRecord) -> Iterator[Gallery]:
+    names = [str(name) for name in record.exhibit.columns["pair"]]
+    shots = _shots(record)
+    for pair in dict.fromkeys(names):
+        mine = [shot for shot, name in zip(shots, names, strict=True) if name == pair]
+        yield Gallery(pair, mine, [exhibit_file(record)])
+
+
+def _shots(record: ExhibitRecord) -> list[Shot]:
+    columns = record.exhibit.columns
+    rows = zip(
+        *(columns[name] for name in ("image", "file", "given", "predicted", "confidence")), strict=True
+    )
+    return [
+        Shot(
+            as_image(image),
+            (str(file), f"given {given}", f"predicted {predicted}", printed(float(confidence), "fraction")),
+        )
+        for image, file, given, predicted, confidence in rows
+    ]
+
+
+PAGE = AuditPage(
+    title="The mistakes",
+    reading="Look at the images: whether a label or the network is wrong, no number says.",
+    place=26,
+    glossary={
+        "confident_share": Term(
+            "Confident mistakes",
+            "Of the wrong test images, the share whose largest probability is at least a limit.",
+            "Lower is better: a network that is wrong should not be sure.",
+            "A wrong label looks like a confident mistake.",
+        ),
+    },
+    section=mistakes_section,
+    drawn=("confident", "pairs"),
+    findings=_confident,
+)

@@ -1,0 +1,74 @@
+"""A CSV file about images: which lines are about which image, and what is refused in one line."""
+
+import pytest
+import torch
+
+from clearance.data import ImageSet, gaussian_images
+from clearance.data.image_set import PictureFiles
+from clearance.data.slices import read_slices
+
+
+@pytest.fixture
+def data():
+    names = ("ape/1.png", "ape/2.png", "bee/1.png", "bee/3.png")
+    return ImageSet(
+        torch.zeros(4, 1, 2, 2),
+        torch.tensor([0, 0, 1, 1]),
+        ("ape", "bee"),
+        files=PictureFiles(names, ((2, 2),) * 4),
+    )
+
+
+def written(folder, *lines):
+    path = folder / "meta.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_names_are_found_with_the_folder_without_it_and_at_the_end_of_a_path(data, tmp_path):
+    path = written(
+        tmp_path, "file,site", "bee/3.png,A", "2.png,B", r"old\val\ape\1.png,C", "nowhere.png,D", "1.png,E"
+    )
+    assert read_slices(path, data).columns == {"site": ("C", "B", None, "A")}
+
+
+def test_empty_cells_have_no_value_and_names_are_in_order_of_value(data, tmp_path):
+    slices = read_slices(written(tmp_path, "file,site,camera", "2.png,,x", "3.png,B,y"), data)
+    assert slices.columns == {"site": (None, None, None, "B"), "camera": (None, "x", None, "y")}
+    assert slices.named() == [("site=B", [3]), ("camera=x", [1]), ("camera=y", [3])]
+
+
+def test_many_numbers_are_cut_at_their_quartiles(tmp_path):
+    many = gaussian_images(class_count=2, per_class=100)
+    path = written(tmp_path, "row,age,id", *(f"{k},{k},name{k}" for k in range(200)))
+    columns = read_slices(path, many).columns
+    assert list(columns) == ["age"]  # every image has its own id
+    groups = [columns["age"].count(value) for value in dict.fromkeys(columns["age"])]
+    assert sum(groups) == 200
+    assert all(45 <= count <= 55 for count in groups)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (("file,site",), "a line for each image; got 1 lines"),
+        (("file,site,site", "1,2,3"), "different column names"),
+        (("file,site", "3.png"), "2 cells in every line; got 1 in line 2"),
+        (("file,site", "x.png,A"), "the names of the test images, such as 'ape/1.png'"),
+        (("file,site", "3.png,A", "bee/3.png,B"), "one line for each image; got two for 'bee/3.png'"),
+        (("file", "3.png"), "a column besides the first"),
+    ],
+)
+def test_what_is_no_such_table_is_refused(data, tmp_path, lines, message):
+    with pytest.raises(ValueError, match=message):
+        read_slices(written(tmp_path, *lines), data)
+
+
+def test_other_files_are_refused(data, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file .*meta\.csv; give a CSV file"):
+        read_slices(tmp_path / "meta.csv", data)
+    (tmp_path / "meta.csv").write_bytes(b"file,site\n\xff\xfe,A\n")
+    with pytest.raises(ValueError, match="must be a CSV file in UTF-8"):
+        read_slices(tmp_path / "meta.csv", data)
+    with pytest.raises(ValueError, match="a line for each of the 60 test images, in their order"):
+        read_slices(written(tmp_path, "row,site", "0,A"), gaussian_images(per_class=20))

@@ -1,0 +1,122 @@
+"""What rings on the first screen: each rule of docs/severity.md, and its row for every audit with findings."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clearance.experiments.catalogue import AUDITS
+from clearance.records import ExhibitRecord, Record, Report
+from clearance.report.audit_page import SEVERITIES
+from clearance.report.audits import all_findings, page_of, with_summaries
+from clearance.report.findings import Findings
+from clearance.vocabulary import Exhibit, Measurement
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+RULES = Path(__file__).parents[2] / "docs" / "severity.md"
+
+
+def measured(audit, name, value, low=None, high=None, n=500, unit="fraction", **context):
+    if low is not None:
+        context["interval"] = "as invented"
+    return Measurement(audit, name, value, unit, n, low=low, high=high, context=context)
+
+
+def severity_of(title, *found, exhibits=()):
+    records = tuple(Record("animals", "mine", 0, m) for m in found)
+    shown = tuple(ExhibitRecord("animals", "mine", 0, e) for e in exhibits)
+    report = with_summaries(Report({}, {}, "", "", records, shown))
+    (severity,) = [one.severity for one in all_findings(Findings(report, "animals")) if one.title == title]
+    return severity
+
+
+def test_every_audit_with_findings_has_its_rules_in_the_table():
+    rows = {row[0].strip(" `"): row[1:] for row in (
+        line.strip("|").split("|") for line in RULES.read_text("utf-8").splitlines() if line.startswith("| `")
+    )}  # fmt: skip
+    assert set(rows) == {name for name in AUDITS if page_of(name).findings is not None}
+    assert all(len(cells) == len(SEVERITIES) for cells in rows.values())
+    heads = re.search(r"^\| audit \|(.*)\|$", RULES.read_text("utf-8"), re.MULTILINE)
+    assert heads is not None
+    assert tuple(head.strip() for head in heads[1].split("|")) == SEVERITIES
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "severity"),
+    [
+        (-0.225, -0.25, -0.20, "problem"),  # underconfident by 22 points
+        (0.225, 0.20, 0.25, "problem"),
+        (0.11, 0.09, 0.13, "warning"),
+        (-0.05, -0.07, -0.03, "warning"),
+        (0.03, 0.015, 0.045, "fine"),
+        (0.2, -0.1, 0.5, "fine"),
+    ],
+)
+def test_confidence(value, low, high, severity):
+    row = measured("calibration", "overconfidence", value, low, high, temperature="as trained")
+    assert severity_of("Confidence", row) == severity
+
+
+@pytest.mark.parametrize(
+    ("errors", "of", "images", "pairs", "severity"),
+    [
+        (11, 22, 497, 45, "problem"),  # a pair with half of the errors
+        (11, 22, 5000, 45, "warning"),  # which are few
+        (4, 6, 497, 45, "information"),  # too few errors to say so
+        (10, 22, 497, 45, "information"),  # less than half
+        (1, 22, 497, 45, "fine"),  # stands out no more than chance
+        (20, 22, 497, 3, "information"),  # of three pairs
+    ],
+)
+def test_a_pair_with_half_of_the_errors(errors, of, images, pairs, severity):
+    shown = Exhibit(
+        "confusions", "pairs", "histogram",
+        {"pair": ["7 and 8"], "errors": [errors], "closeness": [3.0]}, "Pairs.",
+    )  # fmt: skip
+    found = (
+        measured("accuracy", "error", of / images, 0.0, 1.0, images, split="test"),
+        measured("confusions", "worst_share", errors / of, 0.0, 1.0, of, split="test"),
+        measured("confusions", "worst_closeness", 3.0, n=pairs, unit="ratio", split="test"),
+    )
+    assert severity_of("Worst pair", *found, exhibits=[shown]) == severity
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "severity"),
+    [(0.03, 0.5, "problem"), (0.01, 0.5, "warning"), (-0.1, 0.1, "fine"), (-0.3, -0.1, "fine")],
+)
+def test_another_preprocessing_and_a_new_last_layer(low, high, severity):
+    ways = Exhibit(
+        "preprocessing", "ways", "histogram",
+        {"way": ["no normalisation"], "share right": [0.9], "remedy": ["Leave out --mean and --std."]}, "Ways.",
+    )  # fmt: skip
+    gain = (low + high) / 2
+    assert (
+        severity_of("Input", measured("preprocessing", "gain", gain, low, high), exhibits=[ways]) == severity
+    )
+    assert severity_of("Linear probe", measured("linear_probe", "gain", gain, low, high)) == severity
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "severity"), [(0.01, 0.06, "problem"), (0.2, 0.4, "warning"), (0.4, 0.6, "fine")]
+)
+def test_unknown_images(low, high, severity):
+    rejected = measured("out_of_distribution", "rejected", (low + high) / 2, low, high, unknown="sign")
+    kept = measured("out_of_distribution", "kept", 0.95, 0.92, 0.97)
+    assert severity_of("Unknown images", rejected, kept) == severity
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "title"), [("class", "recall", "Worst class"), ("slice", "accuracy", "Worst slice")]
+)
+@pytest.mark.parametrize(
+    ("low", "severity"), [(0.13, "problem"), (0.05, "warning"), (0.01, "fine"), (-0.1, "fine")]
+)
+def test_a_class_or_slice_that_lies_behind(kind, name, title, low, severity):
+    found = [
+        measured("performance", quantity, value, *ends, n=50, split="test", **{kind: group})
+        for group, start in (("cat", low), ("dog", -0.1))
+        for quantity, value, ends in ((name, 0.7, (0.5, 0.8)), ("behind", start + 0.1, (start, start + 0.2)))
+    ]
+    assert severity_of(title, *found) == severity
