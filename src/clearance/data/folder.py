@@ -7,7 +7,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 
 from clearance._files import make_private
 from clearance._text import visible
-from clearance.data.image_set import ImageSet
+from clearance.data.image_set import ImageSet, PictureFiles
 from clearance.data.preprocessing import Preprocessing, check_extent, transformed
 from clearance.data.stored import (
     PixelStore,
@@ -38,7 +38,7 @@ _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
 _GREY_MODES = ("1", "L")
 _DEEP_MODES = ("I", "F")  # and I;16 ...: more than 8 bits, which Pillow would clip, not scale
 _LARGEST_FILE = 2**29  # bytes
-_VERSION = 3  # of the decoded file; files of another version are decoded again
+_VERSION = 4  # of the decoded file; files of another version are decoded again
 _SHOWN_FILES = 3  # of those that cannot be read, in a message
 
 
@@ -170,10 +170,17 @@ class _Listing:
     def flat(cls, root: Path) -> "_Listing":
         return cls(root, visible(root.resolve().name), [], [(file, 0) for file in _pictures_below(root)])
 
-    def stored(self, store: PixelStore, labels: Sequence[int], digest: str | None = None) -> StoredImageSet:
+    def stored(self, store: PixelStore, facts: Mapping[str, Any]) -> StoredImageSet:
+        files = PictureFiles(
+            tuple(facts["names"]),
+            tuple((width, height) for width, height in facts["sizes"]),
+            tuple((name, why) for name, why in facts["unreadable"]),
+        )
+        digest = facts.get("digest")
         if not self.classes:
-            return StoredImageSet.of_store(store, self.name, digest)
-        return StoredImageSet(store, torch.tensor(labels), tuple(self.classes), self.name, digest)
+            return StoredImageSet.of_store(store, self.name, digest, files)
+        labels = torch.tensor(facts["labels"])
+        return StoredImageSet(store, labels, tuple(self.classes), self.name, digest, files)
 
     @property
     def slug(self) -> str:
@@ -195,20 +202,22 @@ def _kept(found: "_Listing", how: Preprocessing, folder: Path) -> StoredImageSet
     kept = folder / f"{found.slug}-{key}.pixels"
     store, facts = read_facts(kept) or _decoded(found, how, kept, key)
     _warn_of_unreadable(found, facts["unreadable"])
-    return found.stored(store, facts["labels"], facts.get("digest"))
+    return found.stored(store, facts)
 
 
 def _decoded(found: _Listing, how: Preprocessing, kept: Path, key: str) -> tuple[PixelStore, dict[str, Any]]:
     labels: list[int] = []
     unreadable: list[list[str]] = []
     contents: list[str] = []
-    store = write_pixels(kept, _pixels(found, how, labels, unreadable, contents))
+    read: list[tuple[str, tuple[int, int]]] = []
+    store = write_pixels(kept, _pixels(found, how, labels, unreadable, contents, read))
     _check_no_class_unreadable(found, labels, unreadable)
     if found.key(how, contents) != key:
         store.path.unlink()
         raise ValueError(f"the pictures in {found.root} changed while they were read; run this again.")
-    digest = found.stored(store, labels).digest()
-    facts = {"labels": labels, "unreadable": unreadable, "digest": digest}
+    facts: dict[str, Any] = {"labels": labels, "unreadable": unreadable}
+    facts["names"], facts["sizes"] = [name for name, _ in read], [size for _, size in read]
+    facts["digest"] = found.stored(store, facts).digest()
     with suppress(OSError):  # a full disk: they are decoded again the next time
         write_facts(store, facts)
     return store, facts
@@ -238,17 +247,20 @@ def _pixels(
     labels: list[int],
     unreadable: list[list[str]],
     contents: list[str],
+    read: list[tuple[str, tuple[int, int]]],
 ) -> Iterator[NDArray[Any]]:
     """The pixels of one picture after another; unreadable files are added to `unreadable` and skipped.
 
-    The hash of every file's bytes, the very ones that were decoded, is added to `contents`.
+    The hash of every file's bytes, the very ones that were decoded, is added to `contents`, and the name, width and
+    height of every picture to `read`.
     """
     first: tuple[str, NDArray[Any]] | None = None
     for file, label in found.files:
         content = _content(file)
         contents.append(hashlib.sha256(content).hexdigest())
         try:
-            pixels = transformed(_picture(content), how)
+            picture = _picture(content)
+            pixels = transformed(picture, how)
         except ValueError as error:
             unreadable.append([found.short(file), str(error)])
             continue
@@ -259,6 +271,7 @@ def _pixels(
                 f"{found.short(file)}; give `size` to crop them."
             )
         labels.append(label)
+        read.append((found.short(file), picture.size))
         yield pixels
     if first is None:
         raise ValueError(f"no picture in {found.root} can be read: {_named(unreadable)}.")

@@ -25,6 +25,28 @@ CHUNK = 2**22  # bytes of pixels that are hashed at once: few, because freed mem
 _KEPT: "WeakKeyDictionary[ImageSet, dict[str, list[bytes]]]" = WeakKeyDictionary()
 
 
+@dataclass(frozen=True)
+class PictureFiles:
+    """The files that images were read from.
+
+    Args:
+        names: Of each image, relative to the folder that was opened, ``"cats/1.png"``.
+        sizes: Width and height of each picture in its file, before resizing and cropping.
+        unreadable: Names of the files that could not be read and are not in the set, each with the reason.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[tuple[int, int], ...]
+    unreadable: tuple[tuple[str, str], ...] = ()
+
+    def chosen(self, rows: Tensor) -> "PictureFiles":
+        """Those of the images at `rows`; the unreadable ones stay."""
+        places = rows.tolist()
+        return PictureFiles(
+            tuple(self.names[i] for i in places), tuple(self.sizes[i] for i in places), self.unreadable
+        )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet(Dataset[tuple[Tensor, int]]):
     """Images in [0, 1] with their labels, and the sets that can be drawn from them.
@@ -39,6 +61,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         classes: Names of the classes, at least two.
         name: Name of the set in tables.
         augmentation: Random changes for training; applied only by `batch`, and only if it gets a generator.
+        files: The files of the images, where they were read from a folder.
 
     Shapes:
         images (N, C, H, W) float32; labels (N,) int64, on the same device.
@@ -59,6 +82,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
     classes: tuple[str, ...]
     name: str = "images"
     augmentation: Augmentation | None = None
+    files: PictureFiles | None = None
 
     def __post_init__(self) -> None:
         check_labelled_images(self.images, self.labels, self.classes)
@@ -84,6 +108,15 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
     def class_count(self) -> int:
         """The number of class names, with or without images."""
         return len(self.classes)
+
+    def name_of(self, i: int) -> str:
+        """The file's name of one image, or its number where it was not read from a file of its own.
+
+        >>> from clearance.data import gaussian_images
+        >>> gaussian_images().name_of(3)
+        'image 3'
+        """
+        return f"image {i}" if self.files is None else self.files.names[i]
 
     def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Images and labels at `indices`; augmented if the set has an augmentation and a generator is given.
@@ -132,7 +165,10 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         indices = torch.as_tensor(indices, device=self.images.device)
         check_indices(indices, len(self))
         return self._derived(
-            images=self.images[indices], labels=self.labels[indices], name=self.name if name is None else name
+            images=self.images[indices],
+            labels=self.labels[indices],
+            name=self.name if name is None else name,
+            files=None if self.files is None else self.files.chosen(indices),
         )
 
     def split(self, fraction: float, seed: int) -> tuple["ImageSet", "ImageSet"]:

@@ -20,6 +20,7 @@ from clearance.data.image_set import (
     CHUNK,
     UNLABELLED,
     ImageSet,
+    PictureFiles,
     check_classes,
     check_every_class_present,
     check_indices,
@@ -76,6 +77,7 @@ class StoredImageSet(ImageSet):
         classes: Names of the classes.
         name: Name of the set in tables.
         digest: The value of `digest`, if it is already known.
+        files: The files of the images, where they were read from a folder.
 
     Raises:
         ValueError: If labels and images differ in number, or a class has no image.
@@ -102,6 +104,7 @@ class StoredImageSet(ImageSet):
         classes: tuple[str, ...],
         name: str = "images",
         digest: str | None = None,
+        files: PictureFiles | None = None,
     ) -> None:
         check_classes(classes)
         check_every_class_present(labels, classes)
@@ -109,15 +112,21 @@ class StoredImageSet(ImageSet):
             raise ValueError(
                 f"`labels` must hold one label per stored image; got {len(labels)} labels and {store.count} images."
             )
-        self._set(store=store, labels=labels, classes=classes, name=name)
+        self._set(store=store, labels=labels, classes=classes, name=name, files=files)
         self._set(rows=None, augmentation=None, known_digest=digest)
 
     @classmethod
-    def of_store(cls, store: PixelStore, name: str = "images", digest: str | None = None) -> "StoredImageSet":
+    def of_store(
+        cls,
+        store: PixelStore,
+        name: str = "images",
+        digest: str | None = None,
+        files: PictureFiles | None = None,
+    ) -> "StoredImageSet":
         """A set without labels: all images are of one class, ``"unlabelled"``."""
         made = object.__new__(cls)  # not by the constructor, which needs two classes
         labels = torch.zeros(store.count, dtype=torch.int64)
-        made._set(store=store, labels=labels, classes=(UNLABELLED,), name=name)
+        made._set(store=store, labels=labels, classes=(UNLABELLED,), name=name, files=files)
         made._set(rows=None, augmentation=None, known_digest=digest)
         return made
 
@@ -181,10 +190,11 @@ class StoredImageSet(ImageSet):
         indices = torch.as_tensor(indices).cpu()
         check_indices(indices, len(self))
         labels, name = self.labels[indices.to(self.labels.device)], self.name if name is None else name
+        files = None if self.files is None else self.files.chosen(indices)
         if self._bytes(len(indices)) > IN_MEMORY:
             rows = indices if self.rows is None else self.rows[indices]
-            return self._derived(labels=labels, rows=rows, name=name)
-        kept = {"classes": self.classes, "augmentation": self.augmentation}
+            return self._derived(labels=labels, rows=rows, name=name, files=files)
+        kept = {"classes": self.classes, "augmentation": self.augmentation, "files": files}
         return unchecked(images=self._read(indices), labels=labels, name=name, **kept)
 
     def is_small(self) -> bool:
@@ -193,7 +203,7 @@ class StoredImageSet(ImageSet):
 
     def in_memory(self) -> ImageSet:
         """An ordinary ImageSet of the same images, of any size."""
-        kept = {"classes": self.classes, "name": self.name, "augmentation": self.augmentation}
+        kept = {each: getattr(self, each) for each in ("classes", "name", "augmentation", "files")}
         return unchecked(images=self._read(slice(None)), labels=self.labels, **kept)
 
     def digest(self) -> str:
@@ -207,7 +217,7 @@ class StoredImageSet(ImageSet):
 
     def _derived(self, **changes: Any) -> ImageSet:
         made = object.__new__(StoredImageSet)
-        names = ("store", "labels", "classes", "name", "rows", "augmentation")
+        names = ("store", "labels", "classes", "name", "rows", "augmentation", "files")
         same = not {"labels", "rows"} & changes.keys()  # then the digest is the same
         made._set(known_digest=self.known_digest if same else None)
         made._set(**{each: getattr(self, each) for each in names} | changes)
