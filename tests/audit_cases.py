@@ -17,6 +17,7 @@ from clearance.audits import (
     CoAdaptation,
     Confusions,
     DeeperCut,
+    Duplicates,
     Findings,
     Geodesic,
     GoodnessOfFit,
@@ -103,6 +104,7 @@ AUDITS = {
     "churn": AuditCase(
         Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
     ),
+    "duplicates": AuditCase(Duplicates(other=STRANGE), {"error": 1.0}),
     "preprocessing": AuditCase(PreprocessingMismatch(images=30), {"gain": 0.0}),
     "linear_probe": AuditCase(LinearProbe(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
     "confusions": AuditCase(

@@ -23,7 +23,7 @@ ROOMS = {
         straight_through transfer_matrix transferred
     """,
     "audits": """
-        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation Confusions DeeperCut
+        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation Confusions DeeperCut Duplicates
         Findings Geodesic GoodnessOfFit HighConfidenceAdversarials Likelihood LinearProbe LowDimension
         MinimalPerturbation Mistakes NeuralCollapse NewClasses OutOfDistribution Performance PreprocessingMismatch
         Robustness Subject WeightScale decayed_parameters rejection_threshold

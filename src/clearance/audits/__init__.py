@@ -16,6 +16,7 @@
 | Performance | How often is it right on each class and on each slice of the images? |
 | PreprocessingMismatch | Would another preprocessing of the images raise its accuracy? |
 | LinearProbe | How accurate is a linear layer trained on the frozen features? |
+| Duplicates | Which images are there more than once, and how accurate is the classifier without those in test? |
 | Confusions | Which two classes are confused most, and how close are their features? |
 | Mistakes | Which images are wrong, and how sure is it of them? |
 | MinimalPerturbation | What is the smallest change of an image that changes the prediction? |
@@ -51,6 +52,7 @@ from clearance.audits.class_scatter import ClassScatter as ClassScatter
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
 from clearance.audits.confusions import Confusions as Confusions
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
+from clearance.audits.duplicates import Duplicates as Duplicates
 from clearance.audits.geodesic import Geodesic as Geodesic
 from clearance.audits.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
 from clearance.audits.high_confidence_adversarials import (
@@ -81,6 +83,7 @@ __all__ = [
     "CoAdaptation",
     "Confusions",
     "DeeperCut",
+    "Duplicates",
     "Findings",
     "Geodesic",
     "GoodnessOfFit",

@@ -24,6 +24,7 @@ from clearance.vocabulary import Outcome, Status
 
 MODEL_AUDITS = (
     "accuracy",
+    "duplicates",
     "preprocessing",
     "co_adaptation",
     "linear_probe",

@@ -145,6 +145,10 @@ METHODS = {
 
 AUDITS = {
     "accuracy": Entry("clearance.audits.accuracy:Accuracy", "How often is the classifier wrong?"),
+    "duplicates": Entry(
+        "clearance.audits.duplicates:Duplicates",
+        "Which images are there more than once, and how accurate is the classifier without those in test?",
+    ),
     "co_adaptation": Entry(
         "clearance.audits.co_adaptation:CoAdaptation",
         "How much do the features depend on the head they were trained with?",

@@ -147,7 +147,7 @@ def further_pictures(findings: Findings) -> list[Picture]:
             or not shown.columns
         ):
             continue
-        if shown.kind == "per_image":  # numbers to compare with other reports, nothing to look at
+        if shown.kind in ("per_image", "table"):  # numbers and texts, nothing to look at
             continue
         seen.add(what)
         seed = "" if record.seed is None else f", seed {record.seed}"
