@@ -28,7 +28,10 @@ SIDE = 32  # pixels to which a larger image is averaged before its transform
 BLOCK = 8  # frequencies along each axis
 CANDIDATES = 0.1  # distance of two hashes up to which images are compared pixel by pixel
 MANY = 20_000  # images from which on only hashes as near as `NEAR` are candidates, which takes a fifth of the time
-SHARP, BLURRED = 0.08, 0.005  # 1 - correlation of pixels up to which they are near duplicates: as they are ...
+SHARP, BLURRED = (
+    0.08,
+    0.005,
+)  # 1 - correlation of pixels up to which they are near duplicates: as they are ...
 NEAR = 0.045  # ... where their hashes are as near as this, or the sharper one blurred by one of
 BLURS = (0.5, 0.7, 0.9, 1.1)  # pixels, standard deviation
 FLAT = 2 / 255  # standard deviation of an image's low frequencies below which it has nothing to compare
@@ -168,9 +171,7 @@ class Duplicates(Audit):
                     context={"images": name, "interval": WILSON},
                 )  # fmt: skip
 
-    def _ordered(
-        self, found: "Copies", labels: NDArray[np.int64], train: int, known: int
-    ) -> list["Pair"]:
+    def _ordered(self, found: "Copies", labels: NDArray[np.int64], train: int, known: int) -> list["Pair"]:
         """Pairs of a test and a training image first, then those with two labels, then the others."""
 
         def key(pair: Pair) -> tuple[bool, bool, int, int]:

@@ -60,7 +60,9 @@ def _within(findings: Findings, files: str) -> Action:
     for name in ("train", "test"):
         counts = _counts(findings, name)
         if counts is not None and (number := counts[0].value + counts[1].value):
-            parts.append(Markup("{} images of {} are duplicates of others there").format(data(number, "count"), name))
+            parts.append(
+                Markup("{} images of {} are duplicates of others there").format(data(number, "count"), name)
+            )
     two = findings.row("mean", AUDIT, "conflicting_labels")
     if two is not None and two.value:
         parts.append(Markup("{} images have a duplicate with another label").format(data(two.value, "count")))
@@ -104,7 +106,9 @@ _TEXT = (
 
 
 def _pairs(findings: Findings) -> list[Compact]:
-    return [_table(record) for record in firsts(findings, AUDIT, AUDIT).values() if record.exhibit.columns["kind"]]
+    return [
+        _table(record) for record in firsts(findings, AUDIT, AUDIT).values() if record.exhibit.columns["kind"]
+    ]
 
 
 def _table(record: ExhibitRecord) -> Compact:
