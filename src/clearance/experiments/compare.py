@@ -19,7 +19,7 @@ from clearance.experiments.grid import (
     Listener,
     Piece,
     Results,
-    no_matter,
+    ignore_results,
     plans_of,
     run_grid,
     silent,
@@ -142,7 +142,7 @@ class Comparison:
             engine,
             listener,
             send_data=self.data is not None,
-            on_result=no_matter if on_seed is None else self._partial(planned, on_seed),
+            on_result=ignore_results if on_seed is None else self._partial(planned, on_seed),
         )
         return Card(self._report([value for value, _ in planned], found))
 

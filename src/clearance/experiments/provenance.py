@@ -35,7 +35,7 @@ def full_settings(recipe: Recipe, audits: AuditPlan | None = None) -> dict[str, 
 
 
 def plain_settings(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit; images among them by name and digest, other objects described."""
+    """The settings of an audit as plain values: images by name and digest, other objects as `describe` gives them."""
     return {name: _plain_setting(value) for name, value in vars(audit).items()}
 
 
@@ -87,13 +87,13 @@ def _without_folder(name: str) -> str:
 
 
 def described(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit; images among them by name and digest."""
+    """The settings of an audit with its type; other images by name and digest."""
     other = getattr(audit, OTHER, None)
     if not isinstance(other, ImageSet):
         return dict(describe(audit))
     bare: Any = {OTHER: None}
     settings = describe(dataclasses.replace(audit, **bare))  # type: ignore[type-var]  # every audit is a dataclass
-    return {**settings, OTHER: {"name": other.name, "images": len(other), "digest": other.digest()[:16]}}
+    return {**settings, OTHER: _plain_setting(other)}
 
 
 INSTEAD = "images"

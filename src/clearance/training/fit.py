@@ -223,7 +223,7 @@ class Session:
 
     @property
     def total_steps(self) -> int:
-        """Updates in the whole run."""
+        """Updates in the run."""
         return self.epochs * self.steps_per_epoch if self.steps is None else self.steps
 
     @property
@@ -252,25 +252,25 @@ class Session:
     def end_epoch(self) -> dict[str, float]:
         """End the epoch: add a row to the history and, if any, diagnostics; returns both as one row to log."""
         copy_from_first(self.model, self.loss)
-        done, made = (self.step - 1) // self.steps_per_epoch, (self.step - 1) % self.steps_per_epoch + 1
+        epoch, place = divmod(self.step - 1, self.steps_per_epoch)
         row: dict[str, float] = {
-            "epoch": done + 1,
+            "epoch": epoch + 1,
             "step": self.step,
             "lr": self._rate,
-            **{name: total / made for name, total in self._sums.items()},
+            **{name: total / (place + 1) for name, total in self._sums.items()},
             **self._errors(),
         }
         if self.steps is None:
             self._turn_schedule()
         self._sums = {}
         self.history.append(row)
-        seen = self.training.diagnostics()
-        if not seen:
+        found = self.training.diagnostics()
+        if not found:
             return row
-        means = mean_over_processes(list(seen.values()), 1, self.data.images.device)
-        seen = dict(zip(seen, means, strict=True))
-        self.diagnostics.append({"epoch": row["epoch"], "step": row["step"], **seen})
-        return row | seen
+        means = mean_over_processes(list(found.values()), 1, self.data.images.device)
+        found = dict(zip(found, means, strict=True))
+        self.diagnostics.append({"epoch": row["epoch"], "step": row["step"], **found})
+        return row | found
 
     def _turn_schedule(self) -> None:
         """A schedule counts in the unit of the run's length: epochs, or updates."""
