@@ -87,13 +87,13 @@ def _without_folder(name: str) -> str:
 
 
 def described(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit with its type; other images by name and digest."""
+    """The settings of an audit; images among them by name and digest."""
     other = getattr(audit, OTHER, None)
     if not isinstance(other, ImageSet):
         return dict(describe(audit))
     bare: Any = {OTHER: None}
     settings = describe(dataclasses.replace(audit, **bare))  # type: ignore[type-var]  # every audit is a dataclass
-    return {**settings, OTHER: _plain_setting(other)}
+    return {**settings, OTHER: {"name": other.name, "images": len(other), "digest": other.digest()[:16]}}
 
 
 INSTEAD = "images"

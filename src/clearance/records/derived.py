@@ -78,9 +78,9 @@ class SummaryRow:
 
 
 RATIO_UNITS = frozenset({"fraction", "seconds", "MiB", "nats", "ratio"})
-# Differences of two shares: they may be negative, and a ratio of them has no meaning.
+# Differences of two shares: they may fall below zero, and no factor makes sense of them.
 SIGNED = frozenset({"gap", "gain", "overconfidence", "path_error_rise"})
-AMOUNTS = frozenset({"ratio", "nats", "seconds", "MiB", "count"})  # never negative
+AMOUNTS = frozenset({"ratio", "nats", "seconds", "MiB", "count"})  # none of these is below zero
 
 
 @dataclass

@@ -104,11 +104,11 @@ class Report:
     def save(self, directory: str | os.PathLike[str], page: tuple[str, str] | None = None) -> Path:
         """Write the report into `directory` and return the path of its ``report.json``.
 
-        An older report is replaced: killed at any moment, ``report.json``, its exhibits and the page (if any) are of
-        one report. The old report's exhibits are then removed.
+        A report that was there is replaced: killed at any moment, ``report.json``, its exhibits and the page, if there
+        is one, are of one report. The exhibits of the old one are then removed.
 
         Args:
-            directory: The folder; created if it is missing. Other files in it are kept.
+            directory: The folder; made if it is missing. Its other files stay.
             page: Name and text of the page.
 
         Raises:
