@@ -62,11 +62,13 @@ def check_kinds(way: object, optimizer: object, limits: object, execution: objec
             "`optimizer` must be called with parameters, such as partial(torch.optim.SGD, lr=0.05), because the "
             f"way of training says which ones; got {type(optimizer).__name__}."
         )
-    for name, given, kind in (("limits", limits, Limits), ("execution", execution, Execution)):
-        if not isinstance(given, kind):
-            raise TypeError(
-                f"`{name}` must be a clearance.training.{kind.__name__}, such as {kind()}; got {given!r}."
-            )
+    if not isinstance(limits, Limits):
+        raise TypeError(f"`limits` must be clearance.training.Limits, such as {Limits(1.0)}; got {limits!r}.")
+    if not isinstance(execution, Execution):
+        example = Execution(torch.bfloat16)
+        raise TypeError(
+            f"`execution` must be clearance.training.Execution, such as {example}; got {execution!r}."
+        )
 
 
 def check_lengths(epochs: int | None, steps: int | None, batch_size: int, checkpoint_every: int) -> None:
