@@ -350,6 +350,14 @@ class FitResult:
         counts: Counts of the way of training, for example of weak heads that diverged.
         diagnostics: For each epoch, its number and last step, and the way of training's diagnostics: the
             accuracy of FOCA's weak heads. Empty for other methods.
+
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.training import EndToEnd
+    >>> _ = torch.manual_seed(0)
+    >>> model, test = Classifier(nn.Flatten(), nn.Linear(64, 3)), gaussian_images(seed=1)
+    >>> result = fit(model, EndToEnd(), gaussian_images(), epochs=50, batch_size=10, validation=test)
+    >>> str(result.status), sorted(result.history[-1])
+    ('finished at step 300', ['cross_entropy', 'epoch', 'lr', 'step', 'validation_error'])
     """
 
     model: Classifier
