@@ -237,7 +237,7 @@ WRONG = {
     "empty": ([], "at least one image; got none"),
     "text for an image": ([("a.png", 0)], "got str at index 0"),
     "label in words": ([(PIXELS[0], "cat")], "`labels` must be whole numbers"),
-    "two labels": ([(PIXELS[0], [0, 1])], r"one whole number; got shape \(2,\) at index 0"),
+    "two labels": ([(PIXELS[0], [0, 1])], r"one whole number; got shape \(2,\) at index 0.*a DataLoader"),
     "normalised": ([(PIXELS[0] * 9 - 3, 0)], "must lie in .* undo the normalisation"),
     "loader of images": (DataLoader(TensorDataset(PIXELS)), "a dictionary with both; got list at 0"),
     "loader of vectors": (

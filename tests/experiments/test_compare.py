@@ -141,7 +141,7 @@ def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, 
             "got CrossEntropyLoss.*subclass of clearance.losses.Loss",
         ),
         ({"mine": 3}, TypeError, "got int"),
-        ({"mine": Learnt}, TypeError, "a method must be"),
+        ({"mine": Learnt}, TypeError, r"a method must be .*got the class Learnt. Write Learnt\(\.\.\.\)"),
         ({}, ValueError, "at least one method"),
         ("plain", ValueError, "as a list or a mapping; got 'plain'"),
     ],
@@ -162,6 +162,11 @@ def test_what_is_no_method_is_refused_before_training(data, methods, error, mess
 def test_settings_are_checked_before_training(data, settings, message):
     with pytest.raises(ValueError, match=message):
         compared(["plain"], data, on_run=lambda *_: pytest.fail("trained"), **settings)
+
+
+def test_training_images_are_not_taken_for_a_test(data):
+    with pytest.raises(ValueError, match="`test` must be images that the model was not trained on"):
+        cl.compare(["plain"], data.train, data.train, on_run=lambda *_: pytest.fail("trained"))
 
 
 def test_an_extractor_that_is_not_there_is_refused(data):

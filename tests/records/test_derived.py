@@ -149,6 +149,19 @@ def test_adjusted_p_values_are_holm_over_the_methods():
     assert {(row.method, row.against) for row in rivals} == {("b", "a"), ("b", "c")}
 
 
+def test_rivals_are_adjusted_for_their_number():
+    best = [0.10, 0.11, 0.10, 0.12, 0.10]
+    near = [a + b for a, b in zip(best, (0.01, 0.02, 0.015, 0.004, 0.03), strict=True)]  # p about 0.02
+    values = {"best": best, "far": [0.5, 0.6, 0.5, 0.5, 0.6], "near": near, "nearly": near, "lost": [0.3]}
+    rows = derive(record(method, seed, one) for method, row in values.items() for seed, one in enumerate(row))
+    rivals = {row.against: row for row in rows if row.kind == "rival"}
+    raw = stats.ttest_rel(best, near).pvalue
+    assert rivals["near"].p == pytest.approx(raw)
+    assert rivals["near"].adjusted == rivals["nearly"].adjusted == pytest.approx(3 * raw)  # "lost" counts too
+    assert rivals["far"].adjusted == pytest.approx(4 * stats.ttest_rel(best, values["far"]).pvalue)
+    assert (rivals["lost"].p, rivals["lost"].adjusted) == (None, None)
+
+
 def test_a_lost_seed_is_counted():
     rows = derive(
         [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from clearance.records.summary import best_of_all, compare, holm, summarise
+from clearance.records.summary import compare, holm, summarise
 
 
 def seeds(numbers):
@@ -111,29 +111,6 @@ def test_holm_by_hand():
     found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})
     assert found == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
     assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
-
-
-def test_best_of_all_pays_for_the_number_of_rivals():
-    rng = np.random.default_rng(0)
-    best = 0.1 + 0.01 * rng.standard_normal(5)
-    rival = best + np.array([0.01, 0.02, 0.015, 0.004, 0.03])  # p about 0.02: enough alone, not among four
-    far = best + 0.3 + 0.01 * rng.standard_normal(5)
-    assert best_of_all("best", {"best": seeds(best), "rival": seeds(rival)}).best
-    among = {"best": seeds(best), "far": seeds(far)} | {f"rival {k}": seeds(rival + 0.0) for k in range(3)}
-    found = best_of_all("best", among)
-    raw = stats.ttest_rel(best, rival).pvalue
-    assert not found.best
-    assert found.tied == ("rival 0", "rival 1", "rival 2")
-    assert found.p["rival 0"] == pytest.approx(3 * raw)
-
-
-def test_best_of_all_names_who_is_better_and_who_cannot_be_tested():
-    values = {"mine": seeds([0.2, 0.21, 0.2]), "good": seeds([0.1, 0.11, 0.101]), "lost": {0: 0.5}}
-    found = best_of_all("mine", values)
-    assert (found.best, found.beaten_by, found.tied) == (False, ("good",), ("lost",))
-    assert found.p["lost"] is None
-    with pytest.raises(ValueError, match="'mime'"):
-        best_of_all("mime", values)
 
 
 def test_equal_numbers_have_no_spread():

@@ -80,6 +80,16 @@ def test_a_module_that_is_no_classifier_is_refused(way):
         ({"model": nn.Linear(16, 3)}, TypeError, "`model` must be a clearance Classifier; got Linear"),
         ({"optimizer": "sgd"}, TypeError, "`optimizer` must be called with parameters.*got str"),
         ({"optimizer": torch.optim.SGD([torch.zeros(1)])}, TypeError, "`optimizer` must be called.*got SGD"),
+        (
+            {"limits": {"clip_norm": 1}},
+            TypeError,
+            r"`limits` must be .*such as Limits\(clip_norm=1.0.*got {'clip",
+        ),
+        (
+            {"execution": "bf16"},
+            TypeError,
+            r"`execution` must be .*Execution\(autocast=torch.bfloat16.*got 'bf16'",
+        ),
         ({"device": "gpu"}, ValueError, "`device` must be 'auto' or a device of torch's.*got 'gpu'"),
     ],
 )

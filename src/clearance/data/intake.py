@@ -310,7 +310,8 @@ def _label(label: Any, place: int) -> Tensor:
     found = as_labels(label)
     if found.numel() != 1:
         raise ValueError(
-            f"every label must be one whole number; got shape {tuple(found.shape)} at index {place}."
+            f"every label must be one whole number; got shape {tuple(found.shape)} at index {place}. One-hot labels: "
+            "argmax; batches: give a DataLoader."
         )
     return found.reshape(()).cpu()
 

@@ -11,6 +11,7 @@ import torch
 from clearance._checks import check_choice, check_count, check_fraction
 from clearance.audits import Audit
 from clearance.data.intake import open_images
+from clearance.experiments.audit import check_held_out
 from clearance.experiments.audit_plan import AuditPlan, Settings
 from clearance.experiments.build import RunData, build_data, check_draws
 from clearance.experiments.engines import default_jobs
@@ -19,7 +20,7 @@ from clearance.experiments.grid import (
     Listener,
     Piece,
     Results,
-    no_matter,
+    ignore_results,
     plans_of,
     run_grid,
     silent,
@@ -142,7 +143,7 @@ class Comparison:
             engine,
             listener,
             send_data=self.data is not None,
-            on_result=no_matter if on_seed is None else self._partial(planned, on_seed),
+            on_result=ignore_results if on_seed is None else self._partial(planned, on_seed),
         )
         return Card(self._report([value for value, _ in planned], found))
 
@@ -229,7 +230,7 @@ def compare(
         on_run: Called with the method and seed of each run before it starts.
 
     Raises:
-        ValueError: If a name is unknown or the data are invalid.
+        ValueError: If a name is unknown, the data are invalid, or all test images are training images.
 
     >>> from clearance.data import gaussian_images
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
@@ -239,6 +240,7 @@ def compare(
     """
     _check_arguments(methods, model, seeds, epochs, steps, label_noise, samples)
     data = RunData(open_images(train), open_images(test))
+    check_held_out(data)
     start = tuned_recipe(data.train.name)
     named = {name: name for name in methods} if not isinstance(methods, Mapping) else dict(methods)
     resolved = {name: _resolved(method, start.methods) for name, method in named.items()}
@@ -311,6 +313,11 @@ def _resolved(
         return known["plain"], EndToEnd(method)
     if isinstance(method, WayOfTraining):
         return known["foca" if not method.trains_head else "plain"], method
+    if isinstance(method, type):
+        raise TypeError(
+            f"a method must be a name, a Method, a Loss or a way of training; got the class {method.__name__}. Write "
+            f"{method.__name__}(...), with its settings."
+        )
     raise TypeError(
         f"a method must be a name, a Method, a Loss or a way of training; got {type(method).__name__}. Wrap your "
         "own loss function in a subclass of clearance.losses.Loss."

@@ -43,8 +43,8 @@ def silent(piece: Piece, event: Mapping[str, Any]) -> None:
     """A listener that ignores all events."""
 
 
-def no_matter(results: Results) -> None:
-    """What ignores all results."""
+def ignore_results(results: Results) -> None:
+    """Ignores all results."""
 
 
 def plans_of(recipe: Recipe) -> list[RunPlan]:
@@ -60,7 +60,7 @@ def run_grid(
     listener: Listener = silent,
     *,
     send_data: bool = False,
-    on_result: Callable[[Results], object] = no_matter,
+    on_result: Callable[[Results], object] = ignore_results,
 ) -> list[RunFindings]:
     """Run every plan; runs that are finished in `directory` are read back.
 
@@ -95,7 +95,7 @@ def run_grid(
             on_result(results)
         return list(results.values())
     with Processes(engine) if isinstance(engine, int) else nullcontext(engine) as processes:
-        _elsewhere(pairs[0], directory, processes, listener, no_matter, send_data=send_data)
+        _elsewhere(pairs[0], directory, processes, listener, ignore_results, send_data=send_data)
         return _elsewhere(pairs[1], directory, processes, listener, on_result, send_data=send_data)
 
 

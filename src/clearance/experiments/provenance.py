@@ -37,7 +37,7 @@ def full_settings(recipe: Recipe, audits: AuditPlan | None = None) -> dict[str, 
 
 
 def plain_settings(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit; images among them by name and digest, other objects described."""
+    """The settings of an audit as plain values: images by name and digest, other objects as `describe` gives them."""
     return {name: _plain_setting(value) for name, value in vars(audit).items()}
 
 

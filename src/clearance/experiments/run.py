@@ -207,14 +207,14 @@ def _epoch_sets(recipe: Recipe, data: RunData) -> dict[str, ImageSet]:
 
 
 def epoch_findings(result: FitResult, test_images: int) -> Findings:
-    """The errors after every epoch as a picture, and the test error at the epoch that validation would choose.
+    """The errors after every epoch as a picture, and the test error at the epoch that validation chooses.
 
-    Nothing is chosen by the test curve: the verdict is that of the last epoch. Beside it stands the first epoch with
-    the lowest error on the validation images, whose labels are as noisy as those of the training images are.
+    Nothing is chosen by the test curve: the verdict is that of the last epoch. The error at the first epoch with the
+    lowest validation error is measured too; validation labels are as noisy as training labels.
 
     Args:
-        result: What ``fit`` gave with ``validation={"test": ...}``; without, there is nothing to say.
-        test_images: What the test error was taken over.
+        result: Of ``fit`` with ``validation={"test": ...}``; without it there are no findings.
+        test_images: Number of images of the test error.
 
     >>> from clearance.heads import MLP
     >>> from clearance.models import Classifier
@@ -236,7 +236,7 @@ def epoch_findings(result: FitResult, test_images: int) -> Findings:
         **{LABELS[name]: [row[name] for row in rows] for name in shown},
     }
     caption = (
-        "Errors after every epoch, that of validation against labels as noisy as those trained on. The test error is "
+        "Errors after every epoch; validation labels are as noisy as training labels. The test error is "
         "for the picture only: nothing was chosen by it."
     )
     picture = Exhibit("training", "epochs", "curve", columns, caption)
@@ -453,12 +453,12 @@ def _kept(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
     folder = directory / plan.folder
     stored = _stored(folder)
     if stored is None or stored[0] != _identity(plan, data) or stored[1].left_out:
-        return None  # also where an audit failed: it is tried again
+        return None  # also if an audit failed: it is tried again
     check_finished(folder)
     if plan.model is None:
         try:
             read_file(folder, FACTS)
-        except ValueError:  # missing or damaged: it is written again beside new findings
+        except ValueError:  # missing or damaged: it is written again with new findings
             return None
     return stored[1]
 

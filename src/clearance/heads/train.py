@@ -21,13 +21,19 @@ class HeadTraining:
     """How a head is trained: SGD, as in torch.optim.SGD.
 
     Args:
-        steps: Number of updates.
+        steps: Number of updates, at least 0.
         lr: Step size, above 0; constant.
         momentum: In [0, 1); 0.9 is usual.
         nesterov: Whether to use Nesterov momentum.
         weight_decay: w adds w times the parameter to its gradient (biases too), at least 0: the penalty
             (w / 2) ||theta||^2 with a mean loss.
         batch_size: Samples per step; None uses all samples in every step.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    >>> HeadTraining(steps=200, lr=0.1).momentum
+    0.9
     """
 
     steps: int = 32

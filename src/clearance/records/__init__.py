@@ -1,8 +1,7 @@
-"""Measurements on disk: what was found, by which method, with which seed, and what it adds up to.
+"""Measurements on disk, with dataset, method and seed, and statistics over seeds.
 
-A *record* is a measurement with its provenance (dataset, method, seed). A *report* is every record of a
-comparison with the recipe and the versions that made them; it is one folder that machines can read. A
-*summary* is what follows from the records over several seeds; it is computed, never stored by hand.
+A *record* is a measurement with its provenance (dataset, method, seed). A *report* is a folder with all records of a
+comparison, its recipe and the versions of the libraries. The *summary* is computed from the records.
 
 >>> from clearance.vocabulary import Measurement
 >>> error = Measurement("accuracy", "error", 0.02, "fraction", n=500, better="lower")

@@ -1,7 +1,7 @@
-"""Everything that follows from the records: means, differences and ratios, rivals.
+"""Numbers derived from the records: means, differences, ratios, and the best method against each other one.
 
-A page or a table that shows a number which was not measured takes it from here, so that every such number is
-also in ``report.json`` under ``"summary"`` and changes when a record changes.
+Pages and tables take every derived number from here, so it is also in ``report.json`` under ``"summary"`` and changes
+when a record changes.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from clearance.records.encoding import encode
 from clearance.records.record import Record
-from clearance.records.summary import LEVEL, Comparison, best_of_all, compare, holm, seeds_needed, summarise
+from clearance.records.summary import LEVEL, Comparison, compare, holm, seeds_needed, summarise
 from clearance.vocabulary import Better, Scalar
 
 Kind = Literal["mean", "difference", "ratio", "rival"]
@@ -19,29 +19,29 @@ Kind = Literal["mean", "difference", "ratio", "rival"]
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """One derived number and what it was derived from.
+    """One derived number, and the quantity it is about.
 
     Args:
         kind: ``"mean"`` over seeds; ``"difference"`` and ``"ratio"`` to the first method, paired over seeds;
-            ``"rival"``: the difference of the method that looks best to each other one.
+            ``"rival"``: the difference between the method with the best mean and another one.
         dataset: Name of the dataset.
-        method: The method that it is about.
+        method: Name of the method.
         audit: Name of the audit.
-        name: What was measured.
+        name: Name of the measurement.
         context: The settings that identify the quantity.
         unit: Unit of `value`; a ratio's is ``"factor"``.
         better: Which direction is better.
         value: The number.
         spread: Standard deviation over seeds (of a mean).
         within: Root mean square, over seeds, of the spread that each measurement has over its own `n`.
-        low: Lower end of the 95 % interval that `interval` names, or None; not below what is possible.
-        high: Upper end of it; not above what is possible.
-        interval: ``"t over seeds"``; with one seed, the kind that the measurement itself brought.
-        seeds: How many seeds it was taken over.
-        n: What each seed's value was taken over, where all seeds agree.
+        low: Lower end of the 95 % interval, or None; not below the quantity's smallest possible value.
+        high: Upper end; not above the largest possible value.
+        interval: Kind of the interval: ``"t over seeds"``, or with one seed that of the measurement.
+        seeds: Number of seeds.
+        n: The measurements' `n`, if it is the same for all seeds.
         against: The other method of a difference, ratio or rival.
         p: Two-sided p value of the paired t test.
-        adjusted: The same after Holm's adjustment over all methods that were compared with the same one.
+        adjusted: The p value after Holm's adjustment over all comparisons with the same method.
         verdict: Better, worse or inconclusive, by the 95 % interval alone (unadjusted).
         dropped: Seeds that only one of the two has; they were not compared.
         needed: How many seeds would separate the two, of a difference that is not significant after adjustment (see
@@ -72,7 +72,7 @@ class SummaryRow:
     needed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The row of ``report.json``, without the fields that say nothing."""
+        """The row of ``report.json``, without fields that are None."""
         row = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return encode({name: value for name, value in row.items() if value is not None})
 
@@ -115,12 +115,12 @@ def derive(records: Iterable[Record], baseline: str | None = None) -> tuple[Summ
 
     Args:
         records: The measurements of all methods and seeds.
-        baseline: What differences and ratios are taken to; the method of the first record by default.
+        baseline: The method that the others are compared with; by default that of the first record.
 
-    The interval of a mean ends where its quantity does: a fraction's at 0 and 1, an amount's (`AMOUNTS`) at 0,
-    but not that of a difference (one of `SIGNED`, or anything that was measured outside these ends). Ratios are
-    taken of logarithms. A fraction below half a test image (0.5 / n of the same dataset's test accuracy) is
-    raised to that; any other quantity has no ratio where a number is not above 0.
+    The interval of a mean is cut at the ends of its quantity's range: 0 and 1 for a fraction, 0 for an amount
+    (`AMOUNTS`), none for a difference (one of `SIGNED`, or any quantity with a value outside these ends). Ratios are
+    computed from logarithms. A fraction below half a test image (0.5 / n of the same dataset's test accuracy) is
+    raised to that; any other quantity has no ratio if a number is not above 0.
 
     >>> from clearance.vocabulary import Measurement
     >>> def seconds(value):
@@ -171,7 +171,10 @@ def _mean(quantity: _Quantity, method: str) -> SummaryRow:
     low, high = (single.low, single.high) if single else (over.low, over.high)
     if low is not None and high is not None:
         least, most = _ends(quantity)
-        low, high = max(least, low), min(most, high)  # nothing lies outside; what lies inside still covers
+        low, high = (
+            max(least, low),
+            min(most, high),
+        )  # the cut interval still covers: no value is possible outside
     return quantity.row(
         "mean",
         method,
@@ -187,7 +190,7 @@ def _mean(quantity: _Quantity, method: str) -> SummaryRow:
 
 
 def _ends(quantity: _Quantity) -> tuple[float, float]:
-    """Between which numbers a quantity must lie; a value outside shows that it need not."""
+    """The range of a quantity's values; unbounded if a value lies outside the usual range."""
     found = quantity.first.measurement
     if found.name in SIGNED or found.unit not in AMOUNTS | {"fraction"}:
         return -math.inf, math.inf
@@ -212,7 +215,7 @@ def _differences(quantity: _Quantity, baseline: str) -> list[SummaryRow]:
         for method in quantity.methods
         if method != baseline
     }
-    adjusted = holm({method: 1.0 if one.p is None else one.p for method, one in found.items()})
+    adjusted = _adjusted(found)
     return [
         _compared(
             quantity,
@@ -235,7 +238,7 @@ def _ratios(quantity: _Quantity, baseline: str, floor: float | None) -> list[Sum
     least = floor if found.unit == "fraction" else None
     numbers = [value for method in quantity.methods for value in quantity.values(method).values()]
     if least is None and any(value <= 0 for value in numbers):
-        return []  # no logarithm, and nothing says how small is small
+        return []  # no logarithm, and no natural floor
     rows = []
     for method in quantity.methods:
         if method == baseline:
@@ -249,7 +252,7 @@ def _ratios(quantity: _Quantity, baseline: str, floor: float | None) -> list[Sum
 
 
 def _rivals(quantity: _Quantity) -> list[SummaryRow]:
-    """The method that looks best against every other one; only where there are rivals to correct for."""
+    """The method with the best mean against each other one; with two methods that is the difference already."""
     better = quantity.first.measurement.better
     means = {method: summarise(quantity.values(method)).mean for method in quantity.methods}
     finite = {method: mean for method, mean in means.items() if math.isfinite(mean)}
@@ -257,18 +260,28 @@ def _rivals(quantity: _Quantity) -> list[SummaryRow]:
         return []
     choose = min if better == "lower" else max
     best = choose(finite, key=lambda method: finite[method])
-    values = {method: quantity.values(method) for method in quantity.methods}
-    tested = best_of_all(best, values, better=better)
-    rows = []
-    for rival in tested.p:
-        one = compare(values[best], values[rival], better=better)
-        if one.difference is not None:
-            rows.append(_compared(quantity, "rival", best, one, against=rival, adjusted=tested.p[rival]))
-    return rows
+    found = {
+        rival: compare(quantity.values(best), quantity.values(rival), better=better)
+        for rival in quantity.methods
+        if rival != best
+    }
+    adjusted = _adjusted(found)
+    return [
+        _compared(
+            quantity, "rival", best, one, against=rival, adjusted=None if one.p is None else adjusted[rival]
+        )
+        for rival, one in found.items()
+        if one.difference is not None
+    ]
+
+
+def _adjusted(found: Mapping[str, Comparison]) -> dict[str, float]:
+    """Holm-adjusted p values; a comparison that cannot be tested still counts in their number."""
+    return holm({method: 1.0 if one.p is None else one.p for method, one in found.items()})
 
 
 def _compared(quantity: _Quantity, kind: Kind, method: str, one: Comparison, **rest: Any) -> SummaryRow:
-    """A comparison as a row; what was compared as logarithms comes back as a factor."""
+    """A comparison as a row; a difference of logarithms becomes a factor."""
     back = math.exp if one.log else float
     assert one.difference is not None
     return quantity.row(

@@ -1,12 +1,12 @@
-"""Numbers that JSON has no word for, written so that they come back as they were.
+"""NaN and infinities in strict JSON.
 
-JSON knows neither NaN nor the infinities, and ``null`` says "nothing was measured", which is another
-thing. A number that is not finite is therefore written as an object with one key::
+JSON has neither, and ``null`` means "not measured". A number that is not finite is therefore written as an object with
+one key::
 
     {"float": "NaN"}    {"float": "Infinity"}    {"float": "-Infinity"}
 
-A text "NaN" stays a text (a class may be called that). The text inside is one that ``float`` of Python
-and ``Number`` of JavaScript both read.
+The text "NaN" stays a text (a class may have that name). Python's ``float`` and JavaScript's ``Number`` both read the
+text inside.
 """
 
 import math
@@ -19,13 +19,13 @@ NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def encode(value: Any) -> Any:
-    """`value` with everything in it turned into what strict JSON can hold.
+    """`value` converted to values that strict JSON can hold.
 
     Args:
-        value: None, text, numbers (NumPy's too), and sequences, arrays or mappings of such.
+        value: None, text, numbers (NumPy's too), and sequences, arrays or mappings of these.
 
     Raises:
-        TypeError: Something in it is of another type.
+        TypeError: A part of it is of another type.
 
     >>> encode({"accuracy": [1.0, float("nan")], "norm": float("inf")})
     {'accuracy': [1.0, {'float': 'NaN'}], 'norm': {'float': 'Infinity'}}
@@ -47,10 +47,10 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """What `encode` was given, with lists for sequences.
+    """The inverse of `encode`, with lists for sequences.
 
     Raises:
-        ValueError: A whole number has more than 64 bits.
+        ValueError: An integer has more than 64 bits.
 
     >>> decode([{"float": "-Infinity"}, "NaN", None])
     [-inf, 'NaN', None]

@@ -1,4 +1,4 @@
-"""Tables of Markdown: the one place that knows how a cell is written."""
+"""Markdown tables and text, escaped."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from clearance._text import visible
 
 
 def markdown_text(text: str) -> str:
-    r"""Any text as one line of Markdown that shows it as it is.
+    r"""One line of Markdown that displays the text unchanged.
 
     >>> markdown_text("<b>*a* [x](y)"), markdown_text("two\nlines")
     ('&lt;b>\\*a\\* \\[x](y)', 'two\\\\nlines')
@@ -16,9 +16,7 @@ def markdown_text(text: str) -> str:
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Cells as a table of Markdown; the first row is its head.
-
-    A bar within a cell is escaped, so that it ends no cell.
+    """Cells as a Markdown table; the first row is its head, and bars within a cell are escaped.
 
     >>> print(markdown_table([["", "error"], ["plain", "3.0 %"]]))
     |  | error |

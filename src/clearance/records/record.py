@@ -21,7 +21,7 @@ def settings(context: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def checked(row: Mapping[str, Any], name: str, *kinds: type) -> Any:
-    """The field `name` of a row that was read, of one of these types; True and False are no numbers.
+    """The field `name` of a row, of one of these types; True and False do not count as numbers.
 
     Raises:
         KeyError: It is missing.
@@ -54,10 +54,10 @@ _EXHIBIT = {
 
 
 def _checked(row: Any, fields: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
-    """A row that was read, decoded, with each of these fields of its type.
+    """A decoded row, each of whose fields has its type.
 
     Raises:
-        KeyError, TypeError, ValueError: If it is none.
+        KeyError, TypeError, ValueError: If one has not.
     """
     if not isinstance(row, Mapping):
         raise TypeError(f"it must be an object; got {str(row)[:40]!r}")
@@ -77,7 +77,7 @@ class Record:
         dataset: Name of the dataset, for example ``"digits"``.
         method: Name of the method; any text.
         seed: The seed that the model was trained with.
-        measurement: What was found.
+        measurement: The measurement.
 
     >>> found = Measurement("accuracy", "error", 0.02, "fraction", n=500, better="lower")
     >>> record = Record("digits", "plain", 0, found)
@@ -92,12 +92,12 @@ class Record:
 
     @property
     def quantity(self) -> tuple[Any, ...]:
-        """What was measured, whatever the method and the seed: (dataset, audit, name, settings)."""
+        """Its quantity, the same for all methods and seeds: (dataset, audit, name, settings)."""
         found = self.measurement
         return (self.dataset, found.audit, found.name, settings(found.context))
 
     def to_json(self) -> dict[str, Any]:
-        """The flat row of ``report.json``; numbers that are not finite as `encoding` says."""
+        """The flat row of ``report.json``; encoded as in `encoding`."""
         found = self.measurement
         row = {"dataset": self.dataset, "method": self.method, "seed": self.seed}
         fields = ("audit", "name", "value", "unit", "n", "spread", "low", "high", "better", "context")
@@ -124,8 +124,8 @@ class ExhibitRecord:
 
     Args:
         dataset: Name of the dataset.
-        method: Name of the method; ``"summary"`` where it is drawn from all of them.
-        seed: The seed that the model was trained with; None where it is drawn over all seeds.
+        method: Name of the method; ``"summary"`` if it is about all of them.
+        seed: The seed that the model was trained with; None if it is about all seeds.
         exhibit: The data of a picture or of a table.
 
     >>> shown = Exhibit("training", "curve", "curve", {"step": [0], "loss": [2.3]}, "Training.")

@@ -1,4 +1,4 @@
-"""A report on disk: one ``report.json`` that machines read, and one file per exhibit next to it.
+"""A report on disk: ``report.json``, and one file per exhibit next to it.
 
 ::
 
@@ -8,9 +8,9 @@
       exhibits/*.json    one exhibit each: dataset, method, seed, audit, name, kind, caption, context, columns
       exhibits/*.csv     the columns of each table, for a spreadsheet
 
-The name of an exhibit ends in a digest of its content, and ``report.json`` names the exhibits that belong to it. So a
-new report is put in the place of an old one by the one rename of ``report.json``: a reader finds the old report or the
-new one, never parts of both, and an exhibit that was changed since is refused.
+The name of an exhibit ends in a digest of its content, and ``report.json`` names its exhibits. One rename of
+``report.json`` thus replaces an old report: a reader finds the old one or the new one, never parts of both. An exhibit
+that was changed later is refused.
 """
 
 import csv
@@ -41,16 +41,16 @@ TABLE = "table"  # the kind of exhibit that is saved as CSV too
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a comparison or an audit found, and how it came about.
+    """All results of a comparison or an audit, and how they were made.
 
-    Names are data, and may be anything that a folder may be called: every text in it is made visible (see
-    `clearance._text`), so that no output of a report has to expect others.
+    Names come from users and folders and may hold any character: every text is made visible (see `clearance._text`),
+    so that no output of a report needs to escape control characters.
 
     Args:
         recipe: The resolved settings of the experiment, as plain values.
-        versions: Version of each library that took part, by name.
-        command: The command line (or call) that makes it again.
-        created: When, as ISO 8601 text.
+        versions: Version of each library that was used, by name.
+        command: The command line (or call) that makes the report again.
+        created: The time, as ISO 8601 text.
         records: Every measurement.
         exhibits: Every exhibit.
         runs: How each training ended.
@@ -116,7 +116,7 @@ class Report:
             pages: Texts of the pages by name.
 
         Raises:
-            OSError: The folder cannot be written or is full; the old report is then still there.
+            OSError: The folder cannot be written or is full; the old report is then unchanged.
         """
         folder = Path(directory)
         exhibits = folder / FOLDER
@@ -129,7 +129,7 @@ class Report:
             if record.exhibit.kind == TABLE
         }
         write_together(texts)
-        # the old page goes first: without a page is better than beside the numbers of another report
+        # the old page is removed first: no page is better than one with the numbers of another report
         last = {folder / FILE: self.to_json().encode()}
         last |= {folder / name: text.encode() for name, text in (pages or {}).items()}
         write_together(last, instead_of=[path for path in last if path.name != FILE])
@@ -144,11 +144,11 @@ class Report:
 
 
 def load_report(directory: str | os.PathLike[str], *, exhibits: bool = True) -> Report:
-    """The report that `Report.save` wrote into `directory`; its summary is computed afresh, not read.
+    """The report that `Report.save` wrote into `directory`; its summary is computed, not read.
 
     Args:
         directory: The folder, or a ``report.json`` (of any name) with the folder of its exhibits next to it.
-        exhibits: Whether every exhibit must be there; otherwise those that are missing are left out.
+        exhibits: Whether every exhibit must exist; otherwise missing ones are left out.
 
     Raises:
         FileNotFoundError: There is no report, or an exhibit that it names is missing.
@@ -189,7 +189,7 @@ def load_report(directory: str | os.PathLike[str], *, exhibits: bool = True) -> 
 
 
 def exhibit_file(record: ExhibitRecord) -> str:
-    """Where an exhibit lies in the report's folder: readable, then a digest of its content, on every file system.
+    """An exhibit's path in the report's folder: readable parts, then a digest of its content.
 
     >>> from clearance.vocabulary import Exhibit
     >>> shown = Exhibit("training", "curve", "curve", {}, "Training.")
@@ -229,7 +229,7 @@ def _table_text(record: ExhibitRecord) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """The same with every text in it visible; the same object if all are."""
+    """The value with every text in it made visible; the same object if nothing changes."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, Mapping):
@@ -308,7 +308,7 @@ def _exhibit(folder: Path, name: str) -> ExhibitRecord:
 
 
 def _is_ours(name: Any) -> bool:
-    """Whether `name` is a plain file of the exhibits' folder; a report must not reach outside."""
+    """Whether `name` is a file directly in the exhibits' folder: a report must not read other files."""
     if not isinstance(name, str) or "\\" in name:
         return False
     path = PurePosixPath(name)

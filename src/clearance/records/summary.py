@@ -1,7 +1,7 @@
-"""Over seeds: a mean and its interval, a paired comparison of two methods, and one method against all rivals.
+"""Statistics over seeds: a mean and its interval, a paired comparison of two methods, several comparisons at once.
 
-A seed is one training run. What is repeated inside a seed (heads drawn, images evaluated) is averaged first and never
-counted: ten thousand images seen by one network are still one network.
+A seed is one training run. Repetitions within a seed (heads, images) are averaged first and not counted: ten thousand
+images classified by one network are still one network.
 """
 
 import math
@@ -34,9 +34,9 @@ class SeedSummary:
 class Comparison:
     """A method against another, paired over seeds.
 
-    `difference` is a - b, or log a - log b where `log` is true; `low` and `high` are its 95 % t interval and
-    `p` the two-sided p value, None where fewer than two seeds are common. `dropped` counts seeds for which only one
-    of the two has a finite number: they are not compared, which may favour the method that lost them.
+    `difference` is a - b, or log a - log b if `log` is true; `low` and `high` are its 95 % t interval and `p` the
+    two-sided p value, None with fewer than two common seeds. `dropped` counts seeds for which only one of the two
+    has a finite number: they are not compared, which may favour the method that lost them.
     """
 
     difference: float | None
@@ -49,31 +49,16 @@ class Comparison:
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class BestOfAll:
-    """One method against every rival: `p` holds the Holm-adjusted p values, None where it cannot be tested.
-
-    `best` is true where every rival is significantly worse; `tied` names the rivals where it is inconclusive,
-    `beaten_by` those that are better.
-    """
-
-    method: str
-    best: bool
-    p: Mapping[str, float | None]
-    tied: tuple[str, ...]
-    beaten_by: tuple[str, ...]
-
-
 def summarise(values: Mapping[int, float]) -> SeedSummary:
     """Mean, spread and 95 % t interval over seeds: mean ± t(0.975, k - 1) · sd / √k.
 
     Args:
-        values: One number per seed. One that is not finite makes the mean so too.
+        values: One number per seed. If one is not finite, neither is the mean.
 
     Raises:
         ValueError: There are no seeds.
 
-    With one seed there is a mean and nothing else; with two the interval is honest and very wide.
+    With one seed there is no interval; with two it is valid and very wide.
 
     >>> summarise({0: 1.0, 1: 2.0, 2: 3.0})
     SeedSummary(mean=2.0, spread=1.0, low=-0.484..., high=4.484..., seeds=3)
@@ -84,7 +69,7 @@ def summarise(values: Mapping[int, float]) -> SeedSummary:
     mean = math.fsum(numbers) / numbers.size if np.isfinite(numbers).all() else float(numbers.sum())
     if numbers.size < 2 or not math.isfinite(mean):
         return SeedSummary(mean, None, None, None, numbers.size)
-    # of equal numbers rounding would leave some
+    # for equal numbers rounding would give a little
     spread = float(numbers.std(ddof=1)) if np.ptp(numbers) > 0 else 0.0
     half = float(stdtrit(numbers.size - 1, 1 - LEVEL / 2)) * spread / math.sqrt(numbers.size)
     return SeedSummary(mean, spread, mean - half, mean + half, numbers.size)
@@ -101,19 +86,19 @@ def compare(
     """Whether `a` is better than `b`, from the differences of the seeds that both have.
 
     Args:
-        a: One number per seed: the method in question.
-        b: One number per seed: what it is compared with.
+        a: One number per seed.
+        b: One number per seed, of the method that `a` is compared with.
         better: Which direction is better.
         log: Compare logarithms, for a claim about a ratio.
         floor: Smaller numbers are raised to it before a logarithm is taken. An error of zero has no
             logarithm; half an image (0.5 / number of test images) is the usual choice.
 
     Raises:
-        ValueError: `better` is unknown, or a logarithm is asked of a number that is not positive.
+        ValueError: `better` is unknown, or `log` is true and a number is not positive.
 
-    A verdict needs two common seeds. Where all differences are equal the interval has no width and any
-    difference is significant, however small: deterministic quantities (steps) want that, coarse ones
-    (an error over a few images) may not.
+    A verdict needs two common seeds. If all differences are equal, the interval has no width and any difference is
+    significant, however small. This is right for deterministic quantities (steps) and may mislead for coarse ones
+    (an error over a few images).
 
     >>> compare({0: 0.03, 1: 0.04, 2: 0.03}, {0: 0.18, 1: 0.20, 2: 0.19}).verdict
     'better'
@@ -161,54 +146,12 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return {name: adjusted[name] for name in p_values}
 
 
-def best_of_all(
-    method: str,
-    values: Mapping[str, Mapping[int, float]],
-    *,
-    better: Literal["lower", "higher"] = "lower",
-) -> BestOfAll:
-    """Whether `method` is better than each of its rivals, every p value Holm-adjusted at 5 %.
-
-    Args:
-        method: The method to test.
-        values: For every method, `method` too, one number per seed.
-        better: Which direction is better.
-
-    Raises:
-        ValueError: `method` is not among `values`.
-
-    The adjustment pays for the number of rivals, not for choosing `method` by looking at the numbers first.
-
-    >>> errors = {"a": {0: 0.03, 1: 0.04, 2: 0.03}, "b": {0: 0.18, 1: 0.20, 2: 0.19}}
-    >>> best_of_all("a", errors | {"c": {0: 0.03, 1: 0.05, 2: 0.02}}).tied
-    ('c',)
-    """
-    check_choice("method", method, values)
-    results = {
-        rival: compare(values[method], numbers, better=better)
-        for rival, numbers in values.items()
-        if rival != method
-    }
-    # A rival that cannot be tested still counts in the number of tests.
-    adjusted = holm({rival: 1.0 if found.p is None else found.p for rival, found in results.items()})
-    significant = {rival: found.verdict for rival, found in results.items() if adjusted[rival] < LEVEL}
-    return BestOfAll(
-        method=method,
-        best=bool(results) and all(significant.get(rival) == "better" for rival in results),
-        p={rival: None if results[rival].p is None else adjusted[rival] for rival in results},
-        tied=tuple(
-            rival for rival in results if rival not in significant or significant[rival] == "inconclusive"
-        ),
-        beaten_by=tuple(rival for rival in results if significant.get(rival) == "worse"),
-    )
-
-
 MOST_SEEDS = 100
 POWER = 0.8
 
 
 def seeds_needed(found: Comparison, tests: int = 1) -> int | None:
-    """How many seeds a paired test would need, if differences stay as they are: their mean and their spread.
+    """How many seeds a paired test would need, if the mean and spread of the differences stay as they are.
 
     The smallest k up to `MOST_SEEDS` with  |mean| √k / sd ≥ t(1 - 0.05 / 2m, k - 1) + t(0.8, k - 1):  a test at 5 %
     over m tests (Bonferroni's bound, the first step of Holm's) that finds such a difference four times in five.
@@ -220,7 +163,7 @@ def seeds_needed(found: Comparison, tests: int = 1) -> int | None:
     Returns:
         None if `found` has no interval, or more would be needed.
 
-    Misleads: the mean and the spread are themselves estimates from few seeds, so this is a plan and not a promise.
+    Misleads: the mean and the spread are estimates from few seeds, so this is a plan and not a promise.
 
     >>> near = compare({0: 0.05, 1: 0.06, 2: 0.07}, {0: 0.06, 1: 0.06, 2: 0.09})
     >>> seeds_needed(near), seeds_needed(near, tests=3)
@@ -237,7 +180,7 @@ def seeds_needed(found: Comparison, tests: int = 1) -> int | None:
 
 
 def _scaled(value: float, log: bool, floor: float | None) -> float:
-    """The number that differences are taken of."""
+    """The number, or its logarithm."""
     if not log:
         return value
     if floor is not None:
@@ -251,7 +194,7 @@ def _scaled(value: float, log: bool, floor: float | None) -> float:
 
 
 def _paired_p(mean: float, spread: float, count: int) -> float:
-    """Two-sided p value of the paired t test; equal differences leave nothing to chance."""
+    """Two-sided p value of the paired t test; 0 or 1 if all differences are equal."""
     if spread == 0:
         return 1.0 if mean == 0 else 0.0
     return float(2 * stdtr(count - 1, -abs(mean) / (spread / math.sqrt(count))))

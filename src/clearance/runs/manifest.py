@@ -34,11 +34,11 @@ def write_files(folder: Path, files: Mapping[str, bytes], others: Iterable[str] 
     Args:
         folder: It must exist.
         files: What to write, by name.
-        others: Files that are there already, to be named as they are now.
+        others: Existing files, whose present content is also named.
 
     Raises:
         OSError: As `write_bytes`.
-        ValueError: The manifest that is there cannot be read.
+        ValueError: The existing manifest cannot be read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

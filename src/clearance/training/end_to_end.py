@@ -169,7 +169,7 @@ class _EndToEndTraining(Training):
         return attacked_images(attack, self.model, images[:count].detach(), labels[:count])
 
     def _shown(self, images: Tensor, attacked: Tensor) -> Tensor:
-        """The images of the loss: attacked ones replace clean ones, but for TRADES, which sets them beside."""
+        """The images of the loss: attacked ones replace clean ones, except with TRADES, which keeps all clean ones."""
         if not len(attacked) or isinstance(self.way.adversarial, TRADES):
             return images
         return torch.cat([attacked, images[len(attacked) :].detach()])

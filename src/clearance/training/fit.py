@@ -62,11 +62,13 @@ def check_kinds(way: object, optimizer: object, limits: object, execution: objec
             "`optimizer` must be called with parameters, such as partial(torch.optim.SGD, lr=0.05), because the "
             f"way of training says which ones; got {type(optimizer).__name__}."
         )
-    for name, given, kind in (("limits", limits, Limits), ("execution", execution, Execution)):
-        if not isinstance(given, kind):
-            raise TypeError(
-                f"`{name}` must be a clearance.training.{kind.__name__}, such as {kind()}; got {given!r}."
-            )
+    if not isinstance(limits, Limits):
+        raise TypeError(f"`limits` must be clearance.training.Limits, such as {Limits(1.0)}; got {limits!r}.")
+    if not isinstance(execution, Execution):
+        example = Execution(torch.bfloat16)
+        raise TypeError(
+            f"`execution` must be clearance.training.Execution, such as {example}; got {execution!r}."
+        )
 
 
 def check_lengths(epochs: int | None, steps: int | None, batch_size: int, checkpoint_every: int) -> None:
@@ -223,7 +225,7 @@ class Session:
 
     @property
     def total_steps(self) -> int:
-        """Updates in the whole run."""
+        """Updates in the run."""
         return self.epochs * self.steps_per_epoch if self.steps is None else self.steps
 
     @property
@@ -252,25 +254,25 @@ class Session:
     def end_epoch(self) -> dict[str, float]:
         """End the epoch: add a row to the history and, if any, diagnostics; returns both as one row to log."""
         copy_from_first(self.model, self.loss)
-        done, made = (self.step - 1) // self.steps_per_epoch, (self.step - 1) % self.steps_per_epoch + 1
+        epoch, place = divmod(self.step - 1, self.steps_per_epoch)
         row: dict[str, float] = {
-            "epoch": done + 1,
+            "epoch": epoch + 1,
             "step": self.step,
             "lr": self._rate,
-            **{name: total / made for name, total in self._sums.items()},
+            **{name: total / (place + 1) for name, total in self._sums.items()},
             **self._errors(),
         }
         if self.steps is None:
             self._turn_schedule()
         self._sums = {}
         self.history.append(row)
-        seen = self.training.diagnostics()
-        if not seen:
+        found = self.training.diagnostics()
+        if not found:
             return row
-        means = mean_over_processes(list(seen.values()), 1, self.data.images.device)
-        seen = dict(zip(seen, means, strict=True))
-        self.diagnostics.append({"epoch": row["epoch"], "step": row["step"], **seen})
-        return row | seen
+        means = mean_over_processes(list(found.values()), 1, self.data.images.device)
+        found = dict(zip(found, means, strict=True))
+        self.diagnostics.append({"epoch": row["epoch"], "step": row["step"], **found})
+        return row | found
 
     def _turn_schedule(self) -> None:
         """A schedule counts in the unit of the run's length: epochs, or updates."""
@@ -348,6 +350,14 @@ class FitResult:
         counts: Counts of the way of training, for example of weak heads that diverged.
         diagnostics: For each epoch, its number and last step, and the way of training's diagnostics: the
             accuracy of FOCA's weak heads. Empty for other methods.
+
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.training import EndToEnd
+    >>> _ = torch.manual_seed(0)
+    >>> model, test = Classifier(nn.Flatten(), nn.Linear(64, 3)), gaussian_images(seed=1)
+    >>> result = fit(model, EndToEnd(), gaussian_images(), epochs=50, batch_size=10, validation=test)
+    >>> str(result.status), sorted(result.history[-1])
+    ('finished at step 300', ['cross_entropy', 'epoch', 'lr', 'step', 'validation_error'])
     """
 
     model: Classifier

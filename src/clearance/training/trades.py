@@ -9,7 +9,7 @@ from clearance._checks import check_count, check_non_negative, check_positive
 from clearance._precision import at_least_float32
 from clearance.attacks.attack import Attack, Batch, gradients_of, projected, steepest
 
-_START = 1e-3  # deviation of the noise at the start, as released: at the image itself the gradient is zero
+_NOISE = 1e-3  # standard deviation at the start, as released: at the image itself the gradient is zero
 _RELATIVE_STEP = 2.5
 
 
@@ -93,7 +93,7 @@ class TRADES(Attack):
 
         length = _RELATIVE_STEP * self.epsilon / self.steps if self.step is None else self.step
         draws = torch.Generator().manual_seed(self.seed)
-        noise = _START * torch.randn(batch.images.shape, generator=draws).to(batch.images)
+        noise = _NOISE * torch.randn(batch.images.shape, generator=draws).to(batch.images)
         delta = projected(noise, batch.images, self.epsilon, self.norm, self.bounds)
         for _ in range(self.steps):
             _, gradient = gradients_of(batch.model, batch.images + delta, value, chunk=batch.chunk)
