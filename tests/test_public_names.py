@@ -164,11 +164,15 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_importing_is_free_and_the_report_needs_no_torch():
     code = (
         "import sys, clearance\n"
-        "loaded = [m for m in sys.modules if m.startswith('clearance.') or m in ('torch', 'numpy', 'scipy')]\n"
+        "others = ('torch', 'numpy', 'scipy', 'lightning', 'transformers', 'mlflow', 'wandb', 'timm', 'torchvision')\n"
+        "loaded = [m for m in sys.modules if m.startswith('clearance.') or m in others]\n"
         "assert not loaded, loaded\n"
         "clearance.Measurement, clearance.Card, clearance.Method\n"
         "import clearance.records, clearance.report\n"
         "assert 'torch' not in sys.modules\n"
+        "import clearance.experiments.audit, clearance.experiments.compare, clearance.cli.__main__\n"
+        "loaded = [m for m in sys.modules if m in others[3:] or m.startswith('clearance.integrations')]\n"
+        "assert not loaded, loaded\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

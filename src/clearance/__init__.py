@@ -8,6 +8,7 @@ The map; an import goes down only::
 
     research        what a study needs besides the public names
     cli/            one command per file           __main__  python -m clearance
+    integrations/   Lightning, transformers, scikit-learn: one file each, imported on use
     experiments/    settings, catalogue, runs; the functions load_dataset, load_model, audit, compare
     explore/        the interactive page, from arrays
     audits/         one question per file          report/   the page, from records only
