@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice
+from clearance.data.preprocessing import Preprocessing
 from clearance.tensors import Head, Outputs, head_logits
 
 ALWAYS = ("features", "logits")  # part of every classifier's outputs
@@ -121,6 +122,7 @@ class Classifier(nn.Module):
 
     mean: Tensor
     std: Tensor
+    preprocessing: Preprocessing | None = None  # of pictures, where a model came with it
 
     def __init__(
         self,
