@@ -8,6 +8,7 @@ The map; an import goes down only::
 
     research        what a study needs besides the public names
     cli/            one command per file           __main__  python -m clearance
+    integrations/   Lightning, transformers, scikit-learn: one file each, imported on use
     experiments/    settings, catalogue, runs; the functions load_dataset, load_model, audit, compare
     explore/        the interactive page, from arrays
     audits/         one question per file          report/   the page, from records only
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from clearance.experiments.saved import load_model as load_model
     from clearance.models import Classifier as Classifier
     from clearance.models import wrap as wrap
+    from clearance.models.pretrained import load_pretrained as load_pretrained
     from clearance.report import Card as Card
     from clearance.tensors import LossTerms as LossTerms
     from clearance.tensors import Outputs as Outputs
@@ -70,6 +72,7 @@ _PLACES = {
     "fit": "clearance.training",
     "load_dataset": "clearance.experiments.datasets",
     "load_model": "clearance.experiments.saved",
+    "load_pretrained": "clearance.models.pretrained",
     "wrap": "clearance.models",
 }
 _ROOMS = ("attacks", "audits", "data", "geometry", "heads", "linear", "models", "losses", "training")
@@ -94,6 +97,7 @@ __all__ = [
     "linear",
     "load_dataset",
     "load_model",
+    "load_pretrained",
     "losses",
     "models",
     "training",

@@ -1,6 +1,6 @@
 """What a loss reads, a classifier's outputs, and what it returns, named terms."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -99,6 +99,11 @@ class Outputs:
         """The same features and graph, with another head's logits."""
         return replace(self, logits=head_logits(head, self.features), head=head)
 
+    def detached(self) -> "Outputs":
+        """The values without their graph, to be kept after its backward pass."""
+        activations = {name: value.detach() for name, value in self.activations.items()}
+        return Outputs(self.features.detach(), self.logits.detach(), self.head, activations)
+
     def with_graph(self) -> "Outputs":
         """These outputs, made again with a graph if they were made without one; else the graph starts at the features.
 
@@ -118,6 +123,24 @@ class Outputs:
                 return self.again()
             features = self.features.detach().clone().requires_grad_()
             return replace(self, features=features).with_head(self.head)
+
+
+def joined(batches: Sequence[tuple[Outputs, Tensor]]) -> tuple[Outputs, Tensor]:
+    """Batches of one step, whose gradients were accumulated, as one; without their graph.
+
+    >>> head = torch.nn.Identity()
+    >>> one, labels = joined([(Outputs(torch.zeros(2, 3), torch.zeros(2, 3), head), torch.zeros(2)) for _ in range(2)])
+    >>> one.logits.shape, labels.shape
+    (torch.Size([4, 3]), torch.Size([4]))
+    """
+    parts, labels = zip(*batches, strict=True)
+    first = parts[0]
+    if len(parts) == 1:
+        return first, labels[0]
+    activations = {name: torch.cat([part.activations[name] for part in parts]) for name in first.activations}
+    features = torch.cat([part.features for part in parts])
+    logits = torch.cat([part.logits for part in parts], dim=-2)
+    return Outputs(features, logits, first.head, activations).detached(), torch.cat(labels)
 
 
 class GivenOutputs(Outputs):

@@ -191,6 +191,7 @@ def test_forward_with_layers_gives_the_outputs():
     assert isinstance(outputs, Outputs)
     assert torch.equal(outputs.logits, outputs.features)
     assert torch.equal(model(images, layers=[]).logits, model(images))
+    assert torch.equal(model(images, head=nn.Identity()).logits, outputs.features)
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -204,3 +205,12 @@ def test_without_gradients_activations_have_no_graph_until_one_is_asked_for(mode
     assert torch.equal(again.logits, outputs.logits)
     (slope,) = torch.autograd.grad(again.logits.sum(), again.activations["extractor.1"])
     assert bool(slope.any())
+
+
+def test_a_model_compiled_in_place_shows_its_layers():
+    model, images = small(), torch.rand(2, 3, 4, 4)
+    expected = model.outputs(images, ("extractor.1",))
+    model.compile(backend="eager")
+    outputs = model.outputs(images, ("extractor.1",))
+    assert torch.equal(outputs.activations["extractor.1"], expected.activations["extractor.1"])
+    assert torch.equal(outputs.logits, expected.logits)

@@ -687,13 +687,15 @@ def test_a_host_that_steps_itself_gets_the_same_bits(data, make_model, sgd, weig
 
 def test_batches_of_one_step_meet_the_same_heads(data, watched, make_model):
     """Accumulated gradients: heads are drawn once in `reuse` steps of the optimiser, not of the batches."""
-    model, spy = make_model(), watched()
-    training = FOCA(weak_heads=spy, per_class=2, reuse=2).start(model, data)
+    model, spy, loss = make_model(), watched(), Recorder()
+    training = FOCA(loss, weak_heads=spy, per_class=2, reuse=2, heads=2, pool=24).start(model, data)
     for _ in range(4):
         for half in (slice(0, 12), slice(12, 24)):
             (training.loss(data.images[half], data.labels[half]).total / 2).backward()
         training.after_step()
-    assert (len(spy.calls), training.steps) == (2, 4)
+    assert (len(spy.calls), training.steps, loss.finished) == (2, 4, 4)
+    assert training.batches.pool.features is not None
+    assert len(training.batches.pool.features) == 24
     training.after_step()
     assert training.steps == 4  # no batch since the last one
 

@@ -116,12 +116,14 @@ class AuditCommand:
 
     A saved run: `clearance audit RUN_DIR`. Any other model: `clearance audit MODULE:NAME --weights best.pt
     --train folder:train --test folder:val`, where MODULE:NAME (or path/to/file.py:NAME) is an nn.Module, or a class
-    or function that returns one without arguments, imported from the working directory. A demonstration:
+    or function that returns one without arguments, imported from the working directory. A model by name:
+    `hf:FOLDER` (as save_pretrained writes it), `timm:NAME` or `torchvision:NAME` with --weights. A demonstration:
     `clearance audit demo`, in about 10 seconds. Ctrl-C keeps finished audits, and so does an audit that fails: the page
     names it. Status: 0 all audits have a result, 1 one failed, 2 usage, 130 interrupted.
 
     Args:
-        model: A run directory that `clearance train` or `clearance compare` wrote, MODULE:NAME, or demo.
+        model: A run directory that `clearance train` or `clearance compare` wrote, MODULE:NAME, hf:FOLDER, timm:NAME,
+            torchvision:NAME, or demo.
         weights: A checkpoint (.safetensors, .pt, .pth, .ckpt), read without unpickling.
         weights_entry: The entry of the checkpoint to load (default: averaged weights, else state_dict or model).
         train: The images that the model was trained on: folder:PATH, npz:PATH or the name of a dataset (see --root).

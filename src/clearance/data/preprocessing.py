@@ -175,6 +175,9 @@ def _processor(source: Any) -> Preprocessing | None:
         return None
     if _get(source, "do_normalize") is False:
         mean, std = [0.0] * len(mean), [1.0] * len(std)
+    factor = _get(source, "rescale_factor")
+    if factor and abs(255 * factor - 1) > _SLACK:  # not bytes to [0, 1]; mean and std are of what it gives
+        mean, std = ([value / (255 * factor) for value in values] for values in (mean, std))
     resized = _side(_get(source, "size")) if _get(source, "do_resize") is not False else None
     cropped = _side(_get(source, "crop_size")) if _get(source, "do_center_crop") is not False else None
     crop = _get(source, "crop_pct")

@@ -230,7 +230,8 @@ class InMemory:
 
     def target(self, request: AuditRequest) -> Target:
         """Open the images and resolve the audits."""
-        data = RunData(open_images(self.train), open_images(self.test))
+        how = self.model.preprocessing
+        data = RunData(open_images(self.train, how), open_images(self.test, how))
         check_held_out(data)
         check_logits(_first_logits(self.model, data.test), data.test.class_count)
         model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))

@@ -36,6 +36,7 @@ from clearance.models._running import (
 from clearance.models.classifier import check_logits
 from clearance.models.factory import build_module
 from clearance.models.features import answered, batch_size_for
+from clearance.models.pretrained import build_pretrained, is_pretrained
 from clearance.models.wrap import check_of_unit_images, wrapped
 
 
@@ -44,7 +45,8 @@ class OutsideModel:
     """A model that was trained elsewhere, and its images.
 
     Args:
-        place: ``package.module:name`` or ``path/to/file.py:name``; see :func:`clearance.models.factory.build_module`.
+        place: ``package.module:name`` or ``path/to/file.py:name``, see :func:`clearance.models.factory.build_module`;
+            or ``hf:FOLDER``, ``timm:NAME`` or ``torchvision:NAME``, see :func:`clearance.load_pretrained`.
         train: Images that it was trained on: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset, whose training
             images are used.
         test: Held-out images of the same classes, in the same form; of a named dataset its test images.
@@ -85,6 +87,8 @@ class OutsideModel:
     def name(self) -> str:
         """The place without folders of this machine."""
         where, _, name = self.place.rpartition(":")
+        if is_pretrained(self.place):
+            return f"{where}:{Path(name).name}"
         return f"{Path(where).name if where.endswith('.py') else where}:{name}"
 
     def target(self, request: AuditRequest) -> Target:
@@ -102,8 +106,8 @@ class OutsideModel:
         names = AuditPlan.of(audits, settings, unknown=has_unknown).names  # raises before anything is read
         _check_settings(settings or {})
         _check_unknown(self)
-        module = _module(self, say)
-        how = _preprocessing(self, module)
+        module, how = _module(self, say)
+        how = _preprocessing(self, how)
         say(f"preprocessing: {how}")
         cache = default_cache() if self.cache is None else self.cache
         with _warnings_to(say):
@@ -288,12 +292,26 @@ def _of_unknown(unknown: ImageSet | None) -> dict[str, Any]:
     return {} if unknown is None else {"unknown": {"name": unknown.name, "images": len(unknown)}}
 
 
-def _module(outside: OutsideModel, say: Say) -> nn.Module:
+def _module(outside: OutsideModel, say: Say) -> tuple[nn.Module, Preprocessing]:
+    """The module, and the preprocessing that it or its package names."""
+    if is_pretrained(outside.place):
+        module, how, lines = build_pretrained(outside.place, outside.weights, outside.entry)
+        for line in lines:
+            say(line)
+        return _placed(outside, module, say), how
     module = build_module(outside.place)
     if outside.weights is None:
         say("weights: the module's own (no --weights)")
     else:
         say(str(load_weights(module, outside.weights, outside.entry)))
+    try:
+        how = preprocessing_of(module)
+    except ValueError:
+        how = Preprocessing()
+    return _placed(outside, module, say), how
+
+
+def _placed(outside: OutsideModel, module: nn.Module, say: Say) -> nn.Module:
     check_has_data(module)
     others = {weight.dtype for weight in module.parameters() if weight.is_floating_point()} - {torch.float32}
     if others:
@@ -305,12 +323,8 @@ def _module(outside: OutsideModel, say: Say) -> nn.Module:
     return module.to(device_named(outside.device))
 
 
-def _preprocessing(outside: OutsideModel, module: nn.Module) -> Preprocessing:
+def _preprocessing(outside: OutsideModel, found: Preprocessing) -> Preprocessing:
     """The given preprocessing; missing values come from the model."""
-    try:
-        found = preprocessing_of(module)
-    except ValueError:
-        found = Preprocessing()
     given = {name: getattr(outside, name) for name in ("mean", "std") if getattr(outside, name) is not None}
     for name, values in given.items():
         check_of_unit_images(name, values)

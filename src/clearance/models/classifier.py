@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice
+from clearance.data.preprocessing import Preprocessing
 from clearance.tensors import Head, Outputs, head_logits
 
 ALWAYS = ("features", "logits")  # part of every classifier's outputs
@@ -121,6 +122,7 @@ class Classifier(nn.Module):
 
     mean: Tensor
     std: Tensor
+    preprocessing: Preprocessing | None = None  # of pictures, where a model came with it
 
     def __init__(
         self,
@@ -156,10 +158,10 @@ class Classifier(nn.Module):
     def forward(
         self, images: Tensor, layers: Sequence[str] | None = None, head: Head | None = None
     ) -> Tensor | Outputs:
-        """Logits for images in [0, 1], shape (B, C); with `layers`, also an empty list, what `outputs` gives."""
-        if layers is None:
+        """Logits for images in [0, 1], shape (B, C); with `layers`, also an empty list, or `head`: as `outputs`."""
+        if layers is None and head is None:
             return self.head(self.features(images))
-        return self._recorded(images, layers, head)
+        return self._recorded(images, layers or (), head)
 
     def outputs(self, images: Tensor, layers: Sequence[str] = (), head: Head | None = None) -> Outputs:
         """Features and logits with their graph, and the activations of `layers`.
@@ -179,7 +181,9 @@ class Classifier(nn.Module):
             ValueError: If a layer does not exist, does not run, runs twice, or its output is changed in
                 place by what follows, because its gradient would then be silently wrong.
         """
-        made: Outputs = self(images, layers=layers, head=head)
+        # code that `compile()` made keeps no activations
+        call: Any = self if getattr(self, "_compiled_call_impl", None) is None else self.forward
+        made: Outputs = call(images, layers=layers, head=head)
         return made
 
     def _recorded(self, images: Tensor, layers: Sequence[str], head: Head | None) -> Outputs:

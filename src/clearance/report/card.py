@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,41 @@ class Card:
                 row.value
             )
         return named
+
+    def log_to(self, run: Any, step: int = 0) -> None:
+        """Send the numbers of `flat`, and the page where that is possible, to a tracker of experiments.
+
+        Args:
+            run: The module ``mlflow`` (its active run) or one of its runs, a Weights & Biases run, or TensorBoard's
+                ``SummaryWriter``, which takes no page.
+            step: The step at which they are shown.
+
+        Raises:
+            TypeError: If `run` is something else.
+
+        >>> class Writer:
+        ...     def add_scalar(self, name, value, step):
+        ...         print(name, value, step)
+        >>> found = Measurement("accuracy", "error", 0.02, "fraction", n=500, context={"split": "test"})
+        >>> Card(Report({}, {}, "", "", records=(Record("digits", "plain", 0, found),))).log_to(Writer(), step=3)
+        accuracy.error.split-test 0.02 3
+        """
+        of_mlflow = type(run).__module__.partition(".")[0] == "mlflow"
+        if of_mlflow or hasattr(run, "log_metrics"):
+            mlflow, named = (sys.modules["mlflow"], {"run_id": run.info.run_id}) if of_mlflow else (run, {})
+            mlflow.log_metrics(self.flat(), step=step, **named)
+            mlflow.log_text(self.to_html(), f"clearance/step-{step}.html", **named)
+        elif hasattr(run, "add_scalar"):
+            for name, value in self.flat().items():
+                run.add_scalar(name, value, step)
+        elif hasattr(run, "log"):
+            page = sys.modules["wandb"].Html(self.to_html()) if "wandb" in sys.modules else None
+            run.log(self.flat() | ({} if page is None else {"clearance": page}), step=step)
+        else:
+            raise TypeError(
+                "`run` must be mlflow or a run of it, a Weights & Biases run, or TensorBoard's SummaryWriter; got "
+                f"{type(run).__name__}. For another tracker send card.flat()."
+            )
 
     def to_json(self) -> str:
         """The text of ``report.json``: settings, measurements and what is derived from them."""

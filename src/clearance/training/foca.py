@@ -25,7 +25,7 @@ from clearance.losses.watch import TrainingWarning
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier, check_logits
 from clearance.models.features import extract_features
-from clearance.tensors import LossTerms, Outputs
+from clearance.tensors import LossTerms, Outputs, joined
 from clearance.training._distributed import average_gradients, copy_from_first, in_any_process
 from clearance.training._way import (
     Generators,
@@ -252,7 +252,7 @@ class FOCATraining(Training):
         call = self.model if model is None else model
         outputs: Outputs = call(images, layers=loss.layers, head=heads)
         terms = _loss_over_heads(loss, outputs, labels, heads)
-        self._seen.append((_detached(outputs), labels))
+        self._seen.append((outputs.detached(), labels))
         return terms
 
     @torch.no_grad()
@@ -261,11 +261,12 @@ class FOCATraining(Training):
 
         The losses' own ``after_step`` is called here.
         """
-        for seen in self._seen:
-            if seen is not None:
-                self.way.loss.after_step(*seen)
-                self.weakness.note(seen[0].logits, seen[1])
-                self.batches.remember(seen[0].features, seen[1])
+        batches = [seen for seen in self._seen if seen is not None]
+        if batches:
+            outputs, labels = joined(batches)
+            self.way.loss.after_step(outputs, labels)
+            self.weakness.note(outputs.logits, labels)
+            self.batches.remember(outputs.features, labels)
         self.steps += bool(self._seen)
         self._seen.clear()
 
@@ -377,12 +378,6 @@ class FOCATraining(Training):
         if self.way.mode == "average":
             return heads
         return heads.select(torch.tensor([place % len(heads)]))
-
-
-def _detached(outputs: Outputs) -> Outputs:
-    """What is kept of a batch until its step: the values, without the graph that its backward pass needs."""
-    activations = {name: value.detach() for name, value in outputs.activations.items()}
-    return Outputs(outputs.features.detach(), outputs.logits.detach(), outputs.head, activations)
 
 
 def _loss_over_heads(loss: Loss, outputs: Outputs, labels: Tensor, heads: HeadStack) -> LossTerms:

@@ -1,0 +1,152 @@
+"""What a training loop of another package calls: the loss of a batch, what follows a step, and audits in between."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearance._checks import check_count
+from clearance.data import open_images
+from clearance.experiments.audit import audit
+from clearance.losses import Loss
+from clearance.models import Classifier
+from clearance.models.classifier import check_classifier
+from clearance.report import Card
+from clearance.runs import digest
+from clearance.tensors import LossTerms, Outputs, joined
+from clearance.training import FOCA
+from clearance.training.foca import FOCATraining
+
+
+class Hosted:
+    """A loss, or FOCA, in steps that another package makes.
+
+    Args:
+        objective: A Loss, or FOCA.
+        model: The classifier; under FOCA its head is frozen until `finish`.
+        images: FOCA's training images, as :func:`clearance.data.open_images` takes them.
+
+    Raises:
+        TypeError: If `objective` or `model` is something else.
+        ValueError: If FOCA has no images.
+    """
+
+    def __init__(self, objective: Loss | FOCA, model: Classifier, images: Any = None) -> None:
+        check_classifier(model)
+        if not isinstance(objective, (Loss, FOCA)):
+            raise TypeError(f"`objective` must be a Loss or FOCA; got {type(objective).__name__}.")
+        if isinstance(objective, FOCA):
+            if images is None:
+                raise ValueError(
+                    "`images` must be the training images under FOCA, which trains heads on them; got none."
+                )
+            images = open_images(images)
+            model.head.requires_grad_(requires_grad=False)
+        self.foca = objective if isinstance(objective, FOCA) else None
+        self.loss = objective.loss if isinstance(objective, FOCA) else objective
+        self.model, self.images = model, images
+        self.session: FOCATraining | None = None
+        self._seen: list[tuple[Outputs, Tensor]] = []
+
+    def begin(self) -> None:
+        """Start, once the model is on its device."""
+        if self.foca is not None:
+            self.session = self.foca.start(self.model, self.images)
+
+    def training_loss(
+        self, images: Tensor, labels: Tensor, model: Callable[..., Any] | None = None
+    ) -> LossTerms:
+        """The loss to differentiate; `model` is what the host has put around the classifier."""
+        self.loss.train().to(images.device)
+        if self.session is not None:
+            return self.session.loss(images, labels, model)
+        outputs: Outputs = (model or self.model)(images, layers=self.loss.layers)
+        terms: LossTerms = self.loss(outputs, labels)
+        self._seen.append((outputs.detached(), labels))
+        return terms
+
+    def evaluation(
+        self, images: Tensor, labels: Tensor, model: Callable[..., Any] | None = None
+    ) -> tuple[LossTerms, Tensor]:
+        """Loss and logits of the model's own head, which under FOCA is untrained until the end."""
+        self.loss.eval().to(images.device)
+        outputs: Outputs = (model or self.model)(images, layers=self.loss.layers)
+        return self.loss(outputs, labels), outputs.logits
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Follows each step of the optimiser."""
+        if self.session is not None:
+            self.session.after_step()
+        if self._seen:
+            self.loss.after_step(*joined(self._seen))
+        self._seen.clear()
+
+    def finish(self) -> None:
+        """Train the head that the model keeps, under FOCA."""
+        if self.session is not None:
+            self.session.finish()
+            self.model.head.requires_grad_()
+
+
+class Audits:
+    """Audits of a network while it is trained, and at the end; nothing in the training changes.
+
+    Args:
+        train: The training images, as :func:`clearance.data.open_images` takes them.
+        test: Held-out images.
+        every: Epochs between two audits; None audits at the end alone.
+        folder: Where each page is written; None writes none.
+        run: A tracker that gets the numbers; see :meth:`clearance.Card.log_to`.
+        settings: Other arguments of :func:`clearance.audit`.
+    """
+
+    def __init__(
+        self,
+        train: Any,
+        test: Any,
+        every: int | None,
+        folder: str | Path | None,
+        run: Any,
+        settings: Mapping[str, Any],
+    ) -> None:
+        if every is not None:
+            check_count("every", every)
+        self.train, self.test, self.every = open_images(train), open_images(test), every
+        self.folder, self.run, self.settings = None if folder is None else Path(folder), run, settings
+        self.cards: dict[int, Card] = {}
+        self._of = ""  # which weights were audited last
+
+    def due(self, epoch: int) -> bool:
+        """Whether an audit follows this epoch, the first being 1."""
+        return self.every is not None and epoch % self.every == 0
+
+    def audit(self, model: Classifier, epoch: int) -> Card:
+        """The card of the model after this epoch; audited again only if its weights have changed."""
+        weights = digest(model.state_dict().items())
+        if weights != self._of:
+            with torch.inference_mode(mode=False), torch.enable_grad(), torch.random.fork_rng():
+                card = audit(model, train=self.train, test=self.test, **self.settings)
+            self.cards[epoch], self._of = card, weights
+            if self.folder is not None:
+                card.save(self.folder / f"epoch-{epoch}.html")
+            if self.run is not None:
+                card.log_to(self.run, step=epoch)
+        return self.cards[max(self.cards)]
+
+
+def classifier_in(module: torch.nn.Module) -> Classifier:
+    """The first Classifier in a module.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    for part in module.modules():
+        if isinstance(part, Classifier):
+            return part
+    raise ValueError(
+        f"the {type(module).__name__} must hold a clearance Classifier, to be audited; got none. Make its network one: "
+        "self.model = clearance.wrap(network, example=images)."
+    )

@@ -1,0 +1,143 @@
+"""Hugging Face's Trainer: losses and FOCA as its loss; audits as a callback."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearance.integrations._hosted import Audits, Hosted, classifier_in
+from clearance.losses import CrossEntropyLoss, Loss
+from clearance.report import Card
+from clearance.training import FOCA
+
+try:
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise ImportError("this needs transformers: pip install 'torch-clearance[transformers]'.") from error
+
+_SLACK = 0.01  # rounding of pixels, on both sides of [0, 1]
+
+
+class TrainsClassifier:
+    """A mixin that makes a Trainer train a Classifier with a loss, or with FOCA.
+
+    Everything passes through the model as the Trainer has prepared it, so that mixed precision, accumulation, clipping,
+    several processes and the schedule stay the Trainer's.
+
+    Args:
+        given: Of the Trainer.
+        objective: A Loss, or FOCA.
+        images: FOCA's training images, as :func:`clearance.data.open_images` takes them.
+        named: Of the Trainer. `model` is a Classifier, as ``clearance.wrap(hf_model, preprocessing=processor, ...)``
+            gives it. Batches hold ``pixel_values`` as the image processor gives them (the model's mean and std are
+            undone), or ``images`` in [0, 1]; and ``labels``.
+
+    Under FOCA the head is trained when training ends; evaluations and checkpoints before that have an untrained one.
+
+        class ClassifierTrainer(TrainsClassifier, Trainer): ...
+        ClassifierTrainer(model, arguments, train_dataset=data, objective=LargeMarginLoss(("input",))).train()
+    """
+
+    def __init__(
+        self, *given: Any, objective: Loss | FOCA | None = None, images: Any = None, **named: Any
+    ) -> None:
+        model: Any = named.get("model", given[0] if given else None)
+        self.hosted = Hosted(CrossEntropyLoss() if objective is None else objective, model, images)
+        super().__init__(*given, **named)
+        self.label_names = ["labels"]
+        self._signature_columns = ["pixel_values", "images", "labels", "label", "label_ids"]
+        self.callback_handler.callbacks.insert(0, _Following(self.hosted))  # type: ignore[attr-defined]
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """The Trainer's, with the parameters of the loss."""
+        optimizer: torch.optim.Optimizer = super().create_optimizer(model)  # type: ignore[misc]
+        held = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        own = [one for one in self.hosted.loss.parameters() if id(one) not in held]
+        if own:
+            optimizer.add_param_group({"params": own, "weight_decay": 0.0})
+        return optimizer
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **named: Any
+    ) -> Any:
+        """The sum of the loss's terms, through the prepared model."""
+        del named
+        images, labels = self._images(inputs), inputs["labels"]
+        if model.training and not return_outputs:
+            return self.hosted.training_loss(images, labels, model).total
+        terms, logits = self.hosted.evaluation(images, labels, model)
+        return (terms.total, {"logits": logits}) if return_outputs else terms.total
+
+    def _images(self, inputs: dict[str, Any]) -> Tensor:
+        """The images in [0, 1].
+
+        Raises:
+            ValueError: If the model's mean and std do not bring them there.
+        """
+        if "images" in inputs:
+            return inputs["images"]
+        classifier = self.hosted.model
+        found: Tensor = inputs["pixel_values"] * classifier.std + classifier.mean
+        low, high = (float(end) for end in torch.aminmax(found))
+        if low < -_SLACK or high > 1 + _SLACK:
+            raise ValueError(
+                "`pixel_values` must be images in [0, 1], normalised by the model's mean and std; without these they "
+                f"lie in {low:.3g} .. {high:.3g}. Give clearance.wrap the image processor: preprocessing=processor."
+            )
+        return found.clamp(0, 1)
+
+
+class _Following(TrainerCallback):
+    """What follows a step of the optimiser, and the end; the first callback, so that audits see a trained head."""
+
+    def __init__(self, hosted: Hosted) -> None:
+        self.hosted = hosted
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        """The model is on its device."""
+        self.hosted.begin()
+
+    def on_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """The optimiser has moved."""
+        self.hosted.after_step()
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """Training has ended."""
+        self.hosted.finish()
+
+
+class AuditCallback(TrainerCallback):
+    """Audits the Trainer's Classifier every n epochs, and when training has ended.
+
+    Args:
+        train: The training images, as :func:`clearance.data.open_images` takes them; in [0, 1].
+        test: Held-out images of the same classes.
+        every: Epochs between two audits, at least 1; None audits at the end alone.
+        folder: Where each page is written, as ``epoch-N.html``; None writes none.
+        run: A tracker that gets the numbers; see :meth:`clearance.Card.log_to`.
+        settings: Other arguments of :func:`clearance.audit`, such as ``audits=["accuracy"]``.
+    """
+
+    def __init__(
+        self, train: Any, test: Any, every: int | None = None, folder: str | Path | None = None, run: Any = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        self.audits = Audits(train, test, every, folder, run, settings)
+
+    @property
+    def cards(self) -> dict[int, Card]:
+        """The cards, by epoch."""
+        return self.audits.cards
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """Audit, if it is due."""
+        del args, control
+        if state.is_world_process_zero and self.audits.due(round(state.epoch)):
+            self.audits.audit(classifier_in(model), round(state.epoch))
+
+    def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """Audit what training has ended with."""
+        del args, control
+        if state.is_world_process_zero:
+            self.audits.audit(classifier_in(model), round(state.epoch))

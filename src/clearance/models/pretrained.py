@@ -1,0 +1,218 @@
+"""Models by name, which their own packages build and load: Hugging Face folders, timm, torchvision."""
+
+import importlib
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearance.data.preprocessing import Preprocessing, preprocessing_of
+from clearance.models._running import device_of
+from clearance.models.checkpoint import LoadedWeights, load_weights, read_checkpoint
+from clearance.models.classifier import Classifier
+from clearance.models.wrap import wrapped
+
+KINDS = ("hf", "timm", "torchvision")
+_CONFIG, _PROCESSORS = "config.json", ("preprocessor_config.json", "processor_config.json")
+_EXAMPLES, _SIDE = 2, 224
+
+
+def load_pretrained(
+    place: str,
+    weights: str | PathLike[str] | None = None,
+    *,
+    entry: str | None = None,
+    head: str | None = None,
+    verbose: bool = True,
+) -> Classifier:
+    """A trained classifier by name, with the preprocessing and class names that its folder or package holds.
+
+    The packages build and load; nothing is downloaded, and no code in a folder is run. The classifier's attribute
+    `preprocessing` has sizes, mean and std: pictures given to :func:`clearance.audit` are resized and cropped by it.
+
+    Args:
+        place: ``"hf:FOLDER"``, as ``save_pretrained`` writes it; ``"timm:NAME"``; ``"torchvision:NAME"``.
+        weights: A checkpoint; needed for timm and torchvision. See :func:`load_weights`.
+        entry: The key of the weights in the file.
+        head: See :func:`wrap`.
+        verbose: Print what was loaded, the preprocessing, and the line of :func:`wrap`.
+
+    Raises:
+        FileNotFoundError: If a folder or file does not exist.
+        ValueError: If `place` is of another form; if its package is not installed or cannot be imported; if weights are
+            missing or do not fit; or as :func:`wrap` does.
+
+    >>> load_pretrained("resnet18")
+    Traceback (most recent call last):
+        ...
+    ValueError: a model by name must be given as hf:FOLDER, timm:NAME or torchvision:NAME; got 'resnet18'.
+    """
+    module, how, lines = build_pretrained(place, weights, entry)
+    side, channels = how.size or _SIDE, _channels(module, how)
+    generator = torch.Generator().manual_seed(0)
+    example = torch.rand(_EXAMPLES, channels, side, side, generator=generator, dtype=torch.float32)
+    model, line = wrapped(
+        module, head, example=example.to(device_of(module)), mean=how.mean or 0.0, std=how.std or 1.0
+    )
+    model.preprocessing = how
+    if verbose:
+        print("\n".join([*lines, f"preprocessing: {how}", line]))  # noqa: T201 - `verbose` asks for it
+    return model.eval()
+
+
+def is_pretrained(place: str) -> bool:
+    """Whether a place names a model of another package.
+
+    >>> is_pretrained("timm:resnet18"), is_pretrained("mypkg.net:build")
+    (True, False)
+    """
+    kind, colon, name = place.partition(":")
+    return bool(colon and name) and kind in KINDS
+
+
+def build_pretrained(
+    place: str, weights: str | PathLike[str] | None = None, entry: str | None = None
+) -> tuple[nn.Module, Preprocessing, list[str]]:
+    """The module in evaluation mode, its preprocessing, and lines that say what was loaded.
+
+    Args:
+        place: As for :func:`load_pretrained`.
+        weights: As there.
+        entry: As there.
+
+    Raises:
+        FileNotFoundError: As there.
+        ValueError: As there.
+    """
+    if not is_pretrained(place):
+        raise ValueError(
+            f"a model by name must be given as hf:FOLDER, timm:NAME or torchvision:NAME; got {place!r}."
+        )
+    kind, _, name = place.partition(":")
+    if kind == "hf":
+        module, how, line = _hugging_face(Path(name).expanduser())
+        if weights is not None:
+            line = str(load_weights(module, weights, entry))
+        return module.eval(), how, [line]
+    if weights is None:
+        raise ValueError(
+            f"{place} needs weights, because nothing is downloaded: give the file (--weights FILE)."
+        )
+    build = _timm if kind == "timm" else _torchvision
+    module, how, loaded = build(name, Path(weights), entry)
+    return module.eval(), how, [str(loaded)]
+
+
+def _package(name: str) -> Any:
+    """A package that is imported for a model of its own alone.
+
+    Raises:
+        ValueError: If it is not there, or breaks.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"this needs {error.name}: pip install {error.name}.") from error
+    except Exception as error:
+        raise ValueError(
+            f"{name} cannot be imported ({type(error).__name__}: {error}); install builds of torch, torchvision and "
+            f"{name} that fit each other (torch is {torch.__version__})."
+        ) from error
+
+
+def _hugging_face(folder: Path) -> tuple[nn.Module, Preprocessing, str]:
+    if not (folder / _CONFIG).is_file():
+        raise FileNotFoundError(
+            f"hf:{folder} must be a folder with {_CONFIG}, as save_pretrained writes it; got "
+            f"{'one without' if folder.is_dir() else 'no folder'}. Nothing is downloaded."
+        )
+    kind: Any = _package("transformers").AutoModelForImageClassification
+    try:
+        module, report = kind.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, output_loading_info=True
+        )
+    except (ValueError, OSError, RuntimeError) as error:
+        raise ValueError(f"hf:{folder.name} cannot be loaded: {' '.join(str(error).split())}") from error
+    lost = [*report["missing_keys"], *(str(each[0]) for each in report["mismatched_keys"])]
+    if lost:
+        raise ValueError(
+            f"hf:{folder.name} must hold every weight of the {type(module).__name__}; missing or of another shape: "
+            f"{', '.join(sorted(map(repr, lost))[:4])}. Save the whole model, with its classifier."
+        )
+    found = next((folder / name for name in _PROCESSORS if (folder / name).is_file()), None)
+    how = Preprocessing()
+    if found is not None:
+        content = json.loads(found.read_text("utf-8"))
+        how = preprocessing_of(content.get("image_processor", content))
+    return module, how, f"weights: {type(module).__name__} from {folder.name}"
+
+
+def _timm(name: str, weights: Path, entry: str | None) -> tuple[nn.Module, Preprocessing, LoadedWeights]:
+    timm = _package("timm")
+    if name.partition(".")[0] not in timm.list_models():
+        near = timm.list_models(f"*{name.partition('.')[0][:6]}*")[:4]
+        raise ValueError(
+            f"timm has no model {name!r}. It has {', '.join(near) or 'others'}: timm.list_models()."
+        )
+
+    def make(**sizes: int) -> nn.Module:
+        module: nn.Module = timm.create_model(name, pretrained=False, **sizes)
+        return module
+
+    module = _with_classes_of(make, weights, entry)
+    return module, preprocessing_of(module), load_weights(module, weights, entry)
+
+
+def _torchvision(
+    name: str, weights: Path, entry: str | None
+) -> tuple[nn.Module, Preprocessing, LoadedWeights]:
+    models: Any = _package("torchvision").models
+    if name not in models.list_models(module=models):
+        near = models.list_models(module=models, include=f"*{name[:6]}*")[:4]
+        raise ValueError(
+            f"torchvision has no classifier {name!r}. It has {', '.join(near) or 'others'}: "
+            "torchvision.models.list_models()."
+        )
+
+    def make(**sizes: int) -> nn.Module:
+        module: nn.Module = models.get_model(name, weights=None, **sizes)
+        return module
+
+    module, default = _with_classes_of(make, weights, entry), models.get_model_weights(name).DEFAULT
+    loaded = load_weights(module, weights, entry)
+    if _classes(module) == len(default.meta["categories"]):
+        module.classes = tuple(default.meta["categories"])  # type: ignore[assignment]
+    return module, preprocessing_of(default), loaded
+
+
+def _with_classes_of(make: Any, weights: Path, entry: str | None) -> nn.Module:
+    """The module with as many classes as the checkpoint's last layer has."""
+    module: nn.Module = make()
+    name, last = _last(module)
+    tensors = read_checkpoint(weights, entry).tensors
+    held = next((value for known, value in tensors.items() if f".{known}".endswith(f".{name}.weight")), None)
+    if held is None or held.shape == last.weight.shape:
+        return module
+    return make(num_classes=len(held))  # type: ignore[no-any-return]
+
+
+def _last(module: nn.Module) -> tuple[str, Any]:
+    return [
+        (name, part) for name, part in module.named_modules() if isinstance(part, (nn.Linear, nn.Conv2d))
+    ][-1]
+
+
+def _classes(module: nn.Module) -> int:
+    return len(_last(module)[1].weight)
+
+
+def _channels(module: nn.Module, how: Preprocessing) -> int:
+    config = getattr(module, "config", None)
+    known = getattr(config, "num_channels", None) or (len(how.mean) if how.mean else None)
+    if known is not None:
+        return int(known)
+    first = next((part for part in module.modules() if isinstance(part, nn.Conv2d)), None)
+    return 3 if first is None else first.in_channels

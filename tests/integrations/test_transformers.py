@@ -1,0 +1,145 @@
+"""Hugging Face's Trainer itself: losses and FOCA in its loop, audits between its epochs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import clearance as cl
+from clearance.losses import CenterLoss, LargeMarginLoss
+from clearance.training import FOCA
+
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install transformers"
+)
+pytest.importorskip("accelerate", reason="accelerate is not installed: pip install accelerate")
+from clearance.integrations.transformers import AuditCallback, TrainsClassifier  # noqa: E402 - needs the package
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # of other packages
+    pytest.mark.filterwarnings("error::clearance.losses.TrainingWarning"),
+]
+MEAN, STD = 0.3, 0.4
+
+
+class ClassifierTrainer(TrainsClassifier, transformers.Trainer):  # type: ignore[name-defined]
+    hosted: Any
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return cl.load_dataset("digits"), cl.load_dataset("digits", split="test")
+
+
+def network():
+    """A small ResNet of transformers, cut by clearance."""
+    torch.manual_seed(0)
+    config = transformers.ResNetConfig(
+        num_channels=1, embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=10, layer_type="basic",
+        downsample_in_first_stage=False,
+    )  # fmt: skip
+    return transformers.ResNetForImageClassification(config)
+
+
+def wrapped(digits):
+    return cl.wrap(network(), example=digits[0].images[:4], mean=MEAN, std=STD, verbose=False)
+
+
+def items(data):
+    """As an image processor gives them: normalised."""
+    return [
+        {"pixel_values": (image - MEAN) / STD, "labels": int(label)}
+        for image, label in zip(data.images, data.labels, strict=True)
+    ]
+
+
+def trainer(digits, folder, objective=None, model=None, callbacks=(), **options):
+    settings = {
+        "num_train_epochs": 5, "per_device_train_batch_size": 32, "learning_rate": 0.01, "use_cpu": True, "seed": 0,
+        "report_to": [], "save_strategy": "no", "disable_tqdm": True, "logging_strategy": "no",
+    } | options  # fmt: skip
+    train, test = (items(some) for some in digits)
+    return ClassifierTrainer(
+        wrapped(digits) if model is None else model,
+        transformers.TrainingArguments(str(folder), **settings),
+        train_dataset=train, eval_dataset=test, objective=objective, callbacks=list(callbacks),
+        images=digits[0] if isinstance(objective, FOCA) else None,
+        compute_metrics=lambda found: {"accuracy": float(np.mean(found.predictions.argmax(1) == found.label_ids))},
+    )  # fmt: skip
+
+
+def accuracy(model, data):
+    return float((model.eval()(data.images).argmax(dim=1) == data.labels).double().mean())
+
+
+@pytest.mark.parametrize(
+    "objective", [LargeMarginLoss(("input",), every=2), FOCA(reuse=2)], ids=["margin", "foca"]
+)
+def test_bfloat16_accumulation_and_schedule_stay_the_trainers(digits, tmp_path, objective):
+    """The extractor and the loss's layers see bfloat16, as in the Trainer's own loss; steps are the Trainer's."""
+    host = trainer(digits, tmp_path, objective, bf16=True, gradient_accumulation_steps=2)
+    model, seen = host.hosted.model, set()
+    conv = next(part for part in model.extractor.modules() if isinstance(part, torch.nn.Conv2d))
+    conv.register_forward_hook(
+        lambda part, _, output: seen.add((output.dtype, model.training, torch.is_grad_enabled()))
+    )
+    moved = []
+    host.create_optimizer().register_step_pre_hook(lambda *_: moved.append(1))
+    host.train()
+    assert (torch.bfloat16, True, True) in seen
+    assert host.state.global_step == len(moved)
+    assert len(moved) == pytest.approx(5 * len(digits[0]) / 64, abs=5)
+    found = host.evaluate()
+    assert found["eval_accuracy"] > 0.9
+    assert found["eval_loss"] > 0
+    if isinstance(objective, FOCA):
+        session = host.hosted.session
+        assert session.steps == len(moved)
+        assert session.counts()["drawn_heads"] == -(-len(moved) // 2)
+        assert all(parameter.requires_grad for parameter in model.parameters())
+    else:
+        assert int(objective.steps) == len(moved)
+
+
+def test_the_gradient_is_that_of_the_loss(digits, tmp_path):
+    """One step of SGD in full precision."""
+    loss = LargeMarginLoss(("input",))
+    host = trainer(digits, tmp_path, loss, max_steps=1, optim="sgd", learning_rate=0.1, lr_scheduler_type="constant",
+                   max_grad_norm=0.0, per_device_train_batch_size=64)  # fmt: skip
+    batch = next(iter(host.get_train_dataloader()))
+    by_hand = wrapped(digits)
+    outputs = by_hand.outputs((batch["pixel_values"] * STD + MEAN).clamp(0, 1), loss.layers)
+    loss(outputs, batch["labels"]).total.backward()
+    optimizer = torch.optim.SGD(by_hand.parameters(), lr=0.1)
+    optimizer.step()
+    host.train()
+    for one, other in zip(host.hosted.model.parameters(), by_hand.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_the_losses_parameters_are_trained_too(digits, tmp_path):
+    loss = CenterLoss(16, 10, update="gradient", weight=1.0)
+    trainer(digits, tmp_path, loss, num_train_epochs=1).train()
+    assert bool(loss.centres.any())
+
+
+def test_audits_between_epochs_and_at_the_end(digits, tmp_path):
+    train, test = digits
+    watching = AuditCallback(train, test, every=2, folder=tmp_path, audits=["accuracy"], verbose=False)
+    host = trainer(digits, tmp_path, FOCA(), callbacks=[watching], num_train_epochs=3)
+    host.train()
+    assert list(watching.cards) == [2, 3]
+    assert watching.cards[3].measurements[0].value == pytest.approx(
+        1 - accuracy(host.hosted.model, digits[1])
+    )
+    assert watching.cards[3].measurements[0].value < 0.2
+    assert (tmp_path / "epoch-3.html").exists()
+
+
+def test_pixels_that_the_models_normalisation_does_not_explain_are_refused(digits, tmp_path):
+    model = cl.wrap(network(), example=digits[0].images[:4], verbose=False)
+    with pytest.raises(
+        ValueError, match=r"without these they lie in -0\.75 \.\. 1\.75.*preprocessing=processor"
+    ):
+        trainer(digits, tmp_path, model=model).train()

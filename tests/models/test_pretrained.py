@@ -1,0 +1,181 @@
+"""Models by name, from the packages themselves; where one is not installed, its test says so and is skipped."""
+
+import json
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import clearance as cl
+from clearance.models.pretrained import is_pretrained
+from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+
+NAMES = ("cat", "ant", "bee")  # not in the order of folders
+PROCESSOR = {
+    "do_normalize": True, "do_rescale": True, "do_resize": True, "image_mean": [0.5, 0.4, 0.3],
+    "image_std": [0.2, 0.3, 0.4], "rescale_factor": 1 / 255, "resample": 3, "size": {"shortest_edge": 40},
+    "do_center_crop": True, "crop_size": {"height": 32, "width": 32},
+}  # fmt: skip
+
+
+def package(name):
+    """The package; the test is skipped where it is not installed."""
+    return pytest.importorskip(name, reason=f"{name} is not installed: pip install {name}")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """As save_pretrained writes it: a small ResNet with the names of its classes, and its image processor."""
+    transformers = package("transformers")
+    torch.manual_seed(0)
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic",
+        id2label=dict(enumerate(NAMES)), label2id={name: k for k, name in enumerate(NAMES)},
+    )  # fmt: skip
+    module = transformers.ResNetForImageClassification(config).eval()
+    module.save_pretrained(tmp_path / "net")
+    (tmp_path / "net" / "preprocessor_config.json").write_text(json.dumps(PROCESSOR))
+    return tmp_path / "net", module
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Folders of pictures, one for each class."""
+    draw = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for name in sorted(NAMES):
+            where = tmp_path / split / name
+            where.mkdir(parents=True)
+            for place in range(8):
+                Image.fromarray(draw.integers(0, 256, (44, 60, 3), dtype=np.uint8)).save(
+                    where / f"{place}.png"
+                )
+    return [f"folder:{tmp_path / split}" for split in ("train", "test")]
+
+
+def normalised(images, mean, std):
+    mean, std = (torch.tensor(one).view(3, 1, 1) for one in (mean, std))
+    return (images - mean) / std
+
+
+def test_a_folder_of_hugging_face(folder, capsys):
+    where, module = folder
+    model = cl.load_pretrained(f"hf:{where}")
+    images = torch.rand(4, 3, 32, 32)
+    expected = module(normalised(images, PROCESSOR["image_mean"], PROCESSOR["image_std"])).logits
+    torch.testing.assert_close(model(images), expected)
+    assert str(model.preprocessing) == "images 40 -> 32 px, mean 0.5, 0.4, 0.3, std 0.2, 0.3, 0.4"
+    shown = capsys.readouterr().out
+    assert "weights: ResNetForImageClassification from net\npreprocessing: images 40 -> 32 px" in shown
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_python_and_the_command_give_the_same_numbers(folder, pictures, tmp_path):
+    """Sizes, normalisation and the order of classes come from the folder, in both."""
+    where, _ = folder
+    train, test = pictures
+    card = cl.audit(
+        cl.load_pretrained(f"hf:{where}", verbose=False), train=train, test=test, audits=["accuracy"]
+    )
+    words = ("--train", train, "--test", test, "--audits", "accuracy", "--out", str(tmp_path / "out"))
+    status, shown, complaint = run("audit", f"hf:{where}", *words)
+    assert status == 0, complaint
+    assert "put in the order of the images' classes, by name" in shown
+    found = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert str(tmp_path) not in json.dumps(found)
+    assert found["recipe"]["model"] == "hf:net"
+    values = [record["value"] for record in found["measurements"] if record["audit"] == "accuracy"]
+    assert [m.value for m in card.measurements] == pytest.approx(values)
+
+
+def test_a_folder_without_a_classifier_is_refused(folder):
+    transformers = package("transformers")
+    where, module = folder
+    transformers.ResNetModel(module.config).save_pretrained(where)
+    with pytest.raises(ValueError, match=r"hf:net must hold every weight .* 'classifier\.1\.bias'"):
+        cl.load_pretrained(f"hf:{where}")
+
+
+def test_a_name_that_is_no_folder_is_not_looked_for_elsewhere(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"must be a folder with config\.json.*got no folder\. Nothing is downl"
+    ):
+        cl.load_pretrained("hf:microsoft/resnet-18")
+    with pytest.raises(FileNotFoundError, match="got one without"):
+        cl.load_pretrained(f"hf:{tmp_path}")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("classes", [3, 1000])
+def test_timm(tmp_path, classes, capsys):
+    timm = package("timm")
+    torch.manual_seed(0)
+    module = timm.create_model("resnet10t", num_classes=classes).eval()
+    torch.save(
+        {"state_dict": {f"module.{n}": v for n, v in module.state_dict().items()}}, tmp_path / "best.pth"
+    )
+    model = cl.load_pretrained("timm:resnet10t", tmp_path / "best.pth")
+    how = module.pretrained_cfg
+    images = torch.rand(2, 3, 64, 64)
+    torch.testing.assert_close(model(images), module(normalised(images, how["mean"], how["std"])))
+    assert model.preprocessing is not None
+    assert model.preprocessing.size == how["input_size"][-1]
+    assert "prefix 'module.' removed" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="timm has no model 'resnet999'"):
+        cl.load_pretrained("timm:resnet999", tmp_path / "best.pth")
+
+
+@pytest.fixture
+def torchvision():
+    """A torchvision that works beside the installed torch."""
+    try:
+        return package("torchvision")
+    except RuntimeError as error:
+        pytest.skip(f"torchvision does not fit the installed torch: {error}")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("classes", [3, 1000])
+def test_torchvision(torchvision, tmp_path, classes):
+    torch.manual_seed(0)
+    module = torchvision.models.squeezenet1_1(num_classes=classes).eval()
+    torch.save(module.state_dict(), tmp_path / "best.pth")
+    place = "torchvision:squeezenet1_1"
+    model = cl.load_pretrained(place, tmp_path / "best.pth", head="classifier", verbose=False)
+    images = torch.rand(2, 3, 224, 224)
+    how = torchvision.models.SqueezeNet1_1_Weights.DEFAULT.transforms()
+    torch.testing.assert_close(model(images), module(normalised(images, how.mean, how.std)))
+    assert str(model.preprocessing).startswith("images 256 -> 224 px")
+    assert hasattr(model.extractor.module, "classes") == (classes == 1000)
+    with pytest.raises(ValueError, match="torchvision has no classifier 'resnet999'"):
+        cl.load_pretrained("torchvision:resnet999", tmp_path / "best.pth")
+
+
+@pytest.mark.parametrize("kind", ["timm", "torchvision"])
+def test_weights_are_a_file_that_one_has(kind):
+    with pytest.raises(ValueError, match=rf"{kind}:resnet18 needs weights, because nothing is downloaded"):
+        cl.load_pretrained(f"{kind}:resnet18")
+
+
+def test_a_package_that_is_missing_or_broken_is_said(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)  # as if it were not installed
+    with pytest.raises(ValueError, match="this needs timm: pip install timm"):
+        cl.load_pretrained("timm:resnet18", tmp_path / "x.pt")
+    stub = tmp_path / "torchvision"
+    stub.mkdir()
+    (stub / "__init__.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')\n")
+    monkeypatch.delitem(sys.modules, "torchvision", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"torchvision cannot be imported \(RuntimeError: operator torchvision::nms"
+    ):
+        cl.load_pretrained("torchvision:resnet18", tmp_path / "x.pt")
+
+
+def test_a_place_of_ones_own_stays_one():
+    assert not is_pretrained("timmy:build")
+    assert not is_pretrained("hf:")
+    assert isinstance(sys.modules["clearance"], ModuleType)
