@@ -13,7 +13,7 @@ import torch
 from markupsafe import escape
 
 from clearance.experiments.audit import AuditRequest, Target, run_audit
-from clearance.experiments.audit_plan import MODEL_AUDITS, AuditPlan
+from clearance.experiments.audit_plan import FEW_LABELS, MODEL_AUDITS, AuditPlan
 from clearance.experiments.build import RunData
 from clearance.models import Classifier
 from clearance.report.audit_page import SEVERITIES
@@ -78,7 +78,11 @@ class Audits:
     def add(self, name, model: Classifier, train=None):
         known, test = digits()
         target = Target(
-            model, RunData(train or known, test), AuditPlan.of(MODEL_AUDITS, FEW).audits, 0, "network"
+            model,
+            RunData(train or known, test),
+            AuditPlan.of([*MODEL_AUDITS, FEW_LABELS], FEW).audits,
+            0,
+            "network",
         )
         card = run_audit(target, AuditRequest(), lambda _: "clearance audit")
         card.save_folder(self.folder / name)

@@ -25,7 +25,7 @@ def _confident(findings: Findings) -> list[Finding]:
     if row is None or (error is not None and error.value == 0):
         return []
     said = Markup("{} of the {} errors have a confidence of {} or more.").format(
-        with_ends(row), data(row.n, "count"), data(row.context["confidence"], "fraction", half=0.05)
+        with_ends(row), data(row.n, "count"), data(float(row.context["confidence"]), "fraction", half=0.05)
     )
     shown = [
         Gallery("The most confident mistakes", _shots(record)[:ON_FIRST_SCREEN], folded=True)
