@@ -46,7 +46,7 @@ def render_page(report: Report) -> str:
         for dataset in datasets(report) or ("no dataset",)
     ]
     return (
-        _templates()
+        templates()
         .get_template("page.html.j2")
         .render(
             report=report,
@@ -96,7 +96,7 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
         "first_screen": first_screen(findings),
         "described": described(findings.methods),
         "found": found,
-        "headline": headline(method_name(findings.methods[0]), found) if found else "",
+        "headline": headline(f"Audit of {method_name(findings.methods[0])}", found) if found else "",
         "left_out": left_out(findings.report.recipe),
         "fewer_images": fewer_images(findings.report.recipe),
         "lines": overview(findings),
@@ -113,7 +113,8 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
 
 
 @cache
-def _templates() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
+    """The templates of every page."""
     files = resources.files("clearance.report")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: files.joinpath(name).read_text(encoding="utf-8")),
