@@ -22,7 +22,7 @@ from clearance.report.audits import headline
 from clearance.report.audits import title as title_of
 from clearance.report.audits.mistakes import stored_shots
 from clearance.report.diff_page import render_diff
-from clearance.report.names import method_name, setting
+from clearance.report.names import model_name, setting
 from clearance.report.numbers import data, half_width, points, points_interval
 from clearance.report.page import FILE, SHARED
 from clearance.report.pictures import Gallery
@@ -94,7 +94,7 @@ def diff(last: Card | str | os.PathLike[str], now: Card | str | os.PathLike[str]
 
 def _name(given: Card | str | os.PathLike[str]) -> str:
     if isinstance(given, Card):
-        return method_name(given.report.methods[0]) if given.report.methods else "nothing"
+        return model_name(given.report.methods[0]) if given.report.methods else "nothing"
     path = Path(given)
     folder = path.parent if path.suffix == ".json" else path
     return visible(folder.resolve().name)

@@ -21,7 +21,7 @@ from clearance.report.findings import Findings, datasets
 from clearance.report.first_screen import first_screen
 from clearance.report.ledger import ledger
 from clearance.report.left_out import fewer_images, left_out
-from clearance.report.names import class_noun, described, method_name
+from clearance.report.names import class_noun, described, method_name, model_name
 from clearance.report.numbers import data, half_width, interval
 from clearance.report.over_seeds import is_summary
 from clearance.report.pictures import Picture, salt
@@ -96,7 +96,7 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
         "first_screen": first_screen(findings),
         "described": described(findings.methods),
         "found": found,
-        "headline": headline(f"Audit of {method_name(findings.methods[0])}", found) if found else "",
+        "headline": headline(f"Audit of {model_name(findings.methods[0])}", found) if found else "",
         "left_out": left_out(findings.report.recipe),
         "fewer_images": fewer_images(findings.report.recipe),
         "lines": overview(findings),

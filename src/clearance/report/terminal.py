@@ -13,7 +13,7 @@ from clearance.report.audit_page import Finding
 from clearance.report.audits import all_findings, headline
 from clearance.report.findings import Findings, datasets
 from clearance.report.first_screen import first_screen, plain_text
-from clearance.report.names import method_name
+from clearance.report.names import model_name
 from clearance.report.numbers import half_width, printed
 from clearance.report.sweep import at_shown
 from clearance.report.tables import Overview, overview
@@ -94,7 +94,7 @@ def first_text(report: Report, width: int = WIDTH) -> str:
     if not found:
         return str(comparison_table(report))
     return findings_text(
-        f"Audit of {visible(method_name(findings.methods[0]))} on {visible(findings.dataset)}", found, width
+        f"Audit of {visible(model_name(findings.methods[0]))} on {visible(findings.dataset)}", found, width
     )
 
 
