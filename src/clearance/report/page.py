@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 from clearance.records.encoding import encode
 from clearance.records.store import Report, exhibit_file
@@ -124,6 +126,8 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["data"] = data
+    environment.filters["slug"] = _slug
+    environment.filters["contents"] = contents
     environment.globals.update(
         interval=interval,
         half_width=half_width,
@@ -132,6 +136,22 @@ def templates() -> jinja2.Environment:
         glyph=lambda index: glyph(index, marker(index)),
     )
     return environment
+
+
+_PART = re.compile(r'<details class="part[^"]*" id="([^"]*)"><summary><h3 class=part>(.*?)</h3>', re.DOTALL)
+
+
+def contents(below: Markup) -> list[tuple[str, Markup]]:
+    """Place and title of each folded part of a page.
+
+    >>> contents(Markup('<details class="part" id="all-numbers"><summary><h3 class=part>All numbers</h3></summary>'))
+    [('all-numbers', Markup('All numbers'))]
+    """
+    return [(place, Markup(title)) for place, title in _PART.findall(below)]  # noqa: S704 - a page's own markup
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", escape(title).striptags().lower()).strip("-")
 
 
 def further_pictures(findings: Findings) -> list[Picture]:
