@@ -9,7 +9,7 @@ The map; an import goes down only::
     research        what a study needs besides the public names
     cli/            one command per file           __main__  python -m clearance
     integrations/   Lightning, transformers, scikit-learn: one file each, imported on use
-    experiments/    settings, catalogue, runs; the functions load_dataset, load_model, audit, compare
+    experiments/    settings, catalogue, runs; the functions load_dataset, load_model, audit, diff, compare
     explore/        the interactive page, from arrays
     audits/         one question per file          report/   the page, from records only
     gate/           did a number get worse since the last audit?
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from clearance.experiments.audit import audit as audit
     from clearance.experiments.compare import compare as compare
     from clearance.experiments.datasets import load_dataset as load_dataset
+    from clearance.experiments.diff import diff as diff
     from clearance.experiments.method import Method as Method
     from clearance.experiments.saved import load_model as load_model
     from clearance.models import Classifier as Classifier
@@ -69,6 +70,7 @@ _PLACES = {
     "Outputs": "clearance.tensors",
     "audit": "clearance.experiments.audit",
     "compare": "clearance.experiments.compare",
+    "diff": "clearance.experiments.diff",
     "fit": "clearance.training",
     "load_dataset": "clearance.experiments.datasets",
     "load_model": "clearance.experiments.saved",
@@ -91,6 +93,7 @@ __all__ = [
     "audits",
     "compare",
     "data",
+    "diff",
     "fit",
     "geometry",
     "heads",

@@ -24,10 +24,11 @@ def images_of(rows, files=True):
 
 
 def audited(rows, files=True, **settings):
-    model = Classifier(nn.Flatten(), nn.Sequential(nn.Linear(3, 3)))
+    head = nn.Linear(3, 3)
     with torch.no_grad():
-        model.head[0].weight.copy_(20 * torch.eye(3))
-        model.head[0].bias.zero_()
+        head.weight.copy_(20 * torch.eye(3))
+        head.bias.zero_()
+    model = Classifier(nn.Flatten(), head)
     data = images_of(rows, files)
     found = Mistakes(**settings)(model, data, data)
     return found.measurements[0], {exhibit.name: exhibit.columns for exhibit in found.exhibits}
@@ -79,9 +80,10 @@ def test_without_a_mistake_nothing_is_shown():
 
 
 def test_logits_that_are_not_finite_are_confident_and_wrong():
-    model = Classifier(nn.Flatten(), nn.Linear(3, 3))
+    head = nn.Linear(3, 3)
     with torch.no_grad():
-        model.head.weight.fill_(math.nan)
+        head.weight.fill_(math.nan)
+    model = Classifier(nn.Flatten(), head)
     data = images_of(ROWS)
     (share,) = (found := Mistakes()(model, data, data)).measurements
     assert (share.value, share.n) == (1.0, len(ROWS))

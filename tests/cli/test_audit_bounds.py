@@ -85,6 +85,40 @@ def text(out):
     return re.sub(r"[\u202f\s]+", " ", re.sub(r"<[^>]+>", "", page))
 
 
+class TestSlices:
+    def test_each_value_of_each_column_is_a_line_and_the_file_is_named(self, work, tmp_path):
+        names = sorted(path.relative_to(work / "val").as_posix() for path in (work / "val").rglob("*.png"))
+        lines = ["file,site", *(f"{name},{'north' if k % 3 else 'south'}" for k, name in enumerate(names))]
+        (tmp_path / "meta.csv").write_text("\n".join(lines), "utf-8")
+        options = ("--audits", "accuracy,performance", "--slices", str(tmp_path / "meta.csv"))
+        status, shown, complaint = audit(work, tmp_path / "page", *options)
+        assert (status, complaint) == (0, "")
+        assert "Worst slice: " in shown
+        rows = {
+            row["context"]["slice"]: row["n"]
+            for row in report(tmp_path / "page")["measurements"]
+            if "slice" in row["context"] and row["name"] == "accuracy"
+        }
+        assert rows["site=south"] + rows["site=north"] == len(names)
+        (settings,) = [
+            one
+            for one in report(tmp_path / "page")["recipe"]["audits"]
+            if "slices" in one.get("settings", one)
+        ]
+        assert "meta.csv" in json.dumps(settings)
+        assert "--slices meta.csv" in report(tmp_path / "page")["command"]
+        assert "site=north" in text(tmp_path / "page")
+
+    def test_without_an_audit_that_uses_them_they_are_refused(self, work, tmp_path):
+        (tmp_path / "meta.csv").write_text("file,site\n", "utf-8")
+        options = ("--audits", "accuracy", "--slices", str(tmp_path / "meta.csv"))
+        status, _, complaint = audit(work, tmp_path / "page", *options)
+        assert status == 2
+        assert (
+            "slices were given, but none of the audits ['accuracy'] uses them; add performance" in complaint
+        )
+
+
 class TestUnknown:
     def test_a_flat_folder_is_a_sentence_on_the_first_screen(self, work, tmp_path):
         status, shown, complaint = audit(work, tmp_path, "--unknown", f"folder:{work}/things", *FEW)

@@ -252,7 +252,6 @@ class TestDemo:
         from clearance.experiments import demo
 
         few: dict[str, dict[str, object]] = {
-            "co_adaptation": {"per_class": [1], "repetitions": [2], "all_images": False},
             "minimal_perturbation": {"images": 10, "steps": 5, "queries": 5},
             "out_of_distribution": {"other": "photographs"},
         }
@@ -263,7 +262,14 @@ class TestDemo:
         assert "Report: " in shown
         page = (tmp_path / "page" / "index.html").read_text("utf-8")
         assert '<p class="lead">' in page
-        for title in ("Label cost", "Linear probe", "Worst pair", "Minimal perturbation", "Unknown images"):
+        for title in (
+            "Input",
+            "Worst class",
+            "Worst pair",
+            "Confidence",
+            "Unknown images",
+            "Minimal perturbation",
+        ):
             assert f"<b>{title}.</b>" in page
             assert f"{title}: " in shown
 

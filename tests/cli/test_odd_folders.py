@@ -61,7 +61,7 @@ def test_the_classes_are_their_names(home):
 def test_an_audit_shows_them(home, monkeypatch):
     monkeypatch.chdir(home)
     sets = ("--train", f"folder:{home}/train", "--test", f"folder:{home}/test")
-    options = ("--audits", AUDITS, "--images", "40", "--include-images", "--out", str(home / "audit"))
+    options = ("--audits", AUDITS, "--images", "40", "--out", str(home / "audit"))
     status, printed, complaint = run("audit", "net.py:build", *sets, *options)
     assert status == 0, complaint
     assert "caf\\xe9 [bold]/audit" in printed

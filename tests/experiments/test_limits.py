@@ -71,12 +71,12 @@ def names(done):
 
 class TestBudget:
     def test_the_most_useful_first_and_none_starts_after_the_deadline(self, subject, clock):
-        wanted = (("mine", 3.0), ("minimal_perturbation", 30.0), ("linear_probe", 5.0), ("accuracy", 2.0))
+        wanted = (("mine", 3.0), ("minimal_perturbation", 30.0), ("calibration", 5.0), ("accuracy", 2.0))
         audits = [taking(clock, *one) for one in wanted]
         done = bounded_audits(subject, audits, Budget(12.0, clock))
         assert names(done) == [
             "accuracy",
-            "linear_probe",
+            "calibration",
             "minimal_perturbation",
         ]  # the last began in time, and is finished
         assert [(left.audit, left.why) for left in done.left_out] == [("mine", "budget")]

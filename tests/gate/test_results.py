@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from clearance.gate import GateStatus, Tolerance, check, junit, markdown
+from clearance.records import ExhibitRecord, Record
+from clearance.vocabulary import Exhibit, Measurement
 from gate.reports import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     distance,
     distances,
@@ -264,3 +266,69 @@ def test_over_seeds_nan_passes_nothing():
         report(*(error(value, seed) for seed, value in enumerate(row))) for row in ([0.1, 0.2], [nan, 0.2])
     )
     assert result_of(now, last, "accuracy drops 1pt").status is GateStatus.UNMEASURED
+
+
+class TestInconclusive:
+    LAST, NOISY = of_images(wrong(50)), of_images(wrong(52, start=10))
+
+    @pytest.mark.parametrize(("taken_as", "status"), [("pass", "passed"), ("fail", "failed")])
+    def test_an_interval_that_reaches_beyond_passes_or_fails_as_asked(self, taken_as, status):
+        (found,) = check(
+            self.NOISY, self.LAST, [Tolerance.parse("accuracy drops 1pt")], inconclusive=taken_as
+        )
+        assert found.status == status
+        assert str(found).startswith(f"{status}: accuracy drops 1pt; 95 % -> 94.8 %")
+        assert str(found).endswith("too few to exclude more than is tolerated")
+
+    def test_what_is_excluded_passes_either_way(self):
+        tolerance = [Tolerance.parse("accuracy drops 5pt")]
+        for taken_as in ("fail", "pass"):
+            (found,) = check(self.NOISY, self.LAST, tolerance, inconclusive=taken_as)
+            assert (found.status, found.doubt) == (GateStatus.PASS, "")
+
+
+def of_group(values, **group):
+    found = Measurement(
+        "performance", "recall" if "class" in group else "accuracy", float(np.mean(values)), "fraction", len(values),
+        better="higher", context={"split": "test", **group},
+    )  # fmt: skip
+    shown = Exhibit(
+        "performance", found.name, "per_image", {"value": list(values)}, "Which.",
+        {"split": "test", "images": "aa", **group},
+    )  # fmt: skip
+    return Record("pets", "mine", 0, found), ExhibitRecord("pets", "mine", 0, shown)
+
+
+@pytest.mark.parametrize("group", [{"class": "cat, black"}, {"slice": "site=A"}])
+def test_one_class_or_slice_is_compared_over_its_own_images(group):
+    ((kind, name),) = group.items()
+    others = of_group([1] * 50, **{kind: "other"})
+    last, now = (report(*of_group([0] * bad + [1] * (200 - bad), **group), *others) for bad in (20, 60))
+    dropped = result_of(now, last, f"accuracy[{kind}={name}] drops 5pt")
+    assert dropped.status is GateStatus.FAIL
+    assert (dropped.last, dropped.now) == (pytest.approx(0.9), pytest.approx(0.7))
+    assert "paired over 200 images" in str(dropped)
+    rose = result_of(now, last, f"error[{kind}={name}] rises 5pt")
+    assert (rose.status, rose.now) == (GateStatus.FAIL, pytest.approx(0.3))
+    assert result_of(now, last, f"accuracy[{kind}=other] drops").status is GateStatus.PASS
+    nowhere = result_of(now, last, f"accuracy[{kind}=dog] drops 1pt")
+    assert nowhere.status is GateStatus.UNMEASURED
+
+
+@pytest.mark.parametrize(("kept", "status"), [(49, "not measured"), (50, "passed")])
+def test_a_distance_of_fewer_than_half_of_the_images_is_not_passed(kept, status):
+    values = [0.1] * kept + [None] * (100 - kept)
+    told = report(distance(0.1), distances(values))
+    found = result_of(told, told, "flip_distance drops 10%")
+    assert found.status == status
+    assert (f"the {kept} of 100 images that have a number in both" in str(found)) or kept == 50
+    nearer = report(distance(0.05), distances([0.05] * kept + [None] * (100 - kept)))
+    assert result_of(nearer, told, "flip_distance drops 10%").status is GateStatus.FAIL
+
+
+def test_a_higher_level_is_a_wider_interval():
+    last, now = of_images(wrong(100)), of_images(wrong(125))
+    kept = [Tolerance.parse("accuracy changes")]
+    (usual,), (sure,) = (check(now, last, kept, level=level) for level in (0.95, 0.999))
+    assert None not in (sure.low, sure.high, usual.low, usual.high)
+    assert float(sure.low or 0) < float(usual.low or 0) < float(usual.high or 0) < float(sure.high or 0)

@@ -242,7 +242,7 @@ class TestInATerminal:
 def test_the_headline_counts_what_is_neither_first_nor_information():
     accuracy = measured("accuracy", "error", 0.058, low=0.04, high=0.08, split="test")
     found = all_findings(Findings(with_summaries(report_of(accuracy, *PAIRS, *flips(missed=0.1))), "animals"))
-    assert headline("mine", found) == "Audit of mine: 1 problem"
+    assert headline("Audit of mine", found) == "Audit of mine: 1 problem"
     assert [one.title for one in found] == ["Accuracy", "Minimal perturbation", "Worst pair"]
 
 

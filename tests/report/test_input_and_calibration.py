@@ -144,9 +144,9 @@ class TestConfidence:
         assert "is 2.0 points (1.0 to 3.0 points)." in text(finding)
 
     def test_underconfident(self):
-        finding = by_title(overconfident(-0.04, -0.06, -0.02))["Confidence"]
+        finding = by_title(overconfident(-0.04, -0.05, -0.03))["Confidence"]
         assert text(finding).startswith(
-            "Underconfident: confidence minus accuracy is −4.0 points (−6.0 to −2.0 points)."
+            "Underconfident: confidence minus accuracy is −4.0 points (−5.0 to −3.0 points)."
         )
 
     def test_what_the_images_cannot_tell(self):

@@ -183,6 +183,9 @@ class Audit(ABC):
         """Measure; print nothing, store nothing."""
 
 
+UNANSWERED = "no finite logits"  # where no class is predicted
+
+
 def named_class(classes: tuple[str, ...], k: int) -> str:
     """The name of a class that a classifier answers, which may have more outputs than there are names.
 

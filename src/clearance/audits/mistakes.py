@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_fraction
-from clearance.audits._audit import Audit, Findings, Subject, named_class, wilson_interval
+from clearance.audits._audit import UNANSWERED, Audit, Findings, Subject, named_class, wilson_interval
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits.calibration import confidences
 from clearance.models._running import evaluating
 from clearance.vocabulary import Exhibit, Measurement
-
-UNANSWERED = "no finite logits"  # where no class is predicted
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Mistakes(Audit):
     name: ClassVar[str] = "mistakes"
     question: ClassVar[str] = "Which images are wrong, and how sure is it of them?"
     confident: float = 0.9
-    shown: int = 24
+    shown: int = 60
     pairs: int = 5
     of_a_pair: int = 12
 

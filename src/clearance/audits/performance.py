@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from scipy.stats import norm
 from torch import Tensor
 
-from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import UNANSWERED, Audit, Findings, Subject, named_class, wilson_interval
 from clearance.data import ImageSet
 from clearance.data.slices import Slices
 from clearance.vocabulary import Exhibit, Measurement, Scalar
@@ -31,7 +31,8 @@ class Performance(Audit):
     measured where none is; ``behind``, with Newcombe's hybrid interval at the level 1 - 0.05 / groups, so that the
     intervals of all classes, or of all slices, hold together with 95 %. A group of all images has no ``behind``.
 
-    Exhibits: ``confusion_matrix``, a row for each class given and a column for each answer; ``recall`` and
+    Exhibits: ``confusion_matrix``, a row for each class given and a column for each answer; ``answers``, the name, the
+    class given and the class predicted of each image; ``recall`` and
     ``accuracy`` of kind ``per_image``, so that two models can be compared class by class.
 
     Args:
@@ -72,6 +73,7 @@ class Performance(Audit):
         digest = subject.test.digest()[:16]
         exhibits = [
             _matrix(subject.test, answers),
+            _answers(subject, answers, right, digest),
             *(_each("recall", "class", group, right, digest) for group in classes),
             *(_each("accuracy", "slice", group, right, digest) for group in slices),
         ]
@@ -169,6 +171,20 @@ def _matrix(test: ImageSet, answers: Tensor) -> Exhibit:
 
 
 OTHER = "no class"
+
+
+def _answers(subject: Subject, answers: Tensor, right: Tensor, digest: str) -> Exhibit:
+    """What is asked of and answered to every image, so that two models can be compared image by image."""
+    test = subject.test
+    columns: dict[str, list[Any]] = {
+        "value": right.int().tolist(),
+        "file": [test.name_of(row) for row in range(len(test))],
+        "given": [test.classes[k] for k in test.labels.tolist()],
+        "predicted": [named_class(test.classes, k) if k >= 0 else UNANSWERED for k in answers.tolist()],
+    }
+    caption = "The class given and the class predicted of every held-out image, and whether it is right (1), in order."
+    context: dict[str, Scalar] = {"split": "test", "images": digest}
+    return Exhibit(Performance.name, "answers", "per_image", columns, caption, context)
 
 
 def _each(name: str, kind: str, group: tuple[str, Tensor], right: Tensor, digest: str) -> Exhibit:

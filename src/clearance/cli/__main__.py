@@ -11,6 +11,7 @@ from clearance.cli._ending import one_line_errors
 from clearance.cli.audit import AuditCommand
 from clearance.cli.check import CheckCommand
 from clearance.cli.compare import CompareCommand
+from clearance.cli.diff import DiffCommand
 from clearance.cli.explore import ExploreCommand
 from clearance.cli.list import ListCommand
 from clearance.cli.report import ReportCommand
@@ -22,6 +23,7 @@ COMMANDS: dict[str, Any] = {
     "train": TrainCommand,
     "audit": AuditCommand,
     "explore": ExploreCommand,
+    "diff": DiffCommand,
     "check": CheckCommand,
     "report": ReportCommand,
     "search": SearchCommand,

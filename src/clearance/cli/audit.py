@@ -138,7 +138,8 @@ class AuditCommand:
         device: auto, cpu, cuda or mps.
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
         root: The folder with the files of a run's dataset, if it has moved, or of datasets given by name.
-        audits: Names separated by commas, or all (default: those of the run; else what the first screen needs).
+        audits: Names separated by commas, few-labels for label cost and linear probe, or all (default: those of the
+            run; else input, performance, mistakes, confidence, unknown images and the smallest change).
         settings: Settings of audits, such as "robustness.epsilons.inf=2/255,8/255" (default: the run's, or each
             audit's own).
         slices: A CSV file about the test images: file names in the first column, and columns such as site or camera.

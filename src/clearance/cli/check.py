@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -24,8 +24,9 @@ class CheckCommand:
         report: The newer audit: its folder, or its report.json.
         against: The older one.
         fail_if: A tolerance, for example "accuracy drops 1pt" or "flip_distance drops 10%"; may be given several
-            times. Quantities: accuracy, error, flip_distance, overconfidence, or AUDIT.NAME[key=value,...] as in
-            report.json.
+            times. Quantities: accuracy, error, accuracy[class=cat], accuracy[slice=site=A], flip_distance,
+            overconfidence, or AUDIT.NAME[key=value,...] as in report.json.
+        inconclusive: fail or pass: what becomes of a tolerance if the interval lies beyond it in part.
         method: The method to check, if a report has several.
         junit: A file for the results in JUnit's format.
         markdown: A file for the results as a table.
@@ -35,6 +36,7 @@ class CheckCommand:
     report: Annotated[Path, tyro.conf.Positional]
     against: Path
     fail_if: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    inconclusive: Literal["fail", "pass"] = "pass"
     method: OptionalText = None
     junit: OptionalPath = None
     markdown: OptionalPath = None
@@ -56,7 +58,7 @@ class CheckCommand:
                 check_file(option, path)
         tolerances = [Tolerance.parse(text) for text in self.fail_if]
         now, last = (load_report(path, exhibits=False) for path in (self.report, self.against))
-        results = check(now, last, tolerances, self.method)
+        results = check(now, last, tolerances, self.method, inconclusive=self.inconclusive)
         for path, text in ((self.junit, junit), (self.markdown, markdown)):
             if path is not None:
                 write_bytes(path, text(results).encode())

@@ -20,9 +20,9 @@ class ReportCommand:
     def run(self) -> None:
         """Rebuild."""
         from clearance.cli._console import Console
-        from clearance.cli._tables import print_table
         from clearance.records import load_report
         from clearance.report import Card
+        from clearance.report.terminal import first_text
 
         console = Console()
         card = Card(load_report(self.folder))
@@ -33,5 +33,5 @@ class ReportCommand:
                 f"{self.folder} holds a report that cannot be shown; got {type(error).__name__}: {error}. Make the "
                 "report again."
             ) from error
-        print_table(console, card)
+        console.print(f"\n{first_text(card.report, console.width)}\n", soft_wrap=True)
         console.print(f"Report: {page}", soft_wrap=True)

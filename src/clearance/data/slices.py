@@ -74,7 +74,7 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
     places = _places(file, [line[0] for line in lines], data)
     columns: dict[str, Sequence[str | None]] = {}
     for number, name in enumerate(header[1:], start=1):
-        cells = [None] * len(data)
+        cells: list[str | None] = [None] * len(data)
         for line, place in zip(lines, places, strict=True):
             if place is not None and line[number].strip():
                 cells[place] = visible(line[number].strip())

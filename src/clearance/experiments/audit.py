@@ -82,7 +82,9 @@ def audit(
             tensor, the name of a dataset or anything that `test` may be; see
             :func:`clearance.data.open_unlabelled`. The audits `out_of_distribution` and `likelihood` use them.
         audits: Names of audits, or audits with your own settings, as in ``[MinimalPerturbation(norm=2)]``; by default
-            those that the first screen of one network needs, as on the command line. ``["all"]`` runs every audit.
+            accuracy, input, performance, mistakes, confidence, out-of-distribution images and the smallest change that
+            changes a prediction, as on the command line. ``["all"]`` runs every audit; ``"few-labels"`` stands for
+            those on new last layers.
         audit_settings: Settings of audits by audit and name, as in
             ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.
         images: Attacks and similar audits use at most this many held-out images, the same number of each class; by

@@ -26,19 +26,18 @@ MODEL_AUDITS = (
     "accuracy",
     "duplicates",
     "preprocessing",
-    "co_adaptation",
-    "linear_probe",
     "performance",
     "confusions",
     "mistakes",
-    "minimal_perturbation",
-    "out_of_distribution",
     "calibration",
-    "class_scatter",
+    "out_of_distribution",
+    "minimal_perturbation",
 )
-"""The audits of one model by default, the most useful first: those that the first screen needs."""
+"""The audits of one model by default, in their order: input, performance, mistakes, confidence, unknowns, attack."""
 
-ALL = "all"
+ALL, FEW_LABELS = "all", "few-labels"
+GROUPS = {FEW_LABELS: ("co_adaptation", "linear_probe")}
+"""Names that stand for several audits, as `ALL` stands for all."""
 NEEDS_UNKNOWN = "out_of_distribution"
 SOURCE, OTHER, VALIDATION = "source", "other", "validation"  # settings that a plan fills in, as are these:
 IMAGES, SLICES = "images", "slices"
@@ -78,8 +77,8 @@ class AuditPlan:
         """The plan for the given audits.
 
         Args:
-            asked: Names of the catalogue, and audits with their own settings; ``"all"`` stands for every name; None
-                means `usual`.
+            asked: Names of the catalogue, and audits with their own settings; ``"all"`` stands for every name,
+                ``"few-labels"`` for ``co_adaptation`` and ``linear_probe``; None means `usual`.
             settings: More settings; each must belong to one of the given audits.
             usual: The default names.
             defaults: Settings that `settings` override, for any audits.
@@ -207,7 +206,7 @@ def by_usefulness(audits: Sequence[Audit]) -> list[Audit]:
 
     >>> from clearance.audits import Accuracy, Calibration, LinearProbe
     >>> [audit.name for audit in by_usefulness([Calibration(), LinearProbe(), Accuracy()])]
-    ['accuracy', 'linear_probe', 'calibration']
+    ['accuracy', 'calibration', 'linear_probe']
     """
     places = {name: place for place, name in enumerate(MODEL_AUDITS)}
     return sorted(audits, key=lambda audit: places.get(audit.name, len(places)))
@@ -261,7 +260,11 @@ def unknown_images(
 
 
 def _names(given: Sequence[str | Audit], own: Mapping[str, Audit]) -> tuple[str, ...]:
-    """The names, each once; ``"all"`` stands for all of the catalogue, followed by other given audits."""
+    """The names, each once; ``"all"`` stands for all of the catalogue, followed by other given audits.
+
+    >>> _names(["accuracy", "few-labels"], {})
+    ('accuracy', 'co_adaptation', 'linear_probe')
+    """
     names = [audit.name if isinstance(audit, Audit) else audit for audit in given]
     if twice := [name for name in own if names.count(name) > 1]:
         raise ValueError(
@@ -269,7 +272,7 @@ def _names(given: Sequence[str | Audit], own: Mapping[str, Audit]) -> tuple[str,
         )
     if [name for name in names if name not in own] == [ALL]:
         names = [*AUDITS, *own]
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,))))
 
 
 def _check_settings(settings: Settings, names: Sequence[str]) -> None:

@@ -13,7 +13,6 @@ from clearance.training import fit
 
 NAME = "demo"
 SETTINGS: dict[str, dict[str, Any]] = {  # small settings, for speed; and the out-of-distribution images
-    "co_adaptation": {"per_class": [1, 10, 50], "repetitions": [20, 5, 2], "pixel_limit": 100},
     "minimal_perturbation": {"images": 100, "steps": 40, "queries": 100},
     "out_of_distribution": {"other": "photographs"},
 }

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -16,9 +17,13 @@ from clearance.records.summary import Z_95, compare
 from clearance.vocabulary import Exhibit
 
 DRAWS = 4000
+LEVEL = 0.95
+MOST_CERTAIN = 0.99  # of a bootstrap of so many draws
+HALF = 0.5  # of the images asked: a distance of fewer is not passed
 _SEED = 0
 _CHUNK = 2**22  # numbers drawn at once
 Statistic = Literal["mean", "median"]
+Inconclusive = Literal["fail", "pass"]
 
 STATISTICS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "mean": lambda values: values.mean(axis=-1),
@@ -27,8 +32,8 @@ STATISTICS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
 }
 
 
-def paired_fractions(last: NDArray[Any], now: NDArray[Any]) -> tuple[float, float]:
-    """The 95 % interval of the difference of two fractions of the same n images, now - last.
+def paired_fractions(last: NDArray[Any], now: NDArray[Any], z: float = Z_95) -> tuple[float, float]:
+    """The interval of the difference of two fractions of the same n images, now - last; 95 % by default.
 
     With f01 images that only the newer has and f10 that only the older has, p = (f + 1) / (n + 2):
     p01 - p10 +- z sqrt((p01 + p10 - (p01 - p10)^2) / (n + 2)). Never without width, so that few images say little.
@@ -42,20 +47,26 @@ def paired_fractions(last: NDArray[Any], now: NDArray[Any]) -> tuple[float, floa
     n = len(last)
     gained = (float(((now > 0) & (last == 0)).sum()) + 1) / (n + 2)
     lost = (float(((now == 0) & (last > 0)).sum()) + 1) / (n + 2)
-    half = Z_95 * math.sqrt((gained + lost - (gained - lost) ** 2) / (n + 2))
+    half = z * math.sqrt((gained + lost - (gained - lost) ** 2) / (n + 2))
     return gained - lost - half, gained - lost + half
 
 
 def bootstrapped(
-    last: NDArray[Any], now: NDArray[Any], statistic: Statistic = "mean", *, relative: bool = False
+    last: NDArray[Any],
+    now: NDArray[Any],
+    statistic: Statistic = "mean",
+    *,
+    relative: bool = False,
+    level: float = LEVEL,
 ) -> tuple[float, float]:
-    """The 95 % percentile interval of the change of a statistic over images that are drawn again, in pairs.
+    """The percentile interval of the change of a statistic over images that are drawn again, in pairs.
 
     Args:
         last: A number for each image, of the older model.
         now: The same of the newer.
         statistic: Of the images: ``"mean"`` or ``"median"``.
         relative: The change as a share of the older statistic, not as a difference.
+        level: In (0, 1); 4,000 draws carry at most 0.99.
 
     NaN where a statistic is infinite or, of a share, not above 0 in the draws that decide the interval.
 
@@ -71,7 +82,8 @@ def bootstrapped(
         drawn = generator.integers(0, len(last), (min(rows, DRAWS - start), len(last)))
         changes.append(change(measure(last[drawn]), measure(now[drawn]), relative=relative))
     ends = np.sort(np.concatenate(changes))  # NaN comes last, so that it is an end if there is much of it
-    return float(ends[round(0.025 * DRAWS)]), float(ends[round(0.975 * DRAWS) - 1])
+    outside = (1 - level) / 2
+    return float(ends[round(outside * DRAWS)]), float(ends[round((1 - outside) * DRAWS) - 1])
 
 
 def change(last: NDArray[Any], now: NDArray[Any], *, relative: bool) -> NDArray[Any]:
@@ -296,40 +308,54 @@ class GateResult:
 
     @property
     def doubt(self) -> str:
-        """What a pass leaves open."""
-        if self.status is not GateStatus.PASS or self.low is None or self.high is None:
+        """What the interval leaves open."""
+        if self.status is GateStatus.UNMEASURED or self.low is None or self.high is None:
             return ""
-        reached = self.tolerance.reached_by(self.low, self.high)
-        return "too few to exclude more than is tolerated" if reached else ""
+        ends = self.low, self.high
+        open_ = self.tolerance.reached_by(*ends) and not self.tolerance.exceeded_by(*ends)
+        return "too few to exclude more than is tolerated" if open_ else ""
 
 
 def check(
-    now: Report, last: Report, tolerances: Sequence[Tolerance], method: str | None = None
+    now: Report,
+    last: Report,
+    tolerances: Sequence[Tolerance],
+    method: str | None = None,
+    *,
+    inconclusive: Inconclusive = "pass",
+    level: float = LEVEL,
 ) -> list[GateResult]:
     """A result for every tolerance.
 
     The interval is paired over images where both reports keep numbers for the same images, measured alike (exhibits of
     kind ``per_image``, whose context says which and how), and over those of them that have a number in both; else over
-    the seeds that both have. A tolerance fails where that interval lies beyond it entirely.
+    the seeds that both have. A tolerance fails where that interval lies beyond it entirely. What fewer than half of the
+    images have in both is not passed.
 
     Args:
         now: The report of the newer model.
         last: The report of the older one.
         tolerances: What may change, and by how much.
         method: Whose numbers, where a report has those of several.
+        inconclusive: Whether a tolerance passes where the interval lies beyond it in part.
+        level: Of intervals over images, in (0, 1).
 
     Raises:
         ValueError: If a tolerance or a report does not say which number is meant, or the numbers of single images do
             not give that number.
     """
-    return [
+    found = [
         _result(
             tolerance,
             _read("older", last, tolerance.quantity, method),
             _read("newer", now, tolerance.quantity, method),
+            level,
         )
         for tolerance in tolerances
     ]
+    if inconclusive == "pass":
+        return found
+    return [replace(each, status=GateStatus.FAIL) if each.doubt else each for each in found]
 
 
 def _read(which: str, report: Report, quantity: Quantity, method: str | None) -> Values:
@@ -339,7 +365,7 @@ def _read(which: str, report: Report, quantity: Quantity, method: str | None) ->
         raise DisagreementError(f"the {which} report is damaged: {error}. Make it again.") from error
 
 
-def _result(tolerance: Tolerance, last: Values, now: Values) -> GateResult:
+def _result(tolerance: Tolerance, last: Values, now: Values, level: float) -> GateResult:
     for which, found in (("older", last), ("newer", now)):
         if not found.seeds:
             quantity = tolerance.quantity
@@ -369,7 +395,7 @@ def _result(tolerance: Tolerance, last: Values, now: Values) -> GateResult:
         )
     paired = _same_images(last, now)
     if paired is not None:
-        return _over_images(tolerance, *paired, last)
+        return _over_images(tolerance, *paired, last, level)
     common = sorted(last.seeds.keys() & now.seeds.keys())
     ends = over_seeds(last.seeds, now.seeds, relative=tolerance.relative) if common else None
     if ends is None:
@@ -401,7 +427,9 @@ def _same_images(last: Values, now: Values) -> tuple[NDArray[Any], NDArray[Any]]
     return np.mean(older, axis=0), np.mean(newer, axis=0)
 
 
-def _over_images(tolerance: Tolerance, last: NDArray[Any], now: NDArray[Any], values: Values) -> GateResult:
+def _over_images(
+    tolerance: Tolerance, last: NDArray[Any], now: NDArray[Any], values: Values, level: float
+) -> GateResult:
     both = ~(np.isnan(last) | np.isnan(now))
     if not both.any():
         return GateResult(tolerance, GateStatus.UNMEASURED, reason="no image has a number in both reports")
@@ -412,20 +440,34 @@ def _over_images(tolerance: Tolerance, last: NDArray[Any], now: NDArray[Any], va
     numbers = [float(measure(last)), float(measure(now))]
     yes_or_no = np.isin(np.concatenate([last, now]), (0.0, 1.0)).all()
     if yes_or_no and values.statistic == "mean" and not tolerance.relative:
-        ends = paired_fractions(last, now)
+        ends = paired_fractions(last, now, _z(level))
     elif len(last) < FEWEST:
         said = f"{over}: an interval needs {FEWEST} at least"
         return GateResult(
             tolerance, GateStatus.UNMEASURED, numbers[0], numbers[1], reason=said, unit=values.unit
         )
     else:
-        ends = bootstrapped(last, now, values.statistic, relative=tolerance.relative)
+        ends = bootstrapped(
+            last, now, values.statistic, relative=tolerance.relative, level=min(level, MOST_CERTAIN)
+        )
     if any(math.isnan(end) for end in ends):
         said = "the change is not a number: infinite values, or a share of 0"
         return GateResult(
             tolerance, GateStatus.UNMEASURED, numbers[0], numbers[1], reason=said, unit=values.unit
         )
-    return _decided(tolerance, numbers, ends, over, values.unit)
+    decided = _decided(tolerance, numbers, ends, over, values.unit)
+    if decided.status is GateStatus.PASS and both.mean() < HALF:
+        return replace(decided, status=GateStatus.UNMEASURED, reason=f"{over}: fewer than half")
+    return decided
+
+
+def _z(level: float) -> float:
+    """How many standard deviations an interval of that level reaches to each side.
+
+    >>> round(_z(0.95), 6) == round(Z_95, 6)
+    True
+    """
+    return Z_95 if level == LEVEL else NormalDist().inv_cdf(0.5 + level / 2)
 
 
 def _decided(

@@ -52,6 +52,10 @@ QUANTITIES = {
 """Quantities with a short name; any other is AUDIT.NAME, with [key=value,...] where several have it."""
 
 
+OF_GROUPS = {"class": "recall", "slice": "accuracy"}
+"""What the accuracy of a class or of a slice is called in the audit `performance`."""
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """How much a quantity may change before that counts.
@@ -85,6 +89,9 @@ class Tolerance:
         >>> kept = Tolerance.parse("co_adaptation.error[head=linear,samples=10] rises 2pt")
         >>> kept.quantity.context, kept.amount
         ({'head': 'linear', 'samples': '10'}, 0.02)
+        >>> of_cats = Tolerance.parse("accuracy[class=cat] drops 2pt").quantity
+        >>> of_cats.audit, of_cats.name, of_cats.context
+        ('performance', 'recall', {'split': 'test', 'class': 'cat'})
         """
         found = _SENTENCE.fullmatch(text)
         if found is None:
@@ -141,5 +148,12 @@ def _quantity(text: str) -> Quantity:
     pairs = [option.partition("=") for option in _BETWEEN.split(options) if option.strip()]
     if any(not equals or not key.strip() or not value.strip() for key, equals, value in pairs):
         raise ValueError(f"the brackets must hold key=value pairs, separated by commas; got {text!r}.")
-    context = {**found.context, **{key.strip(): value.strip() for key, _, value in pairs}}
+    given = {key.strip(): value.strip() for key, _, value in pairs}
+    if (
+        not dot
+        and found.audit == "accuracy"
+        and (kind := next((kind for kind in OF_GROUPS if kind in given), None))
+    ):
+        found = Quantity("performance", OF_GROUPS[kind], found.context, mirrored=not found.mirrored)
+    context = {**found.context, **given}
     return Quantity(found.audit, found.name, context, found.mirrored)

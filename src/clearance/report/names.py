@@ -65,6 +65,16 @@ def method_name(method: str) -> str:
     return METHODS.get(method, method)
 
 
+def model_name(method: str) -> str:
+    """The name of a model in a headline: of one given as MODULE:NAME the second part.
+
+    >>> model_name("net.py:SmallResNet"), model_name("plain"), model_name("site: A")
+    ('SmallResNet', 'plain training', 'site: A')
+    """
+    name = method.rpartition(":")[2]
+    return name if name != method and name.isidentifier() else method_name(method)
+
+
 def described(methods: Sequence[str]) -> list[tuple[str, str]]:
     """Name and one sentence for each method that has one.
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 from clearance.records.encoding import encode
 from clearance.records.store import Report, exhibit_file
@@ -21,7 +23,7 @@ from clearance.report.findings import Findings, datasets
 from clearance.report.first_screen import first_screen
 from clearance.report.ledger import ledger
 from clearance.report.left_out import fewer_images, left_out
-from clearance.report.names import class_noun, described, method_name
+from clearance.report.names import class_noun, described, method_name, model_name
 from clearance.report.numbers import data, half_width, interval
 from clearance.report.over_seeds import is_summary
 from clearance.report.pictures import Picture, salt
@@ -46,7 +48,7 @@ def render_page(report: Report) -> str:
         for dataset in datasets(report) or ("no dataset",)
     ]
     return (
-        _templates()
+        templates()
         .get_template("page.html.j2")
         .render(
             report=report,
@@ -96,7 +98,7 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
         "first_screen": first_screen(findings),
         "described": described(findings.methods),
         "found": found,
-        "headline": headline(method_name(findings.methods[0]), found) if found else "",
+        "headline": headline(f"Audit of {model_name(findings.methods[0])}", found) if found else "",
         "left_out": left_out(findings.report.recipe),
         "fewer_images": fewer_images(findings.report.recipe),
         "lines": overview(findings),
@@ -113,7 +115,8 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
 
 
 @cache
-def _templates() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
+    """The templates of every page."""
     files = resources.files("clearance.report")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: files.joinpath(name).read_text(encoding="utf-8")),
@@ -123,6 +126,8 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["data"] = data
+    environment.filters["slug"] = _slug
+    environment.filters["contents"] = contents
     environment.globals.update(
         interval=interval,
         half_width=half_width,
@@ -131,6 +136,22 @@ def _templates() -> jinja2.Environment:
         glyph=lambda index: glyph(index, marker(index)),
     )
     return environment
+
+
+_PART = re.compile(r'<details class="part[^"]*" id="([^"]*)"><summary><h3 class=part>(.*?)</h3>', re.DOTALL)
+
+
+def contents(below: Markup) -> list[tuple[str, Markup]]:
+    """Place and title of each folded part of a page.
+
+    >>> contents(Markup('<details class="part" id="all-numbers"><summary><h3 class=part>All numbers</h3></summary>'))
+    [('all-numbers', Markup('All numbers'))]
+    """
+    return [(place, Markup(title)) for place, title in _PART.findall(below)]  # noqa: S704 - a page's own markup
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", escape(title).striptags().lower()).strip("-")
 
 
 def further_pictures(findings: Findings) -> list[Picture]:

@@ -1,6 +1,7 @@
 """The first screen as plain text for a terminal: the table, or the findings about one network."""
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import escape
@@ -8,10 +9,11 @@ from markupsafe import escape
 from clearance._text import visible
 from clearance.records.derived import SummaryRow
 from clearance.records.store import Report
+from clearance.report.audit_page import Finding
 from clearance.report.audits import all_findings, headline
 from clearance.report.findings import Findings, datasets
 from clearance.report.first_screen import first_screen, plain_text
-from clearance.report.names import method_name
+from clearance.report.names import model_name
 from clearance.report.numbers import half_width, printed
 from clearance.report.sweep import at_shown
 from clearance.report.tables import Overview, overview
@@ -91,8 +93,25 @@ def first_text(report: Report, width: int = WIDTH) -> str:
     found = all_findings(findings)
     if not found:
         return str(comparison_table(report))
-    name = f"{visible(method_name(findings.methods[0]))} on {visible(findings.dataset)}"
-    lines = [textwrap.fill(headline(name, found), width)]
+    return findings_text(
+        f"Audit of {visible(model_name(findings.methods[0]))} on {visible(findings.dataset)}", found, width
+    )
+
+
+def findings_text(start: str, found: Sequence[Finding], width: int = WIDTH) -> str:
+    """Findings below their headline.
+
+    Args:
+        start: How the headline begins.
+        found: The findings, in order.
+        width: Characters in a line; what can be pasted is never broken.
+
+    >>> from markupsafe import Markup
+    >>> print(findings_text("Audit of net", [Finding("Leaks", "fine", Markup("None was found."))]))
+    Audit of net: 1 fine
+    fine         Leaks: None was found.
+    """
+    lines = [textwrap.fill(headline(start, found), width)]
     for one in found:
         said = plain_text(one.said) + (f" {plain_text(escape(one.todo))}" if one.todo else "")
         if one.lead:

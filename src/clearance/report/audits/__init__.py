@@ -72,12 +72,12 @@ def all_findings(findings: Findings) -> list[Finding]:
     return sorted(found, key=lambda one: (not one.lead, SEVERITIES.index(one.severity)))
 
 
-def headline(name: str, found: Sequence[Finding]) -> str:
+def headline(start: str, found: Sequence[Finding]) -> str:
     """How many findings of each severity there are.
 
     >>> from markupsafe import Markup
-    >>> headline("SmallResNet", [Finding("Leaks", "problem", Markup("")), Finding("Input", "fine", Markup(""))])
-    'Audit of SmallResNet: 1 problem, 1 fine'
+    >>> headline("Audit of net", [Finding("Leaks", "problem", Markup("")), Finding("Input", "fine", Markup(""))])
+    'Audit of net: 1 problem, 1 fine'
     """
     counts = Counter(finding.severity for finding in found if not finding.lead)
     plural = {"problem": "problems", "warning": "warnings"}
@@ -86,7 +86,7 @@ def headline(name: str, found: Sequence[Finding]) -> str:
         for severity in SEVERITIES
         if counts[severity] and severity != "information"
     ]
-    return f"Audit of {name}" + (f": {', '.join(parts)}" if parts else "")
+    return start + (f": {', '.join(parts)}" if parts else "")
 
 
 def with_summaries(report: Report) -> Report:

@@ -155,11 +155,13 @@ def calibration_findings(findings: Findings) -> list[Finding]:
     if least <= 0:
         said = Markup("Confidence matches accuracy within what these images can show: the difference is {}.")
         return [Finding(TITLE, "fine", said.format(points_with_ends(row)))]
-    kind = "Overconfident" if row.value > 0 else "Underconfident"
-    said = Markup("{}: {}confidence minus accuracy is {}.").format(
-        kind, _both(findings), points_with_ends(row)
-    )
     severity: Severity = "problem" if least > FAR else "warning" if least > CLOSE else "fine"
+    kind = (
+        f"{'slightly ' if severity == 'fine' else ''}{'overconfident' if row.value > 0 else 'underconfident'}"
+    )
+    said = Markup("{}: {}confidence minus accuracy is {}.").format(
+        kind.capitalize(), _both(findings), points_with_ends(row)
+    )
     temperature = _temperature(findings, row)
     if temperature is None:
         said += Markup(" Dividing its logits by one temperature does not fix that.")

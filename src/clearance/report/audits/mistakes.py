@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from clearance.records.record import ExhibitRecord
-from clearance.records.store import exhibit_file
+from clearance.records.store import Report, exhibit_file
 from clearance.report.audit_page import AuditPage, Finding, Section, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data, printed
 from clearance.report.pictures import Gallery, Shot, as_image, firsts
 
 AUDIT, TITLE = "mistakes", "Confident mistakes"
-ON_FIRST_SCREEN = 12  # images
+ON_FIRST_SCREEN, IN_DETAIL = 12, 24  # images
 WHAT = (
     "Wrong test images, the most confident first: the name of the file, the given class, the predicted class, and the "
     "confidence (the largest softmax probability)."
@@ -25,7 +25,7 @@ def _confident(findings: Findings) -> list[Finding]:
     if row is None or (error is not None and error.value == 0):
         return []
     said = Markup("{} of the {} errors have a confidence of {} or more.").format(
-        with_ends(row), data(row.n, "count"), data(row.context["confidence"], "fraction", half=0.05)
+        with_ends(row), data(row.n, "count"), data(float(row.context["confidence"]), "fraction", half=0.05)
     )
     shown = [
         Gallery("The most confident mistakes", _shots(record)[:ON_FIRST_SCREEN], folded=True)
@@ -58,11 +58,25 @@ def mistakes_section(findings: Findings) -> Section | None:
     True
     """
     shown = [
-        Gallery("The most confident mistakes", _shots(record), [exhibit_file(record)])
+        Gallery("The most confident mistakes", _shots(record)[:IN_DETAIL], [exhibit_file(record)])
         for record in firsts(findings, AUDIT, "confident").values()
     ]
     shown += [each for record in firsts(findings, AUDIT, "pairs").values() for each in _of_pairs(record)]
     return Section(PAGE.title, [WHAT], shown) if shown else None
+
+
+def stored_shots(report: Report) -> list[Shot]:
+    """Every image of a mistake that a report keeps; the first of its words is the name of its file.
+
+    >>> stored_shots(Report({}, {}, "", ""))
+    []
+    """
+    return [
+        shot
+        for record in report.exhibits
+        if record.exhibit.audit == AUDIT and record.exhibit.name in PAGE.drawn
+        for shot in _shots(record)
+    ]
 
 
 def _of_pairs(record: ExhibitRecord) -> Iterator[Gallery]:

@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
-from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
 from clearance.report.drawing import bands
 from clearance.report.findings import Findings
 from clearance.report.names import NORMS, method_name, norm_name, norms_of
@@ -145,6 +145,32 @@ def robustness_section(findings: Findings) -> Section | None:
     parts: list[Row | Compact] = [Row(drawn), *tables] if drawn else [*tables]
     said = [WHAT, NOT_MEANT, *_calm(findings)]
     return Section("Accuracy under attack", said, [*parts, *further])
+
+
+def _under_attack(findings: Findings) -> list[Finding]:
+    """What is left at the smallest radius of each norm."""
+    rows = findings.rows("mean", AUDIT, "robust_accuracy")
+    found = []
+    for norm in norms_of(row.context.get("norm") for row in rows):
+        row = min((row for row in rows if row.context.get("norm") == norm), key=_radius)
+        said = Markup("Under the worst of all attacks, {} of {} images stay right with {} {} ({}).").format(
+            with_ends(row),
+            data(row.n, "count"),
+            NORMS.get(norm, "a radius of"),
+            exact(_radius(row)),
+            norm_name(norm),
+        )
+        alarms = findings.row("mean", AUDIT, "alarms", norm=norm, epsilon=row.context["epsilon"])
+        if alarms is not None and alarms.value > 0:
+            said += Markup(" But the attacks show signs of failing, so the true share is lower.")
+            found.append(Finding("Under attack", "problem", said, "Do not call this network robust."))
+        else:
+            found.append(Finding("Under attack", "information", said))
+    return found
+
+
+def _radius(row: SummaryRow) -> float:
+    return float(row.context["epsilon"])
 
 
 def _picture(findings: Findings, norm: str) -> Picture | None:
@@ -327,4 +353,5 @@ PAGE = AuditPage(
         "under_attack",
         "alarms",
     ),
+    findings=_under_attack,
 )

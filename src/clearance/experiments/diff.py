@@ -1,0 +1,458 @@
+"""What changed between two audits of the same test images: paired, with intervals, the most severe first."""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from markupsafe import Markup, escape
+
+from clearance._files import write_bytes, write_together
+from clearance._text import visible
+from clearance.gate import Tolerance, check
+from clearance.gate.results import GateResult
+from clearance.gate.tolerance import Quantity
+from clearance.records import ExhibitRecord, Record, Report, load_report
+from clearance.records.record import settings
+from clearance.report import Card
+from clearance.report.audit_page import CLOSE, FAR, Finding, Section, Severity
+from clearance.report.audits import headline
+from clearance.report.audits import title as title_of
+from clearance.report.audits.mistakes import stored_shots
+from clearance.report.diff_page import render_diff
+from clearance.report.names import model_name, setting
+from clearance.report.numbers import data, half_width, points, points_interval
+from clearance.report.page import FILE, SHARED
+from clearance.report.pictures import Gallery
+from clearance.report.tables import NONE, Compact, Line
+from clearance.report.terminal import findings_text
+
+LEVEL = 0.95
+ANSWERS = ("performance", "answers")  # the exhibit with what is answered to every image
+PER_IMAGE = "per_image"
+NAMED = 12  # images in a sentence or a gallery of the first screen
+OF_GROUPS = ("class", "slice")
+NOT_COMPARED = ("behind", "nll", "brier")  # they follow from others, or mix them
+TITLES = {
+    ("accuracy", "error"): "Accuracy",
+    ("performance", "recall"): "Recall by class",
+    ("performance", "accuracy"): "Accuracy by slice",
+    ("calibration", "overconfidence"): "Confidence minus accuracy",
+    ("minimal_perturbation", "median_flip"): "Minimal perturbation",
+    ("robustness", "robust_accuracy"): "Under attack",
+}
+
+
+def diff(last: Card | str | os.PathLike[str], now: Card | str | os.PathLike[str]) -> "Diff":
+    """Compare two audits of the same test images.
+
+    A change counts where its 95 % interval, paired over images, excludes none. The intervals of several numbers of one
+    audit, such as those of all classes, hold together (Bonferroni).
+
+    Args:
+        last: The older audit: a card, its folder, or its ``report.json``.
+        now: The newer one.
+
+    Returns:
+        What changed; it prints its findings, shows its page in a notebook, and saves it with ``save(path)``.
+
+    Raises:
+        FileNotFoundError: If there is no audit.
+        ValueError: If an audit is of several models, the two are of other images, or nothing can be compared.
+
+    Misleads where the two were audited with other settings: what was measured differently is left out.
+
+    >>> import torch
+    >>> import clearance as cl
+    >>> from clearance.data import gaussian_images
+    >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    >>> def card(seed):
+    ...     torch.manual_seed(seed)
+    ...     model = cl.Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    ...     return cl.audit(model, train=train, test=test, audits=["accuracy", "performance"], name=f"seed {seed}")
+    >>> print(str(diff(card(0), card(1))).splitlines()[0].partition(":")[0])
+    seed 1 against seed 0
+    """
+    names = [_name(given) for given in (last, now)]
+    if names[0] == names[1]:
+        names = [f"{names[0]} (older)", f"{names[1]} (newer)"]
+    reports = [
+        each.report if isinstance(each, Card) else load_report(each, exhibits=False) for each in (last, now)
+    ]
+    for name, report in zip(names, reports, strict=True):
+        if len(report.methods) != 1:
+            raise ValueError(
+                f"each of the two must be the audit of one model; got {len(report.methods)} in {name}. For methods of "
+                "one comparison, see its own page."
+            )
+    found = Diff(reports[0], reports[1], names[0], names[1])
+    _check_same_images(found)
+    return found
+
+
+def _name(given: Card | str | os.PathLike[str]) -> str:
+    if isinstance(given, Card):
+        return model_name(given.report.methods[0]) if given.report.methods else "nothing"
+    path = Path(given)
+    folder = path.parent if path.suffix == ".json" else path
+    return visible(folder.resolve().name)
+
+
+def _check_same_images(found: "Diff") -> None:
+    """Raise unless a number of both is kept for the same images."""
+    if not any(change.result.low is not None for change in found.changes):
+        reasons = {change.result.reason for change in found.changes}
+        why = sorted(reasons)[0] if reasons else "they have no number in common"
+        raise ValueError(
+            f"the two audits cannot be compared: {why}. Audit both models on the same test images."
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """One number of both audits.
+
+    Args:
+        quantity: What was measured.
+        better: Which direction is better.
+        result: Both numbers, and the interval of the change.
+    """
+
+    quantity: Quantity
+    better: str
+    result: GateResult
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """What its interval holds together with."""
+        return self.quantity.audit, self.quantity.name
+
+    @property
+    def harm(self) -> tuple[float, float] | None:
+        """Both ends of how much worse it became; a distance as a share of the older one."""
+        found = self.result
+        if found.low is None or found.high is None or found.last is None or found.now is None:
+            return None
+        rising = self.better == "lower"
+        if self.better == "neither":  # overconfidence: nearer to zero is better
+            rising = max(found.now, found.last, key=abs) > 0
+        return (found.low, found.high) if rising else (-found.high, -found.low)
+
+    @property
+    def severity(self) -> Severity:
+        """A problem beyond two points, or a tenth of a distance; a warning beyond chance; fine otherwise."""
+        if self.harm is None or self.harm[0] <= 0:
+            return "fine"
+        limit = FAR if self.result.tolerance.relative else CLOSE
+        return "problem" if self.harm[0] > limit else "warning"
+
+    @property
+    def improved(self) -> bool:
+        """Whether it became better beyond chance."""
+        return self.harm is not None and self.harm[1] < 0
+
+    @property
+    def where(self) -> str:
+        """The class, slice or setting that it is of, in words."""
+        kept = {
+            key: value for key, value in self.quantity.context.items() if key not in ("split", "temperature")
+        }
+        named = next((kept[kind] for kind in OF_GROUPS if kind in kept), None)
+        if named is not None:
+            return named
+        return ", ".join(setting(key, _number(value)).striptags() for key, value in kept.items())
+
+    @property
+    def numbers(self) -> Markup:
+        """Both numbers, the older first."""
+        unit, found = self.result.unit, self.result
+        return Markup("{} → {}").format(data(found.last, unit), data(found.now, unit))
+
+    @property
+    def interval(self) -> Markup:
+        """The change and its interval."""
+        found = self.result
+        if found.low is None or found.high is None or found.last is None or found.now is None:
+            return NONE
+        half = half_width(found.low, found.high)
+        if found.unit == "fraction":
+            gap = points(found.now - found.last, half)
+            return Markup("{} ({})").format(gap, points_interval(found.low, found.high, half))
+        if found.tolerance.relative:
+            ends = Markup("{} to {}").format(data(found.low, "fraction"), data(found.high, "fraction"))
+            return Markup("{} ({})").format(data(found.now / found.last - 1, "fraction"), ends)
+        ends = Markup("{} to {}").format(data(found.low, found.unit), data(found.high, found.unit))
+        return Markup("{} ({})").format(data(found.now - found.last, found.unit), ends)
+
+
+def _number(text: str) -> object:
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
+
+
+@dataclass(frozen=True, repr=False)
+class Diff:
+    """Two audits of the same test images, and what changed from the older to the newer; made by :func:`diff`.
+
+    Args:
+        last: The older report.
+        now: The newer one.
+        last_name: What the older model is called.
+        now_name: What the newer model is called.
+    """
+
+    last: Report
+    now: Report
+    last_name: str
+    now_name: str
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Every number that both have, those that became worse most clearly first."""
+        groups: dict[tuple[str, str], list[Record]] = {}
+        shared = {_identity(record) for record in self.last.records}
+        for record in self.now.records:
+            found = record.measurement
+            if _identity(record) in shared and _kept(self.now, record) and found.name not in NOT_COMPARED:
+                groups.setdefault((found.audit, found.name), []).append(record)
+        made = [
+            self._change(record, 1 - (1 - LEVEL) / len(records))
+            for records in groups.values()
+            for record in records
+        ]
+        return tuple(sorted(made, key=lambda change: -(change.harm or (float("-inf"), 0.0))[0]))
+
+    def _change(self, record: Record, level: float) -> Change:
+        found = record.measurement
+        mirrored = (found.audit, found.name) == ("accuracy", "error")
+        context = {key: str(value) for key, value in settings(found.context)}
+        quantity = Quantity(found.audit, found.name, context, mirrored)
+        tolerance = Tolerance(quantity, "changes", 0.0, relative=found.unit not in ("fraction", "ratio"))
+        (result,) = check(self.now, self.last, [tolerance], level=level)
+        return Change(quantity, "higher" if mirrored else found.better, result)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """One for each audit, the most severe first, and the images whose prediction flipped."""
+        groups: dict[tuple[str, str], list[Change]] = {}
+        for change in self.changes:
+            if change.result.low is not None:
+                groups.setdefault(change.group, []).append(change)
+        found = [_finding(group, changes) for group, changes in groups.items()]
+        order: list[Severity] = ["problem", "warning", "fine", "information"]
+        return tuple(sorted([*found, *self._flips()], key=lambda one: order.index(one.severity)))
+
+    def _flips(self) -> Iterator[Finding]:
+        """Images that were right and are wrong, and the other way round."""
+        flips = self.flips
+        if flips is None:
+            return
+        lost, won, other = (len(flips[kind]) for kind in KINDS)
+        said = Markup(
+            "{} images that were right are wrong now, {} that were wrong are right, {} wrong ones got another answer."
+        )
+        shown = [
+            gallery
+            for kind in ("lost", "won")
+            if (gallery := self._gallery(kind, NAMED, folded=kind != "lost")) is not None
+        ]
+        todo = "Look at the images that are wrong now." if lost else ""
+        yield Finding("Flipped images", "information", said.format(lost, won, other), todo, pictures=shown)
+
+    @cached_property
+    def flips(self) -> dict[str, list[dict[str, str]]] | None:
+        """Images that were right and are wrong (``lost``), wrong and right (``won``), wrong in another way (``other``).
+
+        Each has the ``file``, the class ``given``, and what was predicted ``before`` and ``now``. None where the audits
+        keep no answers (audit `performance`), or are of other images.
+        """
+        kept = [_answers(report) for report in (self.last, self.now)]
+        if kept[0] is None or kept[1] is None or kept[0].exhibit.context != kept[1].exhibit.context:
+            return None
+        before, now = (each.exhibit.columns for each in kept if each is not None)
+        found: dict[str, list[dict[str, str]]] = {kind: [] for kind in KINDS}
+        for row, (was, right) in enumerate(zip(before["value"], now["value"], strict=True)):
+            kind = "lost" if was and not right else "won" if right and not was else "other"
+            if before["predicted"][row] != now["predicted"][row]:
+                image = {name: str(now[name][row]) for name in ("file", "given")}
+                answers = {"before": str(before["predicted"][row]), "now": str(now["predicted"][row])}
+                found[kind].append({**image, **answers})
+        return found
+
+    def _gallery(self, kind: str, most: int, *, folded: bool = False) -> Gallery | None:
+        """The images of a kind of flip that one of the audits keeps a picture of."""
+        shots = {shot.words[0]: shot for report in (self.last, self.now) for shot in stored_shots(report)}
+        rows = [] if self.flips is None else [row for row in self.flips[kind] if row["file"] in shots]
+        shown = [
+            type(shots[row["file"]])(
+                shots[row["file"]].source,
+                (row["file"], f"given {row['given']}", f"before {row['before']}", f"now {row['now']}"),
+            )
+            for row in rows[:most]
+        ]
+        return Gallery(KINDS[kind], shown, folded=folded) if shown else None
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def text(self, width: int = 96) -> str:
+        """The findings in plain text.
+
+        Args:
+            width: Characters in a line.
+        """
+        return findings_text(self._start, self.findings, width)
+
+    @property
+    def _start(self) -> str:
+        return f"{self.now_name} against {self.last_name}"
+
+    def to_html(self, *, images: bool = True) -> str:
+        """The page, complete in itself.
+
+        Args:
+            images: Whether it shows images of the data, and the names of their files.
+        """
+        shown = self if images else _without_images(self)
+        return render_diff(
+            headline(self._start, self.findings),
+            shown.findings,
+            list(shown._sections(files=images)),
+            dataset=self.now.records[0].dataset,
+            commands={self.last_name: self.last.command, self.now_name: self.now.command},
+            versions=self.now.versions,
+        )
+
+    def save(self, path: str | os.PathLike[str], *, images: bool = True) -> Path:
+        """Write the page as one file, and return its path.
+
+        Args:
+            path: The file.
+            images: Whether it shows images of the data; without them it can be shared.
+        """
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(target, self.to_html(images=images).encode())
+        return target
+
+    def save_folder(self, directory: str | os.PathLike[str]) -> Path:
+        """Write ``index.html`` and, without images, ``share.html`` into a folder, and return the first's path."""
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        pages = {FILE: self.to_html(), SHARED: self.to_html(images=False)}
+        write_together({folder / name: text.encode() for name, text in pages.items()})
+        return folder / FILE
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:660px;border:1px solid #8886;border-radius:6px"
+        return f'<iframe srcdoc="{escape(self.to_html())}" style="{style}" title="Clearance diff"></iframe>'
+
+    def _sections(self, *, files: bool) -> Iterator[Section]:
+        measured = [change for change in self.changes if change.result.low is not None]
+        lines = [
+            Line(
+                _title(change) + (f", {change.where}" if change.where else ""),
+                None,
+                [change.numbers, change.interval, escape(_verdict(change))],
+            )
+            for change in measured
+        ]
+        table = Compact("All changes", ["before → now", "change", ""], lines, head="Quantity")
+        what = (
+            "What became worse most clearly comes first. Better and worse: the interval excludes no change."
+        )
+        yield Section("What changed", [what], [table])
+        if self.flips is not None and files:
+            galleries = [gallery for kind in KINDS if (gallery := self._gallery(kind, 5 * NAMED)) is not None]
+            tables = [_flip_table(KINDS[kind], rows) for kind, rows in self.flips.items() if rows]
+            if tables:
+                yield Section("Flipped images", [FLIPPED], [*galleries, *tables])
+        missing = [change for change in self.changes if change.result.low is None]
+        if missing:
+            reasons = [Line(_title(one), None, [escape(one.result.reason)]) for one in missing]
+            yield Section(
+                "Not compared",
+                ["Measured in both, without an interval of the change."],
+                [Compact("", ["why"], reasons)],
+            )
+
+
+KINDS = {"lost": "Right before, wrong now", "won": "Wrong before, right now", "other": "Wrong in another way"}
+FLIPPED = (
+    "Images whose prediction changed: the class given, and the class predicted before and now. Pictures are those that "
+    "one of the two audits keeps."
+)
+
+
+def _flip_table(title: str, rows: Sequence[dict[str, str]]) -> Compact:
+    lines = [
+        Line(row["file"], None, [escape(row[name]) for name in ("given", "before", "now")]) for row in rows
+    ]
+    return Compact(title, ["given", "before", "now"], lines, head="Image")
+
+
+def _identity(record: Record) -> tuple[object, ...]:
+    found = record.measurement
+    return found.audit, found.name, settings(found.context)
+
+
+def _kept(report: Report, record: Record) -> bool:
+    """Whether the report keeps numbers of single images for it."""
+    found = record.measurement
+    context = {key: str(value) for key, value in settings(found.context)}
+    quantity = Quantity(found.audit, found.name, context)
+    return any(
+        one.exhibit.kind == PER_IMAGE
+        and quantity.fits(one.exhibit.audit, one.exhibit.name, one.exhibit.context)
+        for one in report.exhibits
+    )
+
+
+def _answers(report: Report) -> ExhibitRecord | None:
+    return next((one for one in report.exhibits if (one.exhibit.audit, one.exhibit.name) == ANSWERS), None)
+
+
+def _without_images(found: Diff) -> Diff:
+    from clearance.report.page import without_images
+
+    return Diff(without_images(found.last), without_images(found.now), found.last_name, found.now_name)
+
+
+def _title(change: Change) -> str:
+    return TITLES.get(change.group, title_of(*change.group))
+
+
+def _verdict(change: Change) -> str:
+    if change.severity != "fine":
+        return "worse"
+    return "better" if change.improved else "no significant change"
+
+
+def _finding(group: tuple[str, str], changes: Sequence[Change]) -> Finding:
+    """The change of a group that is worse most clearly, and how many others are."""
+    first = changes[0]
+    title = TITLES.get(group, title_of(*group))
+    where = Markup("{}: ").format(first.where) if len(changes) > 1 else Markup("")
+    worse = [change for change in changes if change.severity != "fine"]
+    better = [change.where for change in changes if change.improved]
+    if worse or len(changes) == 1:
+        said = where + Markup("{}, {}: {}, {}.").format(
+            first.numbers, _verdict(first), first.interval, first.result.over
+        )
+        if len(worse) > 1:
+            said += Markup(" Also worse: {}.").format(_some([change.where for change in worse[1:]]))
+    else:
+        said = Markup("None of {} is significantly worse.").format(len(changes))
+    if better and len(changes) > 1:
+        said += Markup(" Better: {}.").format(_some(better))
+    return Finding(title, first.severity, said)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMED])
+    return shown + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

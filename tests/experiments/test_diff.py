@@ -1,0 +1,151 @@
+"""Two audits on one page: which way each number went, how sure that is, and which images flipped."""
+
+import math
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import clearance as cl
+from clearance.experiments.diff import diff
+from clearance.gate.results import paired_fractions
+from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+CLASSES = ("ape", "bee", "cat")
+USUAL = ["accuracy", "performance", "mistakes", "calibration"]
+
+
+def images(count=300, seed=0):
+    """Images of three pixels; the label is the largest one."""
+    pixels = torch.rand(count, 3, generator=torch.Generator().manual_seed(seed))
+    return cl.ImageSet(pixels.view(count, 1, 1, 3), pixels.argmax(dim=1), CLASSES, "pixels")
+
+
+def network(scale=5.0, against=0.0):
+    """Right on every image; `against` is taken from the logit of cats."""
+    head = nn.Linear(3, 3)
+    with torch.no_grad():
+        head.weight.copy_(scale * torch.eye(3))
+        head.bias.copy_(torch.tensor([0.0, 0.0, -scale * against]))
+    return cl.Classifier(nn.Flatten(), head)
+
+
+def card(name, test=None, audits=USUAL, **settings):
+    return cl.audit(
+        network(**settings), train=images(seed=1), test=test or images(), audits=audits, name=name
+    )
+
+
+@pytest.fixture(scope="module")
+def cards():
+    return {"sound": card("sound"), "blind": card("blind", against=0.5), "loud": card("loud", scale=50.0)}
+
+
+def said(found):
+    return {one.title: re.sub(r"[\u202f\s]+", " ", one.said.striptags()) for one in found.findings}
+
+
+def severities(found):
+    return {one.title: one.severity for one in found.findings}
+
+
+def test_the_class_that_became_worse_is_a_problem_with_its_interval(cards):
+    found = diff(cards["sound"], cards["blind"])
+    assert severities(found)["Recall by class"] == severities(found)["Accuracy"] == "problem"
+    assert said(found)["Recall by class"].startswith("cat: 100.0 % →")
+    (recall,) = [one for one in found.changes if one.quantity.context.get("class") == "cat"]
+    last, now = (torch.tensor(values(cards[name], "cat")).numpy() for name in ("sound", "blind"))
+    z = 2.3939797998185104  # of 1 - 0.05 / 3
+    assert (recall.result.low, recall.result.high) == pytest.approx(paired_fractions(last, now, z), abs=1e-9)
+
+
+def values(card, name):
+    (exhibit,) = [e for e in card.exhibits if e.name == "recall" and e.context["class"] == name]
+    return exhibit.columns["value"]
+
+
+def test_the_other_way_round_it_is_better_and_fine(cards):
+    found = diff(cards["blind"], cards["sound"])
+    assert severities(found)["Accuracy"] == severities(found)["Recall by class"] == "fine"
+    assert "better" in said(found)["Accuracy"]
+    assert said(found)["Recall by class"] == "None of 3 is significantly worse. Better: cat."
+
+
+def test_logits_that_grew_change_confidence_alone(cards):
+    found = diff(cards["sound"], cards["loud"])  # underconfident before: every image is right
+    assert said(found)["Accuracy"].startswith("100.0 % → 100.0 %, no significant change: 0.0 points")
+    assert "better" in said(found)["Confidence minus accuracy"]
+    assert severities(diff(cards["loud"], cards["sound"]))["Confidence minus accuracy"] == "problem"
+
+
+def test_flipped_images_are_those_of_the_labels(cards):
+    found = diff(cards["sound"], cards["blind"])
+    test = images()
+    wrong = network(against=0.5)(test.images).argmax(dim=1) != test.labels
+    assert found.flips is not None
+    assert [row["file"] for row in found.flips["lost"]] == [
+        f"image {k}" for k in wrong.nonzero().flatten().tolist()
+    ]
+    assert {row["given"] for row in found.flips["lost"]} == {"cat"}
+    assert all(row["before"] == "cat" != row["now"] for row in found.flips["lost"])
+    assert found.flips["won"] == found.flips["other"] == []
+    assert said(found)["Flipped images"].startswith(
+        f"{int(wrong.sum())} images that were right are wrong now, 0"
+    )
+
+
+def test_text_page_and_command_say_the_same(cards, tmp_path):
+    for name in ("sound", "blind"):
+        cards[name].save_folder(tmp_path / name)
+    status, shown, complaint = run(
+        "diff", str(tmp_path / "sound"), str(tmp_path / "blind"), "--out", str(tmp_path / "diff")
+    )
+    assert (status, complaint) == (0, "")
+    found = diff(tmp_path / "sound", tmp_path / "blind")
+    page = (tmp_path / "diff" / "index.html").read_text("utf-8")
+    words = " ".join(shown.split())
+    assert "blind against sound: 2 problems, 1 fine" in words
+    for one in found.findings:
+        assert str(one.said) in page
+        assert " ".join(f"{one.title}: {one.said.striptags()}".split()) in words
+    assert "data:image/png" in page
+    shared = (tmp_path / "diff" / "share.html").read_text("utf-8")
+    assert "data:image" not in shared
+    assert not re.search(r"image \d+<", shared)
+
+
+def test_other_images_are_refused(cards):
+    with pytest.raises(ValueError, match=r"cannot be compared: .* Audit both models on the same test images"):
+        diff(cards["sound"], card("elsewhere", test=images(seed=2)))
+
+
+def test_several_models_are_refused(cards, tmp_path):
+    report = cards["sound"].report
+    two = type(report)({}, {}, "", "", (*report.records, *cards["blind"].report.records))
+    with pytest.raises(ValueError, match="the audit of one model; got 2 in"):
+        diff(cards["sound"], cl.Card(two))
+    with pytest.raises(FileNotFoundError, match=r"must hold a report\.json"):
+        diff(tmp_path, cards["sound"])
+
+
+def test_a_distance_is_compared_as_a_share():
+    audits = ["accuracy", "minimal_perturbation"]
+    settings = {"minimal_perturbation": {"images": 60, "steps": 20, "queries": 5}}
+    cards = [
+        cl.audit(
+            network(against=0.02 * k),
+            train=images(seed=1),
+            test=images(),
+            audits=audits,
+            audit_settings=settings,
+        )
+        for k in (0, 1)
+    ]
+    (change,) = [one for one in diff(*cards).changes if one.quantity.name == "median_flip"]
+    assert change.result.tolerance.relative
+    assert change.harm is not None
+    assert all(math.isfinite(end) for end in change.harm)
+    assert "%" in change.interval.striptags()
