@@ -23,8 +23,9 @@ ROOMS = {
         straight_through transfer_matrix transferred
     """,
     "audits": """
-        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation Confusions DeeperCut Duplicates
-        Findings Geodesic GoodnessOfFit HighConfidenceAdversarials Likelihood LinearProbe LowDimension
+        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation CommonCorruptions Confusions
+        DeeperCut Duplicates
+        Findings Geodesic GoodnessOfFit HighConfidenceAdversarials LabelSuspects Likelihood LinearProbe LowDimension
         MinimalPerturbation NeuralCollapse NewClasses OutOfDistribution PreprocessingMismatch Robustness
         Subject WeightScale decayed_parameters rejection_threshold
     """,
@@ -125,7 +126,7 @@ def test_a_name_means_one_thing():
 
 def test_there_are_few_enough_to_learn():
     assert len(PUBLIC) <= 23
-    assert sum(len(names.split()) for names in ROOMS.values()) <= 125
+    assert sum(len(names.split()) for names in ROOMS.values()) <= 129
 
 
 def test_the_lists_are_those_of_packages_that_are_there():

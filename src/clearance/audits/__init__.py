@@ -16,6 +16,8 @@
 | PreprocessingMismatch | Would another preprocessing of the images raise its accuracy? |
 | LinearProbe | How accurate is a linear layer trained on the frozen features? |
 | Duplicates | Which images are there more than once, and how accurate is the classifier without those in test? |
+| CommonCorruptions | How accurate is the classifier on images with common corruptions, such as noise, blur and low contrast? |
+| LabelSuspects | Which labels look wrong, one by one and between two classes? |
 | Confusions | Which two classes are confused most, and how close are their features? |
 | MinimalPerturbation | What is the smallest change of an image that changes the prediction? |
 | OutOfDistribution | How many out-of-distribution images does a threshold reject? |
@@ -48,6 +50,7 @@ from clearance.audits.calibration import Calibration as Calibration
 from clearance.audits.churn import Churn as Churn
 from clearance.audits.class_scatter import ClassScatter as ClassScatter
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
+from clearance.audits.common_corruptions import CommonCorruptions as CommonCorruptions
 from clearance.audits.confusions import Confusions as Confusions
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
 from clearance.audits.duplicates import Duplicates as Duplicates
@@ -56,6 +59,7 @@ from clearance.audits.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
 from clearance.audits.high_confidence_adversarials import (
     HighConfidenceAdversarials as HighConfidenceAdversarials,
 )
+from clearance.audits.label_suspects import LabelSuspects as LabelSuspects
 from clearance.audits.likelihood import Likelihood as Likelihood
 from clearance.audits.linear_probe import LinearProbe as LinearProbe
 from clearance.audits.low_dimension import LowDimension as LowDimension
@@ -77,6 +81,7 @@ __all__ = [
     "Churn",
     "ClassScatter",
     "CoAdaptation",
+    "CommonCorruptions",
     "Confusions",
     "DeeperCut",
     "Duplicates",
@@ -84,6 +89,7 @@ __all__ = [
     "Geodesic",
     "GoodnessOfFit",
     "HighConfidenceAdversarials",
+    "LabelSuspects",
     "Likelihood",
     "LinearProbe",
     "LowDimension",

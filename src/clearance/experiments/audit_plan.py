@@ -28,6 +28,7 @@ MODEL_AUDITS = (
     "co_adaptation",
     "linear_probe",
     "confusions",
+    "common_corruptions",
     "minimal_perturbation",
     "out_of_distribution",
     "calibration",
