@@ -33,6 +33,7 @@ from clearance.audits import (
     OutOfDistribution,
     PreprocessingMismatch,
     Robustness,
+    SetFacts,
     WeightScale,
 )
 from clearance.data import ImageSet
@@ -106,6 +107,7 @@ AUDITS = {
     ),
     "duplicates": AuditCase(Duplicates(other=STRANGE), {"error": 1.0}),
     "label_suspects": AuditCase(LabelSuspects(), {"model_agrees": 0.0}, neither=frozenset({"model_agrees"})),
+    "set_facts": AuditCase(SetFacts(), {"train_minus_test": 0.0}),
     "common_corruptions": AuditCase(
         CommonCorruptions(images=30), {"error": 1.0, "mean_error": 1.0}
     ),

@@ -27,7 +27,7 @@ ROOMS = {
         DeeperCut Duplicates
         Findings Geodesic GoodnessOfFit HighConfidenceAdversarials LabelSuspects Likelihood LinearProbe LowDimension
         MinimalPerturbation NeuralCollapse NewClasses OutOfDistribution PreprocessingMismatch Robustness
-        Subject WeightScale decayed_parameters rejection_threshold
+        SetFacts Subject WeightScale decayed_parameters rejection_threshold
     """,
     "data": """
         Augmentation ImageSet Preprocessing StoredImageSet gaussian_images open_images open_unlabelled

@@ -18,6 +18,7 @@
 | Duplicates | Which images are there more than once, and how accurate is the classifier without those in test? |
 | CommonCorruptions | How accurate is the classifier on images with common corruptions, such as noise, blur and low contrast? |
 | LabelSuspects | Which labels look wrong, one by one and between two classes? |
+| SetFacts | Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes? |
 | Confusions | Which two classes are confused most, and how close are their features? |
 | MinimalPerturbation | What is the smallest change of an image that changes the prediction? |
 | OutOfDistribution | How many out-of-distribution images does a threshold reject? |
@@ -70,6 +71,7 @@ from clearance.audits.out_of_distribution import OutOfDistribution as OutOfDistr
 from clearance.audits.preprocessing import PreprocessingMismatch as PreprocessingMismatch
 from clearance.audits.rejection import rejection_threshold as rejection_threshold
 from clearance.audits.robustness import Robustness as Robustness
+from clearance.audits.set_facts import SetFacts as SetFacts
 from clearance.audits.weight_scale import WeightScale as WeightScale
 from clearance.audits.weight_scale import decayed_parameters as decayed_parameters
 
@@ -99,6 +101,7 @@ __all__ = [
     "OutOfDistribution",
     "PreprocessingMismatch",
     "Robustness",
+    "SetFacts",
     "Subject",
     "WeightScale",
     "decayed_parameters",

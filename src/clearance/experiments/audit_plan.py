@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from clearance.vocabulary import Outcome, Status
 MODEL_AUDITS = (
     "accuracy",
     "duplicates",
+    "set_facts",
+    *(("label_suspects",) if find_spec("cleanlab") else ()),
     "preprocessing",
     "co_adaptation",
     "linear_probe",
@@ -34,7 +37,10 @@ MODEL_AUDITS = (
     "calibration",
     "class_scatter",
 )
-"""The audits of one model by default, the most useful first: those that the first screen needs."""
+"""The audits of one model by default, the most useful first: those that the first screen needs.
+
+``label_suspects`` is one of them where cleanlab is installed.
+"""
 
 ALL = "all"
 NEEDS_UNKNOWN = "out_of_distribution"

@@ -179,6 +179,9 @@ AUDITS = {
         "clearance.audits.label_suspects:LabelSuspects",
         "Which labels look wrong, one by one and between two classes?",
     ),
+    "set_facts": Entry(
+        "clearance.audits.set_facts:SetFacts", "Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes?"
+    ),
     "preprocessing": Entry(
         "clearance.audits.preprocessing:PreprocessingMismatch",
         "Would another preprocessing of the images raise its accuracy?",
