@@ -159,7 +159,7 @@ def test_logits_that_are_not_finite_are_wrong():
 
 
 def test_strengths_are_those_of_cifar10_c():
-    assert strength_in_words("contrast", 5) == "contrast x0.15"
+    assert strength_in_words("contrast", 5) == "x0.15"
     assert strength_in_words("JPEG", 5) == "quality 40"
     assert strength_in_words("shift", 1) == "3.1% of the side"
     with pytest.raises(ValueError, match="`images`"):

@@ -121,7 +121,7 @@ CORRUPTIONS: Mapping[str, Corruption] = {
     "noise": Corruption((0.04, 0.06, 0.08, 0.09, 0.10), "standard deviation {}", _noise),
     "blur": Corruption((0.4, 0.6, 0.7, 0.8, 1.0), "standard deviation {} pixels at 32", _blur),
     "brightness": Corruption((0.05, 0.1, 0.15, 0.2, 0.3), "value raised by {}", _brightness),
-    "contrast": Corruption((0.75, 0.5, 0.4, 0.3, 0.15), "contrast x{}", _contrast),
+    "contrast": Corruption((0.75, 0.5, 0.4, 0.3, 0.15), "x{}", _contrast),
     "JPEG": Corruption((80, 65, 58, 50, 40), "quality {:g}", _jpeg),
     "pixelation": Corruption((0.95, 0.9, 0.85, 0.75, 0.65), "{} of the side", _pixelate),
     "grey": Corruption((0.2, 0.4, 0.6, 0.8, 1.0), "{:.0%} of the colour removed", _grey, colours=True),
@@ -236,7 +236,7 @@ def strength_in_words(name: str, severity: int) -> str:
     """What a corruption does at a severity.
 
     >>> strength_in_words("contrast", 2), strength_in_words("JPEG", 1)
-    ('contrast x0.5', 'quality 80')
+    ('x0.5', 'quality 80')
     """
     return CORRUPTIONS[name].said.format(CORRUPTIONS[name].strengths[severity - 1])
 
