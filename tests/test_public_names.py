@@ -23,10 +23,10 @@ ROOMS = {
         straight_through transfer_matrix transferred
     """,
     "audits": """
-        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation Confusions DeeperCut Duplicates
-        Findings Geodesic GoodnessOfFit HighConfidenceAdversarials Likelihood LinearProbe LowDimension
-        MinimalPerturbation Mistakes NeuralCollapse NewClasses OutOfDistribution Performance PreprocessingMismatch
-        Robustness Subject WeightScale decayed_parameters rejection_threshold
+        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation CommonCorruptions Confusions DeeperCut
+        Duplicates Findings Geodesic GoodnessOfFit HighConfidenceAdversarials LabelSuspects Likelihood LinearProbe
+        LowDimension MinimalPerturbation Mistakes NeuralCollapse NewClasses OutOfDistribution Performance
+        PreprocessingMismatch Robustness SetFacts Subject WeightScale decayed_parameters rejection_threshold
     """,
     "data": """
         Augmentation ImageSet Preprocessing StoredImageSet gaussian_images open_images open_unlabelled

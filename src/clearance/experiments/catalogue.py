@@ -175,6 +175,14 @@ AUDITS = {
         "clearance.audits.churn:Churn",
         "How much do independently trained heads disagree on the same features?",
     ),
+    "label_suspects": Entry(
+        "clearance.audits.label_suspects:LabelSuspects",
+        "Which labels look wrong, one by one and between two classes?",
+    ),
+    "set_facts": Entry(
+        "clearance.audits.set_facts:SetFacts",
+        "Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes?",
+    ),
     "preprocessing": Entry(
         "clearance.audits.preprocessing:PreprocessingMismatch",
         "Would another preprocessing of the images raise its accuracy?",
@@ -197,6 +205,10 @@ AUDITS = {
     "minimal_perturbation": Entry(
         "clearance.audits.minimal_perturbation:MinimalPerturbation",
         "What is the smallest change of an image that changes the prediction?",
+    ),
+    "common_corruptions": Entry(
+        "clearance.audits.common_corruptions:CommonCorruptions",
+        "How accurate is the classifier on images with common corruptions, such as noise, blur and low contrast?",
     ),
     "out_of_distribution": Entry(
         "clearance.audits.out_of_distribution:OutOfDistribution",

@@ -5,7 +5,7 @@ from markupsafe import Markup
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file, table_file
-from clearance.report.audit_page import Action, AuditPage, Row, Section, Term, with_ends
+from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
 from clearance.report.names import listed
@@ -25,25 +25,25 @@ BETWEEN = {
 }
 
 
-def duplicates_action(findings: Findings) -> Action | None:
+def duplicates_findings(findings: Findings) -> list[Finding]:
     """Test images that are training images, and what accuracy is without them; else the other duplicates."""
     leaked = _counts(findings, "test in train")
     if leaked is None:
-        return None
+        return []
     exact, near = leaked
     files = "The list is in the folder of the report: exhibits, " + ", ".join(
         table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, AUDIT).values()
     )
     both = int(exact.value + near.value)
     if both == 0:
-        return _within(findings, files)
+        return [_within(findings, files)]
     share = both / exact.n if exact.n else 0.0
     said = Markup("{} of {} test images ({}) are also training images: {} pixel for pixel, {} nearly.").format(
         data(both, "count"), data(exact.n, "count"), data(share, "fraction"),
         data(exact.value, "count"), data(near.value, "count"),
     ) + _accuracy(findings)  # fmt: skip
     todo = f"Remove them from one of the two sets, then audit again. {files}."
-    return Action("Duplicates", said, todo, alarm=share >= LEAK)
+    return [Finding("Duplicates", "problem" if share >= LEAK else "warning", said, todo)]
 
 
 def _accuracy(findings: Findings) -> Markup:
@@ -54,7 +54,7 @@ def _accuracy(findings: Findings) -> Markup:
     return Markup(" The error is {} with them and {} without.").format(with_ends(every), with_ends(rest))
 
 
-def _within(findings: Findings, files: str) -> Action:
+def _within(findings: Findings, files: str) -> Finding:
     """What is said where no test image is a training image."""
     parts = []
     for name in ("train", "test"):
@@ -68,9 +68,9 @@ def _within(findings: Findings, files: str) -> Action:
         parts.append(Markup("{} images have a duplicate with another label").format(data(two.value, "count")))
     said = Markup("No test image was found among the training images, exactly or nearly.")
     if not parts:
-        return Action("Duplicates", said)
+        return Finding("Duplicates", "fine", said)
     todo = f"Decide which of each pair to keep. {files}."
-    return Action("Duplicates", said + Markup(" But {}.").format(listed(parts)), todo)
+    return Finding("Duplicates", "warning", said + Markup(" But {}.").format(listed(parts)), todo)
 
 
 def _counts(findings: Findings, sets: str) -> tuple[SummaryRow, SummaryRow] | None:
@@ -166,5 +166,5 @@ PAGE = AuditPage(
     },
     section=duplicates_section,
     drawn=("pairs",),
-    action=duplicates_action,
+    findings=duplicates_findings,
 )
