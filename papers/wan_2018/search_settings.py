@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from clearance import Method
 from clearance.research import Recipe, RunFindings, plans_of, write_bytes
 from papers.engine.catalogue import paper_recipe, with_settings
 from papers.engine.study import NoDataError, StudyRequest, data_if_there
