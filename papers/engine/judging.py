@@ -608,6 +608,10 @@ def _is_of(reading: ClaimReading, claims: PaperClaims, one: Mapping[str, Any]) -
         and one["log"] == (reading.log or reading.factor != 1)
         and against_value == (reading.value is not None)
         and all(_may_be(context[key], wanted) for key, wanted in reading.context.items())
+        and all(
+            one["second"]["context"].get(key) == wanted
+            for key, wanted in (reading.against or {}).get(one["second"]["method"], {}).items()
+        )
     )
 
 

@@ -39,7 +39,7 @@ ABOUT = Paper(
         ),
         "search-settings": Study(
             "papers.wan_2018.search_settings:run",
-            "learning rate and one more setting of every loss, by error and detection, on a part of the training set",
+            "one setting of every loss besides its learning rate, by error and detection on a part of the training set",
             datasets=("digits", "mnist"),
         ),
         "combinations": Study(
