@@ -263,9 +263,9 @@ class Likelihood(Audit):
     Scores (higher is more normal): ``likelihood``, the log-density at the predicted class of a Gaussian-mixture head,
     of any other head the logit of the predicted class; ``density``, log p(x) of the mixture; ``class mean``, minus half
     the squared distance to the training features' mean of the predicted class; ``learned centre``, the same to
-    `centres`, those that a loss has learned; ``mahalanobis``, after the fact, one covariance for all classes; ``max softmax``; ``energy``; ``neighbours``; and two that see pixels
-    alone: ``small pixels``, the share in (0, epsilon], and ``pixel steps``, mean |dx|. What does not beat these is no
-    finding.
+    `centres`, those that a loss has learned; ``mahalanobis``, after the fact, one covariance for all classes; ``max
+    softmax``; ``energy``; ``neighbours``; and two that see pixels alone: ``small pixels``, the share in (0, epsilon],
+    and ``pixel steps``, mean |dx|. What does not beat these is no finding.
 
     Source: Wan et al. (2018) for the likelihoods, whose Fig. 3 and 4 are exhibits here; Lee et al., *A Simple Unified
     Framework* (2018), for ``mahalanobis`` and the three measures; Carlini and Wagner (2017) for attacking a detector.
