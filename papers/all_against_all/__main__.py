@@ -3,21 +3,23 @@
     python -m papers.all_against_all DATASET --search DIR ... --report DIR ...
 
 Reads every DIR/search.json and DIR/report.json; writes DATASET.md, DATASET-search.csv and DATASET-measurements.csv into
-results/. Methods that were not searched again keep their lines of DATASET-search.csv. The first method of the first
-report is the one that others are compared with.
+results/. Methods that were not searched or not run again keep their lines there; times are compared with plain
+training's of the same day.
 """
 
 import argparse
 import csv
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clearance import Measurement
 from clearance.research import (
     CRITERIA,
     LEVEL,
+    Record,
     Report,
     SummaryRow,
     Trial,
@@ -34,6 +36,10 @@ AUDITS = ("accuracy", FEW, "class_scatter")
 TRAINING = ("seconds", "steps", "memory", "diverged_heads")
 TRIED = (
     "method", "lr", "per_class", "epochs", "one_image_error", "one_image_standard_error", "own_error"
+)  # fmt: skip
+ORDER = (
+    "plain", "plain-longer", "noisy", "dropout", "batchnorm", "foca", "center", "contrastive", "triplet", "lgm",
+    "lgm-same-cut",
 )  # fmt: skip
 FIELDS = ("method", "seed", "audit", "name", "value", "unit", "n", "spread")
 
@@ -155,9 +161,8 @@ def write_csv(path: Path, header: tuple[str, ...], lines: list[list[Any]]) -> No
         writer.writerows(lines)
 
 
-def write_text(dataset: str, report: Report, trials: list[Trial]) -> None:
+def write_text(dataset: str, report: Report, trials: list[Trial], failed: list[str]) -> None:
     """Results, verdicts, and the search behind them."""
-    failed = [f"- {run.method}, seed {run.seed}: {run.status}" for run in report.runs if not run.good]
     text = [
         f"# {dataset}",
         "",
@@ -207,18 +212,54 @@ def earlier_trials(path: Path) -> list[Trial]:
         ]
 
 
-def joined(reports: Sequence[Report]) -> Report:
-    """One report of all runs of several, made under the same conditions."""
+def earlier_records(path: Path, dataset: str, again: Container[str]) -> list[Record]:
+    """Committed measurements of methods that were not run again, and times of all of them."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            Record(dataset, row["method"], int(row["seed"]), _measurement(row))
+            for row in csv.DictReader(file)
+            if row["method"] not in again or row["audit"] == "training"
+        ]
+
+
+def _measurement(row: Mapping[str, str]) -> Measurement:
+    spread = float(row["spread"]) if row["spread"] else None
+    context = json.loads(row["context"])
+    numbers = (float(row["value"]), row["unit"], int(row["n"]), spread)
+    return Measurement(row["audit"], row["name"], *numbers, better="lower", context=context)
+
+
+def dated(record: Record, day: str) -> Record:
+    """A record whose time and memory can only be compared with those of its day."""
+    found = record.measurement
+    if found.audit != "training":
+        return record
     return dataclasses.replace(
-        reports[0],
-        command="`, `".join(one.command for one in reports),
-        records=tuple(record for one in reports for record in one.records),
-        runs=tuple(note for one in reports for note in one.runs),
+        record, measurement=dataclasses.replace(found, context={**found.context, "day": day})
     )
 
 
+def joined(reports: Sequence[Report], dataset: str) -> Report:
+    """One report of several and of the committed measurements, all made under the same conditions."""
+    new = [dated(record, reports[0].created[:10]) for one in reports for record in one.records]
+    kept = [
+        record for record in new if record.measurement.audit in AUDITS or record.measurement.name in TRAINING
+    ]
+    again = {record.method for record in kept}
+    older = earlier_records(RESULTS / f"{dataset}-measurements.csv", dataset, again)
+    records = sorted([*older, *kept], key=lambda record: ORDER.index(record.method))
+    commands = "`, `".join(one.command for one in reports)
+    return dataclasses.replace(reports[0], command=commands, records=tuple(records), runs=())
+
+
 def main(dataset: str, search_dirs: Sequence[str], report_dirs: Sequence[str]) -> None:
-    report = joined([load_report(directory) for directory in report_dirs])
+    reports = [load_report(directory) for directory in report_dirs]
+    report = joined(reports, dataset)
+    failed = [
+        f"- {run.method}, seed {run.seed}: {run.status}" for r in reports for run in r.runs if not run.good
+    ]
     new = [
         Trial(**row)
         for directory in search_dirs
@@ -227,7 +268,7 @@ def main(dataset: str, search_dirs: Sequence[str], report_dirs: Sequence[str]) -
     path = RESULTS / f"{dataset}-search.csv"
     again = {trial.method for trial in new}
     trials = [trial for trial in earlier_trials(path) if trial.method not in again] + new
-    write_text(dataset, report, trials)
+    write_text(dataset, report, trials, failed)
     tried = [[*(getattr(t, name) for name in TRIED), "; ".join(t.statuses)] for t in trials]
     write_csv(path, (*TRIED, "statuses"), tried)
     write_csv(RESULTS / f"{dataset}-measurements.csv", (*FIELDS, "context"), measurements(report))
