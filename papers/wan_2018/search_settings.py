@@ -114,13 +114,20 @@ def run(request: StudyRequest) -> Path:
     plans = plans_of(recipe)
     found = request.grid(plans, data)
     trials = [
-        _tried(name, settings, [one for plan, one in zip(plans, found, strict=True) if plan.method == label])
+        tried(name, settings, [one for plan, one in zip(plans, found, strict=True) if plan.method == label])
         for label, (name, settings) in _labelled().items()
     ]
     return write_trials(trials, request.dataset, request.out)
 
 
-def _tried(name: str, settings: Mapping[str, float], runs: Sequence[RunFindings]) -> Tried:
+def tried(name: str, settings: Mapping[str, float], runs: Sequence[RunFindings]) -> Tried:
+    """What a trial of a method came to.
+
+    Args:
+        name: The method.
+        settings: What is tried.
+        runs: One for each seed.
+    """
     setting = SETTING[name][0]
     area = {**ATTACKED, "score": own_score(name)}
     return Tried(
