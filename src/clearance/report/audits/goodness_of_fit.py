@@ -123,7 +123,8 @@ PAGE = AuditPage(
             "Of the squared distance of training images to the average that a mixture has learned for their class: the "
             "part that comes from that average being elsewhere than the class's own.",
             "Lower is better; 0 means that learned averages are those of the classes.",
-            "Above one half, the mixture's densities say more about where its averages are than about an image.",
+            "Above one quarter, the mixture's densities are poor at telling unusual images: its averages were not "
+            "trained long enough, or with too small a step.",
         ),
     },
     section=fit_section,
