@@ -24,7 +24,6 @@ from clearance.research import (
     load_run,
     plans_of,
 )
-from papers.engine.catalogue import paper_recipe
 from papers.engine.ledger import JudgedStudy, Quantity
 from papers.engine.study import (
     StudyRequest,
@@ -97,26 +96,24 @@ def with_learned_centres(
         if plan.settings.loss != "center":
             return None
         settings = {k: v for k, v in plan.recipe.audit_settings[AUDIT].items() if k in ("epsilons", "other")}
-        left_out = list(plan.recipe.left_out)
-        return {**whose(plan, data, request.runs), "audit": settings, "left_out": left_out}
+        return {**whose(plan, data, request.runs), "audit": settings}
 
-    work = partial(at_learned_centres, runs=str(request.runs), dataset=request.dataset, root=request.root)
+    work = partial(at_learned_centres, runs=str(request.runs), root=request.root)
     return with_added_records(found, plans, work, task, "centres", request)
 
 
-def at_learned_centres(task: Tree, runs: str, dataset: str, root: str | None) -> Tree:
+def at_learned_centres(task: Tree, runs: str, root: str | None) -> Tree:
     """Records of a finished run's score at the centres that its loss learned, as plain values.
 
     Args:
-        task: ``run``, its folder, ``audit``, settings of the audit, and ``left_out``, the classes kept from training;
-            ``method``, ``seed`` and ``data``, the name of its images, for the records.
+        task: ``run``, its folder, and ``audit``, settings of the audit; ``method``, ``seed`` and ``data``, the name of
+            its images, for the records.
         runs: Where runs are kept.
-        dataset: What the run was trained on.
         root: The folder that holds its files.
     """
     place = Path(runs) / task["run"]
-    recipe = dataclasses.replace(paper_recipe(PAPER, dataset, root), left_out=tuple(task["left_out"]))
-    data = build_data(recipe)
+    saved = load_run(place)
+    data = build_data(dataclasses.replace(saved.recipe, root=root))
     other = task["audit"].get("other")
     audit = Likelihood(
         epsilons=tuple(task["audit"]["epsilons"]),
@@ -124,7 +121,7 @@ def at_learned_centres(task: Tree, runs: str, dataset: str, root: str | None) ->
         adaptive=(),
         centres=dict(training_loss(place).named_buffers())["centres"],
     )
-    made = audit(load_run(place).model, data.train, data.test, task["seed"], data.new_classes)
+    made = audit(saved.model, data.train, data.test, task["seed"], data.new_classes)
     return records_of(task, [one for one in made.measurements if one.context.get("score") == LEARNED])
 
 

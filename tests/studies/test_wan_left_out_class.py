@@ -48,7 +48,11 @@ def test_one_class_a_draw_and_every_score_that_tells_it_apart(quick, tmp_path):
     rows = {(row["label"], row["method"]): row for row in told["rows"]}
     label = "detected by the own likelihood (AUROC)"
     measured = json.loads((tmp_path / "report.json").read_text("utf-8"))["measurements"]
-    for method, score in (("softmax", "likelihood"), ("center", "class mean"), ("lgm", "likelihood")):
+    for method, score in (
+        ("softmax", "likelihood"),
+        ("center", "learned centre"),
+        ("lgm", "likelihood"),
+    ):
         areas = [
             row["value"]
             for row in measured
