@@ -1,18 +1,33 @@
 """Write the ledger from what `clearance search` and `clearance compare` left.
 
-    python -m papers.all_against_all DATASET SEARCH_DIR REPORT_DIR
+    python -m papers.all_against_all DATASET --search DIR ... --report DIR ...
 
-Reads SEARCH_DIR/search.json and REPORT_DIR/report.json; writes DATASET.md, DATASET-search.csv and
-DATASET-measurements.csv into results/.
+Reads every DIR/search.json and DIR/report.json; writes DATASET.md, DATASET-search.csv and DATASET-measurements.csv into
+results/. Methods that were not searched or not run again keep their lines there; times are compared with plain
+training's of the same day.
 """
 
 import argparse
 import csv
+import dataclasses
 import json
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearance.research import CRITERIA, Report, SummaryRow, Trial, best_trial, load_report
+from clearance import Measurement
+from clearance.research import (
+    CRITERIA,
+    LEVEL,
+    Record,
+    Report,
+    SummaryRow,
+    Trial,
+    best_trial,
+    compare_seeds,
+    holm,
+    load_report,
+)
 
 RESULTS = Path(__file__).parent / "results"
 FEW = "co_adaptation"
@@ -21,6 +36,10 @@ AUDITS = ("accuracy", FEW, "class_scatter")
 TRAINING = ("seconds", "steps", "memory", "diverged_heads")
 TRIED = (
     "method", "lr", "per_class", "epochs", "one_image_error", "one_image_standard_error", "own_error"
+)  # fmt: skip
+ORDER = (
+    "plain", "plain-longer", "noisy", "dropout", "batchnorm", "foca", "center", "contrastive", "triplet", "lgm",
+    "lgm-same-cut",
 )  # fmt: skip
 FIELDS = ("method", "seed", "audit", "name", "value", "unit", "n", "spread")
 
@@ -76,6 +95,32 @@ def results(report: Report) -> list[str]:
     return lines
 
 
+def foca_against_each(report: Report, few: Any) -> list[str]:
+    """FOCA against every other method from the fewest images, by pairs of seeds, with Holm's adjustment."""
+    values: dict[str, dict[int, float]] = {}
+    for record in report.records:
+        found = record.measurement
+        if (found.audit, found.name) == (FEW, "error") and (
+            found.context["head"], found.context["samples"]
+        ) == ("retrained", few):  # fmt: skip
+            values.setdefault(record.method, {})[record.seed] = found.value
+    foca = values.pop("foca")
+    compared = {name: compare_seeds(foca, other, better="lower") for name, other in values.items()}
+    adjusted = holm({name: 1.0 if one.p is None else one.p for name, one in compared.items()})
+    lines = []
+    for name, one in compared.items():
+        assert one.difference is not None
+        assert one.low is not None
+        assert one.high is not None
+        verdict = one.verdict if adjusted[name] < LEVEL else "inconclusive"
+        middle, low, high = (f"{100 * value:.2f} %" for value in (one.difference, one.low, one.high))
+        lines.append(
+            f"- foca against {name}, from {few} images: **{verdict}** (difference {middle} "
+            f"({low.removesuffix(' %')} to {high.removesuffix(' %')}); Holm-adjusted p {adjusted[name]:.3g})."
+        )
+    return lines
+
+
 def verdicts(report: Report) -> list[str]:
     """What was asked, and whether it holds."""
     few = min(row.context["samples"] for row in rows(report, "mean", FEW, "error", head="retrained"))
@@ -91,12 +136,7 @@ def verdicts(report: Report) -> list[str]:
         f"- FOCA's error from {few} images is at most {WANTED_RATIO} of plain's: **{holds}** "
         f"({interval(ratio, 1, '')}, paired over {ratio.seeds} seeds, on log errors)."
     ]
-    lines += [
-        f"- {rival.method} against {rival.against}, from {few} images: **{rival.verdict}** "
-        f"(difference {interval(rival)}; Holm-adjusted p {rival.adjusted:.3g})."
-        for rival in rows(report, "rival", FEW, "error", head="retrained", samples=few)
-    ]
-    return lines
+    return lines + foca_against_each(report, few)
 
 
 def searched(trials: list[Trial]) -> list[str]:
@@ -121,9 +161,8 @@ def write_csv(path: Path, header: tuple[str, ...], lines: list[list[Any]]) -> No
         writer.writerows(lines)
 
 
-def write_text(dataset: str, report: Report, trials: list[Trial]) -> None:
+def write_text(dataset: str, report: Report, trials: list[Trial], failed: list[str]) -> None:
     """Results, verdicts, and the search behind them."""
-    failed = [f"- {run.method}, seed {run.seed}: {run.status}" for run in report.runs if not run.good]
     text = [
         f"# {dataset}",
         "",
@@ -153,12 +192,85 @@ def measurements(report: Report) -> list[list[Any]]:
     return [[*(r[name] for name in FIELDS), json.dumps(r["context"])] for r in kept]
 
 
-def main(dataset: str, search_dir: str, report_dir: str) -> None:
-    report = load_report(report_dir)
-    trials = [Trial(**row) for row in json.loads((Path(search_dir) / "search.json").read_text("utf-8"))]
-    write_text(dataset, report, trials)
+def earlier_trials(path: Path) -> list[Trial]:
+    """The trials of a committed file; those of an older one have no epochs and no standard errors."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            Trial(
+                row["method"],
+                float(row["lr"]),
+                int(row["per_class"]),
+                int(row.get("epochs") or 0),
+                float(row["one_image_error"]),
+                float(row["one_image_standard_error"]) if row.get("one_image_standard_error") else None,
+                float(row["own_error"]),
+                tuple(row["statuses"].split("; ")),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def earlier_records(path: Path, dataset: str, again: Container[str]) -> list[Record]:
+    """Committed measurements of methods that were not run again, and times of all of them."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            Record(dataset, row["method"], int(row["seed"]), _measurement(row))
+            for row in csv.DictReader(file)
+            if row["method"] not in again or row["audit"] == "training"
+        ]
+
+
+def _measurement(row: Mapping[str, str]) -> Measurement:
+    spread = float(row["spread"]) if row["spread"] else None
+    context = json.loads(row["context"])
+    numbers = (float(row["value"]), row["unit"], int(row["n"]), spread)
+    return Measurement(row["audit"], row["name"], *numbers, better="lower", context=context)
+
+
+def dated(record: Record, day: str) -> Record:
+    """A record whose time and memory can only be compared with those of its day."""
+    found = record.measurement
+    if found.audit != "training":
+        return record
+    return dataclasses.replace(
+        record, measurement=dataclasses.replace(found, context={**found.context, "day": day})
+    )
+
+
+def joined(reports: Sequence[Report], dataset: str) -> Report:
+    """One report of several and of the committed measurements, all made under the same conditions."""
+    new = [dated(record, reports[0].created[:10]) for one in reports for record in one.records]
+    kept = [
+        record for record in new if record.measurement.audit in AUDITS or record.measurement.name in TRAINING
+    ]
+    again = {record.method for record in kept}
+    older = earlier_records(RESULTS / f"{dataset}-measurements.csv", dataset, again)
+    records = sorted([*older, *kept], key=lambda record: ORDER.index(record.method))
+    commands = "`, `".join(one.command for one in reports)
+    return dataclasses.replace(reports[0], command=commands, records=tuple(records), runs=())
+
+
+def main(dataset: str, search_dirs: Sequence[str], report_dirs: Sequence[str]) -> None:
+    reports = [load_report(directory) for directory in report_dirs]
+    report = joined(reports, dataset)
+    failed = [
+        f"- {run.method}, seed {run.seed}: {run.status}" for r in reports for run in r.runs if not run.good
+    ]
+    new = [
+        Trial(**row)
+        for directory in search_dirs
+        for row in json.loads((Path(directory) / "search.json").read_text("utf-8"))
+    ]
+    path = RESULTS / f"{dataset}-search.csv"
+    again = {trial.method for trial in new}
+    trials = [trial for trial in earlier_trials(path) if trial.method not in again] + new
+    write_text(dataset, report, trials, failed)
     tried = [[*(getattr(t, name) for name in TRIED), "; ".join(t.statuses)] for t in trials]
-    write_csv(RESULTS / f"{dataset}-search.csv", (*TRIED, "statuses"), tried)
+    write_csv(path, (*TRIED, "statuses"), tried)
     write_csv(RESULTS / f"{dataset}-measurements.csv", (*FIELDS, "context"), measurements(report))
 
 
@@ -166,7 +278,7 @@ if __name__ == "__main__":
     about = (__doc__ or "").partition("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m papers.all_against_all", description=about)
     parser.add_argument("dataset", help="for example digits; names the files that are written")
-    parser.add_argument("search_dir", help="the folder that `clearance search` wrote")
-    parser.add_argument("report_dir", help="the folder that `clearance compare` wrote")
+    parser.add_argument("--search", nargs="*", default=[], help="folders that `clearance search` wrote")
+    parser.add_argument("--report", nargs="+", required=True, help="folders that `clearance compare` wrote")
     given = parser.parse_args()
-    main(given.dataset, given.search_dir, given.report_dir)
+    main(given.dataset, given.search, given.report)

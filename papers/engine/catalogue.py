@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from clearance import Method
 from clearance.research import Recipe, check_choice, from_tree
 from papers.engine.claims import PaperClaims, parse_claims
 from papers.engine.judging import Judgement
@@ -150,19 +151,35 @@ def with_rates(recipe: Recipe, name: str, condition: str) -> Recipe:
     >>> with_rates(recipe, "wan_2018", "all") == recipe
     True
     """
-    rates = learning_rates(name, recipe.dataset, condition)
-    methods = {n: dataclasses.replace(m, lr=rates.get(n, m.lr)) for n, m in recipe.methods.items()}
+    chosen = learning_rates(name, recipe.dataset, condition)
+    methods = {n: with_settings(m, _settings(chosen.get(n, m.lr))) for n, m in recipe.methods.items()}
     return dataclasses.replace(recipe, methods=methods)
 
 
-def learning_rates(name: str, dataset: str, condition: str) -> Mapping[str, float]:
-    """Those that the paper's ``--only search`` chose, by method; none where nothing was searched.
+def _settings(chosen: float | Mapping[str, float]) -> Mapping[str, float]:
+    return chosen if isinstance(chosen, Mapping) else {"lr": chosen}
+
+
+def with_settings(method: Method, settings: Mapping[str, float]) -> Method:
+    """The method with other settings: its own by name, and of its loss those that a method does not have.
+
+    >>> changed = with_settings(Method(loss="center"), {"lr": 0.1, "weight": 0.03})
+    >>> changed.lr, changed.loss_settings
+    (0.1, {'weight': 0.03})
+    """
+    own = {key: value for key, value in settings.items() if hasattr(method, key)}
+    rest = {key: value for key, value in settings.items() if key not in own}
+    return dataclasses.replace(method, **own, loss_settings={**method.loss_settings, **rest})  # type: ignore[arg-type]
+
+
+def learning_rates(name: str, dataset: str, condition: str) -> Mapping[str, float | Mapping[str, float]]:
+    """Those that the paper's search chose, by method, some with other settings; none where nothing was searched.
 
     >>> learning_rates("elsayed_2018", "cifar10", "clean")
     {}
     """
     text = _folder(name).joinpath("recipes", "learning_rates.toml").read_text("utf-8")
-    found: Mapping[str, float] = tomllib.loads(text).get(dataset, {}).get(condition, {})
+    found: Mapping[str, Any] = tomllib.loads(text).get(dataset, {}).get(condition, {})
     return found
 
 

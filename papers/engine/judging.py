@@ -486,7 +486,7 @@ def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf, older: Sequence[Map
     # one part that is refuted refutes the whole; one that was not run leaves it open
     order = ("refuted", "not run", "cannot tell")
     decided = next((one for word in order for one in decisive if one.verdict == word), decisive[0])
-    if decided.verdict == "not run":
+    if decided.verdict == "not run" and not (older and dataset in claim.not_judged):
         return Judgement(claim, "not run", decided.reason, "", judged)
     if dataset in claim.not_judged:
         bare = tuple(replace(one, verdict="not judged", reason="", order="not judged") for one in judged)
@@ -608,6 +608,10 @@ def _is_of(reading: ClaimReading, claims: PaperClaims, one: Mapping[str, Any]) -
         and one["log"] == (reading.log or reading.factor != 1)
         and against_value == (reading.value is not None)
         and all(_may_be(context[key], wanted) for key, wanted in reading.context.items())
+        and all(
+            _may_be(one["second"]["context"].get(key), wanted)
+            for key, wanted in (reading.against or {}).get(one["second"]["method"], {}).items()
+        )
     )
 
 

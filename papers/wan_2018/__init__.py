@@ -37,6 +37,11 @@ ABOUT = Paper(
             "learning rates of these studies, searched on a part of the training set",
             datasets=_DATASETS,
         ),
+        "search-settings": Study(
+            "papers.wan_2018.search_settings:run",
+            "one setting of every loss besides its learning rate, by error and detection on a part of the training set",
+            datasets=("digits", "mnist"),
+        ),
         "combinations": Study(
             "papers.wan_2018.combinations:run",
             "FOCA with mixture heads, and L-GM with a large margin added, on digits",

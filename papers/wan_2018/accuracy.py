@@ -23,6 +23,7 @@ FIT = {
     "ks_distance": ("KS distance", "fraction"),
     "coverage": ("within the 95 % region", "fraction"),
 }
+OFFSET = Quantity("", "goodness_of_fit", "mean_offset", context={"statistics": "own", "class": "all"})
 WHOSE = {"refitted": "fitted to training features", "own": "as the mixture learned them"}
 
 
@@ -55,6 +56,10 @@ def probability_sections(report: Report, dataset: str) -> list[str]:
             "Fitted are means and one variance of each dimension; on the training features themselves their ratio is "
             "1 by construction. Nothing is judged: there is no threshold.",
             method_table(report, [_fit(name, whose) for whose in WHOSE for name in FIT], dataset),
+            "## How far learned means are from those of their classes",
+            "Of the squared distance of training features to their learned mean, the part that is the distance of "
+            "that mean from the class's own; 0 where they are equal.",
+            method_table(report, [Column("offset of the means", OFFSET, judged=False)], dataset),
         ]
     return text
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from clearance import Method
 from clearance.research import Recipe, Report, build_data, plans_of
-from papers.engine.catalogue import with_rates
+from papers.engine.catalogue import paper_recipe, with_rates
 from papers.engine.ledger import COST, ONE_IMAGE, OWN_HEAD, Quantity, in_words, provenance, save, table
 from papers.engine.study import StudyRequest
-from papers.wan_2018.protocol import BASELINE, PAPER, base_recipe
+from papers.wan_2018.protocol import BASELINE, PAPER
 
 COMMAND = "python -m papers wan_2018 --only combinations"
 FOCA, FOCA_GM, MARGIN, BOTH = "foca", "foca, mixture heads", "large-margin", "lgm + large-margin"
@@ -44,7 +44,7 @@ def combinations_recipe(seeds: int | None = None) -> Recipe:
     >>> list(combinations_recipe().methods)
     ['softmax', 'gm', 'lgm', 'gm, batch norm', 'foca', 'foca, mixture heads', 'large-margin', 'lgm + large-margin']
     """
-    start = base_recipe("digits", None, seeds)
+    start = paper_recipe(PAPER, "digits", None, seeds)
     known = {name: start.methods[name] for name in (BASELINE, "gm", "lgm")}
     softmax, lgm = known[BASELINE], known["lgm"]
     parts = {

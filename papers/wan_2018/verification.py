@@ -1,25 +1,46 @@
 """Whether likelihoods separate FGSM images from ordinary ones (the paper's figure 4), by the audit of likelihoods.
 
 Each loss has its own likelihood: L-GM the log-density at the predicted class, softmax the logit of the predicted
-class, center loss the distance to the class's mean. Beside them stand scores that any network has, and two that see
+class, center loss the distance to the class's learned centre. Losses that learn means are asked at these, and every
+loss at the means of its classes' training features. Beside them stand scores that any network has, and two that see
 pixels alone.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clearance import load_dataset
-from clearance.research import Recipe, Report, Scalar, plans_of
+from clearance.audits import Likelihood
+from clearance.research import (
+    Recipe,
+    Report,
+    RunFindings,
+    RunPlan,
+    Scalar,
+    build_data,
+    load_run,
+    plans_of,
+)
 from papers.engine.ledger import JudgedStudy, Quantity
-from papers.engine.study import StudyRequest, data_if_there
+from papers.engine.study import (
+    StudyRequest,
+    Tree,
+    data_if_there,
+    records_of,
+    whose,
+    with_added_records,
+)
+from papers.wan_2018.fgsm import training_loss
 from papers.wan_2018.protocol import PAPER, PROTOCOLS, base_recipe
 from papers.wan_2018.study import Column, images_note, margin_note, method_table, seeds_note
 
 AUDIT, CURVE = "likelihood", "auroc"
-CLASS_MEAN, MAHALANOBIS = "class mean", "mahalanobis"
+CLASS_MEAN, LEARNED, MAHALANOBIS = "class mean", "learned centre", "mahalanobis"
 OWN = {"center": CLASS_MEAN}  # every other method's own score is called likelihood
+AT_LEARNED = {"center": LEARNED}  # likewise, at the means that training has learned
 ATTACKED: dict[str, Scalar] = {"attack": "FGSM", "counted": "all", "negatives": "originals"}
 KNOWN: dict[str, Scalar] = {"attack": "adaptive", "counted": "successful", "negatives": "originals"}
 KINDS: dict[str, dict[str, Scalar]] = {
@@ -34,8 +55,8 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "images of an attack that knows the own likelihood, against sign noise as large": {**KNOWN, "negatives": "noise"},
 }  # fmt: skip
 SCORES = (
-    "likelihood", "density", "class mean", "mahalanobis", "max softmax", "energy", "neighbours", "small pixels",
-    "pixel steps",
+    "likelihood", "density", "class mean", "learned centre", "mahalanobis", "max softmax", "energy", "neighbours",
+    "small pixels", "pixel steps",
 )  # fmt: skip
 EVADED = ("likelihood", "class mean", "mahalanobis")
 UNSEEN = {"mnist": "fashion-mnist", "cifar10": "cifar100", "cifar100": "cifar10"}
@@ -53,9 +74,55 @@ def run(request: StudyRequest) -> Path:
     study = JudgedStudy(PAPER, ("verification",), request.dataset)
     if (data := data_if_there(recipe)) is None:
         return study.without_data(recipe, request)
-    found = request.grid(plans_of(recipe), data)
+    plans = plans_of(recipe)
+    found = with_learned_centres(request.grid(plans, data), plans, data.train.name, request)
     report = request.paged(recipe, found, study.command(request.seeds))
     return study.write_ledger(report, sections(report, request.dataset), request.out)
+
+
+def with_learned_centres(
+    found: Sequence[RunFindings], plans: Sequence[RunPlan], data: str, request: StudyRequest
+) -> list[RunFindings]:
+    """The findings of runs; those with center loss also have the score at the centres that it learned.
+
+    Args:
+        found: What runs left behind.
+        plans: Theirs.
+        data: The name of their images.
+        request: The request.
+    """
+
+    def task(plan: RunPlan) -> Tree | None:
+        if plan.settings.loss != "center":
+            return None
+        settings = {k: v for k, v in plan.recipe.audit_settings[AUDIT].items() if k in ("epsilons", "other")}
+        return {**whose(plan, data, request.runs), "audit": settings}
+
+    work = partial(at_learned_centres, runs=str(request.runs), root=request.root)
+    return with_added_records(found, plans, work, task, "centres", request)
+
+
+def at_learned_centres(task: Tree, runs: str, root: str | None) -> Tree:
+    """Records of a finished run's score at the centres that its loss learned, as plain values.
+
+    Args:
+        task: ``run``, its folder, and ``audit``, settings of the audit; ``method``, ``seed`` and ``data``, the name of
+            its images, for the records.
+        runs: Where runs are kept.
+        root: The folder that holds its files.
+    """
+    place = Path(runs) / task["run"]
+    saved = load_run(place)
+    data = build_data(dataclasses.replace(saved.recipe, root=root))
+    other = task["audit"].get("other")
+    audit = Likelihood(
+        epsilons=tuple(task["audit"]["epsilons"]),
+        other=None if other is None else load_dataset(other, "test", root),
+        adaptive=(),
+        centres=dict(training_loss(place).named_buffers())["centres"],
+    )
+    made = audit(saved.model, data.train, data.test, task["seed"], data.new_classes)
+    return records_of(task, [one for one in made.measurements if one.context.get("score") == LEARNED])
 
 
 def verification_recipe(dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
@@ -98,6 +165,16 @@ class OwnScore(Quantity):
 
 
 @dataclasses.dataclass(frozen=True)
+class AtLearned(Quantity):
+    """A measure of detection by each loss's own likelihood, at the means that it learned where it learns some."""
+
+    def of(self, report: Report, method: str) -> dict[int, float]:
+        """The method's number under each seed, by its own score."""
+        context = {**self.context, "score": AT_LEARNED.get(method, "likelihood")}
+        return Quantity(self.label, self.audit, self.name, context=context).of(report, method)
+
+
+@dataclasses.dataclass(frozen=True)
 class UnderOwnAttack(Quantity):
     """A number of one score, the same for every method; an attack that knows a score knows the method's own."""
 
@@ -132,9 +209,10 @@ def sections(report: Report, dataset: str) -> list[str]:
         Column(f"epsilon {r:g}", Quantity("", AUDIT, "evasion", context={"epsilon": r, "score": MAHALANOBIS}))
         for r in radii
     ]
-    areas = _areas(OwnScore, ATTACKED, radii)
+    areas = _areas(AtLearned, ATTACKED, radii)
     text = [
         "## How well each loss's own likelihood separates FGSM images from ordinary ones",
+        "At the means that training has learned: of `gm` and `lgm` those of the mixture, of `center` its centres.",
         "Area under the ROC curve (50 % is chance, 100 % apart) of all attacked images, successful or not: "
         f"{images_note(report, AUDIT, CURVE, ATTACKED)} and as many ordinary ones. Each likelihood is in a "
         f"unit of its own: areas can be compared, log-densities cannot. {seeds_note(report)}",
@@ -144,11 +222,13 @@ def sections(report: Report, dataset: str) -> list[str]:
         "The second: the share of attacked images that pass where 95 % of ordinary ones do.",
         method_table(
             report,
-            [*_areas(OwnScore, ATTACKED, radii, "aupr"), *_areas(OwnScore, ATTACKED, radii, "fpr95")],
+            [*_areas(AtLearned, ATTACKED, radii, "aupr"), *_areas(AtLearned, ATTACKED, radii, "fpr95")],
             dataset,
         ),
         "## The same by the distance to the mean of the predicted class's training features",
+        "At class means, of every loss alike.",
         method_table(report, _areas(_by(CLASS_MEAN), ATTACKED, radii), dataset),
+        *margin_note(report, _areas(_by(CLASS_MEAN), ATTACKED, radii)),
         "## The same by Mahalanobis distances, fitted to every network afterwards",
         method_table(report, _areas(_by(MAHALANOBIS), ATTACKED, radii), dataset),
         "## Share of right images for which an attack that knows the likelihood finds a wrong one that passes",

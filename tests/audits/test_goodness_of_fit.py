@@ -162,3 +162,30 @@ def test_classes_that_are_points_have_no_gaussian():
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match=r"`covariance` must be one of 'scalar'.*got 'identity'"):
         GoodnessOfFit("identity")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", ["identity", *FORMS])
+def test_the_offset_of_learned_means_is_its_part_of_the_distance(form):
+    data = cloud(40, seed=0)
+    features = data.images.flatten(1).double()
+    head = GaussianMixture(WIDTH, 3, form, floor=1e-9).double().fit_statistics(features, data.labels)
+    fitted = numbers(GoodnessOfFit()(pixels(head), data, data), "own")["mean_offset", "all"]
+    assert fitted.value == pytest.approx(0.0, abs=1e-9)
+    with torch.no_grad():
+        head.means += torch.tensor([0.1, 0.0, 0.0, -0.2, 0.0, 0.05])
+        found = numbers(GoodnessOfFit()(pixels(head), data, data), "own")["mean_offset", "all"]
+        off, whole = 0.0, 0.0
+        for k in range(3):
+            own = features[data.labels == k]
+            labels = torch.full((len(own),), k)
+            middle = own.mean(dim=0, keepdim=True)
+            off += len(own) * float(head.own_half_distance(middle, labels[:1]))
+            whole += float(head.own_half_distance(own, labels).sum())
+    assert 0 < found.value < 1
+    assert found.value == pytest.approx(off / whole, rel=1e-6)
+    assert found.n == len(data)
+
+
+def test_without_learned_means_there_is_no_offset():
+    data = cloud(40, seed=0)
+    assert "mean_offset" not in {m.name for m in GoodnessOfFit()(pixels(), data, data).measurements}

@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch import nn
 from torch.distributions import MultivariateNormal
 
-from clearance.audits import Subject
+from clearance.audits import Likelihood, Subject
 from clearance.audits.likelihood import NETWORK_SCORES, Scorer, attacked, pixel_scores, sign_noise
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
@@ -45,7 +45,7 @@ def linear():
 
 def test_of_any_head_the_logit_its_softmax_and_its_energy():
     found, logits, _ = seen(linear())
-    assert tuple(found) == tuple(name for name in NETWORK_SCORES if name != "density")
+    assert tuple(found) == tuple(name for name in NETWORK_SCORES if name not in ("density", "learned centre"))
     for row, logit in enumerate(logits.tolist()):
         assert float(found["likelihood"][row]) == max(logit)
         energy = math.log(sum(math.exp(z) for z in logit))
@@ -233,3 +233,23 @@ def test_training_images_whose_features_are_no_numbers_are_left_out_of_what_is_f
     images[train.labels == 1, 0, 0, 0] = 1.0
     with pytest.raises(ValueError, match="got NaN or infinity for every image of class 1"):
         Scorer.fitted(Subject(classifier, ImageSet(images, TRAIN.labels, TRAIN.classes), TEST), 5000, 3)
+
+
+def test_at_learned_centres_the_distance_to_that_of_the_predicted_class():
+    classifier, centres = model(linear()), torch.arange(15.0).view(3, 5) / 10
+    scorer = Scorer.fitted(Subject(classifier, TRAIN, TEST), 5000, 3, centres)
+    found, logits = scorer.scores(TEST.images)
+    with torch.no_grad():
+        features = classifier.features(TEST.images).double()
+    for row, named in enumerate(logits.argmax(dim=1).tolist()):
+        half = sum((float(x) - float(c)) ** 2 for x, c in zip(features[row], centres[named], strict=True)) / 2
+        assert float(found["learned centre"][row]) == pytest.approx(-half, rel=1e-6)
+
+
+def test_centres_of_another_form_are_refused():
+    classifier = model(linear())
+    with pytest.raises(ValueError, match=r"a row of each of 3 classes, 5 numbers wide .*; got \(3, 4\)"):
+        Likelihood(epsilons=(0.1,), adaptive=(), centres=torch.zeros(3, 4))(classifier, TRAIN, TEST)
+    given: Any = [[0.0]]
+    with pytest.raises(TypeError, match=r"must be a tensor \(K, D\)"):
+        Likelihood(centres=given)

@@ -101,3 +101,10 @@ def test_what_an_older_ledger_kept_is_judged_again_and_called_not_verifiable():
     assert first.to_json()["readings"][0]["seed_values"] == "kept"
     other = one_claim("100", kind="ratio", extra=", factor = 2")
     assert judge(other, [], "digits", older)[0].verdict == "not run", "another reading's comparisons"
+
+
+def test_what_an_older_ledger_compared_with_another_side_is_not_taken_for_this_one():
+    claims = one_claim(kind="order", extra=', against = { plain = { head = "linear" } }')
+    older = {"A": judge(one_claim(kind="order"), WORSE, "digits")[0].to_json()}
+    assert judge(one_claim(kind="order"), [], "digits", older)[0].verdict != "not run"
+    assert judge(claims, [], "digits", older)[0].verdict == "not run"

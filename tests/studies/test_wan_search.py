@@ -7,16 +7,18 @@ import pytest
 
 from clearance.experiments.build import build_data, build_optimizer, build_way
 from clearance.experiments.method import Method
-from clearance.experiments.run import RunPlan
+from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import build_model
 from clearance.experiments.search import Trial
 from clearance.heads.scale import feature_unit
+from clearance.records import Record
 from clearance.training import Limits, fit
+from clearance.vocabulary import Measurement
 from papers.engine import rate_search
 from papers.engine.catalogue import learning_rates
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError, StudyRequest
-from papers.wan_2018 import combinations, protocol, search_rates
+from papers.wan_2018 import combinations, protocol, search_rates, search_settings
 from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     cells,
     grids_here,
@@ -86,6 +88,62 @@ class TestSearch:
         for dataset in protocol.PROTOCOLS:
             for condition, recipe in search_rates.searched_recipes(dataset).items():
                 assert set(learning_rates("wan_2018", dataset, condition)) <= set(recipe.methods)
+
+
+class TestSettings:
+    def test_every_method_has_as_many_trials_at_the_studys_length(self):
+        for dataset in ("digits", "mnist"):
+            recipe, study = search_settings.candidates(dataset), protocol.base_recipe(dataset)
+            assert (recipe.epochs, recipe.steps) == (study.epochs, study.steps)
+            assert recipe.held_out > 0
+            assert [label.split()[0] for label in recipe.methods] == [
+                m for m in study.methods for _ in range(4)
+            ]
+            for label, method in recipe.methods.items():
+                name, setting = label.split()
+                key, value = setting.split("=")
+                given = {**vars(method), **method.loss_settings}[key]
+                assert given == float(value)
+                bare = dataclasses.replace(method, means_lr=1.0, weight_decay=0.0, loss_settings={})
+                start = study.methods[name]
+                assert bare == dataclasses.replace(start, means_lr=1.0, weight_decay=0.0, loss_settings={})
+
+    def test_the_rule_reads_error_first_and_then_detection(self, tmp_path):
+        trials = [
+            search_settings.Tried(name, value, error, area, ("finished",))
+            for name, (_, values) in search_settings.SETTING.items()
+            for value, error, area in zip(
+                values, (0.01, 0.014, 0.012, 0.03), (0.5, 0.8, 0.7, 0.9), strict=True
+            )
+        ]
+        path = search_settings.write_trials(trials, "digits", tmp_path)
+        text = path.read_text("utf-8")
+        found = tomllib.loads(text.split("```toml")[1].split("```")[0])["digits"]["all"]
+        second = {name: values[1] for name, (_, values) in search_settings.SETTING.items()}
+        assert {name: found[name][search_settings.SETTING[name][0]] for name in found} == second
+        rates = {name: method.lr for name, method in protocol.base_recipe("digits").methods.items()}
+        assert {name: settings["lr"] for name, settings in found.items()} == rates
+        assert len((tmp_path / "search-all.csv").read_text("utf-8").splitlines()) == 1 + len(trials)
+
+    def test_a_run_is_read_by_its_own_score_and_a_failed_one_is_the_worst(self):
+        def record(audit, name, value, **context):
+            return Record("digits", "x", 0, Measurement(audit, name, value, "fraction", 10, context=context))
+
+        attack = {"attack": "FGSM", "counted": "all", "negatives": "originals"}
+        records = [
+            record("accuracy", "error", 0.02, split="test"),
+            record("accuracy", "error", 0.5, split="train"),
+        ]
+        for epsilon, own, other in ((0.1, 0.6, 0.9), (0.2, 0.8, 0.9)):
+            records.append(record("likelihood", "auroc", own, **attack, epsilon=epsilon, score="class mean"))
+            records.append(
+                record("likelihood", "auroc", other, **attack, epsilon=epsilon, score="likelihood")
+            )
+        good, bad = RunFindings(None, tuple(records), ()), RunFindings(None, (), ())
+        trial = search_settings.tried("center", {"weight": 0.1}, [good])
+        assert (trial.own_error, trial.area, trial.value) == (0.02, pytest.approx(0.7), 0.1)
+        trial = search_settings.tried("lgm", {"means_lr": 3.0}, [good, bad])
+        assert (trial.own_error, trial.area) == (pytest.approx(0.51), pytest.approx(0.45))
 
 
 class TestCombinations:

@@ -222,7 +222,7 @@ class TestVerification:
         path = verification.run(StudyRequest(tmp_path, seeds=1))
         rows = rows_below(path.read_text("utf-8"), "## How well each loss's own likelihood")
         assert tuple(rows) == METHODS
-        for method, score in (("softmax", "likelihood"), ("center", "class mean"), ("lgm", "likelihood")):
+        for method, score in (("softmax", "likelihood"), ("center", "learned centre"), ("lgm", "likelihood")):
             context = {
                 "attack": "FGSM",
                 "counted": "all",

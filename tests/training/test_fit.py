@@ -12,8 +12,8 @@ from torch import nn
 
 from clearance import LossTerms
 from clearance.data import Augmentation, ImageSet, gaussian_images
-from clearance.heads import MLP, GradientHeads, HeadTraining
-from clearance.losses import CrossEntropyLoss, Loss
+from clearance.heads import MLP, GaussianMixture, GradientHeads, HeadTraining, mixture_groups
+from clearance.losses import CrossEntropyLoss, GaussianMixtureLoss, Loss
 from clearance.models import Classifier, small_cnn
 from clearance.training import FOCA, EndToEnd, Execution, Limits, fit
 from clearance.training.fit import Progress
@@ -794,3 +794,24 @@ def test_the_extractor_is_as_before_even_where_a_step_fails(data, make_model, ha
         fit(model, EndToEnd(Failing()), data, epochs=1, execution=Execution(autocast=torch.bfloat16))
     assert len(dtypes) == 1
     assert vars(model.extractor).get("forward") is (own if had else None)
+
+
+@pytest.mark.parametrize(("rate", "weight", "warned"), [(1e-9, 0.0, True), (3.0, 0.1, False)])
+def test_a_line_says_that_the_means_of_a_mixture_are_away_from_their_classes(rate, weight, warned, caplog):
+    torch.manual_seed(0)
+    data = gaussian_images(per_class=20, shape=(1, 4, 4))
+    head = GaussianMixture(8, 3)
+    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 8)), head, mean=0.5, std=0.1)
+
+    def optimizer(parameters):
+        return torch.optim.SGD(mixture_groups(parameters, head, lr=0.01, means=rate), momentum=0.9)
+
+    way = EndToEnd(GaussianMixtureLoss(0.0, weight))
+    result = fit(model, way, data, epochs=60, batch_size=20, optimizer=optimizer)
+    assert result.status.good
+    offset = head.mean_offset(model.features(data.images).detach(), data.labels)
+    assert (offset > 0.25) is warned
+    lines = [line for line in caplog.messages if "learned means are away" in line]
+    assert [f"that is {100 * offset:.0f} % of the squared distance" in line for line in lines] == [
+        True
+    ] * warned

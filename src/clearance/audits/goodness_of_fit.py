@@ -36,6 +36,8 @@ class GoodnessOfFit(Audit):
     ``distance_ratio``: mean of 2 d over D; 1 if the Gaussians are right, above where held-out features lie farther out.
     ``ks_distance``: the largest gap between the distribution of 2 d and chi-square's, from 0 to 1.
     ``coverage``: share of images within the region that holds 95 % of the Gaussian, with a Wilson interval.
+    ``mean_offset``, of a Gaussian-mixture head only: the part of the squared distance of training features to their
+    learned means that is the distance of these means from the classes' own (`GaussianMixture.mean_offset`).
 
     Each for ``class`` (and ``all``), and for ``statistics`` refitted: means and covariance of training features, in any
     classifier alike; and own: those of a Gaussian-mixture head as it was trained. On the training features
@@ -77,6 +79,8 @@ class GoodnessOfFit(Audit):
             found.extend(_by_class(distances, width, subject, context))
             if width:
                 exhibits.append(_picture(distances, width, context))
+        if isinstance(subject.model.head, GaussianMixture):
+            found.append(_offset(subject, subject.model.head))
         return Findings(tuple(found), tuple(exhibits))
 
     def _distances(self, subject: Subject) -> dict[str, tuple[Tensor, int]]:
@@ -125,6 +129,17 @@ def _measured(distances: Tensor, width: int, context: dict[str, Scalar]) -> Iter
     low, high = wilson_interval(inside, count)
     wilson: dict[str, Scalar] = {**context, "interval": "wilson 95 %"}
     yield Measurement(name, "coverage", inside / count, "fraction", count, low=low, high=high, context=wilson)
+
+
+def _offset(subject: Subject, head: GaussianMixture) -> Measurement:
+    """How far the head's means are from those of the training features; 1, the worst, where these say nothing."""
+    sound = are_a_cloud(subject.train_features)
+    value = head.mean_offset(subject.train_features, subject.train.labels) if sound else 1.0
+    context: dict[str, Scalar] = {"statistics": OWN, "class": ALL}
+    count = len(subject.train)
+    return Measurement(
+        GoodnessOfFit.name, "mean_offset", value, "fraction", count, better="lower", context=context
+    )
 
 
 def _picture(distances: Tensor, width: int, context: dict[str, Scalar]) -> Exhibit:

@@ -39,6 +39,7 @@ from clearance.vocabulary import Better, Bounds, Exhibit, Measurement, Scalar
 
 LEFT_OUT = "classes left out"
 LIKELIHOOD, DENSITY, CLASS_MEAN, MAHALANOBIS = "likelihood", "density", "class mean", "mahalanobis"
+LEARNED_CENTRE = "learned centre"
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Scorer:
         gaussians: Fitted with one covariance.
         known: Training features of unit length, (n, D).
         neighbours: k.
+        centres: Learned in training, (K, D); None where the loss has none.
     """
 
     model: Classifier
@@ -58,9 +60,12 @@ class Scorer:
     gaussians: FittedGaussians
     known: Tensor
     neighbours: int
+    centres: Tensor | None = None
 
     @classmethod
-    def fitted(cls, subject: Subject, reference: int, neighbours: int) -> "Scorer":
+    def fitted(
+        cls, subject: Subject, reference: int, neighbours: int, centres: Tensor | None = None
+    ) -> "Scorer":
         """Fit to a subject's training features; `reference` images at most for the neighbours.
 
         Raises:
@@ -73,18 +78,25 @@ class Scorer:
         gaussians = fitted_gaussians(features, labels, subject.classes, "full")
         means = class_scatter(features, labels, subject.classes).means
         rows = balanced_rows(labels, reference, subject.seed, subject.classes)
-        return cls(subject.model, means, gaussians, unit_length(features[rows]), neighbours)
+        if centres is not None and centres.shape != means.shape:
+            raise ValueError(
+                f"`centres` must be a row of each of {len(means)} classes, {means.shape[1]} numbers wide as the "
+                f"features are; got {tuple(centres.shape)}."
+            )
+        learned = None if centres is None else centres.detach().to(means)
+        return cls(subject.model, means, gaussians, unit_length(features[rows]), neighbours, learned)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The scores that this classifier has."""
-        own = isinstance(self.model.head, GaussianMixture)
-        return tuple(name for name in NETWORK_SCORES if own or name != DENSITY)
+        lacking = set() if isinstance(self.model.head, GaussianMixture) else {DENSITY}
+        lacking |= {LEARNED_CENTRE} if self.centres is None else set()
+        return tuple(name for name in NETWORK_SCORES if name not in lacking)
 
     @staticmethod
     def is_shared(name: str) -> bool:
         """Whether a score is one number an image, and not one for each class."""
-        return name not in (LIKELIHOOD, CLASS_MEAN, MAHALANOBIS)
+        return name not in (LIKELIHOOD, CLASS_MEAN, LEARNED_CENTRE, MAHALANOBIS)
 
     @staticmethod
     def reading(name: str, columns: Tensor, predicted: Tensor) -> Tensor:
@@ -97,6 +109,7 @@ class Scorer:
             LIKELIHOOD: self._likelihood,
             DENSITY: self._density,
             CLASS_MEAN: self._class_mean,
+            LEARNED_CENTRE: self._learned_centre,
             MAHALANOBIS: self._mahalanobis,
             MAX_SOFTMAX: lambda _, logits: logits.log_softmax(dim=1).amax(dim=1, keepdim=True),
             ENERGY: lambda _, logits: logits.logsumexp(dim=1, keepdim=True),
@@ -134,6 +147,10 @@ class Scorer:
 
     def _class_mean(self, features: Tensor, logits: Tensor) -> Tensor:
         return _filled(-half_distances(features, self.means), logits)
+
+    def _learned_centre(self, features: Tensor, logits: Tensor) -> Tensor:
+        assert self.centres is not None
+        return _filled(-half_distances(features, self.centres), logits)
 
     def _mahalanobis(self, features: Tensor, logits: Tensor) -> Tensor:
         return _filled(-0.5 * self.gaussians.squared(features), logits)
@@ -245,10 +262,10 @@ class Likelihood(Audit):
 
     Scores (higher is more normal): ``likelihood``, the log-density at the predicted class of a Gaussian-mixture head,
     of any other head the logit of the predicted class; ``density``, log p(x) of the mixture; ``class mean``, minus half
-    the squared distance to the training features' mean of the predicted class (the center loss's); ``mahalanobis``,
-    after the fact, one covariance for all classes; ``max softmax``; ``energy``; ``neighbours``; and two that see pixels
-    alone: ``small pixels``, the share in (0, epsilon], and ``pixel steps``, mean |dx|. What does not beat these is no
-    finding.
+    the squared distance to the training features' mean of the predicted class; ``learned centre``, the same to
+    `centres`, those that a loss has learned; ``mahalanobis``, after the fact, one covariance for all classes; ``max
+    softmax``; ``energy``; ``neighbours``; and two that see pixels alone: ``small pixels``, the share in (0, epsilon],
+    and ``pixel steps``, mean |dx|. What does not beat these is no finding.
 
     Source: Wan et al. (2018) for the likelihoods, whose Fig. 3 and 4 are exhibits here; Lee et al., *A Simple Unified
     Framework* (2018), for ``mahalanobis`` and the three measures; Carlini and Wagner (2017) for attacking a detector.
@@ -277,9 +294,11 @@ class Likelihood(Audit):
             it where evasion is rare.
         neighbours: k, of the nearest training features.
         reference: The most training images for these.
+        centres: (K, D), that training has learned, such as ``CenterLoss.centres``; None leaves that score out.
 
     Raises:
-        ValueError: If a setting is out of range, or `other` has images of another shape.
+        TypeError: If `centres` is no tensor.
+        ValueError: If a setting is out of range, `other` has images of another shape, or `centres` are not (K, D).
 
     Misleads as a defence: a likelihood that finds FGSM says nothing about an attack that knows it; read ``evasion``. An
     evasion rate is a lower bound, a stronger attack may evade more. Densities of two models have two units
@@ -308,6 +327,7 @@ class Likelihood(Audit):
     targets: int = 0
     neighbours: int = 5
     reference: int = 5000
+    centres: Tensor | None = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "images", "adaptive_images", "adaptive_steps", "neighbours", "reference"):
@@ -323,6 +343,10 @@ class Likelihood(Audit):
             raise ValueError("`betas` must be at least one number; got none.")
         for beta in self.betas:
             check_non_negative("betas", beta)
+        if not (self.centres is None or isinstance(self.centres, Tensor)):
+            raise TypeError(
+                f"`centres` must be a tensor (K, D), such as `CenterLoss.centres`, or None; got {self.centres!r}."
+            )
 
     def examine(self, subject: Subject) -> Findings:
         """Attacks that know of no detector, images that were never learned, and an attack that knows the score."""
@@ -348,7 +372,7 @@ class Likelihood(Audit):
         check_enough(int(half.sum()))
         held_out, rest = (subject.test.subset(mask.nonzero().flatten()) for mask in (half, ~half))
         return NormalImages(
-            Scorer.fitted(subject, self.reference, self.neighbours),
+            Scorer.fitted(subject, self.reference, self.neighbours, self.centres),
             fixed_images(rest, self.images, subject.seed),
             fixed_images(held_out, self.images, subject.seed),
         )
@@ -502,7 +526,9 @@ def pixel_scores(images: Tensor, epsilon: float) -> dict[str, Tensor]:
 
 
 MAX_SOFTMAX, ENERGY, NEIGHBOURS = "max softmax", "energy", "neighbours"
-NETWORK_SCORES = (LIKELIHOOD, DENSITY, CLASS_MEAN, MAHALANOBIS, MAX_SOFTMAX, ENERGY, NEIGHBOURS)
+NETWORK_SCORES = (
+    LIKELIHOOD, DENSITY, CLASS_MEAN, LEARNED_CENTRE, MAHALANOBIS, MAX_SOFTMAX, ENERGY, NEIGHBOURS
+)  # fmt: skip
 SCORED_AT_ONCE = 256  # images
 
 

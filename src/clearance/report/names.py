@@ -170,6 +170,7 @@ SCORES: Mapping[str, str] = {
     "likelihood": "its own likelihood",
     "density": "density of all classes",
     "class mean": "distance to the class average",
+    "learned centre": "distance to the learned centre",
     "mahalanobis": "Mahalanobis distance",
     "max softmax": "largest probability",
     "energy": "energy",

@@ -1,5 +1,6 @@
 """The only training loop: it loops, logs, saves and resumes; the way of training defines a step."""
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from clearance._checks import check_count, check_fraction, check_positive
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet
 from clearance.data.intake import open_images
+from clearance.heads import GaussianMixture
 from clearance.losses._loss import Loss
 from clearance.models._running import device_named
 from clearance.models.classifier import Classifier, check_classifier
@@ -34,6 +36,8 @@ from clearance.training._distributed import (
 )
 from clearance.training._way import Training, WayOfTraining
 from clearance.vocabulary import Outcome, Status
+
+_warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is configured otherwise
 
 
 def check_processes(batch_size: int, run_dir: str | Path | None) -> None:
@@ -384,6 +388,9 @@ class Progress:
 _STEPS_BETWEEN = 50  # minimum number of steps between two checks for a collapse
 _PROBE_IMAGES = 256  # for the check for a collapse
 _TRAINING_IMAGES = 10_000  # enough to separate learning from chance when 80 % of labels are wrong
+# Of the squared distance to learned means. In the search of papers/wan_2018 on a split of digits an offset of 0.50 went
+# with an area of 0.63 under the ROC curve against FGSM, 0.16 to 0.22 with 0.90, 0.03 to 0.07 with 0.95.
+_FAR_MEANS = 0.25
 _FLAT = 1e-4  # spread of features over their size; float32 rounding alone gives about 1e-7
 
 
@@ -442,6 +449,8 @@ def _close(session: Session, run: RunDirectory | None, status: Status) -> FitRes
         session.seconds += time.perf_counter() - began
         if status.good:
             status = _judged(session, status)
+        if status.good:
+            _warn_of_far_means(session.model, session.data)
     session.model.eval()
     if run is not None and status.outcome is not Outcome.STOPPED:
         result = {
@@ -458,6 +467,27 @@ def _judged(session: Session, status: Status) -> Status:
     """A finished run's status, or that it learned nothing."""
     problem = untrained_reason(session.model, session.data, session.label_noise)
     return status if problem is None else Status(problem[0], session.step, problem[1])
+
+
+def _warn_of_far_means(model: Classifier, data: ImageSet) -> None:
+    """A line on stderr if the means of a mixture have stayed away from their classes."""
+    if not isinstance(model.head, GaussianMixture):
+        return
+    some = data.subset(_some_rows(data, _TRAINING_IMAGES))
+    offset = model.head.mean_offset(extract_features(model, some), some.labels)
+    if offset > _FAR_MEANS:
+        _warn(
+            "the mixture's learned means are away from those of their classes: that is %.0f %% of the squared distance "
+            "of training features to them, and their densities say little about an image. Raise the means' learning "
+            "rate (`means_lr` of a recipe, `means` of heads.mixture_groups), train longer, or set them to the class "
+            "means with `fit_statistics`.",
+            100 * offset,
+        )
+
+
+def _some_rows(data: ImageSet, most: int) -> Tensor:
+    """Evenly spaced rows of a set, at most so many."""
+    return torch.linspace(0, len(data) - 1, min(most, len(data))).long().to(data.images.device)
 
 
 def _read_back(session: Session, run: RunDirectory) -> FitResult:
@@ -496,8 +526,7 @@ def _load_final_state(session: Session, weights: dict[str, Tensor]) -> None:
 
 def collapse_reason(model: Classifier, data: ImageSet) -> str | None:
     """Why the extractor counts as collapsed, or None: a sample of training images all have equal features."""
-    rows = torch.linspace(0, len(data) - 1, min(_PROBE_IMAGES, len(data))).long()
-    features = extract_features(model, data.subset(rows.to(data.images.device)))
+    features = extract_features(model, data.subset(_some_rows(data, _PROBE_IMAGES)))
     if not bool(features.isfinite().all()):
         return None
     size = float(features.square().mean().sqrt())
@@ -523,8 +552,7 @@ def untrained_reason(
         return Outcome.DIVERGED, "the trained weights are not finite"
     if (flat := collapse_reason(model, data)) is not None:
         return Outcome.COLLAPSED, flat
-    rows = torch.linspace(0, len(data) - 1, min(_TRAINING_IMAGES, len(data))).long()
-    some = data.subset(rows.to(data.images.device))
+    some = data.subset(_some_rows(data, _TRAINING_IMAGES))
     accuracy = float((predictions(model, some) == some.labels).double().mean())
     largest = float(torch.bincount(some.labels).max()) / len(some)
     chance = 3 * (largest * (1 - largest) / len(some)) ** 0.5

@@ -28,6 +28,7 @@ COLUMNS = (
     ("squared distance, relative to expected", "distance_ratio"),
     ("gap to the Gaussian", "ks_distance"),
     ("within the region of 95 %", "coverage"),
+    ("part that is the means' offset", "mean_offset"),
 )
 STATISTICS = {
     "refitted": "Averages and spreads of training features, in every network alike",
@@ -116,6 +117,14 @@ PAGE = AuditPage(
             "The share of test images inside the region that holds 95 % of the Gaussian.",
             "Close to 95 % is right. Far below, features have long tails; above, they sit tighter than a Gaussian.",
             "It looks at one region; the gap above looks at all of them.",
+        ),
+        "mean_offset": Term(
+            "Part of the distance that is the learned means' own offset",
+            "Of the squared distance of training images to the average that a mixture has learned for their class: the "
+            "part that comes from that average being elsewhere than the class's own.",
+            "Lower is better; 0 means that learned averages are those of the classes.",
+            "Above one quarter, the mixture's densities are poor at telling unusual images: its averages were not "
+            "trained long enough, or with too small a step.",
         ),
     },
     section=fit_section,
