@@ -125,9 +125,11 @@ def _if_cut_later(findings: Findings) -> Markup:
 
 
 def _time(findings: Findings, method: str) -> Markup | None:
-    """The training time as a factor of the first method's, if it was measured."""
+    """The training time as a factor of the first method's, if it was measured to within a factor of two."""
     row = findings.row("ratio", "training", "seconds", method=method, against=findings.baseline)
-    return None if row is None else data(row.value, "factor")
+    if row is None or (row.low is not None and row.low < row.value / 2):
+        return None
+    return data(row.value, "factor")
 
 
 def _own_cost(findings: Findings, method: str) -> Markup:
