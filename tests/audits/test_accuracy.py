@@ -42,6 +42,34 @@ def test_the_bayes_classifier_has_the_bayes_error():
     assert error.n == 12000
 
 
+class Shuffled(nn.Module):
+    """The head with its outputs in another order."""
+
+    def __init__(self, head, order):
+        super().__init__()
+        self.head, self.order = head, order
+
+    def forward(self, rows):
+        return self.head(rows)[:, self.order]
+
+
+def of_test(found, name):
+    return [m for m in found.measurements if m.name == name and m.context["split"] == "test"]
+
+
+def test_outputs_in_another_order_are_found_with_the_order_and_the_error_that_it_gives():
+    world = GaussianClasses(class_count=4, shape=(1, 2, 3), separation=2.0, noise=0.05)
+    train, test = world.images(100, seed=0), world.images(500, seed=1)
+    straight = Accuracy()(Classifier(nn.Flatten(), BayesHead(world)), train, test)
+    assert of_test(straight, "error_in_another_order") == []
+    shuffled = Classifier(nn.Flatten(), Shuffled(BayesHead(world), torch.tensor([2, 0, 3, 1])))
+    found = Accuracy()(shuffled, train, test)
+    (reordered,) = of_test(found, "error_in_another_order")
+    assert reordered.value == of_test(straight, "error")[0].value < 0.5 < of_test(found, "error")[0].value
+    (order,) = [exhibit for exhibit in found.exhibits if exhibit.name == "order"]
+    assert order.columns == {"class": list(test.classes), "output": [1, 3, 0, 2]}
+
+
 class FirstPixel(nn.Module):
     """Logits that a test writes into the pixels."""
 

@@ -75,7 +75,7 @@ def test_what_the_owner_says_stands_beside_the_accuracy():
     )
     report = Report({"expected_accuracy": 0.915}, {}, "", "", (Record("animals", "mine", 0, error),))
     assert plain(only(report).said.striptags()) == (
-        "90.0 % (87.0 to 92.0 %) of 500 test images are classified correctly; its owner says 91.5 %."
+        "90.0 % (87.0 to 92.0 %) of 500 test images are classified correctly; expected 91.5 %."
     )
     page = render_page(report)
     assert set(Reading(page).values) <= stored(report.to_json()) | {0.915}

@@ -42,6 +42,20 @@ def test_every_audit_with_findings_has_its_rules_in_the_table():
     assert tuple(head.strip() for head in heads[1].split("|")) == SEVERITIES
 
 
+def test_another_order_of_the_classes_comes_with_the_order_to_paste():
+    order = Exhibit("accuracy", "order", "table", {"class": ["cat", "dog"], "output": [1, 0]}, "The order.")
+    wrong = measured("accuracy", "error", 0.97, 0.95, 0.98, split="test")
+    right = measured("accuracy", "error_in_another_order", 0.03, 0.02, 0.05, split="test")
+    records = tuple(Record("animals", "mine", 0, one) for one in (wrong, right))
+    shown = (ExhibitRecord("animals", "mine", 0, order),)
+    report = with_summaries(Report({}, {}, "", "", records, shown))
+    (found,) = [one for one in all_findings(Findings(report, "animals")) if one.severity == "problem"]
+    assert found.code == "logits = logits[:, [1, 0]]"
+    assert "97.0 % (95.0 to 98.0 %) of the test images are right" in " ".join(
+        str(found.said.striptags()).split()
+    )
+
+
 @pytest.mark.parametrize(
     ("value", "low", "high", "severity"),
     [

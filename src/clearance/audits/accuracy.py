@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
@@ -20,6 +22,10 @@ class Accuracy(Audit):
 
     An image whose logits are not finite counts as wrong. Where a set has such images, ``not_finite`` is their share,
     and the exhibit of that name says which they are.
+
+    Where the outputs are in another order than the classes, ``error_in_another_order`` is the error on test images in
+    the order that is right most often on training images, and the exhibit ``order`` has the output of each class. Both are
+    there only if their Wilson intervals show that this order is better.
 
     Misleads as a comparison of two models audited on the same images: their intervals overlap more than the
     models differ; compare over seeds, paired.
@@ -53,7 +59,30 @@ class Accuracy(Audit):
                 numbers.append(_share("not_finite", unanswered, split))
                 caption = "Which images have logits that are not finite (1), in their order."
                 exhibits.append(_image_by_image("not_finite", unanswered, split, data, caption))
+        order = best_order(subject.train_predictions, subject.train.labels, subject.test.class_count)
+        reordered = _share(
+            "error_in_another_order", subject.test_predictions != order[subject.test.labels], "test"
+        )
+        if reordered.high is not None and numbers[0].low is not None and reordered.high < numbers[0].low:
+            numbers.append(reordered)
+            columns = {"class": list(subject.test.classes), "output": order.tolist()}
+            caption = "The output that stands for each class, so that most training images are right."
+            exhibits.append(Exhibit(self.name, "order", "table", columns, caption))
         return Findings(tuple(numbers), tuple(exhibits))
+
+
+def best_order(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """The output for each class (C,) with which most predictions are right: an assignment of outputs to classes.
+
+    >>> best_order(torch.tensor([1, 1, 0]), torch.tensor([0, 0, 1]), 2)
+    tensor([1, 0])
+    """
+    known = predictions >= 0
+    outputs = max([classes, *(predictions[known] + 1).tolist()])
+    pairs = labels[known] * outputs + predictions[known]
+    table = torch.bincount(pairs, minlength=classes * outputs).view(classes, outputs)
+    _, columns = linear_sum_assignment(table.cpu().numpy(), maximize=True)
+    return torch.from_numpy(columns).to(labels.device)
 
 
 def _share(name: str, wrong: Tensor, split: str) -> Measurement:

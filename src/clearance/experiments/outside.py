@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from clearance._checks import check_count
 from clearance.audits._audit import wilson_interval
+from clearance.audits.accuracy import best_order
 from clearance.audits.preprocessing import InputWay, input_ways, right_when
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images, preprocessing_of
 from clearance.data.folder import default_cache
@@ -194,7 +194,8 @@ def _blame(model: Classifier, test: ImageSet, named: Tensor, accuracy: float) ->
     before = _accuracy(model, few)
     tried = [(_accuracy(model, few, way), way.name, way.remedy) for way in input_ways(model, images)]
     best, change, remedy = max(tried, key=lambda each: each[0])  # of equal ones, the first
-    order = _other_order(named, test)
+    labels = test.labels.to(named.device)
+    order = float((named == best_order(named, labels, test.class_count)[labels]).double().mean())
     if order > max(accuracy, best) + _CLEAR:
         return (
             f"With the classes in another order the accuracy would be {order:.1%}: the model's outputs are not in "
@@ -209,16 +210,6 @@ def _blame(model: Classifier, test: ImageSet, named: Tensor, accuracy: float) ->
         f"{', '.join(name for _, name, _ in tried)} is better. Check --size, --crop and --weights, and "
         "whether the expected accuracy was measured on these images."
     )
-
-
-def _other_order(named: Tensor, test: ImageSet) -> float:
-    """The accuracy with the best assignment of outputs to classes."""
-    known = named >= 0
-    count = max(test.class_count, int(named.max()) + 1)
-    pairs = test.labels.to(named.device)[known] * count + named[known]
-    table = torch.bincount(pairs, minlength=count * count).view(count, count).cpu().numpy()
-    rows, columns = linear_sum_assignment(table, maximize=True)
-    return float(table[rows, columns].sum()) / len(test)
 
 
 def _accuracy(model: Classifier, data: ImageSet, way: InputWay | None = None) -> float:

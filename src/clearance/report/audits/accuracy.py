@@ -17,14 +17,31 @@ def _accuracy(findings: Findings) -> list[Finding]:
     said = Markup("{} of {} test images are classified correctly").format(_right(row), data(row.n, "count"))
     expected = findings.report.recipe.get("expected_accuracy")
     if expected is not None:
-        said += Markup("; its owner says {}").format(data(expected, "fraction"))
+        said += Markup("; expected {}").format(data(expected, "fraction"))
     said += Markup(".") + _further_outputs(findings)
     lead = Finding("Accuracy", "information", said, lead=True)
     without = _not_finite(findings)
-    if not without:
-        return [lead]
-    todo = "Look for NaN and infinities in these images, in the weights and in the layers before you use any number."
-    return [lead, Finding("Logits", "problem", without, todo)]
+    found = [lead, *_another_order(findings)]
+    if without:
+        todo = "Look for NaN and infinities in these images, the weights and the layers before you use any number."
+        found.append(Finding("Logits", "problem", without, todo))
+    return found
+
+
+def _another_order(findings: Findings) -> list[Finding]:
+    """That the outputs are in another order than the classes, and in which."""
+    row = findings.row("mean", "accuracy", "error_in_another_order", split="test")
+    if row is None:
+        return []
+    said = Markup(
+        "The outputs are in another order than the classes: matched with them on training images, {} of the test "
+        "images are right."
+    ).format(_right(row))
+    code = ""
+    for record in findings.exhibits("accuracy", "order"):
+        code = f"logits = logits[:, {list(record.exhibit.columns['output'])}]"
+    todo = "Rename the folders so that their order is that of the outputs, or reorder the outputs; then audit again."
+    return [Finding("Order of the classes", "problem", said, todo, code, alone=True)]
 
 
 def _not_finite(findings: Findings) -> Markup:
@@ -68,7 +85,7 @@ def _further_outputs(findings: Findings) -> Markup:
 
 
 def _right(error: SummaryRow) -> Markup:
-    """The share of right answers with its interval, as its owner says it, too."""
+    """The share of right answers with its interval."""
     if error.low is None or error.high is None:
         return rest(error.value)
     shown = rest(error.value, half_width(error.low, error.high))
@@ -89,6 +106,12 @@ PAGE = AuditPage(
             "Lower is better; 0 % is never wrong. Guessing among ten equally common classes is wrong on 90 %. "
             "Much lower on the training images than on the test images means that images were memorised.",
             "It does not say how the network behaves on images from elsewhere, or on altered ones.",
+        ),
+        "error_in_another_order": Term(
+            "Error with the outputs in another order",
+            "The error on test images if outputs are matched with classes as is right most often on training images.",
+            "This row is there only where it is clearly lower: the outputs are then in another order than the classes.",
+            "A network that confuses two classes nearly always has such an order too.",
         ),
         "not_finite": Term(
             "Images without finite logits",
