@@ -108,9 +108,7 @@ AUDITS = {
     "duplicates": AuditCase(Duplicates(other=STRANGE), {"error": 1.0}),
     "label_suspects": AuditCase(LabelSuspects(), {"model_agrees": 0.0}, neither=frozenset({"model_agrees"})),
     "set_facts": AuditCase(SetFacts(), {"train_minus_test": 0.0}),
-    "common_corruptions": AuditCase(
-        CommonCorruptions(images=30), {"error": 1.0, "mean_error": 1.0}
-    ),
+    "common_corruptions": AuditCase(CommonCorruptions(images=30), {"error": 1.0, "mean_error": 1.0}),
     "preprocessing": AuditCase(PreprocessingMismatch(images=30), {"gain": 0.0}),
     "linear_probe": AuditCase(LinearProbe(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
     "confusions": AuditCase(

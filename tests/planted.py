@@ -106,7 +106,12 @@ def _trained(data, seed):
         torch.manual_seed(seed)
         layers = []
         for before, after in ((3, 16), (16, 32), (32, 64)):
-            layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
+            layers += [
+                nn.Conv2d(before, after, 3, padding=1),
+                nn.BatchNorm2d(after),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+            ]
         network = nn.Sequential(*layers, nn.Flatten(), nn.Linear(1024, data.class_count))
         optimizer = torch.optim.SGD(network.parameters(), lr=0.02, momentum=0.9, weight_decay=5e-4)
         steps = EPOCHS * -(-len(data) // BATCH)

@@ -1,5 +1,6 @@
 """Each corruption does what it says, more so at a higher severity, and the errors are those of corrupted images."""
 
+import itertools
 import math
 
 import numpy as np
@@ -34,7 +35,7 @@ def applied(name, severity, images):
 def test_a_higher_severity_changes_more(name):
     images = photograph()
     changes = [float((applied(name, severity, images) - images).square().mean()) for severity in SEVERITIES]
-    assert all(0 < low < high for low, high in zip(changes, changes[1:], strict=False))
+    assert all(0 < low < high for low, high in itertools.pairwise(changes))
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
@@ -68,7 +69,8 @@ def test_brightness_raises_the_value_and_keeps_hue_and_saturation():
 
     images = photograph().clamp(max=0.6)
     before, after = (
-        rgb_to_hsv(some.permute(0, 2, 3, 1).double().numpy()) for some in (images, applied("brightness", 3, images))
+        rgb_to_hsv(some.permute(0, 2, 3, 1).double().numpy())
+        for some in (images, applied("brightness", 3, images))
     )
     np.testing.assert_allclose(after[..., :2], before[..., :2], atol=1e-5)
     np.testing.assert_allclose(after[..., 2], before[..., 2] + 0.15, atol=1e-5)
@@ -104,7 +106,9 @@ def test_a_shift_moves_by_its_share_of_the_side():
     y, x = torch.meshgrid(torch.arange(64.0), torch.arange(64.0), indexing="ij")
     images = torch.exp(-((x - 32) ** 2 + (y - 32) ** 2) / 20).expand(20, 1, 64, 64)
     found = applied("shift", 5, images)[:, 0]
-    middles = torch.stack([(found * place).sum(dim=(1, 2)) / found.sum(dim=(1, 2)) for place in (x, y)], dim=1)
+    middles = torch.stack(
+        [(found * place).sum(dim=(1, 2)) / found.sum(dim=(1, 2)) for place in (x, y)], dim=1
+    )
     lengths = (middles - 32).norm(dim=1)
     torch.testing.assert_close(lengths, torch.full((20,), 12.0), atol=0.1, rtol=0)
     assert float((middles - 32).mean(dim=0).norm()) < 8  # in all directions
@@ -128,14 +132,18 @@ class Bright(nn.Module):
 
 def found(images=40, **settings):
     levels = torch.tensor([0.45, 0.55]).repeat(30)
-    data = ImageSet(levels[:, None, None, None].expand(-1, 1, 8, 8).contiguous(), torch.arange(60) % 2, ("dark", "light"))
+    data = ImageSet(
+        levels[:, None, None, None].expand(-1, 1, 8, 8).contiguous(), torch.arange(60) % 2, ("dark", "light")
+    )
     return CommonCorruptions(images=images, **settings)(Classifier(nn.Flatten(), Bright()), data, data)
 
 
 def test_errors_are_those_of_the_corrupted_images():
     findings = found()
     errors = {
-        (m.context["corruption"], m.context["severity"]): m for m in findings.measurements if m.name == "error"
+        (m.context["corruption"], m.context["severity"]): m
+        for m in findings.measurements
+        if m.name == "error"
     }
     assert errors["none", 0].value == 0
     assert errors["none", 0].n == 40
@@ -153,7 +161,7 @@ def test_errors_are_those_of_the_corrupted_images():
 
 def test_logits_that_are_not_finite_are_wrong():
     model = Classifier(nn.Flatten(), nn.Linear(4, 2))
-    nn.init.constant_(model.head.weight, math.nan)
+    nn.init.constant_(next(model.head.parameters()), math.nan)
     data = ImageSet(torch.rand(6, 1, 2, 2), torch.arange(6) % 2, ("a", "b"))
     assert wrong_when(model, data, lambda images: images).all()
 

@@ -41,7 +41,9 @@ def flipped():
 def test_wrong_labels_are_listed_first(flipped):
     rows, (numbers, exhibits) = flipped
     listed = exhibits["suspects"]
-    of_train = [number for name, number in zip(listed["set"], listed["number"], strict=True) if name == "train"]
+    of_train = [
+        number for name, number in zip(listed["set"], listed["number"], strict=True) if name == "train"
+    ]
     assert len(set(of_train[:35]) & rows) >= 34
     assert len(set(of_train) & rows) >= 45
     assert numbers["sure", "train"].value > 0.02
@@ -70,7 +72,9 @@ def test_a_class_that_is_filed_in_part_as_another_is_named():
     pair = {exhibits["pairs"]["given"][0], exhibits["pairs"]["looks like"][0]}
     assert pair == {"4", "9"}
     assert numbers["worst_pair", None].value >= 0.05
-    assert exhibits["pairs"]["share of given"][0] == pytest.approx(numbers["worst_pair", None].value, abs=1e-4)
+    assert exhibits["pairs"]["share of given"][0] == pytest.approx(
+        numbers["worst_pair", None].value, abs=1e-4
+    )
 
 
 def test_right_labels_have_few_suspects():
@@ -132,7 +136,9 @@ def test_labels_of_tiny_classes_are_not_judged():
 
 def test_without_cleanlab_one_sentence_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "cleanlab.filter", None)
-    with pytest.raises(ImportError, match=r"needs cleanlab, which is not installed; pip install 'torch-clearance\[labels\]'"):
+    with pytest.raises(
+        ImportError, match=r"needs cleanlab, which is not installed; pip install 'torch-clearance\[labels\]'"
+    ):
         found(digits(), load_dataset("digits", split="test"))
 
 

@@ -1,4 +1,4 @@
-"""Each planted defect of a set of photographs rings in its sentence, alone and with the others, and none rings without it."""
+"""Each defect planted in a set of photographs rings, alone and with the others, and none rings without it."""
 
 import pytest
 
@@ -45,7 +45,10 @@ def test_what_was_planted_rings_and_nothing_else(data_root, defects):
     assert found.keys() & set(RINGS.values()) <= {RINGS[one] for one in defects}
     if PAIR in defects:
         words = found["Labels"]
-        assert f"of {made.pair[0]} look like {made.pair[1]}" in words or f"of {made.pair[1]} look like {made.pair[0]}" in words
+        assert (
+            f"of {made.pair[0]} look like {made.pair[1]}" in words
+            or f"of {made.pair[1]} look like {made.pair[0]}" in words
+        )
     if LEAK in defects:
         assert found["Duplicates"].startswith(f"{LEAKED} of ")
     if FLIPS in defects:
@@ -73,5 +76,5 @@ def test_ten_clean_sets_ring_at_most_once(data_root):
 @pytest.mark.parametrize("defects", [*((one,) for one in DEFECTS), DEFECTS], ids="+".join)
 def test_each_defect_rings_on_five_other_seeds(data_root, defects):
     for seed in range(1, 6):
-        made, card = audited(data_root, defects, seed)
+        _, card = audited(data_root, defects, seed)
         assert {RINGS[one] for one in defects} <= alarms(card).keys(), seed

@@ -180,7 +180,8 @@ AUDITS = {
         "Which labels look wrong, one by one and between two classes?",
     ),
     "set_facts": Entry(
-        "clearance.audits.set_facts:SetFacts", "Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes?"
+        "clearance.audits.set_facts:SetFacts",
+        "Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes?",
     ),
     "preprocessing": Entry(
         "clearance.audits.preprocessing:PreprocessingMismatch",
@@ -200,7 +201,7 @@ AUDITS = {
     ),
     "common_corruptions": Entry(
         "clearance.audits.common_corruptions:CommonCorruptions",
-        "How accurate is the classifier on images with common corruptions, such as noise, blur and low contrast?",
+        "How accurate is the classifier on images with common corruptions?",
     ),
     "out_of_distribution": Entry(
         "clearance.audits.out_of_distribution:OutOfDistribution",

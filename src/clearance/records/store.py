@@ -223,7 +223,9 @@ def _table_text(record: ExhibitRecord) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(record.exhibit.columns)
     for row in zip(*record.exhibit.columns.values(), strict=True):
-        writer.writerow([f"'{cell}" if str(cell)[:1] in _FORMULA and isinstance(cell, str) else cell for cell in row])
+        writer.writerow(
+            [f"'{cell}" if str(cell)[:1] in _FORMULA and isinstance(cell, str) else cell for cell in row]
+        )
     return text.getvalue()
 
 

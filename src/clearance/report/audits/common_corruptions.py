@@ -22,17 +22,20 @@ def corruptions_action(findings: Findings) -> Action | None:
     clean, mean = (
         findings.row("mean", AUDIT, "error", severity=0), findings.row("mean", AUDIT, "mean_error"),
     )  # fmt: skip
-    mild = [
-        row
-        for row in findings.rows("mean", AUDIT, "error")
-        if 0 < int(row.context["severity"]) <= MILD
-    ]
+    mild = [row for row in findings.rows("mean", AUDIT, "error") if 0 < int(row.context["severity"]) <= MILD]
     if clean is None or mean is None or not mild:
         return None
     worst = max(mild, key=lambda row: row.value)
     said = Markup(
-        "On images with common corruptions the error is {} on average, {} without. The mild one that costs most: {} ({}), accuracy {}."
-    ).format(with_ends(mean), with_ends(clean), worst.context["corruption"], _strength(findings, worst), _accuracy(worst))
+        "On images with common corruptions the error is {} on average, {} without. The mild one that costs "
+        "most: {} ({}), accuracy {}."
+    ).format(
+        with_ends(mean),
+        with_ends(clean),
+        worst.context["corruption"],
+        _strength(findings, worst),
+        _accuracy(worst),
+    )
     alarm = 1 - worst.value < HALF * (1 - clean.value)
     todo = (
         f"Train with {worst.context['corruption']} among the augmentations, or check that inputs in use do not have it."
@@ -100,7 +103,9 @@ def _table(findings: Findings, method: str) -> Compact | None:
         _cell(clean), data(clean.n, "count")
     ) if clean else ""  # fmt: skip
     title = "Error by severity" if len(findings.methods) == 1 else f"Error by severity, {method}"
-    return Compact(title, [str(severity) for severity in severities], lines, foot, _files(findings, method), "Corruption")
+    return Compact(
+        title, [str(severity) for severity in severities], lines, foot, _files(findings, method), "Corruption"
+    )
 
 
 def _cell(row: SummaryRow | None) -> Markup:
@@ -122,9 +127,11 @@ PAGE = AuditPage(
     glossary={
         "error": Term(
             "Error on corrupted images",
-            "The share of test images that are misclassified after a corruption of a given severity; severity 0 is without.",
+            "The share of test images that are misclassified after a corruption of a given severity; severity 0 "
+            "is without.",
             "Lower is better.",
-            "Noise, blur, brightness, contrast, JPEG and pixelation have the strengths of CIFAR-10-C, made for images of "
+            "Noise, blur, brightness, contrast, JPEG and pixelation have the strengths of CIFAR-10-C, made for "
+            "images of "
             "32 pixels; on large images they are mild.",
         ),
         "mean_error": Term(

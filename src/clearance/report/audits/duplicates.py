@@ -60,7 +60,9 @@ def _within(findings: Findings, files: str) -> Action:
     for name in ("train", "test"):
         counts = _counts(findings, name)
         if counts is not None and (number := counts[0].value + counts[1].value):
-            parts.append(Markup("{} images of {} are duplicates of others there").format(data(number, "count"), name))
+            parts.append(
+                Markup("{} images of {} are duplicates of others there").format(data(number, "count"), name)
+            )
     two = findings.row("mean", AUDIT, "conflicting_labels")
     if two is not None and two.value:
         parts.append(Markup("{} images have a duplicate with another label").format(data(two.value, "count")))
@@ -98,13 +100,16 @@ def duplicates_section(findings: Findings) -> Section | None:
 
 _TEXT = (
     "Exact duplicates have equal pixels. Near duplicates have nearly equal low frequencies and pixels, as they are or "
-    "mirrored: pictures that were saved again, resized or mirrored. Test images that are training images make the accuracy "
+    "mirrored: pictures that were saved again, resized or mirrored. Test images that are training images "
+    "make the accuracy "
     "on test look higher than it is on new images."
 )
 
 
 def _pairs(findings: Findings) -> list[Compact]:
-    return [_table(record) for record in firsts(findings, AUDIT, AUDIT).values() if record.exhibit.columns["kind"]]
+    return [
+        _table(record) for record in firsts(findings, AUDIT, AUDIT).values() if record.exhibit.columns["kind"]
+    ]
 
 
 def _table(record: ExhibitRecord) -> Compact:
@@ -142,10 +147,12 @@ PAGE = AuditPage(
         ),
         "near_duplicates": Term(
             "Near duplicates",
-            "The same for images that differ in some pixels but show the same picture: saved again as JPEG, resized, or "
+            "The same for images that differ in some pixels but show the same picture: saved again as JPEG, "
+            "resized, or "
             "mirrored.",
             "Lower is better; test images that are training images should be 0.",
-            "Cropped, turned and moved pictures are not found. Very similar pictures of different things can be counted.",
+            "Cropped, turned and moved pictures are not found. Very similar pictures of different things can be "
+            "counted.",
         ),
         "conflicting_labels": Term(
             "Duplicates with different labels",
@@ -155,7 +162,8 @@ PAGE = AuditPage(
         ),
         "error": Term(
             "Error without duplicates",
-            "The error on all test images, on those that have no duplicate among the training images, and on the others.",
+            "The error on all test images, on those that have no duplicate among the training images, and on the "
+            "others.",
             "Lower is better; the error on test images that are not in train is what to expect on new images.",
             "With few images in one of the parts its interval is wide.",
         ),

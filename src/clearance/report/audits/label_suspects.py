@@ -13,7 +13,10 @@ from clearance.report.pictures import drawn_firsts, firsts
 from clearance.report.tables import Compact, Line
 
 AUDIT = "label_suspects"
-MANY, AT_LEAST = 0.02, 0.01  # share of sure suspects from which on it is an alarm, and that its interval must exclude
+MANY, AT_LEAST = (
+    0.02,
+    0.01,
+)  # share of sure suspects from which on it is an alarm, and that its interval must exclude
 PAIR, PAIR_AT_LEAST = 0.10, 0.05  # the same for the share of a class that looks like one other class
 LINES = 20  # in a table of the page; the file has all
 
@@ -36,12 +39,12 @@ def labels_action(findings: Findings) -> Action | None:
             said += Markup(" {} of the labels of {} are almost surely wrong.").format(with_ends(row), split)
     if alarm:
         return Action("Labels", said, todo, alarm=True)
-    count = sum(
-        round(row.value * (row.n or 0)) for row in findings.rows("mean", AUDIT, "suspects")
-    )
+    count = sum(round(row.value * (row.n or 0)) for row in findings.rows("mean", AUDIT, "suspects"))
     if count == 0:
         return Action("Labels", Markup("No label looks wrong."))
-    said = Markup("{} labels are worth a look; they are too few, or too unsure, for a fault of the set.").format(data(count, "count"))
+    said = Markup(
+        "{} labels are worth a look; they are too few, or too unsure, for a fault of the set."
+    ).format(data(count, "count"))
     return Action("Labels", said, todo)
 
 
@@ -74,7 +77,10 @@ def labels_section(findings: Findings) -> Section | None:
         return None
     tables = [
         _table(record, title, head)
-        for name, title, head in (("pairs", "Classes that look like another", "Given"), ("suspects", "Suspects", "Set"))
+        for name, title, head in (
+            ("pairs", "Classes that look like another", "Given"),
+            ("suspects", "Suspects", "Set"),
+        )
         for record in firsts(findings, AUDIT, name).values()
         if next(iter(record.exhibit.columns.values()))
     ]
@@ -84,11 +90,14 @@ def labels_section(findings: Findings) -> Section | None:
         lambda record, _: draw(record.exhibit),
         "The surest suspects: the given label, and the class that the image looks like.",
     )
-    return Section(PAGE.title, [_TEXT], [*tables, *([Row(pictures, title="The surest suspects")] if pictures else [])])
+    return Section(
+        PAGE.title, [_TEXT], [*tables, *([Row(pictures, title="The surest suspects")] if pictures else [])]
+    )
 
 
 _TEXT = (
-    "A second classifier, which does not see the network, is asked about every image without the label of that image. Labels that it "
+    "A second classifier, which does not see the network, is asked about every image without the label "
+    "of that image. Labels that it "
     "contradicts are ranked by the probability that it gives them."
 )
 
@@ -115,7 +124,8 @@ def _cell(value: object) -> Markup:
 PAGE = AuditPage(
     title="Label suspects",
     reading=(
-        "Two in a hundred sure suspects, or a tenth of a class that looks like one other class, need action; a few suspects are in "
+        "Two in a hundred sure suspects, or a tenth of a class that looks like one other class, need action; "
+        "a few suspects are in "
         "every set."
     ),
     place=14,
@@ -140,7 +150,8 @@ PAGE = AuditPage(
         ),
         "worst_pair": Term(
             "Largest share of a class that looks like another",
-            "Of the images of a class, in train and test, the share that looks like one other class, for the pair with the largest.",
+            "Of the images of a class, in train and test, the share that looks like one other class, for the "
+            "pair with the largest.",
             "Lower is better; from 10 % on, one of the two is probably filed in part as the other.",
             "Which of the two has the wrong labels is open. Classes that overlap have a share, too.",
         ),

@@ -1,4 +1,4 @@
-"""The page on what is odd about the sets: files, sizes, colours, class sizes, and an error on train above that on test."""
+"""The page on what is odd about the sets: files, sizes, colours, class sizes, errors."""
 
 from markupsafe import Markup
 
@@ -35,17 +35,22 @@ def sets_action(findings: Findings) -> Action | None:
             parts.append(Markup("the largest class of {} has {} as many images as the smallest").format(
                 split, data(imbalance.value, "factor")
             ))  # fmt: skip
-    said = Markup("{}.").format(_capital(listed(parts))) if parts else Markup("")
+    said = Markup("Of the sets: {}.").format(listed(parts)) if parts else Markup("")
     if difference.low is not None and difference.low > 0 and difference.value >= CLOSE:
-        above = Markup("The error on train is above that on test by {}. ").format(points_with_ends(difference))
+        above = Markup("The error on train is above that on test by {}. ").format(
+            points_with_ends(difference)
+        )
         todo = (
-            "Check the labels of train, that these are the images it was trained on, and that test is not easier or part of "
+            "Check the labels of train, that these are the images it was trained on, and that test is not easier "
+            "or part of "
             "train."
         )
         return Action("Sets", above + said, todo, alarm=True)
     if not parts:
         return Action("Sets", Markup("Files, sizes, colours and class sizes of train and test are ordinary."))
-    files = [table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, "odd_images").values()]
+    files = [
+        table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, "odd_images").values()
+    ]
     return Action("Sets", said, f"The list: exhibits, {', '.join(files)}.", alarm=_many_lost(findings))
 
 
@@ -64,10 +69,6 @@ def _many_lost(findings: Findings) -> bool:
     )
 
 
-def _capital(text: Markup) -> Markup:
-    return Markup(text[:1].upper() + text[1:]) if not text.startswith("<") else text
-
-
 def sets_section(findings: Findings) -> Section | None:
     """The odd images by name, and the images of each class.
 
@@ -77,7 +78,10 @@ def sets_section(findings: Findings) -> Section | None:
     """
     tables = [
         _table(record, title, head)
-        for name, title, head in (("odd_images", "Odd images", "Set"), ("class_sizes", "Images of each class", "Class"))
+        for name, title, head in (
+            ("odd_images", "Odd images", "Set"),
+            ("class_sizes", "Images of each class", "Class"),
+        )
         for record in firsts(findings, AUDIT, name).values()
         if next(iter(record.exhibit.columns.values()))
     ]
@@ -110,7 +114,8 @@ PAGE = AuditPage(
         "train_minus_test": Term(
             "Error on train less error on test",
             "The share of wrong training images less the share of wrong test images.",
-            "Below or near 0 is ordinary. Clearly above, labels of train are wrong, or the images are not those it learned from.",
+            "Below or near 0 is ordinary. Clearly above, labels of train are wrong, or the images are not those "
+            "it learned from.",
             "Training with augmentation or label noise on purpose has the same sign.",
         ),
         "class_imbalance": Term(
@@ -133,7 +138,8 @@ PAGE = AuditPage(
         ),
         "odd_sizes": Term(
             "Pictures of odd sizes",
-            "Pictures with a short side below half the median, or more than twice as long or as wide as the median picture.",
+            "Pictures with a short side below half the median, or more than twice as long or as wide as the "
+            "median picture.",
             "0 is ordinary: after resizing, such pictures look unlike the others.",
             "In a set of all sizes and proportions they are ordinary.",
         ),
