@@ -23,8 +23,8 @@ ROOMS = {
         straight_through transfer_matrix transferred
     """,
     "audits": """
-        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation CommonCorruptions Confusions DeeperCut
-        Duplicates Findings Geodesic GoodnessOfFit HighConfidenceAdversarials LabelSuspects Likelihood LinearProbe
+        Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation CommonCorruptions Confusions
+        DeeperCut Duplicates Findings Geodesic GoodnessOfFit HighConfidenceAdversarials LabelSuspects Likelihood LinearProbe
         LowDimension MinimalPerturbation Mistakes NeuralCollapse NewClasses OutOfDistribution Performance
         PreprocessingMismatch Robustness SetFacts Subject WeightScale decayed_parameters rejection_threshold
     """,

@@ -1,5 +1,6 @@
 """Each corruption does what it says, more so at a higher severity, and the errors are those of corrupted images."""
 
+import itertools
 import math
 
 import numpy as np
@@ -34,7 +35,7 @@ def applied(name, severity, images):
 def test_a_higher_severity_changes_more(name):
     images = photograph()
     changes = [float((applied(name, severity, images) - images).square().mean()) for severity in SEVERITIES]
-    assert all(0 < low < high for low, high in zip(changes, changes[1:], strict=False))
+    assert all(0 < low < high for low, high in itertools.pairwise(changes))
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
@@ -160,7 +161,7 @@ def test_errors_are_those_of_the_corrupted_images():
 
 def test_logits_that_are_not_finite_are_wrong():
     model = Classifier(nn.Flatten(), nn.Linear(4, 2))
-    nn.init.constant_(model.head.weight, math.nan)
+    nn.init.constant_(next(model.head.parameters()), math.nan)
     data = ImageSet(torch.rand(6, 1, 2, 2), torch.arange(6) % 2, ("a", "b"))
     assert wrong_when(model, data, lambda images: images).all()
 

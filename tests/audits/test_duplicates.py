@@ -39,11 +39,15 @@ def resized(picture, share):
     return picture.resize(small, Image.Resampling.BICUBIC).resize(picture.size, Image.Resampling.BILINEAR)
 
 
+def mirrored(picture):
+    return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+
+
 CHANGES = {
     "saved again": lambda picture: again(picture, 75),
     "resized": lambda picture: resized(picture, 0.75),
-    "mirrored": lambda picture: picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
-    "mirrored and saved again": lambda picture: again(CHANGES["mirrored"](picture), 75),
+    "mirrored": mirrored,
+    "mirrored and saved again": lambda picture: again(mirrored(picture), 75),
     "brighter": lambda picture: picture.point(lambda value: 40 + 0.8 * value),
 }
 

@@ -1,4 +1,4 @@
-"""Each planted defect of a set of photographs rings in its sentence, alone and with the others, and none rings without it."""
+"""Each defect planted in a set of photographs rings, alone and with the others, and none rings without it."""
 
 import pytest
 
@@ -76,5 +76,5 @@ def test_ten_clean_sets_ring_at_most_once(data_root):
 @pytest.mark.parametrize("defects", [*((one,) for one in DEFECTS), DEFECTS], ids="+".join)
 def test_each_defect_rings_on_five_other_seeds(data_root, defects):
     for seed in range(1, 6):
-        made, card = audited(data_root, defects, seed)
+        _, card = audited(data_root, defects, seed)
         assert {RINGS[one] for one in defects} <= alarms(card).keys(), seed

@@ -17,7 +17,7 @@
 | PreprocessingMismatch | Would another preprocessing of the images raise its accuracy? |
 | LinearProbe | How accurate is a linear layer trained on the frozen features? |
 | Duplicates | Which images are there more than once, and how accurate is the classifier without those in test? |
-| CommonCorruptions | How accurate is the classifier on images with common corruptions, such as noise, blur and low contrast? |
+| CommonCorruptions | How accurate is the classifier on images with common corruptions? |
 | LabelSuspects | Which labels look wrong, one by one and between two classes? |
 | SetFacts | Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes? |
 | Confusions | Which two classes are confused most, and how close are their features? |

@@ -24,8 +24,8 @@ class Accuracy(Audit):
     and the exhibit of that name says which they are.
 
     Where the outputs are in another order than the classes, ``error_in_another_order`` is the error on test images in
-    the order that is right most often on training images, and the exhibit ``order`` has the output of each class. Both are
-    there only if their Wilson intervals show that this order is better.
+    the order that is right most often on training images, and the exhibit ``order`` has the output of each class. Both
+    are there only if their Wilson intervals show that this order is better.
 
     Misleads as a comparison of two models audited on the same images: their intervals overlap more than the
     models differ; compare over seeds, paired.

@@ -1,4 +1,4 @@
-"""How accurate is the classifier on images with common corruptions, such as noise, blur and low contrast?"""
+"""How accurate is the classifier on images with common corruptions?"""
 
 import io
 import math
@@ -50,23 +50,27 @@ def _noise(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
 
 
 def _blur(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
+    del stream
     width = strength * max(images.shape[2:]) / 32
     return torch.from_numpy(gaussian_filter(images.numpy(), (0, 0, width, width), mode="nearest"))
 
 
 def _brightness(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
     """The value of HSV is raised: hue and saturation stay."""
+    del stream
     value = images.amax(dim=1, keepdim=True)
     raised = (value + strength).clamp(max=1)
     return torch.where(value > 0, images * raised / value.clamp(min=1e-6), raised)
 
 
 def _contrast(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
+    del stream
     mean = images.mean(dim=(2, 3), keepdim=True)
     return mean + strength * (images - mean)
 
 
 def _jpeg(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
+    del stream
     found = []
     for image in images:
         pixels = (255 * image).round().to(torch.uint8).permute(1, 2, 0).numpy()
@@ -79,6 +83,7 @@ def _jpeg(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
 
 
 def _pixelate(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
+    del stream
     height, width = images.shape[2:]
     small, box = (max(1, int(strength * width)), max(1, int(strength * height))), Image.Resampling.BOX
     channels = [Image.fromarray(channel) for channel in images.flatten(0, 1).numpy()]
@@ -87,6 +92,7 @@ def _pixelate(images: Tensor, strength: float, stream: torch.Generator) -> Tenso
 
 
 def _grey(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
+    del stream
     grey = (images * torch.tensor(_GREY).view(1, 3, 1, 1)).sum(dim=1, keepdim=True)
     return images + strength * (grey - images)
 
@@ -139,25 +145,26 @@ class CommonCorruptions(Audit):
 
     mean error = mean over corruptions and severities of the error on images with that corruption
 
-    Noise, blur, brightness, contrast, JPEG and pixelation have the definitions and severities of CIFAR-10-C, the set for
-    small images of Hendrycks and Dietterich; its blur, in pixels, grows with the image's side. Three more are
-    defined here: grey (colours mixed with their grey), rotation to either side, and a shift in any direction,
+    Noise, blur, brightness, contrast, JPEG and pixelation have the definitions and severities of CIFAR-10-C, the
+    set for small images of Hendrycks and Dietterich; its blur, in pixels, grows with the image's side. Three more
+    are defined here: grey (colours mixed with their grey), rotation to either side, and a shift in any direction,
     whose borders repeat the edge.
 
     Source: Hendrycks and Dietterich, *Benchmarking Neural Network Robustness to Common Corruptions and Perturbations*
-    (2019), sections 3 and 4.1. Their mean corruption error divides each error by AlexNet's; for small images
+    (2019). Their mean corruption error divides each error by AlexNet's; for small images
     they, too, give the plain mean.
 
-    Measurements: ``error`` by ``corruption`` and ``severity`` ("none" and 0 for the clean images) with a 95 % Wilson interval;
-    ``mean_error`` with a 95 % interval over images. Exhibits: ``curves``, accuracy by severity, and ``strengths``, a table of
-    each corruption and severity with its strength and accuracy.
+    Measurements: ``error`` by ``corruption`` and ``severity`` ("none" and 0 for the clean images) with a 95 %
+    Wilson interval; ``mean_error`` with a 95 % interval over images. Exhibits: ``curves``, accuracy by severity,
+    and ``strengths``, a table of each corruption and severity with its strength and accuracy.
 
     Args:
         images: At most, of the test images; a class-balanced choice by the seed. Each goes forward 46 times (41 without
             colours).
 
-    Misleads as a promise for other corruptions, and in a comparison with published numbers: those are of all 10,000 test images
-    and 15 or 19 corruptions. On images much larger than 32 pixels these noises and JPEG qualities are mild.
+    Misleads as a promise for other corruptions, and in a comparison with published numbers: those are of all 10,000
+    test images and 15 or 19 corruptions. On images much larger than 32 pixels these noises and JPEG qualities are
+    mild.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
@@ -168,9 +175,7 @@ class CommonCorruptions(Audit):
     """
 
     name: ClassVar[str] = "common_corruptions"
-    question: ClassVar[str] = (
-        "How accurate is the classifier on images with common corruptions, such as noise, blur and low contrast?"
-    )
+    question: ClassVar[str] = "How accurate is the classifier on images with common corruptions?"
     images: int = 200
 
     def __post_init__(self) -> None:
@@ -253,7 +258,7 @@ def strength_in_words(name: str, severity: int) -> str:
 
 
 def wrong_when(model: Classifier, data: ImageSet, changed: Callable[[Tensor], Tensor]) -> Tensor:
-    """Which images the model is wrong on after a change, (N,) bool, on the CPU; logits that are not finite are wrong."""
+    """Which images the model is wrong on after a change, (N,) bool, on the CPU; so are logits that are not finite."""
     device = device_of(model)
     found = []
     with evaluating(model):

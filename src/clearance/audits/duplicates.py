@@ -28,11 +28,8 @@ SIDE = 32  # pixels to which a larger image is averaged before its transform
 BLOCK = 8  # frequencies along each axis
 CANDIDATES = 0.1  # distance of two hashes up to which images are compared pixel by pixel
 MANY = 20_000  # images from which on only hashes as near as `NEAR` are candidates, which takes a fifth of the time
-SHARP, BLURRED = (
-    0.08,
-    0.005,
-)  # 1 - correlation of pixels up to which they are near duplicates: as they are ...
-NEAR = 0.045  # ... where their hashes are as near as this, or the sharper one blurred by one of
+NEAR, SHARP = 0.045, 0.08  # near duplicates: distance of hashes, and 1 - correlation of pixels, at most
+BLURRED = 0.005  # or this, after the sharper one is blurred by one of
 BLURS = (0.5, 0.7, 0.9, 1.1)  # pixels, standard deviation
 FLAT = 2 / 255  # standard deviation of an image's low frequencies below which it has nothing to compare
 NEIGHBOURS = 8  # of one hash, at most
@@ -52,19 +49,19 @@ class Duplicates(Audit):
     |h(x) - h(y)| <= 0.045 and 1 - corr(x, y) <= 0.08,    or    |h(x) - h(y)| <= 0.1 and 1 - corr(blur x, y) <= 0.005
 
     The blur is the best of four, on either side. A mirrored image has the same hash but for the signs of odd
-    horizontal frequencies. Features are never read: a
-    classifier makes images of one class alike. Images that are near duplicates of the same image form a group.
+    horizontal frequencies. Features are never read: a classifier makes images of one class alike. Images that are
+    near duplicates of the same image form a group.
 
-    Source: Zauner, *Implementation and Benchmarking of Perceptual Image Hash Functions* (2010), section 3.2.1, for a hash of
-    the low frequencies of the DCT; here it keeps their values, not only signs, because two pairs of trousers have
-    equal signs. Both limits were chosen on halves of the training images of MNIST and Fashion-MNIST.
+    Source: Zauner, *Implementation and Benchmarking of Perceptual Image Hash Functions* (2010), for a hash of the
+    low frequencies of the DCT; here it keeps their values, not only signs, because two pairs of trousers have equal
+    signs. Both limits were chosen on halves of the training images of MNIST and Fashion-MNIST.
 
     Measurements, each a ``count``; n counts the images of the set: ``exact_duplicates`` and ``near_duplicates`` of
     ``sets`` "train" and "test" (images less different images), "test in train" (test images that are also training
-    images), and with unknown images also "unknown" and "unknown in train or test"; ``conflicting_labels``, images of
-    train and test that have a duplicate with another label; ``error`` on ``images`` "all", "not in train" and "in train", with a
-    95 % Wilson interval, where there are such images. Exhibit ``duplicates`` lists the pairs, those between test and
-    train first, then those with two labels; exhibit ``pairs`` shows the first of them.
+    images), and with unknown images also "unknown" and "unknown in train or test"; ``conflicting_labels``, images
+    of train and test that have a duplicate with another label; ``error`` on ``images`` "all", "not in train" and
+    "in train", with a 95 % Wilson interval, where there are such images. Exhibit ``duplicates`` lists the pairs,
+    those between test and train first, then those with two labels; exhibit ``pairs`` shows the first of them.
 
     Args:
         other: Unknown images, of the same shape, that are compared too; a recipe gives the name of a dataset.
@@ -74,8 +71,9 @@ class Duplicates(Audit):
         ValueError: If `other` has images of another shape.
 
     Misleads where different images are nearly alike by nature, such as frames of one film or blank pages: these are
-    listed too. Among more than 20,000 images, copies that were resized to much less than their size are missed. Near duplicates with a side below 8 pixels, flat images, crops, and images that were turned or moved are
-    not found. Images that differ in brightness and contrast alone are near duplicates.
+    listed too. Among more than 20,000 images, copies that were resized to much less than their size are missed.
+    Near duplicates with a side below 8 pixels, flat images, crops, and images that were turned or moved are not
+    found. Images that differ in brightness and contrast alone are near duplicates.
 
     >>> import torch
     >>> from torch import nn
@@ -288,7 +286,9 @@ def near_duplicates(sets: Sequence[ImageSet], rows: Rows) -> list[Pair]:
     tree = cKDTree(hashes)
     kept: dict[tuple[int, int], str] = {}
     for kind, signs in (("near", 1.0), ("mirrored", _mirror_signs())):
-        candidates = _candidates(tree, hashes * signs, CANDIDATES if len(rows) <= MANY else NEAR)
+        candidates = _candidates(
+            tree, (hashes * signs).astype(np.float32), CANDIDATES if len(rows) <= MANY else NEAR
+        )
         for chunk in _chunked(candidates, sets[0]):
             first, second = (_pixels_at(sets, rows[chunk[:, end]]) for end in range(2))
             apart = np.linalg.norm(hashes[chunk[:, 0]] * signs - hashes[chunk[:, 1]], axis=1)

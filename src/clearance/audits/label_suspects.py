@@ -39,9 +39,9 @@ Ints = NDArray[np.int64]
 class LabelSuspects(Audit):
     r"""Labels that other images contradict: confident learning on probabilities from images that were left out.
 
-    The probabilities do not come from the audited classifier, which may have learned the wrong labels, but from kernel ridge
-    regression on patch features of the images, for each image without its own label. With K the Gaussian kernel
-    whose width is the median distance, Y one-hot labels:
+    The probabilities do not come from the audited classifier, which may have learned the wrong labels, but from
+    kernel ridge regression on patch features of the images, for each image without its own label. With K the
+    Gaussian kernel whose width is the median distance, Y one-hot labels:
 
     f_i = y_i - [(K + 0.1 I)^-1 Y]_i / [(K + 0.1 I)^-1]_ii,    p = softmax(f / T)
 
@@ -49,16 +49,18 @@ class LabelSuspects(Audit):
     dead zone, averaged over 4 x 4 fields; images below 16 pixels are compared by their pixels. Train and test are
     scored together, in blocks of at most 2,500 images.
 
-    Sources: Northcutt, Jiang and Chuang, *Confident Learning* (2021), equations 1 and 2, by cleanlab; Coates, Lee and
-    Ng, *An Analysis of Single-Layer Networks in Unsupervised Feature Learning* (2011), for features of patches; Rifkin and Lippert
-    (2007), equation 16, for predictions that leave one out. Kernel and numbers were chosen on seeds apart
-    against a cross-fitted last layer, linear and Gaussian kernels on pixels, and a small cross-fitted network.
+    Sources: Northcutt, Jiang and Chuang, *Confident Learning* (2021), equations 1 and 2, by cleanlab; Coates, Lee
+    and Ng, *An Analysis of Single-Layer Networks in Unsupervised Feature Learning* (2011), for features of patches;
+    Rifkin and Lippert, *Notes on Regularized Least Squares* (2007), for predictions that leave one out. Kernel and
+    numbers were chosen on seeds apart against a cross-fitted last layer, linear and Gaussian kernels on pixels, and
+    a small cross-fitted network.
 
-    Measurements, for each ``split``: ``suspects``, the share of images whose label confident learning doubts, and ``sure``, the
-    share whose given label has a probability below 0.01 and is not the likeliest, with 95 % Wilson intervals; ``model_agrees``, of
-    the suspects the share for which the audited classifier, too, predicts the class that they look like. Over both sets:
-    ``worst_pair``, the largest share of a class that looks like one other class. Exhibits: ``suspects``, the list, the surest
-    first; ``pairs``, shares of classes that look like another; ``pictures`` of the first suspects.
+    Measurements, for each ``split``: ``suspects``, the share of images whose label confident learning doubts, and
+    ``sure``, the share whose given label has a probability below 0.01 and is not the likeliest, with 95 % Wilson
+    intervals; ``model_agrees``, of the suspects the share for which the audited classifier, too, predicts the class
+    that they look like. Over both sets: ``worst_pair``, the largest share of a class that looks like one other
+    class. Exhibits: ``suspects``, the list, the surest first; ``pairs``, shares of classes that look like another;
+    ``pictures`` of the first suspects.
 
     Args:
         images: At most, of each set; a class-balanced choice by the seed where there are more.
@@ -66,9 +68,10 @@ class LabelSuspects(Audit):
     Raises:
         ImportError: If cleanlab is not installed.
 
-    Misleads where classes overlap: on Fashion-MNIST, where shirts look like coats, four of ten suspects have the label of the set.
-    A class of which two fifths are filed as another is noticed as a pair, but half of its images are not in the list, and which of the two
-    classes has the wrong ones is open. Labels of classes with fewer than five images are not judged.
+    Misleads where classes overlap: on Fashion-MNIST, where shirts look like coats, four of ten suspects have the
+    label of the set. A class of which two fifths are filed as another is noticed as a pair, but half of its images
+    are not in the list, and which of the two classes has the wrong ones is open. Labels of classes with fewer than
+    five images are not judged.
 
     >>> from torch import nn
     >>> from clearance import load_dataset
@@ -332,7 +335,7 @@ def left_out_scores(features: NDArray[np.float32], labels: Ints, classes: int) -
 
     f_i = y_i - a_i / g_i,    A = (K + 0.1 I)^-1 Y,    g = diag((K + 0.1 I)^-1),    K_ij = exp(-|x_i - x_j|^2 / median)
 
-    Source: Rifkin and Lippert, *Notes on Regularized Least Squares* (2007), equation 16.
+    Source: Rifkin and Lippert, *Notes on Regularized Least Squares* (2007), the section on leaving one out.
 
     Args:
         features: (n, D).
@@ -354,7 +357,8 @@ def left_out_scores(features: NDArray[np.float32], labels: Ints, classes: int) -
 def patch_features(images: Tensor, seed: int) -> NDArray[np.float32]:
     """Averages of the responses to whitened random patches; the pixels of images below 16 of them.
 
-    Source: Coates, Lee and Ng (2011), sections 3.2 and 3.3, with patches drawn rather than learned (Coates and Ng 2011).
+    Source: Coates, Lee and Ng (2011), sections 3.2 and 3.3, with patches drawn rather than learned (Coates and Ng
+    2011).
 
     Args:
         images: (N, C, H, W).
@@ -364,7 +368,7 @@ def patch_features(images: Tensor, seed: int) -> NDArray[np.float32]:
         returns (N, 8192) float32, or (N, C H W).
     """
     if max(images.shape[2:]) > SIDE:
-        images = adaptive_avg_pool2d(images, [min(SIDE, side) for side in images.shape[2:]])
+        images = _averaged(images, SIDE)
     if min(images.shape[2:]) < SMALL:
         return np.asarray(images.flatten(1).numpy())
     stream = generator(seed, "audits", "label patches")
@@ -402,12 +406,18 @@ def _standardised(patches: Tensor, axis: int) -> Tensor:
     return centred / (centred.square().mean(dim=axis, keepdim=True) + FLOOR).sqrt()
 
 
+def _averaged(images: Tensor, most: int) -> Tensor:
+    """Images with no side longer than `most`, by averages over rectangles."""
+    height, width = (min(most, side) for side in images.shape[2:])
+    return adaptive_avg_pool2d(images, (height, width))
+
+
 def _read(data: ImageSet, rows: Tensor) -> Tensor:
     """Images at `rows` on the CPU, large ones averaged, a batch at a time."""
     found = []
     for part in rows.split(256):
         images = data.batch(part)[0].cpu()
         if max(images.shape[2:]) > 2 * SIDE:  # as many pixels as pictures are shown with
-            images = adaptive_avg_pool2d(images, [min(2 * SIDE, side) for side in images.shape[2:]])
+            images = _averaged(images, 2 * SIDE)
         found.append(images)
     return torch.cat(found)

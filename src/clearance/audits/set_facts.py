@@ -22,19 +22,20 @@ COLOUR = 2 / 255  # difference of channels up to which an image is grey
 class SetFacts(Audit):
     """What can be seen of the training and test set without a second model, each with the images that it concerns.
 
-    ``train_minus_test``: the error on train less the error on test, with Newcombe's 95 % interval. Above 0, the model is
-    worse on what it learned from: labels of train are wrong, or train is not what it was trained on, or test
-    is easier or was trained on. It is 0 where both are all right or all wrong.
+    ``train_minus_test``: the error on train less the error on test, with Newcombe's 95 % interval. Above 0, the
+    model is worse on what it learned from: labels of train are wrong, or train is not what it was trained on, or
+    test is easier or was trained on. It is 0 where both are all right or all wrong.
 
-    For each ``split``: ``class_imbalance``, images of the largest class over images of the smallest (n counts classes); of colour
-    images ``grey_images``, whose channels differ by at most 2 of 255 levels; where the set was read from a folder
-    ``unreadable_files``, and ``odd_sizes``, pictures with a short side below half the median, or more than twice as
-    long or as wide for their height as the median picture. Exhibits: ``odd_images`` lists the last three by file name,
-    ``class_sizes`` counts the images of each class.
+    For each ``split``: ``class_imbalance``, images of the largest class over images of the smallest (n counts
+    classes); of colour images ``grey_images``, whose channels differ by at most 2 of 255 levels; where the set was
+    read from a folder ``unreadable_files``, and ``odd_sizes``, pictures with a short side below half the median, or
+    more than twice as long or as wide for their height as the median picture. Exhibits: ``odd_images`` lists the
+    last three by file name, ``class_sizes`` counts the images of each class.
 
     Source of the interval: Newcombe, Statistics in Medicine 17 (1998), method 10.
 
-    Misleads where pictures of all sizes and proportions are ordinary, and where train is augmented or has noisy labels on purpose.
+    Misleads where pictures of all sizes and proportions are ordinary, and where train is augmented or has noisy
+    labels on purpose.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images

@@ -208,7 +208,7 @@ AUDITS = {
     ),
     "common_corruptions": Entry(
         "clearance.audits.common_corruptions:CommonCorruptions",
-        "How accurate is the classifier on images with common corruptions, such as noise, blur and low contrast?",
+        "How accurate is the classifier on images with common corruptions?",
     ),
     "out_of_distribution": Entry(
         "clearance.audits.out_of_distribution:OutOfDistribution",

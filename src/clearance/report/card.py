@@ -12,7 +12,7 @@ from markupsafe import escape
 
 from clearance._files import write_bytes
 from clearance.records.derived import derive
-from clearance.records.record import ExhibitRecord, Record
+from clearance.records.record import Record
 from clearance.records.store import Report
 from clearance.report.page import render_page, without_images, write_page
 from clearance.report.terminal import first_text
@@ -62,8 +62,11 @@ class Card:
             audit: Name of the audit.
             name: Name of the exhibit.
 
-        >>> shown = Exhibit("duplicates", "duplicates", "table", {"kind": ["exact"], "first image": ["a/1.png"]}, "Pairs.")
-        >>> Card(Report({}, {}, "", "", exhibits=(ExhibitRecord("d", "m", 0, shown),))).table("duplicates", "duplicates")
+        >>> from clearance.records import ExhibitRecord
+        >>> columns = {"kind": ["exact"], "first image": ["a/1.png"]}
+        >>> shown = Exhibit("duplicates", "duplicates", "table", columns, "Pairs.")
+        >>> card = Card(Report({}, {}, "", "", exhibits=(ExhibitRecord("digits", "plain", 0, shown),)))
+        >>> card.table("duplicates", "duplicates")
         [{'kind': 'exact', 'first image': 'a/1.png'}]
         """
         found = [one.columns for one in self.exhibits if (one.audit, one.name) == (audit, name)]

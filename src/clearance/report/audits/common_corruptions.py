@@ -27,7 +27,8 @@ def corruptions_findings(findings: Findings) -> list[Finding]:
         return []
     worst = max(mild, key=lambda row: row.value)
     said = Markup(
-        "On images with common corruptions the error is {} on average, {} without. The mild one that costs most: {} ({}), accuracy {}."
+        "On images with common corruptions the error is {} on average, {} without. The mild one that costs "
+        "most: {} ({}), accuracy {}."
     ).format(
         with_ends(mean),
         with_ends(clean),
@@ -126,9 +127,11 @@ PAGE = AuditPage(
     glossary={
         "error": Term(
             "Error on corrupted images",
-            "The share of test images that are misclassified after a corruption of a given severity; severity 0 is without.",
+            "The share of test images that are misclassified after a corruption of a given severity; severity 0 "
+            "is without.",
             "Lower is better.",
-            "Noise, blur, brightness, contrast, JPEG and pixelation have the strengths of CIFAR-10-C, made for images of "
+            "Noise, blur, brightness, contrast, JPEG and pixelation have the strengths of CIFAR-10-C, made for "
+            "images of "
             "32 pixels; on large images they are mild.",
         ),
         "mean_error": Term(

@@ -100,7 +100,8 @@ def duplicates_section(findings: Findings) -> Section | None:
 
 _TEXT = (
     "Exact duplicates have equal pixels. Near duplicates have nearly equal low frequencies and pixels, as they are or "
-    "mirrored: pictures that were saved again, resized or mirrored. Test images that are training images make the accuracy "
+    "mirrored: pictures that were saved again, resized or mirrored. Test images that are training images "
+    "make the accuracy "
     "on test look higher than it is on new images."
 )
 
@@ -146,10 +147,12 @@ PAGE = AuditPage(
         ),
         "near_duplicates": Term(
             "Near duplicates",
-            "The same for images that differ in some pixels but show the same picture: saved again as JPEG, resized, or "
+            "The same for images that differ in some pixels but show the same picture: saved again as JPEG, "
+            "resized, or "
             "mirrored.",
             "Lower is better; test images that are training images should be 0.",
-            "Cropped, turned and moved pictures are not found. Very similar pictures of different things can be counted.",
+            "Cropped, turned and moved pictures are not found. Very similar pictures of different things can be "
+            "counted.",
         ),
         "conflicting_labels": Term(
             "Duplicates with different labels",
@@ -159,7 +162,8 @@ PAGE = AuditPage(
         ),
         "error": Term(
             "Error without duplicates",
-            "The error on all test images, on those that have no duplicate among the training images, and on the others.",
+            "The error on all test images, on those that have no duplicate among the training images, and on the "
+            "others.",
             "Lower is better; the error on test images that are not in train is what to expect on new images.",
             "With few images in one of the parts its interval is wide.",
         ),

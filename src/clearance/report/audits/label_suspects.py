@@ -96,7 +96,8 @@ def labels_section(findings: Findings) -> Section | None:
 
 
 _TEXT = (
-    "A second classifier, which does not see the network, is asked about every image without the label of that image. Labels that it "
+    "A second classifier, which does not see the network, is asked about every image without the label "
+    "of that image. Labels that it "
     "contradicts are ranked by the probability that it gives them."
 )
 
@@ -123,7 +124,8 @@ def _cell(value: object) -> Markup:
 PAGE = AuditPage(
     title="Label suspects",
     reading=(
-        "Two in a hundred sure suspects, or a tenth of a class that looks like one other class, need action; a few suspects are in "
+        "Two in a hundred sure suspects, or a tenth of a class that looks like one other class, need action; "
+        "a few suspects are in "
         "every set."
     ),
     place=14,
@@ -148,7 +150,8 @@ PAGE = AuditPage(
         ),
         "worst_pair": Term(
             "Largest share of a class that looks like another",
-            "Of the images of a class, in train and test, the share that looks like one other class, for the pair with the largest.",
+            "Of the images of a class, in train and test, the share that looks like one other class, for the "
+            "pair with the largest.",
             "Lower is better; from 10 % on, one of the two is probably filed in part as the other.",
             "Which of the two has the wrong labels is open. Classes that overlap have a share, too.",
         ),

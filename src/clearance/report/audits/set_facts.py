@@ -1,4 +1,4 @@
-"""The page on what is odd about the sets: files, sizes, colours, class sizes, and an error on train above that on test."""
+"""The page on what is odd about the sets: files, sizes, colours, class sizes, errors."""
 
 from markupsafe import Markup
 
@@ -35,13 +35,13 @@ def sets_findings(findings: Findings) -> list[Finding]:
             parts.append(Markup("the largest class of {} has {} as many images as the smallest").format(
                 split, data(imbalance.value, "factor")
             ))  # fmt: skip
-    said = Markup("{}.").format(_capital(listed(parts))) if parts else Markup("")
+    said = Markup("Of the sets: {}.").format(listed(parts)) if parts else Markup("")
     if difference.low is not None and difference.low > 0 and difference.value >= CLOSE:
         above = Markup("The error on train is above that on test by {}. ").format(
             points_with_ends(difference)
         )
         todo = (
-            "Check the labels of train, that these are the images it was trained on, and that test is not easier or part of "
+            "Check the labels of train, that it was trained on these images, and that test is not easier or part of "
             "train."
         )
         return [Finding("Sets", "problem", above + said, todo)]
@@ -68,10 +68,6 @@ def _many_lost(findings: Findings) -> bool:
     return any(
         row.value >= LOST * (row.n or 1) > 0 for row in findings.rows("mean", AUDIT, "unreadable_files")
     )
-
-
-def _capital(text: Markup) -> Markup:
-    return Markup(text[:1].upper() + text[1:]) if not text.startswith("<") else text
 
 
 def sets_section(findings: Findings) -> Section | None:
@@ -119,7 +115,8 @@ PAGE = AuditPage(
         "train_minus_test": Term(
             "Error on train less error on test",
             "The share of wrong training images less the share of wrong test images.",
-            "Below or near 0 is ordinary. Clearly above, labels of train are wrong, or the images are not those it learned from.",
+            "Below or near 0 is ordinary. Clearly above, labels of train are wrong, or the images are not those "
+            "it learned from.",
             "Training with augmentation or label noise on purpose has the same sign.",
         ),
         "class_imbalance": Term(
@@ -142,7 +139,8 @@ PAGE = AuditPage(
         ),
         "odd_sizes": Term(
             "Pictures of odd sizes",
-            "Pictures with a short side below half the median, or more than twice as long or as wide as the median picture.",
+            "Pictures with a short side below half the median, or more than twice as long or as wide as the "
+            "median picture.",
             "0 is ordinary: after resizing, such pictures look unlike the others.",
             "In a set of all sizes and proportions they are ordinary.",
         ),
