@@ -154,6 +154,12 @@ class TestDetails:
         assert "Audit of model" in first
         assert "All numbers" in rest
 
+    def test_the_contents_lead_to_every_part(self, single_page):
+        nav = single_page[single_page.index('<nav class="contents"') : single_page.index("</nav>")]
+        places = re.findall(r'href="#([^"]+)"', nav)
+        assert places == re.findall(r'<details class="part[^"]*" id="([^"]+)">', single_page)
+        assert len(places) == len(set(places)) == single_page.count("<h3 class=part>")
+
     def test_headings_are_in_order(self, single_page):
         levels = [int(level) for level in re.findall(r"<h(\d)", single_page)]
         assert levels[:2] == [1, 2]

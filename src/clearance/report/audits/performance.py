@@ -19,7 +19,7 @@ from clearance.report.audit_page import (
 )
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
-from clearance.report.numbers import data
+from clearance.report.numbers import data, half_width, points, points_interval
 from clearance.report.pictures import firsts, picture
 from clearance.report.tables import NONE, Compact, Line, mean
 
@@ -96,13 +96,22 @@ def _table(findings: Findings, kind: str) -> Compact | None:
                 data(shares[group].n, "count"),
                 mean(shares[group]),
                 *([mean(precisions.get(group))] if precisions else []),
-                NONE if group not in behind else points_with_ends(behind[group]),
+                NONE if group not in behind else _below(behind[group]),
             ],
         )
         for group in order
     ]
     columns = ["images", name, *(["precision"] if precisions else []), "behind the others"]
     return Compact(groups.capitalize(), columns, lines, head=kind.capitalize()) if lines else None
+
+
+def _below(row: SummaryRow) -> Markup:
+    """A difference in points, its interval below it."""
+    half = half_width(row.low, row.high)
+    if row.low is None or row.high is None:
+        return points(row.value)
+    ends = points_interval(row.low, row.high, half)
+    return points(row.value, half) + Markup("<small>{}</small>").format(ends)
 
 
 def _matrix(findings: Findings, record: ExhibitRecord) -> Row | Compact:
