@@ -91,11 +91,39 @@ def test_python_and_the_command_give_the_same_numbers(folder, pictures, tmp_path
     assert [m.value for m in card.measurements] == pytest.approx(values)
 
 
+def test_without_an_image_processor_the_size_is_the_models_and_nothing_is_normalised(tmp_path, capsys):
+    transformers = package("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=8,
+        patch_size=4,
+    )
+    module = transformers.ViTForImageClassification(config).eval()
+    module.save_pretrained(tmp_path / "vit")
+    model = cl.load_pretrained(f"hf:{tmp_path / 'vit'}")
+    images = torch.rand(4, 3, 8, 8)
+    torch.testing.assert_close(model(images), module(images).logits)
+    assert (
+        "has no preprocessor_config.json, so images in [0, 1] are not normalised" in capsys.readouterr().out
+    )
+
+
 def test_a_folder_without_a_classifier_is_refused(folder):
     transformers = package("transformers")
     where, module = folder
     transformers.ResNetModel(module.config).save_pretrained(where)
     with pytest.raises(ValueError, match=r"hf:net must hold every weight .* 'classifier\.1\.bias'"):
+        cl.load_pretrained(f"hf:{where}")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}"])
+def test_a_damaged_image_processor_is_named(folder, content):
+    where, _ = folder
+    (where / "preprocessor_config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"preprocessor_config\.json must describe an image processor"):
         cl.load_pretrained(f"hf:{where}")
 
 

@@ -129,12 +129,12 @@ def _hugging_face(folder: Path) -> tuple[nn.Module, Preprocessing, str]:
             f"hf:{folder} must be a folder with {_CONFIG}, as save_pretrained writes it; got "
             f"{'one without' if folder.is_dir() else 'no folder'}. Nothing is downloaded."
         )
-    kind: Any = _package("transformers").AutoModelForImageClassification
+    transformers = _package("transformers")
     try:
-        module, report = kind.from_pretrained(
+        module, report = transformers.AutoModelForImageClassification.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, output_loading_info=True
         )
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
         raise ValueError(f"hf:{folder.name} cannot be loaded: {' '.join(str(error).split())}") from error
     lost = [*report["missing_keys"], *(str(each[0]) for each in report["mismatched_keys"])]
     if lost:
@@ -142,12 +142,23 @@ def _hugging_face(folder: Path) -> tuple[nn.Module, Preprocessing, str]:
             f"hf:{folder.name} must hold every weight of the {type(module).__name__}; missing or of another shape: "
             f"{', '.join(sorted(map(repr, lost))[:4])}. Save the whole model, with its classifier."
         )
+    line = f"weights: {type(module).__name__} from {folder.name}"
     found = next((folder / name for name in _PROCESSORS if (folder / name).is_file()), None)
-    how = Preprocessing()
     if found is not None:
-        content = json.loads(found.read_text("utf-8"))
-        how = preprocessing_of(content.get("image_processor", content))
-    return module, how, f"weights: {type(module).__name__} from {folder.name}"
+        return module, _processor(found), line
+    side = getattr(module.config, "image_size", None)
+    how = Preprocessing(size=side, short_side=side) if isinstance(side, int) else Preprocessing()
+    return module, how, f"{line}; it has no {_PROCESSORS[0]}, so images in [0, 1] are not normalised"
+
+
+def _processor(file: Path) -> Preprocessing:
+    try:
+        content = json.loads(file.read_text("utf-8"))
+        return preprocessing_of(content.get("image_processor", content))
+    except (ValueError, AttributeError) as error:
+        raise ValueError(
+            f"{file.name} must describe an image processor; got: {error}. Save it again."
+        ) from error
 
 
 def _timm(name: str, weights: Path, entry: str | None) -> tuple[nn.Module, Preprocessing, LoadedWeights]:
