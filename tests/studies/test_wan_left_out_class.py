@@ -64,7 +64,9 @@ def test_one_class_a_draw_and_every_score_that_tells_it_apart(quick, tmp_path):
     every = cells(tmp_path)["lgm"]  # the last table
     assert "density" in every
     assert "small pixels" in every
-    assert [column for column, cell in every.items() if "%" not in cell] == ["learned centre"]  # not of a mixture
+    assert [column for column, cell in every.items() if "%" not in cell] == [
+        "learned centre"
+    ]  # not of a mixture
 
 
 def test_every_draw_is_another_class():
