@@ -39,7 +39,6 @@ TRIED = (
 )  # fmt: skip
 ORDER = (
     "plain", "plain-longer", "noisy", "dropout", "batchnorm", "foca", "center", "contrastive", "triplet", "lgm",
-    "lgm-same-cut",
 )  # fmt: skip
 FIELDS = ("method", "seed", "audit", "name", "value", "unit", "n", "spread")
 

@@ -172,7 +172,7 @@ def test_the_offset_of_learned_means_is_its_part_of_the_distance(form):
     fitted = numbers(GoodnessOfFit()(pixels(head), data, data), "own")["mean_offset", "all"]
     assert fitted.value == pytest.approx(0.0, abs=1e-9)
     with torch.no_grad():
-        head.means += torch.tensor([0.1, 0.0, 0.0, -0.2, 0.0, 0.05])
+        head.means.add_(torch.tensor([0.1, 0.0, 0.0, -0.2, 0.0, 0.05]))
         found = numbers(GoodnessOfFit()(pixels(head), data, data), "own")["mean_offset", "all"]
         off, whole = 0.0, 0.0
         for k in range(3):
