@@ -24,8 +24,8 @@ ROOMS = {
     """,
     "audits": """
         Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation CommonCorruptions Confusions
-        DeeperCut Duplicates Findings Geodesic GoodnessOfFit HighConfidenceAdversarials LabelSuspects Likelihood LinearProbe
-        LowDimension MinimalPerturbation Mistakes NeuralCollapse NewClasses OutOfDistribution Performance
+        DeeperCut Duplicates Findings Geodesic GoodnessOfFit HighConfidenceAdversarials LabelSuspects Likelihood
+        LinearProbe LowDimension MinimalPerturbation Mistakes NeuralCollapse NewClasses OutOfDistribution Performance
         PreprocessingMismatch Robustness SetFacts Subject WeightScale decayed_parameters rejection_threshold
     """,
     "data": """

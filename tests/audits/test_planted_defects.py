@@ -3,7 +3,8 @@
 import pytest
 
 import clearance as cl
-from clearance.report.terminal import action_lines
+from clearance.report.audits import all_findings
+from clearance.report.findings import Findings, datasets
 from planted import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
     DEFECTS,
     FLIPS,
@@ -27,7 +28,10 @@ def audited(root, defects, seed):
 
 
 def alarms(card):
-    return {line.title: line.text for line in action_lines(card.report) if line.alarm}
+    """The problems on the first screen, in words."""
+    (dataset,) = datasets(card.report)
+    found = all_findings(Findings(card.report, dataset))
+    return {one.title: " ".join(one.said.striptags().split()) for one in found if one.severity == "problem"}
 
 
 @pytest.mark.parametrize(
