@@ -42,9 +42,10 @@ def labels_findings(findings: Findings) -> list[Finding]:
     count = sum(round(row.value * (row.n or 0)) for row in findings.rows("mean", AUDIT, "suspects"))
     if count == 0:
         return [Finding("Labels", "fine", Markup("No label looks wrong."))]
-    said = Markup(
-        "{} labels are worth a look; they are too few, or too unsure, for a fault of the set."
-    ).format(data(count, "count"))
+    words = "{} label is" if count == 1 else "{} labels are"
+    said = Markup(words + " worth a look: too few, or too unsure, for a fault of the set.").format(
+        data(count, "count")
+    )
     return [Finding("Labels", "information", said, todo)]
 
 
