@@ -112,6 +112,7 @@ def test_text_page_and_command_say_the_same(cards, tmp_path):
         assert str(one.said) in page
         assert " ".join(f"{one.title}: {one.said.striptags()}".split()) in words
     assert "data:image/png" in page
+    assert "Without an interval of the change" in page  # the error on training images, for example
     shared = (tmp_path / "diff" / "share.html").read_text("utf-8")
     assert "data:image" not in shared
     assert not re.search(r"image \d+<", shared)

@@ -26,7 +26,7 @@ from clearance.report.names import model_name, setting
 from clearance.report.numbers import data, half_width, points, points_interval
 from clearance.report.page import FILE, SHARED
 from clearance.report.pictures import Gallery
-from clearance.report.tables import NONE, Compact, Line
+from clearance.report.tables import NONE, Compact, Line, number
 from clearance.report.terminal import findings_text
 
 LEVEL = 0.95
@@ -297,6 +297,18 @@ class Diff:
         ]
         return Gallery(KINDS[kind], shown, folded=folded) if shown else None
 
+    def _others(self) -> Iterator[Line]:
+        """Numbers of both with a better direction that are kept for no single images; not of classes and slices."""
+        before = {_identity(record): record.measurement for record in self.last.records}
+        for record in self.now.records:
+            found, last = record.measurement, before.get(_identity(record))
+            apart = last is None or found.better == "neither" or _kept(self.now, record)
+            if last is None or apart or any(kind in found.context for kind in OF_GROUPS):
+                continue
+            words = ", ".join(setting(key, value).striptags() for key, value in settings(found.context))
+            name = title_of(found.audit, found.name) + (f", {words}" if words else "")
+            yield Line(name, None, [number(one.value, one.unit, one.low, one.high) for one in (last, found)])
+
     def __repr__(self) -> str:
         return self.text()
 
@@ -372,6 +384,9 @@ class Diff:
             tables = [_flip_table(KINDS[kind], rows) for kind, rows in self.flips.items() if rows]
             if tables:
                 yield Section("Flipped images", [FLIPPED], [*galleries, *tables])
+        if others := list(self._others()):
+            table = Compact("Both numbers", ["before", "now"], others, head="Quantity")
+            yield Section("Without an interval of the change", [OTHERS], [table])
         missing = [change for change in self.changes if change.result.low is None]
         if missing:
             reasons = [Line(_title(one), None, [escape(one.result.reason)]) for one in missing]
@@ -382,6 +397,10 @@ class Diff:
             )
 
 
+OTHERS = (
+    "The audits keep no numbers of single images for these, so the change has no interval. The small numbers are the "
+    "95 % interval of each alone."
+)
 KINDS = {"lost": "Right before, wrong now", "won": "Wrong before, right now", "other": "Wrong in another way"}
 FLIPPED = (
     "Images whose prediction changed: the class given, and the class predicted before and now. Pictures are those that "
