@@ -106,7 +106,7 @@ def audits(tmp_path_factory):
 
 
 NAMES = ("sound", "broken", "mixed", "fed", "loud")
-RINGS = {"broken": "Linear probe", "mixed": "Worst pair", "fed": "Input", "loud": "Calibration"}
+RINGS = {"broken": "Linear probe", "mixed": "Labels", "fed": "Input", "loud": "Calibration"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -148,6 +148,8 @@ def test_mixed_labels(audits):
     text = audits.text("mixed", "Worst pair")
     assert text.startswith("3 and 8 make up ")
     assert "Look at the labels and images of 3 and 8 first" in audits.titled("mixed", "Worst pair").todo
+    assert audits.titled("mixed", "Worst pair").alarm
+    assert re.search("of (3 look like 8|8 look like 3)", audits.text("mixed", "Labels"))
     # the last layer is as good as one could be made from these labels
     assert audits.text("mixed", "Linear probe").startswith("A new last layer gives no significant gain")
 
