@@ -15,12 +15,15 @@ from clearance.audits import (
     Churn,
     ClassScatter,
     CoAdaptation,
+    CommonCorruptions,
     Confusions,
     DeeperCut,
+    Duplicates,
     Findings,
     Geodesic,
     GoodnessOfFit,
     HighConfidenceAdversarials,
+    LabelSuspects,
     Likelihood,
     LinearProbe,
     LowDimension,
@@ -32,6 +35,7 @@ from clearance.audits import (
     Performance,
     PreprocessingMismatch,
     Robustness,
+    SetFacts,
     WeightScale,
 )
 from clearance.data import ImageSet
@@ -103,6 +107,10 @@ AUDITS = {
     "churn": AuditCase(
         Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
     ),
+    "duplicates": AuditCase(Duplicates(other=STRANGE), {"error": 1.0}),
+    "label_suspects": AuditCase(LabelSuspects(), {"model_agrees": 0.0}, neither=frozenset({"model_agrees"})),
+    "set_facts": AuditCase(SetFacts(), {"train_minus_test": 0.0}),
+    "common_corruptions": AuditCase(CommonCorruptions(images=30), {"error": 1.0, "mean_error": 1.0}),
     "preprocessing": AuditCase(PreprocessingMismatch(images=30), {"gain": 0.0}),
     "linear_probe": AuditCase(LinearProbe(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
     "confusions": AuditCase(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 Better = Literal["lower", "higher", "neither"]
 Scalar = str | int | float | bool
-ExhibitKind = Literal["curve", "histogram", "scatter", "heatmap", "images", "per_image"]
+ExhibitKind = Literal["curve", "histogram", "scatter", "heatmap", "images", "per_image", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,8 @@ class Exhibit:
         name: What it shows, unique within the audit and context.
         kind: How to draw it; ``"per_image"`` is not drawn: its column ``value`` holds a number (or None) for
             each image, in their order, whose mean (or ``context["statistic"]``) is the measurement of the same name,
-            and ``context["images"]`` identifies the images.
+            and ``context["images"]`` identifies the images; ``"table"`` is not drawn either: its columns are text and
+            numbers to read, saved as CSV too.
         columns: Columns of equal length, by name.
         caption: One sentence: what is shown.
         context: The settings that identify it.

@@ -16,6 +16,10 @@
 | Performance | How often is it right on each class and on each slice of the images? |
 | PreprocessingMismatch | Would another preprocessing of the images raise its accuracy? |
 | LinearProbe | How accurate is a linear layer trained on the frozen features? |
+| Duplicates | Which images are there more than once, and how accurate is the classifier without those in test? |
+| CommonCorruptions | How accurate is the classifier on images with common corruptions? |
+| LabelSuspects | Which labels look wrong, one by one and between two classes? |
+| SetFacts | Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes? |
 | Confusions | Which two classes are confused most, and how close are their features? |
 | Mistakes | Which images are wrong, and how sure is it of them? |
 | MinimalPerturbation | What is the smallest change of an image that changes the prediction? |
@@ -49,13 +53,16 @@ from clearance.audits.calibration import Calibration as Calibration
 from clearance.audits.churn import Churn as Churn
 from clearance.audits.class_scatter import ClassScatter as ClassScatter
 from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
+from clearance.audits.common_corruptions import CommonCorruptions as CommonCorruptions
 from clearance.audits.confusions import Confusions as Confusions
 from clearance.audits.deeper_cut import DeeperCut as DeeperCut
+from clearance.audits.duplicates import Duplicates as Duplicates
 from clearance.audits.geodesic import Geodesic as Geodesic
 from clearance.audits.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
 from clearance.audits.high_confidence_adversarials import (
     HighConfidenceAdversarials as HighConfidenceAdversarials,
 )
+from clearance.audits.label_suspects import LabelSuspects as LabelSuspects
 from clearance.audits.likelihood import Likelihood as Likelihood
 from clearance.audits.linear_probe import LinearProbe as LinearProbe
 from clearance.audits.low_dimension import LowDimension as LowDimension
@@ -68,6 +75,7 @@ from clearance.audits.performance import Performance as Performance
 from clearance.audits.preprocessing import PreprocessingMismatch as PreprocessingMismatch
 from clearance.audits.rejection import rejection_threshold as rejection_threshold
 from clearance.audits.robustness import Robustness as Robustness
+from clearance.audits.set_facts import SetFacts as SetFacts
 from clearance.audits.weight_scale import WeightScale as WeightScale
 from clearance.audits.weight_scale import decayed_parameters as decayed_parameters
 
@@ -79,12 +87,15 @@ __all__ = [
     "Churn",
     "ClassScatter",
     "CoAdaptation",
+    "CommonCorruptions",
     "Confusions",
     "DeeperCut",
+    "Duplicates",
     "Findings",
     "Geodesic",
     "GoodnessOfFit",
     "HighConfidenceAdversarials",
+    "LabelSuspects",
     "Likelihood",
     "LinearProbe",
     "LowDimension",
@@ -96,6 +107,7 @@ __all__ = [
     "Performance",
     "PreprocessingMismatch",
     "Robustness",
+    "SetFacts",
     "Subject",
     "WeightScale",
     "decayed_parameters",

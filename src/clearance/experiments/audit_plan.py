@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,21 @@ from clearance.vocabulary import Outcome, Status
 
 MODEL_AUDITS = (
     "accuracy",
+    "duplicates",
+    "set_facts",
+    *(("label_suspects",) if find_spec("cleanlab") else ()),
     "preprocessing",
     "performance",
     "confusions",
     "mistakes",
+    "common_corruptions",
     "calibration",
     "out_of_distribution",
     "minimal_perturbation",
 )
-"""The audits of one model by default, in their order: input, performance, mistakes, confidence, unknowns, attack."""
+"""The audits of one model by default, in their order: data, input, performance, mistakes, corruptions, confidence,
+unknowns, attack. ``label_suspects`` is one of them where cleanlab is installed.
+"""
 
 ALL, FEW_LABELS = "all", "few-labels"
 GROUPS = {FEW_LABELS: ("co_adaptation", "linear_probe")}

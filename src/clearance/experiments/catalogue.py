@@ -145,6 +145,10 @@ METHODS = {
 
 AUDITS = {
     "accuracy": Entry("clearance.audits.accuracy:Accuracy", "How often is the classifier wrong?"),
+    "duplicates": Entry(
+        "clearance.audits.duplicates:Duplicates",
+        "Which images are there more than once, and how accurate is the classifier without those in test?",
+    ),
     "co_adaptation": Entry(
         "clearance.audits.co_adaptation:CoAdaptation",
         "How much do the features depend on the head they were trained with?",
@@ -171,6 +175,14 @@ AUDITS = {
         "clearance.audits.churn:Churn",
         "How much do independently trained heads disagree on the same features?",
     ),
+    "label_suspects": Entry(
+        "clearance.audits.label_suspects:LabelSuspects",
+        "Which labels look wrong, one by one and between two classes?",
+    ),
+    "set_facts": Entry(
+        "clearance.audits.set_facts:SetFacts",
+        "Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes?",
+    ),
     "preprocessing": Entry(
         "clearance.audits.preprocessing:PreprocessingMismatch",
         "Would another preprocessing of the images raise its accuracy?",
@@ -193,6 +205,10 @@ AUDITS = {
     "minimal_perturbation": Entry(
         "clearance.audits.minimal_perturbation:MinimalPerturbation",
         "What is the smallest change of an image that changes the prediction?",
+    ),
+    "common_corruptions": Entry(
+        "clearance.audits.common_corruptions:CommonCorruptions",
+        "How accurate is the classifier on images with common corruptions?",
     ),
     "out_of_distribution": Entry(
         "clearance.audits.out_of_distribution:OutOfDistribution",

@@ -6,13 +6,16 @@
       report.json        {"schema": 1, "recipe", "versions", "command", "created", "runs", "measurements",
                           "exhibits": [file names], "summary": [...]}
       exhibits/*.json    one exhibit each: dataset, method, seed, audit, name, kind, caption, context, columns
+      exhibits/*.csv     the columns of each table, for a spreadsheet
 
 The name of an exhibit ends in a digest of its content, and ``report.json`` names the exhibits that belong to it. So a
 new report is put in the place of an old one by the one rename of ``report.json``: a reader finds the old report or the
 new one, never parts of both, and an exhibit that was changed since is refused.
 """
 
+import csv
 import hashlib
+import io
 import json
 import os
 import re
@@ -33,6 +36,7 @@ from clearance.vocabulary import Exhibit, Measurement
 SCHEMA = 1
 FILE = "report.json"
 FOLDER = "exhibits"
+TABLE = "table"  # the kind of exhibit that is saved as CSV too
 
 
 @dataclass(frozen=True)
@@ -119,12 +123,17 @@ class Report:
         exhibits.mkdir(parents=True, exist_ok=True)
         remove_leftovers(exhibits)
         texts = {folder / exhibit_file(record): _exhibit_text(record).encode() for record in self.exhibits}
+        texts |= {
+            folder / table_file(record): _table_text(record).encode()
+            for record in self.exhibits
+            if record.exhibit.kind == TABLE
+        }
         write_together(texts)
         # the old page goes first: without a page is better than beside the numbers of another report
         last = {folder / FILE: self.to_json().encode()}
         last |= {folder / name: text.encode() for name, text in (pages or {}).items()}
         write_together(last, instead_of=[path for path in last if path.name != FILE])
-        for path in exhibits.glob("*.json"):
+        for path in exhibits.iterdir():
             if (
                 path not in texts
                 and (digest := _digest_in(path.name))
@@ -195,6 +204,30 @@ def exhibit_file(record: ExhibitRecord) -> str:
     return f"{FOLDER}/{'.'.join(part for part in readable if part)}.json"
 
 
+def table_file(record: ExhibitRecord) -> str:
+    """Where a table lies in the report's folder as CSV.
+
+    >>> from clearance.vocabulary import Exhibit
+    >>> shown = Exhibit("duplicates", "duplicates", "table", {"kind": ["exact"]}, "Pairs.")
+    >>> table_file(ExhibitRecord("digits", "plain", 0, shown))
+    'exhibits/digits.plain.seed0.duplicates.duplicates.105e1c1cdfe8.csv'
+    """
+    readable = exhibit_file(record).removesuffix(".json").rpartition(".")[0]
+    return f"{readable}.{_digest(_table_text(record).encode())}.csv"
+
+
+def _table_text(record: ExhibitRecord) -> str:
+    """The columns as CSV; an apostrophe stands before a text that a spreadsheet would take for a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(record.exhibit.columns)
+    for row in zip(*record.exhibit.columns.values(), strict=True):
+        writer.writerow(
+            [f"'{cell}" if str(cell)[:1] in _FORMULA and isinstance(cell, str) else cell for cell in row]
+        )
+    return text.getvalue()
+
+
 def _visible(value: Any) -> Any:
     """The same with every text in it visible; the same object if all are."""
     if isinstance(value, str):
@@ -220,7 +253,8 @@ def _exhibit_text(record: ExhibitRecord) -> str:
 
 
 _DIGITS = 12
-_NAME = re.compile(rf".*\.([0-9a-f]{{{_DIGITS}}})\.json")
+_NAME = re.compile(rf".*\.([0-9a-f]{{{_DIGITS}}})\.(?:json|csv)")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def _digest(content: bytes) -> str:

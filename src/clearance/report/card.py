@@ -5,6 +5,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from markupsafe import escape
 
@@ -52,6 +53,27 @@ class Card:
     def exhibits(self) -> tuple[Exhibit, ...]:
         """Everything to look at; ``report.exhibits`` says whose each is."""
         return tuple(record.exhibit for record in self.report.exhibits)
+
+    def table(self, audit: str, name: str) -> list[dict[str, Any]]:
+        """An exhibit as rows, a dictionary for each, such as a list of images; empty if there is none.
+
+        Args:
+            audit: Name of the audit.
+            name: Name of the exhibit.
+
+        >>> from clearance.records import ExhibitRecord
+        >>> columns = {"kind": ["exact"], "first image": ["a/1.png"]}
+        >>> shown = Exhibit("duplicates", "duplicates", "table", columns, "Pairs.")
+        >>> card = Card(Report({}, {}, "", "", exhibits=(ExhibitRecord("digits", "plain", 0, shown),)))
+        >>> card.table("duplicates", "duplicates")
+        [{'kind': 'exact', 'first image': 'a/1.png'}]
+        """
+        found = [one.columns for one in self.exhibits if (one.audit, one.name) == (audit, name)]
+        return [
+            dict(zip(columns, row, strict=True))
+            for columns in found
+            for row in zip(*columns.values(), strict=True)
+        ]
 
     def flat(self) -> dict[str, float]:
         """Every number by a name that trackers of experiments accept (MLflow, Weights & Biases, TensorBoard).

@@ -1,0 +1,423 @@
+"""Which labels look wrong, one by one and between two classes?"""
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d, relu, unfold
+
+from clearance._checks import check_count
+from clearance._rng import generator
+from clearance.audits._audit import WILSON, Audit, Findings, Subject, wilson_interval
+from clearance.audits._change_sheet import picture_pixels
+from clearance.audits._samples import fixed_rows
+from clearance.data import ImageSet
+from clearance.vocabulary import Exhibit, Measurement, Scalar
+
+SIDE, SMALL = 32, 16  # pixels: larger images are averaged, smaller ones are compared pixel by pixel
+PATCH, STRIDE, FILTERS, GRID, DRAWN = 6, 2, 256, 4, 20_000
+FLOOR, WHITENING, DEAD_ZONE = 0.01, 0.1, 0.5
+RIDGE = 0.1
+BLOCK = 2500  # images that are compared with one another: more take time and memory with the square
+SURE = 0.01  # probability of the given label below which a suspect is sure
+FEW = 5  # images of a class in a block below which its labels are not judged
+PICTURED = 24
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LabelSuspects(Audit):
+    r"""Labels that other images contradict: confident learning on probabilities from images that were left out.
+
+    The probabilities do not come from the audited classifier, which may have learned the wrong labels, but from
+    kernel ridge regression on patch features of the images, for each image without its own label. With K the
+    Gaussian kernel whose width is the median distance, Y one-hot labels:
+
+    f_i = y_i - [(K + 0.1 I)^-1 Y]_i / [(K + 0.1 I)^-1]_ii,    p = softmax(f / T)
+
+    T has the least cross-entropy. Patch features: responses of 256 whitened random patches of 6 x 6, both signs with a
+    dead zone, averaged over 4 x 4 fields; images below 16 pixels are compared by their pixels. Train and test are
+    scored together, in blocks of at most 2,500 images.
+
+    Sources: Northcutt, Jiang and Chuang, *Confident Learning* (2021), equations 1 and 2, by cleanlab; Coates, Lee
+    and Ng, *An Analysis of Single-Layer Networks in Unsupervised Feature Learning* (2011), for features of patches;
+    Rifkin and Lippert, *Notes on Regularized Least Squares* (2007), for predictions that leave one out. Kernel and
+    numbers were chosen on seeds apart against a cross-fitted last layer, linear and Gaussian kernels on pixels, and
+    a small cross-fitted network.
+
+    Measurements, for each ``split``: ``suspects``, the share of images whose label confident learning doubts, and
+    ``sure``, the share whose given label has a probability below 0.01 and is not the likeliest, with 95 % Wilson
+    intervals; ``model_agrees``, of the suspects the share for which the audited classifier, too, predicts the class
+    that they look like. Over both sets: ``worst_pair``, the largest share of a class that looks like one other
+    class. Exhibits: ``suspects``, the list, the surest first; ``pairs``, shares of classes that look like another;
+    ``pictures`` of the first suspects.
+
+    Args:
+        images: At most, of each set; a class-balanced choice by the seed where there are more.
+
+    Raises:
+        ImportError: If cleanlab is not installed.
+
+    Misleads where classes overlap: on Fashion-MNIST, where shirts look like coats, four of ten suspects have the
+    label of the set. A class of which two fifths are filed as another is noticed as a pair, but half of its images
+    are not in the list, and which of the two classes has the wrong ones is open. Labels of classes with fewer than
+    five images are not judged.
+
+    >>> from torch import nn
+    >>> from clearance import load_dataset
+    >>> from clearance.data import ImageSet
+    >>> from clearance.models import Classifier
+    >>> train, test = load_dataset("digits").per_class(100, seed=0), load_dataset("digits", split="test")
+    >>> labels = train.labels.clone()
+    >>> labels[:10] = (labels[:10] + 5) % 10  # wrong
+    >>> wrong = ImageSet(train.images, labels, train.classes)
+    >>> found = LabelSuspects()(Classifier(nn.Flatten(), nn.Linear(64, 10)), wrong, test)
+    >>> {f"image {number}" for number in range(10)} <= set(found.exhibits[0].columns["image"][:12])
+    True
+    """
+
+    name: ClassVar[str] = "label_suspects"
+    question: ClassVar[str] = "Which labels look wrong, one by one and between two classes?"
+    images: int = 5000
+
+    def __post_init__(self) -> None:
+        check_count("images", self.images)
+
+    def examine(self, subject: Subject) -> Findings:
+        """Score both sets together, let confident learning judge, and ask the classifier."""
+        sets = {"train": subject.train, "test": subject.test}
+        rows = {split: fixed_rows(data, self.images, subject.seed).cpu() for split, data in sets.items()}
+        images = torch.cat([_read(data, rows[split]) for split, data in sets.items()])
+        labels = np.concatenate([data.labels.cpu()[rows[split]].numpy() for split, data in sets.items()])
+        chances, judged = probabilities(images, labels, subject.classes, subject.seed)
+        doubted = Doubts.of(chances, labels, judged)
+        answers = np.concatenate(
+            [
+                given.cpu()[rows[split]].numpy()
+                for split, given in (("train", subject.train_predictions), ("test", subject.test_predictions))
+            ]
+        )
+        place = np.concatenate([np.full(len(rows[split]), number) for number, split in enumerate(sets)])
+        shares = pair_shares(doubted, labels, subject.classes)
+        list_ = self._list(subject, doubted, labels, place, rows, answers)
+        numbers = [
+            one
+            for number, split in enumerate(sets)
+            for one in self._of_split(doubted, answers, place == number, split)
+        ]
+        numbers.append(self._worst(shares, labels))
+        pairs = self._pairs(shares, labels, subject.train.classes)
+        return Findings(tuple(numbers), (list_, pairs, *_pictures(list_, images, doubted)))
+
+    def _worst(self, shares: Floats, labels: Ints) -> Measurement:
+        """The largest share, with its interval over the images of the class."""
+        given = int(shares.max(axis=1).argmax())
+        images = int((labels == given).sum())
+        low, high = wilson_interval(round(float(shares.max()) * images), images)
+        return Measurement(
+            self.name, "worst_pair", float(shares.max()), "fraction", images, low=low, high=high, better="lower",
+            context={"interval": WILSON},
+        )  # fmt: skip
+
+    def _of_split(
+        self, found: "Doubts", answers: Ints, mine: NDArray[np.bool_], split: str
+    ) -> Iterator[Measurement]:
+        agrees = (answers == found.likeliest)[mine & found.single]
+        for name, chosen in (
+            ("suspects", found.single[mine]),
+            ("sure", found.sure[mine]),
+            ("model_agrees", agrees),
+        ):
+            if len(chosen):
+                low, high = wilson_interval(int(chosen.sum()), len(chosen))
+                context: dict[str, Scalar] = {"split": split, "interval": WILSON}
+                yield Measurement(
+                    self.name, name, float(chosen.mean()), "fraction", len(chosen), low=low, high=high,
+                    better="neither" if name == "model_agrees" else "lower", context=context,
+                )  # fmt: skip
+
+    def _list(
+        self,
+        subject: Subject,
+        found: "Doubts",
+        labels: Ints,
+        place: Ints,
+        rows: dict[str, Tensor],
+        answers: Ints,
+    ) -> Exhibit:
+        sets, classes = (subject.train, subject.test), subject.train.classes
+        which = np.concatenate([own.numpy() for own in rows.values()])
+        order = found.order
+        named = [
+            *classes,
+            *(f"output {k}" for k in range(len(classes), int(answers.max(initial=0)) + 1)),
+            "no finite logits",
+        ]
+        columns: dict[str, list[Any]] = {
+            "set": [("train", "test")[place[i]] for i in order],
+            "image": [sets[place[i]].name_of(int(which[i])) for i in order],
+            "number": [int(which[i]) for i in order],
+            "given": [classes[labels[i]] for i in order],
+            "looks like": [classes[found.likeliest[i]] for i in order],
+            "probability of given": [round(float(found.own[i]), 4) for i in order],
+            "probability of looks like": [round(float(found.best[i]), 4) for i in order],
+            "model predicts": [named[answers[i]] for i in order],
+        }
+        caption = "Images whose labels look wrong, the surest first."
+        return Exhibit(self.name, "suspects", "table", columns, caption)
+
+    def _pairs(self, shares: Floats, labels: Ints, classes: Sequence[str]) -> Exhibit:
+        sizes = np.bincount(labels, minlength=len(classes))
+        ends = [
+            divmod(int(k), len(classes))
+            for k in np.argsort(-shares, axis=None, kind="stable")
+            if shares.flat[k] > 0
+        ]
+        columns: dict[str, list[Any]] = {
+            "given": [classes[a] for a, _ in ends],
+            "looks like": [classes[b] for _, b in ends],
+            "images": [round(float(shares[a, b]) * int(sizes[a])) for a, b in ends],
+            "share of given": [round(float(shares[a, b]), 4) for a, b in ends],
+        }
+        caption = "Of the images of a class, the share that looks like another class, the largest first."
+        return Exhibit(self.name, "pairs", "table", columns, caption)
+
+
+def _pictures(suspects: Exhibit, images: Tensor, found: "Doubts") -> tuple[Exhibit, ...]:
+    shown = found.order[:PICTURED]
+    if not len(shown):
+        return ()
+    words = zip(suspects.columns["given"], suspects.columns["looks like"], strict=True)
+    columns = {
+        "image": picture_pixels(images[torch.from_numpy(shown)]),
+        "label": [f"{given} > {other}?" for given, other in list(words)[: len(shown)]],
+    }
+    caption = "The surest suspects: the given label, and the class that the image looks like."
+    return (Exhibit(suspects.audit, "pictures", "images", columns, caption),)
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """What confident learning says of each image.
+
+    Args:
+        own: Probability of the given label, (N,).
+        best: Probability of the likeliest class, (N,).
+        likeliest: The likeliest class, (N,).
+        single: Whether the label is doubted, (N,) bool: as many as the joint counts say, by `own`.
+        paired: Whether the image is counted off the diagonal of the confident joint, (N,) bool.
+        sure: Whether `own` is below `SURE` and the likeliest class is another one, (N,) bool.
+    """
+
+    own: Floats
+    best: Floats
+    likeliest: Ints
+    single: NDArray[np.bool_]
+    paired: NDArray[np.bool_]
+    sure: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, chances: Floats, labels: Ints, judged: NDArray[np.bool_]) -> "Doubts":
+        """Ask cleanlab.
+
+        Args:
+            chances: Probabilities without the own label, (N, C).
+            labels: Given labels, (N,).
+            judged: Which images are asked about.
+
+        Raises:
+            ImportError: If cleanlab is not installed.
+        """
+        own, likeliest = chances[np.arange(len(labels)), labels], chances.argmax(axis=1)
+        single, paired = (np.zeros(len(labels), dtype=bool) for _ in range(2))
+        single[judged], paired[judged] = _by_cleanlab(chances[judged], labels[judged])
+        other = likeliest != labels
+        return cls(
+            own, chances.max(axis=1), likeliest, single & other, paired & other, judged & other & (own < SURE)
+        )
+
+    @property
+    def order(self) -> Ints:
+        """The doubted images of either kind, the least probable label first."""
+        some = np.flatnonzero(self.single | self.paired | self.sure)
+        return some[np.argsort(self.own[some], kind="stable")]
+
+
+def _by_cleanlab(chances: Floats, labels: Ints) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    try:
+        from cleanlab.filter import find_label_issues
+    except ImportError as error:
+        raise ImportError(
+            "audit 'label_suspects' needs cleanlab, which is not installed; pip install 'torch-clearance[labels]', or "
+            "leave the audit out."
+        ) from error
+    if len(np.unique(labels)) < 2:
+        none = np.zeros(len(labels), dtype=bool)
+        return none, none
+    kept, numbered = np.unique(labels, return_inverse=True)  # cleanlab wants every class to occur
+    own = chances[:, kept] / chances[:, kept].sum(axis=1, keepdims=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of classes in which it keeps some labels whatever they are
+        single, paired = (
+            np.asarray(find_label_issues(numbered, own, filter_by=rule, n_jobs=1), dtype=bool)
+            for rule in ("low_self_confidence", "confident_learning")
+        )
+    return single, paired
+
+
+def pair_shares(found: Doubts, labels: Ints, classes: int) -> Floats:
+    """Of the images of each class the share that looks like each other one, (C, C)."""
+    counts = np.zeros((classes, classes))
+    some = found.paired
+    np.add.at(counts, (labels[some], found.likeliest[some]), 1)
+    return counts / np.maximum(np.bincount(labels, minlength=classes), 1)[:, None]
+
+
+def probabilities(images: Tensor, labels: Ints, classes: int, seed: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Probabilities of each image from the others' labels, and which labels there are others enough for.
+
+    Args:
+        images: (N, C, H, W), on the CPU.
+        labels: (N,).
+        classes: C.
+        seed: Decides which images share a block, and patches.
+
+    Shapes:
+        returns (N, C) float64 and (N,) bool.
+
+    >>> images = torch.cat([torch.zeros(20, 1, 8, 8), torch.ones(20, 1, 8, 8)]) + 0.01 * torch.rand(40, 1, 8, 8)
+    >>> labels = np.repeat([0, 1], 20)
+    >>> labels[0] = 1  # a wrong one
+    >>> chances, _ = probabilities(images, labels, 2, seed=0)
+    >>> bool(chances[0, 1] < 0.1 and (chances[1:20, 0] > 0.9).all())
+    True
+    """
+    features = patch_features(images, seed)
+    scores = np.zeros((len(labels), classes))
+    judged = np.zeros(len(labels), dtype=bool)
+    for rows in _blocks(labels, seed):
+        scores[rows] = left_out_scores(features[rows], labels[rows], classes)
+        judged[rows] = np.bincount(labels[rows], minlength=classes)[labels[rows]] >= FEW
+    return _calibrated(scores, labels), judged
+
+
+def _blocks(labels: Ints, seed: int) -> list[Ints]:
+    """Rows in blocks of at most `BLOCK`, every class spread over all of them."""
+    order = torch.randperm(len(labels), generator=generator(seed, "audits", "label blocks")).numpy()
+    dealt = order[np.argsort(labels[order], kind="stable")]
+    count = -(-len(labels) // BLOCK)
+    return [np.sort(dealt[start::count]) for start in range(count)]
+
+
+def _calibrated(scores: Floats, labels: Ints) -> Floats:
+    """Softmax at the temperature with the least cross-entropy."""
+    rows = np.arange(len(labels))
+
+    def loss(logarithm: float) -> float:
+        return -float(log_softmax(math.exp(logarithm) * scores, axis=1)[rows, labels].mean())
+
+    best = minimize_scalar(loss, bounds=(-2.0, 5.0), method="bounded").x
+    return np.asarray(softmax(math.exp(float(best)) * scores, axis=1))
+
+
+def left_out_scores(features: NDArray[np.float32], labels: Ints, classes: int) -> Floats:
+    """What kernel ridge regression says of each row when it is left out, (n, C), close to one-hot where it is sure.
+
+    f_i = y_i - a_i / g_i,    A = (K + 0.1 I)^-1 Y,    g = diag((K + 0.1 I)^-1),    K_ij = exp(-|x_i - x_j|^2 / median)
+
+    Source: Rifkin and Lippert, *Notes on Regularized Least Squares* (2007), the section on leaving one out.
+
+    Args:
+        features: (n, D).
+        labels: (n,).
+        classes: C.
+    """
+    centred = features - features.mean(axis=0)
+    squares = (centred**2).sum(axis=1)
+    distances = np.maximum(squares[:, None] + squares[None] - 2 * centred @ centred.T, 0)
+    middle = float(np.median(distances[:: max(1, len(labels) // 500)]))
+    kernel = np.exp(-distances / (middle if middle > 0 else 1)).astype(np.float64)
+    base = 1 / classes
+    targets = np.eye(classes)[labels] - base
+    inverse = cho_solve(cho_factor(kernel + RIDGE * np.eye(len(labels))), np.eye(len(labels)))
+    left_out: Floats = targets - (inverse @ targets) / np.diag(inverse)[:, None] + base
+    return left_out
+
+
+def patch_features(images: Tensor, seed: int) -> NDArray[np.float32]:
+    """Averages of the responses to whitened random patches; the pixels of images below 16 of them.
+
+    Source: Coates, Lee and Ng (2011), sections 3.2 and 3.3, with patches drawn rather than learned (Coates and Ng
+    2011).
+
+    Args:
+        images: (N, C, H, W).
+        seed: Decides which patches.
+
+    Shapes:
+        returns (N, 8192) float32, or (N, C H W).
+    """
+    if max(images.shape[2:]) > SIDE:
+        images = _averaged(images, SIDE)
+    if min(images.shape[2:]) < SMALL:
+        return np.asarray(images.flatten(1).numpy())
+    stream = generator(seed, "audits", "label patches")
+    filters, offset = _filters(images, stream)
+    size = [(side - PATCH) // STRIDE + 1 for side in images.shape[2:]]
+    found = []
+    for part in images.split(64):
+        seen = _standardised(unfold(part, PATCH, stride=STRIDE), axis=1)
+        response = (filters.T @ seen - offset[:, None]).unflatten(2, size)
+        both = torch.cat([relu(response - DEAD_ZONE), relu(-response - DEAD_ZONE)], dim=1)
+        found.append(adaptive_avg_pool2d(both, GRID).flatten(1).sqrt())
+    return np.asarray(torch.cat(found).numpy())
+
+
+def _filters(images: Tensor, stream: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Weights (D, K) and offsets (K,) of the responses to random patches, whitened and of unit length."""
+    rows = torch.randint(len(images), (DRAWN,), generator=stream)
+    top, left = (torch.randint(side - PATCH + 1, (DRAWN,), generator=stream) for side in images.shape[2:])
+    windows = images.unfold(2, PATCH, 1).unfold(3, PATCH, 1)
+    patches = _standardised(windows[rows, :, top, left].flatten(1), axis=1)
+    mean = patches.mean(dim=0)
+    values, vectors = torch.linalg.eigh((patches - mean).T @ (patches - mean) / DRAWN)
+    whitening = vectors @ torch.diag((values.clamp(min=0) + WHITENING).rsqrt()) @ vectors.T
+    white = (patches - mean) @ whitening
+    length = white.norm(dim=1)
+    lively = white[length >= length.median() / 2]
+    chosen = lively[torch.randperm(len(lively), generator=stream)[:FILTERS]]
+    chosen = chosen / chosen.norm(dim=1, keepdim=True).clamp(min=1e-6)
+    weights = whitening @ chosen.T
+    return weights, mean @ weights
+
+
+def _standardised(patches: Tensor, axis: int) -> Tensor:
+    centred = patches - patches.mean(dim=axis, keepdim=True)
+    return centred / (centred.square().mean(dim=axis, keepdim=True) + FLOOR).sqrt()
+
+
+def _averaged(images: Tensor, most: int) -> Tensor:
+    """Images with no side longer than `most`, by averages over rectangles."""
+    height, width = (min(most, side) for side in images.shape[2:])
+    return adaptive_avg_pool2d(images, (height, width))
+
+
+def _read(data: ImageSet, rows: Tensor) -> Tensor:
+    """Images at `rows` on the CPU, large ones averaged, a batch at a time."""
+    found = []
+    for part in rows.split(256):
+        images = data.batch(part)[0].cpu()
+        if max(images.shape[2:]) > 2 * SIDE:  # as many pixels as pictures are shown with
+            images = _averaged(images, 2 * SIDE)
+        found.append(images)
+    return torch.cat(found)

@@ -1,0 +1,184 @@
+"""The page on images that are there more than once."""
+
+from markupsafe import Markup
+
+from clearance.records.derived import SummaryRow
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import exhibit_file, table_file
+from clearance.report.audit_page import AuditPage, Finding, Row, Section, Severity, Term, with_ends
+from clearance.report.drawing import draw
+from clearance.report.findings import Findings
+from clearance.report.names import listed
+from clearance.report.numbers import data
+from clearance.report.pictures import Gallery, firsts, labelled_shots, picture
+from clearance.report.tables import Compact, Line
+
+AUDIT = "duplicates"
+LEAK = 0.01  # share of the test images from which on those that are training images are an alarm
+ON_FIRST_SCREEN = 12  # images
+LINES = 20  # pairs in the page's table; the file has all
+BETWEEN = {
+    "train": "within train",
+    "test": "within test",
+    "test in train": "test images that are also training images",
+    "unknown": "within the unknown images",
+    "unknown in train or test": "unknown images that are also in train or test",
+}
+
+
+def duplicates_findings(findings: Findings) -> list[Finding]:
+    """Test images that are training images, and what accuracy is without them; else the other duplicates."""
+    leaked = _counts(findings, "test in train")
+    if leaked is None:
+        return []
+    exact, near = leaked
+    files = "The list is in the folder of the report: exhibits, " + ", ".join(
+        table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, AUDIT).values()
+    )
+    both = int(exact.value + near.value)
+    if both == 0:
+        return [_within(findings, files)]
+    share = both / exact.n if exact.n else 0.0
+    said = Markup("{} of {} test images ({}) are also training images: {} pixel for pixel, {} nearly.").format(
+        data(both, "count"), data(exact.n, "count"), data(share, "fraction"),
+        data(exact.value, "count"), data(near.value, "count"),
+    ) + _accuracy(findings)  # fmt: skip
+    todo = f"Remove them from one of the two sets, then audit again. {files}."
+    severity: Severity = "problem" if share >= LEAK else "warning"
+    return [Finding("Duplicates", severity, said, todo, pictures=pair_galleries(findings))]
+
+
+def _accuracy(findings: Findings) -> Markup:
+    rows = {name: findings.row("mean", AUDIT, "error", images=name) for name in ("all", "not in train")}
+    every, rest = rows["all"], rows["not in train"]
+    if every is None or rest is None:
+        return Markup(" No test image is left without them.")
+    return Markup(" The error is {} with them and {} without.").format(with_ends(every), with_ends(rest))
+
+
+def _within(findings: Findings, files: str) -> Finding:
+    """What is said where no test image is a training image."""
+    parts = []
+    for name in ("train", "test"):
+        counts = _counts(findings, name)
+        if counts is not None and (number := counts[0].value + counts[1].value):
+            parts.append(
+                Markup("{} images of {} are duplicates of others there").format(data(number, "count"), name)
+            )
+    two = findings.row("mean", AUDIT, "conflicting_labels")
+    if two is not None and two.value:
+        parts.append(Markup("{} images have a duplicate with another label").format(data(two.value, "count")))
+    said = Markup("No test image was found among the training images, exactly or nearly.")
+    if not parts:
+        return Finding("Duplicates", "fine", said)
+    todo = f"Decide which of each pair to keep. {files}."
+    return Finding("Duplicates", "information", said + Markup(" But {}.").format(listed(parts)), todo)
+
+
+def _counts(findings: Findings, sets: str) -> tuple[SummaryRow, SummaryRow] | None:
+    exact, near = (
+        findings.row("mean", AUDIT, name, sets=sets) for name in ("exact_duplicates", "near_duplicates")
+    )
+    return None if exact is None or near is None else (exact, near)
+
+
+def pair_galleries(findings: Findings) -> list[Gallery]:
+    """The first pairs side by side."""
+    return [
+        Gallery("The first pairs", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True)
+        for record in firsts(findings, AUDIT, "pairs").values()
+    ]
+
+
+def duplicates_section(findings: Findings) -> Section | None:
+    """How many there are of each kind, the first pairs by name, and their pictures.
+
+    >>> from clearance.records import Report
+    >>> duplicates_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    counts = {sets: found for sets in BETWEEN if (found := _counts(findings, sets)) is not None}
+    if not counts:
+        return None
+    lines = [
+        Line(BETWEEN[sets], None, [data(row.value, "count") for row in found] + [data(found[0].n, "count")])
+        for sets, found in counts.items()
+    ]
+    table = Compact("How many", ["exact", "near", "of"], lines, head="Duplicates")
+    return Section(PAGE.title, [_TEXT], [table, *_pairs(findings), *_pictures(findings)])
+
+
+_TEXT = (
+    "Exact duplicates have equal pixels. Near duplicates have nearly equal low frequencies and pixels, as they are or "
+    "mirrored: pictures that were saved again, resized or mirrored. Test images that are training images "
+    "make the accuracy "
+    "on test look higher than it is on new images."
+)
+
+
+def _pairs(findings: Findings) -> list[Compact]:
+    return [
+        _table(record) for record in firsts(findings, AUDIT, AUDIT).values() if record.exhibit.columns["kind"]
+    ]
+
+
+def _table(record: ExhibitRecord) -> Compact:
+    columns = record.exhibit.columns
+    names = list(columns)[1:]
+    lines = [
+        Line(str(kind), None, [Markup("{}").format(columns[name][number]) for name in names])
+        for number, kind in enumerate(columns["kind"][:LINES])
+    ]
+    foot = record.exhibit.caption
+    if len(columns["kind"]) > LINES:
+        foot += f" The first {LINES} of {len(columns['kind'])}."
+    return Compact("Pairs", names, lines, foot, [table_file(record), exhibit_file(record)], "Kind")
+
+
+def _pictures(findings: Findings) -> list[Row]:
+    shown = [
+        picture(findings, draw(record.exhibit), record.exhibit.caption, [record])
+        for record in firsts(findings, AUDIT, "pairs").values()
+    ]
+    return [Row(shown, title="Pairs of duplicates")] if shown else []
+
+
+PAGE = AuditPage(
+    title="Duplicates",
+    reading="Zero test images among the training images is right; the error without them is the one to report.",
+    place=2,
+    glossary={
+        "exact_duplicates": Term(
+            "Exact duplicates",
+            "Images whose pixels equal those of another image: within a set, how many more there are than different "
+            "images; of test in train, how many test images are also training images.",
+            "Lower is better; test images that are training images should be 0.",
+            "Pictures are compared as the network gets them, after resizing.",
+        ),
+        "near_duplicates": Term(
+            "Near duplicates",
+            "The same for images that differ in some pixels but show the same picture: saved again as JPEG, "
+            "resized, or "
+            "mirrored.",
+            "Lower is better; test images that are training images should be 0.",
+            "Cropped, turned and moved pictures are not found. Very similar pictures of different things can be "
+            "counted.",
+        ),
+        "conflicting_labels": Term(
+            "Duplicates with different labels",
+            "Images of train and test that have an exact or near duplicate with another label.",
+            "It should be 0: one of the two labels is wrong.",
+            "It does not say which of the two is right.",
+        ),
+        "error": Term(
+            "Error without duplicates",
+            "The error on all test images, on those that have no duplicate among the training images, and on the "
+            "others.",
+            "Lower is better; the error on test images that are not in train is what to expect on new images.",
+            "With few images in one of the parts its interval is wide.",
+        ),
+    },
+    section=duplicates_section,
+    drawn=("pairs",),
+    findings=duplicates_findings,
+)

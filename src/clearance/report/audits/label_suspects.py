@@ -1,0 +1,167 @@
+"""The page on labels that look wrong."""
+
+from markupsafe import Markup
+
+from clearance.records.derived import SummaryRow
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import exhibit_file, table_file
+from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
+from clearance.report.drawing import draw
+from clearance.report.findings import Findings
+from clearance.report.numbers import data
+from clearance.report.pictures import Gallery, drawn_firsts, firsts, labelled_shots
+from clearance.report.tables import Compact, Line
+
+AUDIT = "label_suspects"
+MANY, AT_LEAST = (
+    0.02,
+    0.01,
+)  # share of sure suspects from which on it is an alarm, and that its interval must exclude
+PAIR, PAIR_AT_LEAST = 0.10, 0.05  # the same for the share of a class that looks like one other class
+ON_FIRST_SCREEN = 12  # images
+LINES = 20  # in a table of the page; the file has all
+
+
+def labels_findings(findings: Findings) -> list[Finding]:
+    """A pair of classes that are filed as each other, else many wrong labels, else how many there are to look at."""
+    pair = findings.row("mean", AUDIT, "worst_pair")
+    sure = {split: findings.row("mean", AUDIT, "sure", split=split) for split in ("train", "test")}
+    if pair is None:
+        return []
+    files = [table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, "suspects").values()]
+    todo = f"Look at them, surest first, and correct the labels: exhibits, {', '.join(files)}."
+    shown = [
+        Gallery("The surest suspects", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True)
+        for record in firsts(findings, AUDIT, "pictures").values()
+    ]
+    said, alarm = Markup(""), False
+    if _above(pair, PAIR, PAIR_AT_LEAST):
+        alarm = True
+        said += _pair_words(findings, pair)
+    for split, row in sure.items():
+        if row is not None and _above(row, MANY, AT_LEAST):
+            alarm = True
+            said += Markup(" {} of the labels of {} are almost surely wrong.").format(with_ends(row), split)
+    if alarm:
+        return [Finding("Labels", "problem", said, todo, pictures=shown)]
+    count = sum(round(row.value * (row.n or 0)) for row in findings.rows("mean", AUDIT, "suspects"))
+    if count == 0:
+        return [Finding("Labels", "fine", Markup("No label looks wrong."))]
+    said = Markup(
+        "{} labels are worth a look; they are too few, or too unsure, for a fault of the set."
+    ).format(data(count, "count"))
+    return [Finding("Labels", "information", said, todo, pictures=shown)]
+
+
+def _above(row: SummaryRow, limit: float, low: float) -> bool:
+    return row.value >= limit and row.low is not None and row.low >= low
+
+
+def _pair_words(findings: Findings, pair: SummaryRow) -> Markup:
+    """Both directions: which of the two classes holds the wrong labels is open."""
+    for record in firsts(findings, AUDIT, "pairs").values():
+        columns = record.exhibit.columns
+        ends = list(zip(columns["given"], columns["looks like"], strict=True))
+        shares = dict(zip(ends, columns["share of given"], strict=True))
+        given, other = ends[0]
+        said = Markup("{} of {} look like {}").format(with_ends(pair), given, other)
+        if back := shares.get((other, given)):
+            said += Markup(", and {} of {} like {}").format(data(back, "fraction"), other, given)
+        return said + Markup(": part of one of the two is probably filed as the other.")
+    return Markup("Of one class {} look like another.").format(with_ends(pair))
+
+
+def labels_section(findings: Findings) -> Section | None:
+    """The pairs of classes, the first suspects by name, and their pictures.
+
+    >>> from clearance.records import Report
+    >>> labels_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    if findings.row("mean", AUDIT, "worst_pair") is None:
+        return None
+    tables = [
+        _table(record, title, head)
+        for name, title, head in (
+            ("pairs", "Classes that look like another", "Given"),
+            ("suspects", "Suspects", "Set"),
+        )
+        for record in firsts(findings, AUDIT, name).values()
+        if next(iter(record.exhibit.columns.values()))
+    ]
+    pictures = drawn_firsts(
+        findings,
+        firsts(findings, AUDIT, "pictures"),
+        lambda record, _: draw(record.exhibit),
+        "The surest suspects: the given label, and the class that the image looks like.",
+    )
+    return Section(
+        PAGE.title, [_TEXT], [*tables, *([Row(pictures, title="The surest suspects")] if pictures else [])]
+    )
+
+
+_TEXT = (
+    "A second classifier, which does not see the network, is asked about every image without the label "
+    "of that image. Labels that it "
+    "contradicts are ranked by the probability that it gives them."
+)
+
+
+def _table(record: ExhibitRecord, title: str, head: str) -> Compact:
+    columns = record.exhibit.columns
+    first, *names = columns
+    lines = [
+        Line(str(cell), None, [_cell(columns[name][number]) for name in names])
+        for number, cell in enumerate(columns[first][:LINES])
+    ]
+    foot = record.exhibit.caption
+    if len(columns[first]) > LINES:
+        foot += f" The first {LINES} of {len(columns[first])}."
+    return Compact(title, names, lines, foot, [table_file(record), exhibit_file(record)], head)
+
+
+def _cell(value: object) -> Markup:
+    if isinstance(value, float):
+        return data(value, "fraction")
+    return data(value, "count") if isinstance(value, int) else Markup("{}").format(value)
+
+
+PAGE = AuditPage(
+    title="Label suspects",
+    reading=(
+        "Two in a hundred sure suspects, or a tenth of a class that looks like one other class, need action; "
+        "a few suspects are in "
+        "every set."
+    ),
+    place=4,
+    glossary={
+        "suspects": Term(
+            "Label suspects",
+            "The share of images whose label confident learning doubts, by probabilities from the other images.",
+            "Lower is better. Where classes overlap, many suspects have the right label.",
+            "It is not the share of wrong labels: look at the images.",
+        ),
+        "sure": Term(
+            "Sure label suspects",
+            "The share of images whose given label has a probability below 0.01.",
+            "Lower is better; from 2 % on, labels were probably mixed up.",
+            "Odd images with right labels are among them.",
+        ),
+        "model_agrees": Term(
+            "Suspects on which the network agrees",
+            "Of the suspects, the share for which the network, too, predicts the class that the image looks like.",
+            "Neither direction is better. Near zero on train, the network may have learned the wrong labels.",
+            "With few suspects its interval is wide.",
+        ),
+        "worst_pair": Term(
+            "Largest share of a class that looks like another",
+            "Of the images of a class, in train and test, the share that looks like one other class, for the "
+            "pair with the largest.",
+            "Lower is better; from 10 % on, one of the two is probably filed in part as the other.",
+            "Which of the two has the wrong labels is open. Classes that overlap have a share, too.",
+        ),
+    },
+    section=labels_section,
+    drawn=("pictures",),
+    findings=labels_findings,
+)

@@ -1,0 +1,156 @@
+"""The page on what is odd about the sets: files, sizes, colours, class sizes, errors."""
+
+from markupsafe import Markup
+
+from clearance.records.derived import SummaryRow
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import exhibit_file, table_file
+from clearance.report.audit_page import CLOSE, AuditPage, Finding, Section, Severity, Term, points_with_ends
+from clearance.report.findings import Findings
+from clearance.report.names import listed
+from clearance.report.numbers import data
+from clearance.report.pictures import firsts
+from clearance.report.tables import Compact, Line
+
+AUDIT = "set_facts"
+IMBALANCED = 10  # times: from here on it is said
+LOST = 0.01  # share of files that cannot be read from which on it is an alarm
+LINES = 20
+WORDS = {
+    "unreadable_files": "files of {} cannot be read",
+    "odd_sizes": "pictures of {} have an odd size",
+    "grey_images": "images of {} are grey among colours",
+}
+
+
+def sets_findings(findings: Findings) -> list[Finding]:
+    """A training error above the test error first, then what is odd about the images."""
+    difference = findings.row("mean", AUDIT, "train_minus_test")
+    if difference is None:
+        return []
+    parts = [Markup("{} {}").format(data(row.value, "count"), words) for row, words in _odd(findings)]
+    for split in ("train", "test"):
+        imbalance = findings.row("mean", AUDIT, "class_imbalance", split=split)
+        if imbalance is not None and imbalance.value >= IMBALANCED:
+            parts.append(Markup("the largest class of {} has {} as many images as the smallest").format(
+                split, data(imbalance.value, "factor")
+            ))  # fmt: skip
+    said = Markup("Of the sets: {}.").format(listed(parts)) if parts else Markup("")
+    if difference.low is not None and difference.low > 0 and difference.value >= CLOSE:
+        above = Markup("The error on train is above that on test by {}. ").format(
+            points_with_ends(difference)
+        )
+        todo = (
+            "Check the labels of train, that these are the images it was trained on, and that test is not easier "
+            "or part of "
+            "train."
+        )
+        return [Finding("Sets", "problem", above + said, todo)]
+    if not parts:
+        return [
+            Finding(
+                "Sets",
+                "fine",
+                Markup("Files, sizes, colours and class sizes of train and test are ordinary."),
+            )
+        ]
+    files = [
+        table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, "odd_images").values()
+    ]
+    severity: Severity = "problem" if _many_lost(findings) else "information"
+    return [Finding("Sets", severity, said, f"The list: exhibits, {', '.join(files)}.")]
+
+
+def _odd(findings: Findings) -> list[tuple[SummaryRow, str]]:
+    return [
+        (row, words.format(row.context["split"]))
+        for name, words in WORDS.items()
+        for row in findings.rows("mean", AUDIT, name)
+        if row.value
+    ]
+
+
+def _many_lost(findings: Findings) -> bool:
+    return any(
+        row.value >= LOST * (row.n or 1) > 0 for row in findings.rows("mean", AUDIT, "unreadable_files")
+    )
+
+
+def sets_section(findings: Findings) -> Section | None:
+    """The odd images by name, and the images of each class.
+
+    >>> from clearance.records import Report
+    >>> sets_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    tables = [
+        _table(record, title, head)
+        for name, title, head in (
+            ("odd_images", "Odd images", "Set"),
+            ("class_sizes", "Images of each class", "Class"),
+        )
+        for record in firsts(findings, AUDIT, name).values()
+        if next(iter(record.exhibit.columns.values()))
+    ]
+    return Section(PAGE.title, [_TEXT], tables) if tables else None
+
+
+_TEXT = "Files that cannot be read are left out. Sizes are those of the files, before resizing."
+
+
+def _table(record: ExhibitRecord, title: str, head: str) -> Compact:
+    columns = record.exhibit.columns
+    first, *names = columns
+    lines = [
+        Line(str(cell), None, [_cell(columns[name][number]) for name in names])
+        for number, cell in enumerate(columns[first][:LINES])
+    ]
+    more = f"The first {LINES} of {len(columns[first])}." if len(columns[first]) > LINES else ""
+    return Compact(title, names, lines, more, [table_file(record), exhibit_file(record)], head)
+
+
+def _cell(value: object) -> Markup:
+    return data(value, "count") if isinstance(value, int) else Markup("{}").format(value)
+
+
+PAGE = AuditPage(
+    title="Facts of the sets",
+    reading="An error on train clearly above that on test needs an explanation before any other number is used.",
+    place=6,
+    glossary={
+        "train_minus_test": Term(
+            "Error on train less error on test",
+            "The share of wrong training images less the share of wrong test images.",
+            "Below or near 0 is ordinary. Clearly above, labels of train are wrong, or the images are not those "
+            "it learned from.",
+            "Training with augmentation or label noise on purpose has the same sign.",
+        ),
+        "class_imbalance": Term(
+            "Class imbalance",
+            "Images of the largest class over images of the smallest.",
+            "1 is balanced. From about 10 on, look at the errors of small classes one by one.",
+            "It says nothing of how hard the classes are.",
+        ),
+        "grey_images": Term(
+            "Grey images among colours",
+            "Images whose three channels are equal, in a set that also has colours.",
+            "0 is ordinary. If they are all of one class, the network may have learned grey instead of the class.",
+            "A set of grey pictures alone counts none.",
+        ),
+        "unreadable_files": Term(
+            "Files that cannot be read",
+            "Files of the folder that are not pictures or are damaged; they are left out.",
+            "0 is right.",
+            "Files with other endings are not counted.",
+        ),
+        "odd_sizes": Term(
+            "Pictures of odd sizes",
+            "Pictures with a short side below half the median, or more than twice as long or as wide as the "
+            "median picture.",
+            "0 is ordinary: after resizing, such pictures look unlike the others.",
+            "In a set of all sizes and proportions they are ordinary.",
+        ),
+    },
+    section=sets_section,
+    findings=sets_findings,
+)

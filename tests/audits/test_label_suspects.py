@@ -1,0 +1,149 @@
+"""Wrong labels are found by other images alone, one by one and between two classes; right ones are left alone."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from clearance import load_dataset
+from clearance.audits import LabelSuspects
+from clearance.audits.label_suspects import BLOCK, _blocks, left_out_scores, patch_features, probabilities
+from clearance.data import ImageSet
+from clearance.models import Classifier
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def digits(labels=None, count=100):
+    data = load_dataset("digits").per_class(count, seed=0)
+    return data if labels is None else ImageSet(data.images, labels, data.classes)
+
+
+def found(train, test, **settings):
+    torch.manual_seed(0)
+    model = Classifier(nn.Flatten(), nn.Linear(train.images[0].numel(), train.class_count))
+    findings = LabelSuspects(**settings)(model, train, test)
+    numbers = {(m.name, m.context.get("split")): m for m in findings.measurements}
+    return numbers, {exhibit.name: exhibit.columns for exhibit in findings.exhibits}
+
+
+@pytest.fixture(scope="module")
+def flipped():
+    """A twentieth of the labels is wrong."""
+    labels = digits().labels.clone()
+    rows = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))[: len(labels) // 20]
+    labels[rows] = (labels[rows] + 1 + torch.arange(len(rows)) % 9) % 10
+    return set(rows.tolist()), found(digits(labels), load_dataset("digits", split="test"))
+
+
+def test_wrong_labels_are_listed_first(flipped):
+    rows, (numbers, exhibits) = flipped
+    listed = exhibits["suspects"]
+    of_train = [
+        number for name, number in zip(listed["set"], listed["number"], strict=True) if name == "train"
+    ]
+    assert len(set(of_train[:35]) & rows) >= 34
+    assert len(set(of_train) & rows) >= 45
+    assert numbers["sure", "train"].value > 0.02
+    assert numbers["sure", "test"].value <= 0.01
+
+
+def test_a_row_says_all_there_is_to_know(flipped):
+    _, (_, exhibits) = flipped
+    columns = exhibits["suspects"]
+    probabilities_given = columns["probability of given"]
+    assert probabilities_given == sorted(probabilities_given)
+    data = digits()
+    row = columns["set"].index("train")
+    assert columns["image"][row] == f"image {columns['number'][row]}"
+    assert columns["looks like"][row] == data.classes[data.labels[columns["number"][row]]]
+    assert columns["given"][row] != columns["looks like"][row]
+    assert len(exhibits["pictures"]["image"]) == 24
+    assert exhibits["pictures"]["label"][0] == f"{columns['given'][0]} > {columns['looks like'][0]}?"
+
+
+def test_a_class_that_is_filed_in_part_as_another_is_named():
+    labels = digits().labels.clone()
+    fours = (labels == 4).nonzero().flatten()
+    labels[fours[: int(0.4 * len(fours))]] = 9
+    numbers, exhibits = found(digits(labels), load_dataset("digits", split="test"))
+    pair = {exhibits["pairs"]["given"][0], exhibits["pairs"]["looks like"][0]}
+    assert pair == {"4", "9"}
+    assert numbers["worst_pair", None].value >= 0.05
+    assert exhibits["pairs"]["share of given"][0] == pytest.approx(
+        numbers["worst_pair", None].value, abs=1e-4
+    )
+
+
+def test_right_labels_have_few_suspects():
+    numbers, _ = found(digits(), load_dataset("digits", split="test"))
+    assert numbers["sure", "train"].value + numbers["sure", "test"].value <= 0.01
+    assert numbers["worst_pair", None].value <= 0.05
+
+
+def test_the_classifier_has_no_say_in_who_is_a_suspect():
+    train, test = digits(), load_dataset("digits", split="test")
+    models = [Classifier(nn.Flatten(), nn.Linear(64, 10)) for _ in range(2)]
+    lists = [LabelSuspects()(model, train, test).exhibits[0].columns["image"] for model in models]
+    assert lists[0] == lists[1]
+
+
+def test_scores_equal_those_of_fits_without_each_row():
+    stream = np.random.default_rng(0)
+    features = stream.normal(size=(30, 4)).astype(np.float32)
+    labels = np.arange(30) % 3
+    scores = left_out_scores(features, labels, 3)
+    squares = ((features[:, None] - features[None]) ** 2).sum(axis=2)
+    kernel = np.exp(-squares / np.median(squares))
+    targets = np.eye(3)[labels] - 1 / 3
+    for row in range(30):
+        rest = np.delete(np.arange(30), row)
+        weights = np.linalg.solve(kernel[np.ix_(rest, rest)] + 0.1 * np.eye(29), targets[rest])
+        np.testing.assert_allclose(scores[row], kernel[row, rest] @ weights + 1 / 3, atol=1e-5)
+
+
+def test_blocks_hold_every_row_once_and_share_the_classes():
+    labels = np.repeat(np.arange(10), [900, *[500] * 9])
+    blocks = _blocks(labels, seed=3)
+    assert max(map(len, blocks)) <= BLOCK
+    np.testing.assert_array_equal(np.sort(np.concatenate(blocks)), np.arange(len(labels)))
+    counts = np.stack([np.bincount(labels[rows], minlength=10) for rows in blocks])
+    assert (counts.max(axis=0) - counts.min(axis=0) <= 1).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 16, 40), (1, 17, 17), (4, 20, 20), (3, 100, 60)])
+def test_images_of_any_shape_have_features(shape):
+    images = torch.rand(12, *shape)
+    features = patch_features(images, seed=0)
+    assert features.shape[0] == 12
+    assert np.isfinite(features).all()
+    assert np.isfinite(patch_features(torch.zeros(12, *shape), seed=0)).all()
+
+
+def test_labels_of_tiny_classes_are_not_judged():
+    images = torch.rand(30, 1, 4, 4)
+    labels = np.array([0] * 14 + [1] * 14 + [2] * 2)
+    _, judged = probabilities(images, labels, 3, seed=0)
+    assert judged[:28].all()
+    assert not judged[28:].any()
+    data = ImageSet(images[[0, 1, 28]], torch.tensor([0, 1, 1]), ("a", "b"))
+    numbers, exhibits = found(data, data)  # nobody is judged
+    assert exhibits["suspects"]["image"] == []
+    assert numbers["suspects", "train"].value == 0
+
+
+def test_without_cleanlab_one_sentence_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cleanlab.filter", None)
+    with pytest.raises(
+        ImportError, match=r"needs cleanlab, which is not installed; pip install 'torch-clearance\[labels\]'"
+    ):
+        found(digits(), load_dataset("digits", split="test"))
+
+
+def test_at_most_as_many_images_as_asked_for():
+    numbers, _ = found(digits(), load_dataset("digits", split="test"), images=200)
+    assert numbers["suspects", "train"].n == numbers["suspects", "test"].n == 200
+    with pytest.raises(ValueError, match="`images`"):
+        LabelSuspects(images=0)
