@@ -61,7 +61,19 @@ def planted(root, defects, seed):
         defects: A tuple of some of `DEFECTS`.
         seed: Decides the split, the defects and the training.
     """
-    train, test = photographs(root).split(0.2, seed)
+    right, test = photographs(root).split(0.2, seed)
+    given, network, pair = _learned(root, tuple(one for one in defects if one in (FLIPS, PAIR)), seed)
+    if LEAK in defects:
+        test = _with_leaks(right, test, np.random.default_rng((seed, 1)))
+    mean, std = (0.0, 1.0) if INPUT in defects else (0.5, 0.25)
+    model = wrap(network, example=test.images[:4], mean=mean, std=std)
+    return Planted(given, test, model, given.labels != right.labels, pair)
+
+
+@functools.cache
+def _learned(root, defects, seed):
+    """Training images with wrong labels of these kinds, the network that learned them, and the misfiled pair."""
+    train, _ = photographs(root).split(0.2, seed)
     stream = np.random.default_rng(seed)
     labels = train.labels.numpy().copy()
     first, second = stream.choice(train.class_count, 2, replace=False)
@@ -73,14 +85,8 @@ def planted(root, defects, seed):
         labels[misfiled] = second
     if FLIPS in defects:
         labels[flipped] = (labels[flipped] + others) % train.class_count
-    if LEAK in defects:
-        test = _with_leaks(train, test, stream)
     given = ImageSet(train.images, torch.from_numpy(labels), train.classes, train.name)
-    network = _trained(given, seed)
-    mean, std = (0.0, 1.0) if INPUT in defects else (0.5, 0.25)
-    model = wrap(network, example=test.images[:4], mean=mean, std=std)
-    pair = (train.classes[first], train.classes[second])
-    return Planted(given, test, model, given.labels != train.labels, pair)
+    return given, _trained(given, seed), (train.classes[first], train.classes[second])
 
 
 def _with_leaks(train, test, stream):

@@ -154,3 +154,10 @@ class TestImages:
     def test_too_few_or_no_number(self, images):
         with pytest.raises(ValueError, match="`images` must be "):
             AuditPlan.of([MinimalPerturbation()]).resolved(test=gaussian_images(class_count=3), images=images)
+
+
+def test_a_limit_of_test_images_is_not_one_of_the_sets_of_labels():
+    data = gaussian_images(class_count=3, per_class=20)
+    plan = AuditPlan.of(["label_suspects", "minimal_perturbation"])
+    suspects, flips = plan.resolved(test=data, images=12)
+    assert [vars(audit)["images"] for audit in (suspects, flips)] == [5000, 12]

@@ -134,3 +134,31 @@ def test_a_class_or_slice_that_lies_behind(kind, name, title, low, severity):
         for quantity, value, ends in ((name, 0.7, (0.5, 0.8)), ("behind", start + 0.1, (start, start + 0.2)))
     ]
     assert severity_of(title, *found) == severity
+
+
+@pytest.mark.parametrize(
+    ("exact", "near", "severity"), [(200, 0, "problem"), (0, 3, "problem"), (2, 0, "warning"), (0, 0, "fine")]
+)
+def test_leaked_test_images(exact, near, severity):
+    found = [
+        measured("duplicates", name, count, n=252, unit="count", sets="test in train")
+        for name, count in (("exact_duplicates", exact), ("near_duplicates", near))
+    ]
+    assert severity_of("Duplicates", *found) == severity
+
+
+@pytest.mark.parametrize(
+    ("at", "error", "severity"),
+    [(1, 0.6, "problem"), (2, 0.886, "problem"), (2, 0.4, "information"), (3, 0.95, "information")],
+)
+def test_a_mild_corruption_that_halves_the_accuracy(at, error, severity):
+    errors = {0: 0.034, 1: 0.05, 2: 0.05, 3: 0.06, at: error}
+    found = [
+        measured(
+            "common_corruptions", "error", value, max(0.0, value - 0.02), min(1.0, value + 0.02), severity=strength,
+            corruption="contrast" if strength else "none",
+        )
+        for strength, value in errors.items()
+    ]  # fmt: skip
+    mean = measured("common_corruptions", "mean_error", 0.2, 0.18, 0.22)
+    assert severity_of("Corruptions", mean, *found) == severity

@@ -50,7 +50,7 @@ NEEDS_UNKNOWN = "out_of_distribution"
 SOURCE, OTHER, VALIDATION = "source", "other", "validation"  # settings that a plan fills in, as are these:
 IMAGES, SLICES = "images", "slices"
 FEWER = ("searched", "adaptive_images")  # numbers of test images that are below `images` by default
-OF_OTHERS = ("out_of_distribution",)  # audits whose `images` are not test images
+OF_OTHERS = ("out_of_distribution", "label_suspects")  # audits whose `images` are not test images alone
 
 Settings = Mapping[str, Mapping[str, Any]]
 """Settings by audit and name, where they differ from the defaults."""

@@ -30,6 +30,7 @@ from clearance.report.pictures import Picture, salt
 from clearance.report.svg import as_svg, glyph, marker
 from clearance.report.sweep import at_shown, sweep_section
 from clearance.report.tables import cost, cost_title, overview, pixels_error, stand_ins
+from clearance.vocabulary import Exhibit
 
 FILE, SHARED = "index.html", "share.html"
 IMAGES = "images"  # the kind of exhibit that shows images of the data
@@ -74,18 +75,24 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
 
 
 def without_images(report: Report) -> Report:
-    """`report` without the exhibits that show images of the data.
+    """`report` without the exhibits that show images of the data, and without tables of their files.
 
     >>> without_images(Report({}, {}, "", "")).recipe
     {}
     """
-    kept = tuple(record for record in report.exhibits if record.exhibit.kind != IMAGES)
+    kept = tuple(record for record in report.exhibits if not _shows(record.exhibit))
     left = len(report.exhibits) - len(kept)
     return (
         replace(report, exhibits=kept, recipe={**report.recipe, "pictures_left_out": left})
         if left
         else report
     )
+
+
+def _shows(exhibit: Exhibit) -> bool:
+    """Whether it shows images of the data, or names their files."""
+    named = any(column in ("file", "image") or column.endswith(" image") for column in exhibit.columns)
+    return exhibit.kind == IMAGES or (exhibit.kind == "table" and named)
 
 
 def _world(findings: Findings, everything: Findings) -> dict[str, Any]:

@@ -77,6 +77,15 @@ def as_image(pixels: Any) -> str:
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
+def labelled_shots(record: ExhibitRecord) -> list[Shot]:
+    """The images of an exhibit of kind ``"images"``, each with its label."""
+    columns = record.exhibit.columns
+    return [
+        Shot(as_image(image), (str(label),))
+        for image, label in zip(columns["image"], columns["label"], strict=True)
+    ]
+
+
 def clouds(findings: Findings, audit: str, name: str, what: str) -> list[Picture]:
     """One picture per method of a scatter of labelled points, a colour per class."""
     shown = one_seed(findings, audit, name)

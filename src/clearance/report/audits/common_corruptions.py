@@ -42,7 +42,7 @@ def corruptions_findings(findings: Findings) -> list[Finding]:
         if alarm
         else ""
     )
-    return [Finding("Corruptions", "problem" if alarm else "fine", said, todo)]
+    return [Finding("Corruptions", "problem" if alarm else "information", said, todo)]
 
 
 def _accuracy(row: SummaryRow) -> Markup:
@@ -123,7 +123,7 @@ PAGE = AuditPage(
         "A corruption of severity one or two that halves the accuracy needs action; the higher severities show how "
         "the accuracy goes on."
     ),
-    place=105,
+    place=28,
     glossary={
         "error": Term(
             "Error on corrupted images",

@@ -5,16 +5,17 @@ from markupsafe import Markup
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file, table_file
-from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
+from clearance.report.audit_page import AuditPage, Finding, Row, Section, Severity, Term, with_ends
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
 from clearance.report.names import listed
 from clearance.report.numbers import data
-from clearance.report.pictures import firsts, picture
+from clearance.report.pictures import Gallery, firsts, labelled_shots, picture
 from clearance.report.tables import Compact, Line
 
 AUDIT = "duplicates"
 LEAK = 0.01  # share of the test images from which on those that are training images are an alarm
+ON_FIRST_SCREEN = 12  # images
 LINES = 20  # pairs in the page's table; the file has all
 BETWEEN = {
     "train": "within train",
@@ -43,7 +44,8 @@ def duplicates_findings(findings: Findings) -> list[Finding]:
         data(exact.value, "count"), data(near.value, "count"),
     ) + _accuracy(findings)  # fmt: skip
     todo = f"Remove them from one of the two sets, then audit again. {files}."
-    return [Finding("Duplicates", "problem" if share >= LEAK else "warning", said, todo)]
+    severity: Severity = "problem" if share >= LEAK else "warning"
+    return [Finding("Duplicates", severity, said, todo, pictures=pair_galleries(findings))]
 
 
 def _accuracy(findings: Findings) -> Markup:
@@ -70,7 +72,7 @@ def _within(findings: Findings, files: str) -> Finding:
     if not parts:
         return Finding("Duplicates", "fine", said)
     todo = f"Decide which of each pair to keep. {files}."
-    return Finding("Duplicates", "warning", said + Markup(" But {}.").format(listed(parts)), todo)
+    return Finding("Duplicates", "information", said + Markup(" But {}.").format(listed(parts)), todo)
 
 
 def _counts(findings: Findings, sets: str) -> tuple[SummaryRow, SummaryRow] | None:
@@ -78,6 +80,14 @@ def _counts(findings: Findings, sets: str) -> tuple[SummaryRow, SummaryRow] | No
         findings.row("mean", AUDIT, name, sets=sets) for name in ("exact_duplicates", "near_duplicates")
     )
     return None if exact is None or near is None else (exact, near)
+
+
+def pair_galleries(findings: Findings) -> list[Gallery]:
+    """The first pairs side by side."""
+    return [
+        Gallery("The first pairs", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True)
+        for record in firsts(findings, AUDIT, "pairs").values()
+    ]
 
 
 def duplicates_section(findings: Findings) -> Section | None:
@@ -136,7 +146,7 @@ def _pictures(findings: Findings) -> list[Row]:
 PAGE = AuditPage(
     title="Duplicates",
     reading="Zero test images among the training images is right; the error without them is the one to report.",
-    place=12,
+    place=2,
     glossary={
         "exact_duplicates": Term(
             "Exact duplicates",

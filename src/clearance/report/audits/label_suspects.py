@@ -9,7 +9,7 @@ from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, 
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
-from clearance.report.pictures import drawn_firsts, firsts
+from clearance.report.pictures import Gallery, drawn_firsts, firsts, labelled_shots
 from clearance.report.tables import Compact, Line
 
 AUDIT = "label_suspects"
@@ -18,6 +18,7 @@ MANY, AT_LEAST = (
     0.01,
 )  # share of sure suspects from which on it is an alarm, and that its interval must exclude
 PAIR, PAIR_AT_LEAST = 0.10, 0.05  # the same for the share of a class that looks like one other class
+ON_FIRST_SCREEN = 12  # images
 LINES = 20  # in a table of the page; the file has all
 
 
@@ -29,6 +30,10 @@ def labels_findings(findings: Findings) -> list[Finding]:
         return []
     files = [table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, "suspects").values()]
     todo = f"Look at them, surest first, and correct the labels: exhibits, {', '.join(files)}."
+    shown = [
+        Gallery("The surest suspects", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True)
+        for record in firsts(findings, AUDIT, "pictures").values()
+    ]
     said, alarm = Markup(""), False
     if _above(pair, PAIR, PAIR_AT_LEAST):
         alarm = True
@@ -38,7 +43,7 @@ def labels_findings(findings: Findings) -> list[Finding]:
             alarm = True
             said += Markup(" {} of the labels of {} are almost surely wrong.").format(with_ends(row), split)
     if alarm:
-        return [Finding("Labels", "problem", said, todo)]
+        return [Finding("Labels", "problem", said, todo, pictures=shown)]
     count = sum(round(row.value * (row.n or 0)) for row in findings.rows("mean", AUDIT, "suspects"))
     if count == 0:
         return [Finding("Labels", "fine", Markup("No label looks wrong."))]
@@ -46,7 +51,7 @@ def labels_findings(findings: Findings) -> list[Finding]:
     said = Markup(words + " worth a look: too few, or too unsure, for a fault of the set.").format(
         data(count, "count")
     )
-    return [Finding("Labels", "information", said, todo)]
+    return [Finding("Labels", "information", said, todo, pictures=shown)]
 
 
 def _above(row: SummaryRow, limit: float, low: float) -> bool:
@@ -129,7 +134,7 @@ PAGE = AuditPage(
         "a few suspects are in "
         "every set."
     ),
-    place=14,
+    place=4,
     glossary={
         "suspects": Term(
             "Label suspects",
