@@ -31,8 +31,8 @@ def duplicates_action(findings: Findings) -> Action | None:
     if leaked is None:
         return None
     exact, near = leaked
-    files = "The list is in the folder of the report: exhibits, " + ", ".join(
-        table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, AUDIT).values()
+    files = "The list: card.table('duplicates', 'duplicates'), or beside the page " + ", ".join(
+        table_file(record) for record in firsts(findings, AUDIT, AUDIT).values()
     )
     both = int(exact.value + near.value)
     if both == 0:

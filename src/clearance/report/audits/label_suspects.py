@@ -27,8 +27,11 @@ def labels_action(findings: Findings) -> Action | None:
     sure = {split: findings.row("mean", AUDIT, "sure", split=split) for split in ("train", "test")}
     if pair is None:
         return None
-    files = [table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, "suspects").values()]
-    todo = f"Look at them, surest first, and correct the labels: exhibits, {', '.join(files)}."
+    files = [table_file(record) for record in firsts(findings, AUDIT, "suspects").values()]
+    todo = (
+        "Look at them, surest first, and correct the labels: card.table('label_suspects', 'suspects'), or beside the "
+        f"page {', '.join(files)}."
+    )
     said, alarm = Markup(""), False
     if _above(pair, PAIR, PAIR_AT_LEAST):
         alarm = True

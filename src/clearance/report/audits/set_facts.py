@@ -48,10 +48,9 @@ def sets_action(findings: Findings) -> Action | None:
         return Action("Sets", above + said, todo, alarm=True)
     if not parts:
         return Action("Sets", Markup("Files, sizes, colours and class sizes of train and test are ordinary."))
-    files = [
-        table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, "odd_images").values()
-    ]
-    return Action("Sets", said, f"The list: exhibits, {', '.join(files)}.", alarm=_many_lost(findings))
+    files = [table_file(record) for record in firsts(findings, AUDIT, "odd_images").values()]
+    todo = f"The list: card.table('set_facts', 'odd_images'), or beside the page {', '.join(files)}."
+    return Action("Sets", said, todo, alarm=_many_lost(findings))
 
 
 def _odd(findings: Findings) -> list[tuple[SummaryRow, str]]:
