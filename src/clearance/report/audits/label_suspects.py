@@ -28,8 +28,11 @@ def labels_findings(findings: Findings) -> list[Finding]:
     sure = {split: findings.row("mean", AUDIT, "sure", split=split) for split in ("train", "test")}
     if pair is None:
         return []
-    files = [table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, "suspects").values()]
-    todo = f"Look at them, surest first, and correct the labels: exhibits, {', '.join(files)}."
+    files = [table_file(record) for record in firsts(findings, AUDIT, "suspects").values()]
+    todo = (
+        "Look at them, surest first, and correct the labels: card.table('label_suspects', 'suspects'), or beside the "
+        f"page {', '.join(files)}."
+    )
     shown = [
         Gallery("The surest suspects", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True)
         for record in firsts(findings, AUDIT, "pictures").values()
@@ -47,9 +50,8 @@ def labels_findings(findings: Findings) -> list[Finding]:
     count = sum(round(row.value * (row.n or 0)) for row in findings.rows("mean", AUDIT, "suspects"))
     if count == 0:
         return [Finding("Labels", "fine", Markup("No label looks wrong."))]
-    words = "{} label is" if count == 1 else "{} labels are"
-    said = Markup(words + " worth a look: too few, or too unsure, for a fault of the set.").format(
-        data(count, "count")
+    said = Markup("{} {} worth a look: too few, or too unsure, for a fault of the set.").format(
+        data(count, "count"), "label is" if count == 1 else "labels are"
     )
     return [Finding("Labels", "information", said, todo, pictures=shown)]
 
