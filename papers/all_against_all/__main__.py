@@ -11,6 +11,7 @@ import argparse
 import csv
 import dataclasses
 import json
+import re
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ TRIED = (
 ORDER = (
     "plain", "plain-longer", "noisy", "dropout", "batchnorm", "foca", "center", "contrastive", "triplet", "lgm",
 )  # fmt: skip
+# of several runs in a cell; a status may hold a semicolon itself
+STATUSES = re.compile(r"; (?=finished|stopped|diverged|collapsed|failed)")
 FIELDS = ("method", "seed", "audit", "name", "value", "unit", "n", "spread")
 
 
@@ -205,7 +208,7 @@ def earlier_trials(path: Path) -> list[Trial]:
                 float(row["one_image_error"]),
                 float(row["one_image_standard_error"]) if row.get("one_image_standard_error") else None,
                 float(row["own_error"]),
-                tuple(row["statuses"].split("; ")),
+                tuple(STATUSES.split(row["statuses"])),
             )
             for row in csv.DictReader(file)
         ]

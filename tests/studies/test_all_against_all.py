@@ -37,8 +37,11 @@ def report(errors, seconds, day):
     return Report({}, {"torch": "2"}, f"run of {day}", f"{day}T00:00:00", tuple(records))
 
 
-def trial(method, lr, error):
-    return Trial(method, lr, 10, 60, error, 0.001, error, ("finished", "finished"))
+FLAT = "collapsed at step 9: all features are equal; lower the learning rate"
+
+
+def trial(method, lr, error, status="finished at step 10"):
+    return Trial(method, lr, 10, 60, error, 0.001, error, (status, status))
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def written(monkeypatch, tmp_path):
         "longer": report({"plain-longer": 0.06}, {"plain-longer": 60.0}, "2026-11-02"),
     }
     trials = {
-        "first": [trial("plain", 0.1, 0.2), trial("foca", 0.1, 0.1)],
+        "first": [trial("plain", 0.1, 0.2), trial("plain", 0.2, 0.9, FLAT), trial("foca", 0.1, 0.1)],
         "second": [trial("center", 0.1, 0.05), trial("center", 0.2, 0.04)],
     }
     for name, one in reports.items():
@@ -87,7 +90,9 @@ def test_times_are_compared_within_a_day(written):
 def test_trials_of_both_searches_are_kept(written):
     with (written / "digits-search.csv").open(encoding="utf-8", newline="") as file:
         tried = [(row["method"], float(row["lr"])) for row in csv.DictReader(file)]
-    assert tried == [("plain", 0.1), ("foca", 0.1), ("center", 0.1), ("center", 0.2)]
+    assert tried == [("plain", 0.1), ("plain", 0.2), ("foca", 0.1), ("center", 0.1), ("center", 0.2)]
+    chosen = (written / "digits.md").read_text("utf-8").partition("## The search")[2]
+    assert "| plain | one image error | 0.1 |" in chosen, "a status with a semicolon is one status"
 
 
 def test_foca_is_compared_with_every_other_method(written):
