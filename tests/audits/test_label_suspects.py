@@ -9,7 +9,14 @@ from torch import nn
 
 from clearance import load_dataset
 from clearance.audits import LabelSuspects
-from clearance.audits.label_suspects import BLOCK, _blocks, left_out_scores, patch_features, probabilities
+from clearance.audits.label_suspects import (
+    BLOCK,
+    _blocks,
+    left_out_scores,
+    patch_features,
+    patch_filters,
+    probabilities,
+)
 from clearance.data import ImageSet
 from clearance.models import Classifier
 
@@ -116,10 +123,11 @@ def test_blocks_hold_every_row_once_and_share_the_classes():
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 16, 40), (1, 17, 17), (4, 20, 20), (3, 100, 60)])
 def test_images_of_any_shape_have_features(shape):
     images = torch.rand(12, *shape)
-    features = patch_features(images, seed=0)
+    features = patch_features(images, patch_filters(images, seed=0))
     assert features.shape[0] == 12
     assert np.isfinite(features).all()
-    assert np.isfinite(patch_features(torch.zeros(12, *shape), seed=0)).all()
+    flat = torch.zeros(12, *shape)
+    assert np.isfinite(patch_features(flat, patch_filters(flat, seed=0))).all()
 
 
 def test_labels_of_tiny_classes_are_not_judged():

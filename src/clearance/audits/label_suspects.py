@@ -117,7 +117,7 @@ class LabelSuspects(Audit):
         ]
         numbers.append(self._worst(shares, labels))
         pairs = self._pairs(shares, labels, subject.train.classes)
-        return Findings(tuple(numbers), (list_, pairs, *_pictures(list_, images, doubted)))
+        return Findings(tuple(numbers), (list_, pairs, *_pictures(list_, sets)))
 
     def _worst(self, shares: Floats, labels: Ints) -> Measurement:
         """The largest share, with its interval over the images of the class."""
@@ -193,17 +193,19 @@ class LabelSuspects(Audit):
         return Exhibit(self.name, "pairs", "table", columns, caption)
 
 
-def _pictures(suspects: Exhibit, images: Tensor, found: "Doubts") -> tuple[Exhibit, ...]:
-    shown = found.order[:PICTURED]
-    if not len(shown):
+def _pictures(suspects: Exhibit, sets: dict[str, ImageSet]) -> tuple[Exhibit, ...]:
+    columns = suspects.columns
+    names = ("set", "number", "given", "looks like")
+    first = list(zip(*(columns[name] for name in names), strict=True))[:PICTURED]
+    if not first:
         return ()
-    words = zip(suspects.columns["given"], suspects.columns["looks like"], strict=True)
-    columns = {
-        "image": picture_pixels(images[torch.from_numpy(shown)]),
-        "label": [f"{given} > {other}?" for given, other in list(words)[: len(shown)]],
+    images = torch.cat([sets[split].batch(torch.tensor([row]))[0].cpu() for split, row, _, _ in first])
+    shown = {
+        "image": picture_pixels(images),
+        "label": [f"{given} > {other}?" for _, _, given, other in first],
     }
     caption = "The surest suspects: the given label, and the class that the image looks like."
-    return (Exhibit(suspects.audit, "pictures", "images", columns, caption),)
+    return (Exhibit(suspects.audit, "pictures", "images", shown, caption),)
 
 
 @dataclass(frozen=True)
@@ -302,11 +304,13 @@ def probabilities(images: Tensor, labels: Ints, classes: int, seed: int) -> tupl
     >>> bool(chances[0, 1] < 0.1 and (chances[1:20, 0] > 0.9).all())
     True
     """
-    features = patch_features(images, seed)
+    images = _averaged(images)
+    filters = patch_filters(images, seed)
     scores = np.zeros((len(labels), classes))
     judged = np.zeros(len(labels), dtype=bool)
     for rows in _blocks(labels, seed):
-        scores[rows] = left_out_scores(features[rows], labels[rows], classes)
+        features = patch_features(images[torch.from_numpy(rows)], filters)
+        scores[rows] = left_out_scores(features, labels[rows], classes)
         judged[rows] = np.bincount(labels[rows], minlength=classes)[labels[rows]] >= FEW
     return _calibrated(scores, labels), judged
 
@@ -354,37 +358,46 @@ def left_out_scores(features: NDArray[np.float32], labels: Ints, classes: int) -
     return left_out
 
 
-def patch_features(images: Tensor, seed: int) -> NDArray[np.float32]:
-    """Averages of the responses to whitened random patches; the pixels of images below 16 of them.
+Filters = tuple[Tensor, Tensor]
 
-    Source: Coates, Lee and Ng (2011), sections 3.2 and 3.3, with patches drawn rather than learned (Coates and Ng
-    2011).
+
+def patch_features(images: Tensor, filters: Filters | None) -> NDArray[np.float32]:
+    """Averages of the responses to filters, both signs with a dead zone; without filters the pixels.
+
+    Source: Coates, Lee and Ng (2011), with patches drawn rather than learned.
 
     Args:
-        images: (N, C, H, W).
-        seed: Decides which patches.
+        images: (n, C, H, W).
+        filters: What `patch_filters` made.
 
     Shapes:
-        returns (N, 8192) float32, or (N, C H W).
+        returns (n, 8192) float32, or (n, C H W).
     """
-    if max(images.shape[2:]) > SIDE:
-        images = _averaged(images, SIDE)
-    if min(images.shape[2:]) < SMALL:
+    if filters is None:
         return np.asarray(images.flatten(1).numpy())
-    stream = generator(seed, "audits", "label patches")
-    filters, offset = _filters(images, stream)
+    weights, offset = filters
     size = [(side - PATCH) // STRIDE + 1 for side in images.shape[2:]]
     found = []
     for part in images.split(64):
         seen = _standardised(unfold(part, PATCH, stride=STRIDE), axis=1)
-        response = (filters.T @ seen - offset[:, None]).unflatten(2, size)
+        response = (weights.T @ seen - offset[:, None]).unflatten(2, size)
         both = torch.cat([relu(response - DEAD_ZONE), relu(-response - DEAD_ZONE)], dim=1)
         found.append(adaptive_avg_pool2d(both, GRID).flatten(1).sqrt())
     return np.asarray(torch.cat(found).numpy())
 
 
-def _filters(images: Tensor, stream: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Weights (D, K) and offsets (K,) of the responses to random patches, whitened and of unit length."""
+def patch_filters(images: Tensor, seed: int) -> Filters | None:
+    """Weights (D, K) and offsets (K,) that give the responses to random whitened patches of unit length.
+
+    Args:
+        images: (N, C, H, W).
+        seed: Decides which patches.
+
+    Returns None for images with a side below 16 pixels.
+    """
+    if min(images.shape[2:]) < SMALL:
+        return None
+    stream = generator(seed, "audits", "label patches")
     rows = torch.randint(len(images), (DRAWN,), generator=stream)
     top, left = (torch.randint(side - PATCH + 1, (DRAWN,), generator=stream) for side in images.shape[2:])
     windows = images.unfold(2, PATCH, 1).unfold(3, PATCH, 1)
@@ -406,18 +419,12 @@ def _standardised(patches: Tensor, axis: int) -> Tensor:
     return centred / (centred.square().mean(dim=axis, keepdim=True) + FLOOR).sqrt()
 
 
-def _averaged(images: Tensor, most: int) -> Tensor:
-    """Images with no side longer than `most`, by averages over rectangles."""
-    height, width = (min(most, side) for side in images.shape[2:])
-    return adaptive_avg_pool2d(images, (height, width))
+def _averaged(images: Tensor) -> Tensor:
+    """Images with no side above 32 pixels, by averages over rectangles."""
+    height, width = (min(SIDE, side) for side in images.shape[2:])
+    return images if max(images.shape[2:]) <= SIDE else adaptive_avg_pool2d(images, (height, width))
 
 
 def _read(data: ImageSet, rows: Tensor) -> Tensor:
     """Images at `rows` on the CPU, large ones averaged, a batch at a time."""
-    found = []
-    for part in rows.split(256):
-        images = data.batch(part)[0].cpu()
-        if max(images.shape[2:]) > 2 * SIDE:  # as many pixels as pictures are shown with
-            images = _averaged(images, 2 * SIDE)
-        found.append(images)
-    return torch.cat(found)
+    return torch.cat([_averaged(data.batch(part)[0].cpu()) for part in rows.split(256)])

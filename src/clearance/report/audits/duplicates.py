@@ -32,8 +32,8 @@ def duplicates_findings(findings: Findings) -> list[Finding]:
     if leaked is None:
         return []
     exact, near = leaked
-    files = "The list is in the folder of the report: exhibits, " + ", ".join(
-        table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, AUDIT).values()
+    files = "The list: card.table('duplicates', 'duplicates'), or beside the page " + ", ".join(
+        table_file(record) for record in firsts(findings, AUDIT, AUDIT).values()
     )
     both = int(exact.value + near.value)
     if both == 0:

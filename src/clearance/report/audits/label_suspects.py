@@ -28,8 +28,11 @@ def labels_findings(findings: Findings) -> list[Finding]:
     sure = {split: findings.row("mean", AUDIT, "sure", split=split) for split in ("train", "test")}
     if pair is None:
         return []
-    files = [table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, "suspects").values()]
-    todo = f"Look at them, surest first, and correct the labels: exhibits, {', '.join(files)}."
+    files = [table_file(record) for record in firsts(findings, AUDIT, "suspects").values()]
+    todo = (
+        "Look at them, surest first, and correct the labels: card.table('label_suspects', 'suspects'), or beside the "
+        f"page {', '.join(files)}."
+    )
     shown = [
         Gallery("The surest suspects", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True)
         for record in firsts(findings, AUDIT, "pictures").values()

@@ -54,11 +54,10 @@ def sets_findings(findings: Findings) -> list[Finding]:
                 Markup("Files, sizes, colours and class sizes of train and test are ordinary."),
             )
         ]
-    files = [
-        table_file(record).rpartition("/")[2] for record in firsts(findings, AUDIT, "odd_images").values()
-    ]
+    files = [table_file(record) for record in firsts(findings, AUDIT, "odd_images").values()]
+    todo = f"The list: card.table('set_facts', 'odd_images'), or beside the page {', '.join(files)}."
     severity: Severity = "problem" if _many_lost(findings) else "information"
-    return [Finding("Sets", severity, said, f"The list: exhibits, {', '.join(files)}.")]
+    return [Finding("Sets", severity, said, todo)]
 
 
 def _odd(findings: Findings) -> list[tuple[SummaryRow, str]]:
