@@ -1,5 +1,7 @@
 """What the first screen says of duplicates, labels, sets and corruptions, and from where on each is a problem."""
 
+from typing import Any
+
 import pytest
 
 from clearance.records import ExhibitRecord, Record, Report
@@ -36,7 +38,7 @@ def count(audit, name, value, n, **context):
 
 
 def duplicates(exact, near, of=1000, conflicting=0, within=0):
-    columns = {
+    columns: dict[str, list[Any]] = {
         "kind": ["exact"], "first set": ["train"], "first image": ["a/<1>.png"], "first class": ["a"],
         "second set": ["test"], "second image": ["b/2.png"], "second class": ["b"],
     }  # fmt: skip
@@ -51,7 +53,11 @@ def duplicates(exact, near, of=1000, conflicting=0, within=0):
         for images, value in (("all", 0.05), ("not in train", 0.08))
     ]
     table = Exhibit("duplicates", "duplicates", "table", columns, "Pairs of duplicates.")
-    image = {"image": [[[0.0, 1.0]], [[0.0, 1.0]]], "label": ["train a", "test b"], "pair": [1, 1]}
+    image: dict[str, list[Any]] = {
+        "image": [[[0.0, 1.0]], [[0.0, 1.0]]],
+        "label": ["train a", "test b"],
+        "pair": [1, 1],
+    }
     return report(*numbers, exhibits=(table, Exhibit("duplicates", "pairs", "images", image, "Pairs.")))
 
 
@@ -86,7 +92,7 @@ def test_names_of_files_are_text_on_the_page():
 
 
 def labels(sure=0.0, pair=0.02, suspects=0.01, low=None):
-    columns = {
+    columns: dict[str, list[Any]] = {
         "given": ["7", "8"],
         "looks like": ["8", "7"],
         "images": [34, 12],
@@ -149,7 +155,12 @@ def test_what_is_odd_is_counted():
 
 def corruptions(mild, strong=0.9, clean=0.04):
     errors = {("none", 0): clean, ("contrast", 1): 0.1, ("contrast", 2): mild, ("contrast", 3): strong}
-    table = {"corruption": ["contrast"], "severity": [2], "strength": ["x0.5"], "accuracy": [1 - mild]}
+    table: dict[str, list[Any]] = {
+        "corruption": ["contrast"],
+        "severity": [2],
+        "strength": ["x0.5"],
+        "accuracy": [1 - mild],
+    }
     numbers = [
         share(
             "common_corruptions",
