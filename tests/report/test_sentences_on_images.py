@@ -1,4 +1,4 @@
-"""What the first screen says of duplicates, labels, sets and corruptions, and from where on each is an alarm."""
+"""What the first screen says of duplicates, labels, sets and corruptions, and from where on each is a problem."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.report import render_page
-from clearance.report.audits import actions, sections
+from clearance.report.audits import all_findings, sections
 from clearance.report.findings import Findings
 from clearance.vocabulary import Exhibit, Measurement
 
@@ -22,11 +22,11 @@ def report(*measurements, exhibits=()):
 
 
 def said(made):
-    """The only sentence, as text, and whether it is an alarm."""
-    (action,) = actions(Findings(made, "digits"))
-    words = f"{action.said.striptags()} {action.todo}".replace("\u202f", " ").strip()
+    """The only sentence, as text, and whether it is a problem."""
+    (finding,) = all_findings(Findings(made, "digits"))
+    words = f"{finding.said.striptags()} {finding.todo}".replace("\u202f", " ").strip()
     render_page(made)
-    return words, action.alarm
+    return words, finding.severity == "problem"
 
 
 def share(audit, name, value, n, low=None, high=None, **context):
