@@ -91,25 +91,6 @@ class TestRefused:
         with pytest.raises(TypeError, match="got Sequential"):
             Accuracy()(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), digits()[0], some())  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-    def test_half_precision_that_takes_no_images(self, dtype):
-        model = Classifier(nn.Flatten(), nn.Linear(64, 10)).to(dtype)
-        with pytest.raises(
-            ValueError, match=r"the model must take images in torch.float32.*model\.float\(\)"
-        ):
-            Accuracy()(model, digits()[0], some())
-        casting = Classifier(nn.Sequential(nn.Flatten(), Cast(dtype)), nn.Linear(64, 10).to(dtype))
-        assert len(Accuracy()(casting, digits()[0], some()).measurements) == 2
-
-
-class Cast(nn.Module):
-    def __init__(self, dtype):
-        super().__init__()
-        self.dtype = dtype
-
-    def forward(self, images):
-        return images.to(self.dtype)
-
 
 class TestSource:
     @pytest.mark.parametrize(
@@ -124,7 +105,6 @@ class TestSource:
                 Classifier(nn.Flatten(), nn.Linear(192, 10)),
                 r"`source` must take the images that the model takes, \(1, 8, 8\)",
             ),
-            (Classifier(nn.Flatten(), nn.Linear(64, 10)).to(torch.bfloat16), "it fails with RuntimeError"),
             (
                 Classifier(nn.Flatten(), nn.Sequential(nn.Linear(64, 10), nn.Softmax(dim=1))),
                 "`source` must return logits; its outputs",

@@ -141,7 +141,11 @@ def test_another_model_shares_settings_not_results(case, findings):
     torch.nn.init.normal_(other.extractor[1].weight)
     found = case(other, train_set(), held_out_set())
     mine = findings[case.audit.name]
-    assert [identity(m) for m in found.measurements] == [identity(m) for m in mine.measurements]
+
+    def asked(findings):  # outputs in another order than the classes are measured only where they are found
+        return [identity(m) for m in findings.measurements if m.name != "error_in_another_order"]
+
+    assert asked(found) == asked(mine)
     assert values(found) != values(mine)
 
 

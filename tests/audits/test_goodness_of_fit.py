@@ -60,6 +60,7 @@ def test_after_fit_statistics_the_heads_own_ratio_is_one_too(form):
     found = GoodnessOfFit(form)(pixels(head), data, data)
     own, refitted = numbers(found, "own"), numbers(found)
     assert own["distance_ratio", "all"].value == pytest.approx(1.0, abs=1e-5)
+    assert own.pop(("mean_offset", "all")).value == pytest.approx(0.0, abs=1e-9)
     for key, m in own.items():
         assert m.value == pytest.approx(refitted[key].value, rel=1e-4), key
 

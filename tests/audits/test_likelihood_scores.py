@@ -111,7 +111,7 @@ def test_few_images_may_stand_for_all_as_neighbours():
 def test_every_score_can_be_differentiated(name):
     torch.manual_seed(4)
     classifier = model(GaussianMixture(5, 3, "class_diagonal")).double()
-    scorer = Scorer.fitted(Subject(classifier, TRAIN, TEST), 5000, 2)
+    scorer = Scorer.fitted(Subject(classifier, TRAIN, TEST), 5000, 2, torch.randn(3, 5))
     images = TEST.images[:2].double().requires_grad_()
 
     def score(pixels):

@@ -271,7 +271,7 @@ class TestAudit:
         assert "mine" in repr(card)
 
     def test_the_default_audits_are_those_of_the_first_screen(self, model, data):
-        card = cl.audit(model, train=data.train, test=data.test, audit_settings=QUICK)
+        card = cl.audit(model, train=data.train, test=data.test)
         assert {m.audit for m in card.measurements} == {*MODEL_AUDITS} - {"out_of_distribution"}
 
     def test_the_seed_decides(self, model, data):

@@ -66,7 +66,7 @@ class TestClaims:
     def test_studies_of_claims_are_there(self):
         named = {claim.study for claim in CLAIMS.claims if claim.study}
         assert named == {"accuracy", "fgsm", "verification", "fig1"}
-        assert named | {"search", "combinations", "left-out-class"} == set(paper("wan_2018").studies)
+        assert named | {"search", "search-settings", "combinations", "left-out-class"} == set(paper("wan_2018").studies)
 
 
 class TestRecipes:
