@@ -84,7 +84,7 @@ def test_wrapped_modules(activation, between, after, result, head, classes, dtyp
         model = cl.wrap(module, example=images, head=head, mean=mean, std=std)
         normal = (images - torch.tensor(mean).reshape(-1, 1, 1)) / torch.tensor(std).reshape(-1, 1, 1)
         with torch.no_grad():
-            answer, found = module(normal), model(images)
+            answer, found = module(normal.to(dtype)), model(images)
             given = (
                 answer.values()
                 if isinstance(answer, dict)

@@ -323,6 +323,7 @@ def test_traced_and_scripted_parts(images):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
 def test_scripted_child_is_fine_but_a_scripted_module_is_refused(images):
     module = nn.Sequential(torch.jit.script(nn.Flatten()), nn.Linear(192, 5)).eval()
     assert torch.equal(wrap(module, example=images, verbose=False)(images), module(images))
@@ -702,6 +703,7 @@ def test_mean_and_std_from_what_keeps_them(images):
         ("squeezenet1_1", None, 0),
     ],
 )
+@pytest.mark.filterwarnings("ignore:The default weight initialization of GoogleNet:FutureWarning")
 def test_torchvision_itself(name, head, width):
     models = pytest.importorskip("torchvision.models", reason="torchvision cannot be imported here")
     module = models.get_model(name, weights=None)
