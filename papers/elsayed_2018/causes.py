@@ -16,7 +16,7 @@ from clearance import Method
 from clearance.research import Recipe, Report
 from papers.elsayed_2018 import protocol, small_data
 from papers.elsayed_2018.protocol import BASELINE, PAPER, PROTOCOLS
-from papers.engine.ledger import COST, Quantity, command_line, provenance, save, table
+from papers.engine.ledger import COST, TableRow, command_line, provenance, save, table
 from papers.engine.study import NoDataError, StudyRequest, changed_settings, data_if_there, run_conditions
 
 AS_RUN, INPUT_ONLY = "margin-l2", "margin-l2-input"
@@ -175,7 +175,7 @@ def write_ledger(report: Report, question: Question, request: StudyRequest) -> P
     """
     setting, counted = question.setting
     rows = [
-        Quantity(f"{value} {counted}", "accuracy", context={"split": "test", setting: value})
+        TableRow(f"{value} {counted}", "accuracy", context={"split": "test", setting: value})
         for value in question.recipes
     ]
     rows += [

@@ -39,7 +39,7 @@ from clearance.research import (
 )
 from clearance.training import EndToEnd
 from papers.engine.figures import INK, as_png, style_plane
-from papers.engine.ledger import Quantity, mean_and_spread, provenance, save
+from papers.engine.ledger import TableRow, mean_and_spread, provenance, save
 from papers.engine.study import StudyRequest
 
 # The boundary of two classes in the plane, and exact distances to it.
@@ -216,12 +216,12 @@ def _legend(losses: Sequence[str], classes: Sequence[str]) -> list[Line2D]:
 
 AUDIT = "toy"
 ERRORS = (
-    Quantity("training error", AUDIT, "train_error"),
-    Quantity("test error", AUDIT, "test_error"),
+    TableRow("training error", AUDIT, "train_error"),
+    TableRow("test error", AUDIT, "test_error"),
 )
 DISTANCES = (
-    Quantity("smallest distance", AUDIT, "smallest_distance", "pixel units", better="higher"),
-    Quantity("median distance", AUDIT, "median_distance", "pixel units", better="higher"),
+    TableRow("smallest distance", AUDIT, "smallest_distance", "pixel units", better="higher"),
+    TableRow("median distance", AUDIT, "median_distance", "pixel units", better="higher"),
 )
 BASELINE, MARGIN = "cross-entropy", "margin-l2"
 
@@ -271,12 +271,12 @@ def _cells(report: Report, loss: str) -> list[str]:
     ]
 
 
-def _cell(report: Report, loss: str, quantity: Quantity, unit: str) -> str:
+def _cell(report: Report, loss: str, quantity: TableRow, unit: str) -> str:
     over = summarise(quantity.of(report, loss))
     return mean_and_spread(over.mean, over.spread, unit)
 
 
-def _verdict(report: Report, quantity: Quantity) -> str:
+def _verdict(report: Report, quantity: TableRow) -> str:
     sides = [quantity.of(report, loss) for loss in (MARGIN, BASELINE)]
     return str(compare_seeds(*sides, better=quantity.better).verdict)
 

@@ -196,7 +196,7 @@ def by_seed(
 
 
 @dataclass(frozen=True)
-class Quantity:
+class TableRow:
     """A row of a study's table.
 
     Args:
@@ -228,13 +228,13 @@ class Quantity:
         return compare_seeds(own, other, better=self.better, log=as_factor)
 
 
-OWN_HEAD = Quantity("own head", "accuracy", context={"split": "test"})
-ONE_IMAGE = Quantity(
+OWN_HEAD = TableRow("own head", "accuracy", context={"split": "test"})
+ONE_IMAGE = TableRow(
     "retrained on one image of each class", "co_adaptation", context={"head": "retrained", "samples": 10}
 )
 COST = (
-    Quantity("training time", "training", "seconds", "seconds"),
-    Quantity("memory that training adds", "training", "memory", "MiB"),
+    TableRow("training time", "training", "seconds", "seconds"),
+    TableRow("memory that training adds", "training", "memory", "MiB"),
 )
 COST_TITLES = {one.name: one.label for one in COST}
 
@@ -248,7 +248,7 @@ def provenance(report: Report) -> str:
     return f"{made} Versions: {versions_in_words(report)}.{runs}"
 
 
-def table(report: Report, rows: Sequence[Quantity], methods: Sequence[str], baseline: str) -> str:
+def table(report: Report, rows: Sequence[TableRow], methods: Sequence[str], baseline: str) -> str:
     """A row for each quantity, a column for each method: mean, interval, and how it stands to the baseline."""
     cells = [["", *methods]]
     cells += [[row.label, *(_cell(report, row, method, baseline) for method in methods)] for row in rows]
@@ -273,7 +273,7 @@ def cost_cells(report: Report, method: str, baseline: str) -> list[str]:
     return ["–" if one is None or one.difference is None else _factor(one) for one in compared]
 
 
-def in_words(report: Report, quantity: Quantity, method: str, baseline: str) -> str:
+def in_words(report: Report, quantity: TableRow, method: str, baseline: str) -> str:
     """The paired verdict with the difference that it rests on."""
     one = quantity.compared(report, method, baseline)
     if one is None or one.difference is None:
@@ -289,7 +289,7 @@ def in_words(report: Report, quantity: Quantity, method: str, baseline: str) -> 
 
 
 def save(
-    report: Report, text: str, rows: Sequence[Quantity], baselines: Sequence[str], out: Path, **more: Any
+    report: Report, text: str, rows: Sequence[TableRow], baselines: Sequence[str], out: Path, **more: Any
 ) -> Path:
     """Write ``ledger.md`` and, with every number of its table for each seed, ``ledger.json``; the first's path."""
     values = {
@@ -301,7 +301,7 @@ def save(
     return write_ledger_files(out, text.replace(THIN, " ") + "\n", values)
 
 
-def _as_json(report: Report, row: Quantity, method: str, baselines: Sequence[str]) -> dict[str, Any]:
+def _as_json(report: Report, row: TableRow, method: str, baselines: Sequence[str]) -> dict[str, Any]:
     own = row.of(report, method)
     against = {name: row.compared(report, method, name) for name in baselines if name != method}
     return {
@@ -329,7 +329,7 @@ def mean_cell(values: Mapping[int, float], unit: str) -> str:
     return f"{text} ({in_unit(low, unit)} to {in_unit(high, unit)})"
 
 
-def _cell(report: Report, row: Quantity, method: str, baseline: str) -> str:
+def _cell(report: Report, row: TableRow, method: str, baseline: str) -> str:
     own = row.of(report, method)
     if not own:
         return "–"

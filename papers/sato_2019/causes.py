@@ -12,7 +12,7 @@ from pathlib import Path
 
 from clearance.research import Comparison, Recipe, Report, RunPlan, Scalar, compare_seeds
 from papers.engine.catalogue import paper_recipe
-from papers.engine.ledger import COST, OWN_HEAD, Quantity, in_unit, provenance, save, table
+from papers.engine.ledger import COST, OWN_HEAD, TableRow, in_unit, provenance, save, table
 from papers.engine.study import NoDataError, StudyRequest, data_if_there
 
 AS_RUN = "plain"
@@ -61,11 +61,11 @@ def run(request: StudyRequest) -> Path:
     return write_ledger(request.paged(shown, found, request.command(COMMAND)), request.out)
 
 
-def retrained(audit: str) -> Quantity:
+def retrained(audit: str) -> TableRow:
     """The head that is trained again on all images, behind the cut of that audit."""
     context: Mapping[str, Scalar] = {"head": "retrained", "samples": IMAGES}
     where = "one layer later" if audit == "deeper_cut" else "at the recipe's cut"
-    return Quantity(f"retrained on all images, {where}", audit, context=context)
+    return TableRow(f"retrained on all images, {where}", audit, context=context)
 
 
 def write_ledger(report: Report, out: Path) -> Path:

@@ -37,7 +37,7 @@ from clearance.research import (
     write_bytes,
 )
 from papers.engine.catalogue import paper_recipe
-from papers.engine.ledger import COST, OWN_HEAD, Quantity, cost_in_words, in_words, provenance, save, table
+from papers.engine.ledger import COST, OWN_HEAD, TableRow, cost_in_words, in_words, provenance, save, table
 from papers.engine.study import NoDataError, StudyRequest
 
 # What a few epochs of fine-tuning changed, with its cost, as Markdown and JSON.
@@ -91,7 +91,7 @@ def _line(trial: Tried, report: Report) -> str:
     return f"{trial.way}, lr {trial.lr:g}: {printed(trial.error, 'fraction')}{chosen}"
 
 
-def _quantities(report: Report) -> list[Quantity]:
+def _quantities(report: Report) -> list[TableRow]:
     """Every head on every number of images that was measured."""
     sizes = sorted(
         {
@@ -101,13 +101,13 @@ def _quantities(report: Report) -> list[Quantity]:
         }
     )
     return [
-        Quantity(f"{head} head, {size} images", "co_adaptation", context={"head": head, "samples": size})
+        TableRow(f"{head} head, {size} images", "co_adaptation", context={"head": head, "samples": size})
         for head in HEADS
         for size in sizes
     ]
 
 
-def _against(report: Report, rival: str, rows: list[Quantity]) -> str:
+def _against(report: Report, rival: str, rows: list[TableRow]) -> str:
     """FOCA against a rival on every row, with its cost."""
     cost = cost_in_words(report, FOCA, rival)
     lines = [f"- {row.label}: {in_words(report, row, FOCA, rival)}" for row in rows]

@@ -21,7 +21,7 @@ from clearance.research import (
     summarise,
 )
 from papers.engine.catalogue import paper_recipe
-from papers.engine.ledger import COST, Quantity, cost_in_words, provenance, save, table
+from papers.engine.ledger import COST, TableRow, cost_in_words, provenance, save, table
 from papers.engine.study import StudyRequest
 
 LEFT_OUT = 3
@@ -71,7 +71,7 @@ def write_ledger(report: Report, out: Path) -> Path:
     """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
     draws = report.recipe["left_out"]
     errors = _quantities(report)
-    rows = [Quantity("own head, the other classes", "accuracy", context={"split": "test"}), *errors, *COST]
+    rows = [TableRow("own head, the other classes", "accuracy", context={"split": "test"}), *errors, *COST]
     lines = [
         "# sato_2019: classes that the network has never seen",
         provenance(report),
@@ -87,7 +87,7 @@ def write_ledger(report: Report, out: Path) -> Path:
     return save(report, "\n\n".join(lines), rows, ("plain",), out, left_out=draws)
 
 
-def _quantities(report: Report) -> list[Quantity]:
+def _quantities(report: Report) -> list[TableRow]:
     """Every head on every number of images that was measured."""
     sizes = sorted(
         {r.measurement.context["per_class"] for r in report.records if r.measurement.audit == "new_classes"}
@@ -95,9 +95,9 @@ def _quantities(report: Report) -> list[Quantity]:
     return [_quantity(head, size) for head in HEADS for size in sizes]
 
 
-def _quantity(head: str, size: Any) -> Quantity:
+def _quantity(head: str, size: Any) -> TableRow:
     context = {"head": head, "per_class": size}
-    return Quantity(f"new classes, {head}, {_images(size)} of each", "new_classes", context=context)
+    return TableRow(f"new classes, {head}, {_images(size)} of each", "new_classes", context=context)
 
 
 def _pixel_line(report: Report) -> list[str]:
@@ -110,7 +110,7 @@ def _pixel_line(report: Report) -> list[str]:
     return [f"The nearest image on raw pixels, no network: {', '.join(found)}."] if found else []
 
 
-def _verdicts(report: Report, method: str, errors: list[Quantity]) -> str:
+def _verdicts(report: Report, method: str, errors: list[TableRow]) -> str:
     """How often a method differed significantly from plain training on new classes, and what it cost."""
     found = [quantity.compared(report, method, "plain") for quantity in errors]
     verdicts = Counter(one.verdict for one in found if one is not None and one.low is not None)

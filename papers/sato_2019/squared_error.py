@@ -10,7 +10,7 @@ from typing import Any
 
 from clearance.research import Recipe, Report, build_data, plans_of
 from papers.engine.catalogue import paper_recipe
-from papers.engine.ledger import COST, ONE_IMAGE, OWN_HEAD, Quantity, in_words, provenance, save, table
+from papers.engine.ledger import COST, ONE_IMAGE, OWN_HEAD, TableRow, in_words, provenance, save, table
 from papers.engine.study import StudyRequest
 
 COMMAND = "python -m papers sato_2019 --only squared-error"
@@ -19,7 +19,7 @@ SQUARED = {PLAIN: "plain, squared error", FOCA: "foca, squared error"}
 # Chosen on a quarter of the training set by the one-image error, one seed, among learning rates a factor 2 apart: plain
 # 0.05 to 0.8, FOCA 0.025 to 0.4, its weak heads 0.005 and 0.01 (at 0.1, the step of cross-entropy, they diverge).
 CHANGES: dict[str, dict[str, Any]] = {PLAIN: {"lr": 0.4}, FOCA: {"lr": 0.1, "head_lr": 0.01}}
-SHARE = Quantity(
+SHARE = TableRow(
     "share of a class's variance on its first axis", "low_dimension", "first_axis_share", "fraction",
     {"class": "mean"}, better="higher",
 )  # fmt: skip

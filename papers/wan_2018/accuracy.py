@@ -5,7 +5,7 @@ from pathlib import Path
 
 from clearance.research import Report
 from papers.engine.judging import MINIMUM_SEEDS
-from papers.engine.ledger import JudgedStudy, Quantity
+from papers.engine.ledger import JudgedStudy, TableRow
 from papers.engine.study import StudyRequest, data_if_there, run_conditions
 from papers.wan_2018.protocol import BASELINE, PAPER, accuracy_recipes
 from papers.wan_2018.study import Column, margin_note, method_table, seeds_note
@@ -23,7 +23,7 @@ FIT = {
     "ks_distance": ("KS distance", "fraction"),
     "coverage": ("within the 95 % region", "fraction"),
 }
-OFFSET = Quantity("", "goodness_of_fit", "mean_offset", context={"statistics": "own", "class": "all"})
+OFFSET = TableRow("", "goodness_of_fit", "mean_offset", context={"statistics": "own", "class": "all"})
 WHOSE = {"refitted": "fitted to training features", "own": "as the mixture learned them"}
 
 
@@ -67,14 +67,14 @@ def probability_sections(report: Report, dataset: str) -> list[str]:
 def proper(name: str, state: str) -> Column:
     """A proper score of probabilities, as trained or calibrated."""
     title, unit = PROPER[name]
-    return Column(f"{title}, {state}", Quantity("", "calibration", name, unit, {"temperature": state}))
+    return Column(f"{title}, {state}", TableRow("", "calibration", name, unit, {"temperature": state}))
 
 
 def _binned(state: str) -> list[Column]:
     return [
         Column(
             f"{title}, {state}",
-            Quantity("", "calibration", name, context={"temperature": state}),
+            TableRow("", "calibration", name, context={"temperature": state}),
             judged=False,
         )
         for name, title in BINNED.items()
@@ -82,12 +82,12 @@ def _binned(state: str) -> list[Column]:
 
 
 def _temperature() -> Column:
-    return Column("temperature", Quantity("", "calibration", "temperature", "factor"), judged=False)
+    return Column("temperature", TableRow("", "calibration", "temperature", "factor"), judged=False)
 
 
 def _fit(name: str, whose: str) -> Column:
     title, unit = FIT[name]
-    quantity = Quantity("", "goodness_of_fit", name, unit, {"statistics": whose, "class": "all"})
+    quantity = TableRow("", "goodness_of_fit", name, unit, {"statistics": whose, "class": "all"})
     return Column(f"{title}, {WHOSE[whose]}", quantity, judged=False)
 
 
@@ -168,6 +168,6 @@ def _points(value: float) -> str:
     return f"{100 * value:+.2f}"
 
 
-def error_quantity(augmented: bool) -> Quantity:
+def error_quantity(augmented: bool) -> TableRow:
     """The error on test images, with or without cropped and mirrored training images."""
-    return Quantity("error", "accuracy", context={"split": "test", SETTING: augmented})
+    return TableRow("error", "accuracy", context={"split": "test", SETTING: augmented})

@@ -16,14 +16,14 @@ from typing import Any
 from clearance import Method
 from clearance.research import Recipe, Report, build_data, plans_of
 from papers.engine.catalogue import paper_recipe, with_rates
-from papers.engine.ledger import COST, ONE_IMAGE, OWN_HEAD, Quantity, in_words, provenance, save, table
+from papers.engine.ledger import COST, ONE_IMAGE, OWN_HEAD, TableRow, in_words, provenance, save, table
 from papers.engine.study import StudyRequest
 from papers.wan_2018.protocol import BASELINE, PAPER
 
 COMMAND = "python -m papers wan_2018 --only combinations"
 FOCA, FOCA_GM, MARGIN, BOTH = "foca", "foca, mixture heads", "large-margin", "lgm + large-margin"
 GM_NORMALISED = "gm, batch norm"
-UNDER_ATTACK = Quantity(
+UNDER_ATTACK = TableRow(
     "right under the worst attack at epsilon 0.1", "robustness", "robust_accuracy",
     context={"norm": "inf", "epsilon": 0.1}, better="higher",
 )  # fmt: skip
@@ -96,7 +96,7 @@ def write_ledger(report: Report, out: Path) -> Path:
     return save(report, "\n\n".join(lines), rows, (BASELINE, FOCA, "gm", GM_NORMALISED, "lgm", MARGIN), out)
 
 
-def _sentences(report: Report, rows: Sequence[Quantity]) -> list[str]:
+def _sentences(report: Report, rows: Sequence[TableRow]) -> list[str]:
     """Every combination against each of its parts."""
     return [
         f"- {combined} against {part}, {row.label}: {in_words(report, row, combined, part)}"

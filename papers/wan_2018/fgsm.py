@@ -28,7 +28,7 @@ from clearance.research import (
     read_result,
     wilson_interval,
 )
-from papers.engine.ledger import JudgedStudy, Quantity
+from papers.engine.ledger import JudgedStudy, TableRow
 from papers.engine.study import StudyRequest, data_if_there, records_of, whose, with_added_records
 from papers.wan_2018.protocol import PAPER, PROTOCOLS, base_recipe
 from papers.wan_2018.study import Column, images_note, method_table, seeds_note
@@ -195,7 +195,7 @@ def sections(report: Report, dataset: str) -> list[str]:
 
 def _worst(radius: float) -> Column:
     context: dict[str, Scalar] = {"norm": "inf", "epsilon": radius}
-    quantity = Quantity("", VERDICT, "robust_accuracy", context=context, better="higher")
+    quantity = TableRow("", VERDICT, "robust_accuracy", context=context, better="higher")
     return Column(f"epsilon {radius:g}", quantity, flipped=True)
 
 
@@ -206,10 +206,10 @@ def _table(
     return method_table(report, columns, dataset)
 
 
-def fgsm_quantity(name: str, box: str, epsilon: float) -> Quantity:
+def fgsm_quantity(name: str, box: str, epsilon: float) -> TableRow:
     """The share that is right, or the confidence, under FGSM at a radius."""
     context: dict[str, Scalar] = {"attack": "FGSM", "box": box, "epsilon": epsilon}
-    return Quantity("", "attacked", name, context=context, better="higher" if name == "accuracy" else "lower")
+    return TableRow("", "attacked", name, context=context, better="higher" if name == "accuracy" else "lower")
 
 
 def attacked_run(task: Tree, runs: str, root: str | None) -> Tree:

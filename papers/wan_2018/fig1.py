@@ -44,7 +44,7 @@ from clearance.research import (
     standalone_svg,
     write_bytes,
 )
-from papers.engine.ledger import JudgedStudy, Quantity, provenance, save, seeds_in_words, table
+from papers.engine.ledger import JudgedStudy, TableRow, provenance, save, seeds_in_words, table
 from papers.engine.study import NoDataError, StudyRequest, data_if_there
 from papers.wan_2018.fgsm import WHITE
 from papers.wan_2018.protocol import BASELINE, PROTOCOLS, plane_recipe, plane_scaled
@@ -476,11 +476,11 @@ WITH_LIKELIHOOD = "lgm"
 SHOWN_SEED = 0
 ROUNDNESS_IMAGES = 10_000  # of the training images, at most; as many as MNIST's test set has
 ROWS = [
-    Quantity("test error, two features", "accuracy", context={"split": "test"}),
-    Quantity(
+    TableRow("test error, two features", "accuracy", context={"split": "test"}),
+    TableRow(
         "roundness of classes, training images", AUDIT, "roundness", "ratio", {"split": "train"}, "higher"
     ),
-    Quantity("roundness of classes, test images", AUDIT, "roundness", "ratio", {"split": "test"}, "higher"),
+    TableRow("roundness of classes, test images", AUDIT, "roundness", "ratio", {"split": "test"}, "higher"),
 ]
 
 

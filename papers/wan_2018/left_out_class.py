@@ -13,7 +13,7 @@ import torch
 
 from clearance import Card
 from clearance.research import Recipe, Report, RunData, RunPlan, Scalar, generator, report_of
-from papers.engine.ledger import JudgedStudy, Quantity, provenance, save
+from papers.engine.ledger import JudgedStudy, TableRow, provenance, save
 from papers.engine.study import NoDataError, StudyRequest, data_if_there
 from papers.wan_2018.protocol import BASELINE, PAPER, PROTOCOLS, base_recipe
 from papers.wan_2018.study import Column, method_table, seeds_note
@@ -31,11 +31,11 @@ DRAWS = {"mnist": 3}  # of others 5
 CLASSES = {"cifar100": 100}  # others have ten
 UNSEEN: dict[str, Scalar] = {"unseen": "classes left out"}
 AT_MEANS: dict[str, Scalar] = {**UNSEEN, "score": CLASS_MEAN}
-OWN_ERROR = Quantity("error on the other classes", "accuracy", context={"split": "test"})
+OWN_ERROR = TableRow("error on the other classes", "accuracy", context={"split": "test"})
 ROWS = [
     OWN_ERROR,
     AtLearned("detected by the own likelihood (AUROC)", AUDIT, CURVE, context=UNSEEN, better="higher"),
-    Quantity(
+    TableRow(
         "detected by the distance to the class mean (AUROC)", AUDIT, CURVE, context=AT_MEANS, better="higher"
     ),
     AtLearned("passes where 95 % of ordinary images pass", AUDIT, "fpr95", context=UNSEEN),

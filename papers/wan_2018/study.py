@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clearance.research import Report, Scalar, markdown_table, printed, summarise
 from papers.engine.catalogue import paper_claims
-from papers.engine.ledger import Quantity, in_words, mean_and_spread, seeds_in_words
+from papers.engine.ledger import TableRow, in_words, mean_and_spread, seeds_in_words
 from papers.wan_2018.protocol import BASELINE, PAPER
 
 MARGIN = ("lgm", "gm")  # the mixture with its margin, and without
@@ -23,7 +23,7 @@ class Column:
     """
 
     head: str
-    quantity: Quantity
+    quantity: TableRow
     flipped: bool = False
     judged: bool = True
 
@@ -59,10 +59,10 @@ def margin_note(report: Report, columns: Sequence[Column]) -> list[str]:
     return [f"## Whether the margin adds anything: {' against '.join(MARGIN)}", "\n".join(lines)]
 
 
-def papers_number(quantity: Quantity, method: str, dataset: str) -> float | None:
+def papers_number(quantity: TableRow, method: str, dataset: str) -> float | None:
     """What the paper prints for a quantity of a method, as its claims have it; None where nothing is known.
 
-    >>> shown = Quantity("", "attacked", "accuracy", context={"attack": "FGSM", "box": "white", "epsilon": 0.1})
+    >>> shown = TableRow("", "attacked", "accuracy", context={"attack": "FGSM", "box": "white", "epsilon": 0.1})
     >>> papers_number(shown, "lgm", "mnist"), papers_number(shown, "lgm", "digits")
     (0.7637, None)
     """

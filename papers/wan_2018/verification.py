@@ -24,7 +24,7 @@ from clearance.research import (
     load_run,
     plans_of,
 )
-from papers.engine.ledger import JudgedStudy, Quantity
+from papers.engine.ledger import JudgedStudy, TableRow
 from papers.engine.study import (
     StudyRequest,
     Tree,
@@ -155,33 +155,33 @@ def _is_there(dataset: str, root: str | None) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnScore(Quantity):
+class OwnScore(TableRow):
     """A measure of detection by each loss's own likelihood."""
 
     def of(self, report: Report, method: str) -> dict[int, float]:
         """The method's number under each seed, by its own score."""
         context = _of_method({**self.context, "score": own_score(method)}, method)
-        return Quantity(self.label, self.audit, self.name, context=context).of(report, method)
+        return TableRow(self.label, self.audit, self.name, context=context).of(report, method)
 
 
 @dataclasses.dataclass(frozen=True)
-class AtLearned(Quantity):
+class AtLearned(TableRow):
     """A measure of detection by each loss's own likelihood, at the means that it learned where it learns some."""
 
     def of(self, report: Report, method: str) -> dict[int, float]:
         """The method's number under each seed, by its own score."""
         context = {**self.context, "score": AT_LEARNED.get(method, "likelihood")}
-        return Quantity(self.label, self.audit, self.name, context=context).of(report, method)
+        return TableRow(self.label, self.audit, self.name, context=context).of(report, method)
 
 
 @dataclasses.dataclass(frozen=True)
-class UnderOwnAttack(Quantity):
+class UnderOwnAttack(TableRow):
     """A number of one score, the same for every method; an attack that knows a score knows the method's own."""
 
     def of(self, report: Report, method: str) -> dict[int, float]:
         """The method's number under each seed."""
         context = _of_method(self.context, method)
-        return Quantity(self.label, self.audit, self.name, context=context).of(report, method)
+        return TableRow(self.label, self.audit, self.name, context=context).of(report, method)
 
 
 def _of_method(context: Mapping[str, Scalar], method: str) -> dict[str, Scalar]:
@@ -206,7 +206,7 @@ def sections(report: Report, dataset: str) -> list[str]:
     radii = PROTOCOLS[dataset].epsilons
     evaded = [Column(f"epsilon {r:g}", OwnScore("", AUDIT, "evasion", context={"epsilon": r})) for r in radii]
     fitted = [
-        Column(f"epsilon {r:g}", Quantity("", AUDIT, "evasion", context={"epsilon": r, "score": MAHALANOBIS}))
+        Column(f"epsilon {r:g}", TableRow("", AUDIT, "evasion", context={"epsilon": r, "score": MAHALANOBIS}))
         for r in radii
     ]
     areas = _areas(AtLearned, ATTACKED, radii)
@@ -258,7 +258,7 @@ def sections(report: Report, dataset: str) -> list[str]:
 
 
 def _areas(
-    quantity: Callable[..., Quantity],
+    quantity: Callable[..., TableRow],
     context: dict[str, Scalar],
     radii: Sequence[float],
     measure: str = CURVE,
@@ -275,13 +275,13 @@ def _areas(
     ]
 
 
-def _by(score: str) -> Callable[..., Quantity]:
+def _by(score: str) -> Callable[..., TableRow]:
     """A quantity of one score, the same for every method."""
 
     def quantity(
         label: str, audit: str, name: str, *, context: Mapping[str, Scalar], better: Any
-    ) -> Quantity:
-        return Quantity(label, audit, name, context={**context, "score": score}, better=better)
+    ) -> TableRow:
+        return TableRow(label, audit, name, context={**context, "score": score}, better=better)
 
     return quantity
 

@@ -35,7 +35,7 @@ def test_a_clear_drop_fails_and_noise_does_not():
     assert result_of(of_images(wrong(100)), last, "accuracy drops 1pt").status is GateStatus.FAIL
     noisy = result_of(of_images(wrong(52, start=10)), last, "accuracy drops 1pt")
     assert noisy.status is GateStatus.PASS
-    assert "too few to exclude" in str(noisy)
+    assert "too few images to exclude" in str(noisy)
     same = result_of(last, last, "accuracy drops 1pt")
     assert same.status is GateStatus.PASS
     assert str(same).endswith("(95 %, paired over 1000 images)")
@@ -230,7 +230,7 @@ def test_a_pass_that_proves_little_says_so_in_the_table_too():
     assert (
         markdown([found])
         .rstrip()
-        .endswith("| paired over 1000 images; too few to exclude more than is tolerated |")
+        .endswith("| paired over 1000 images; too few images to exclude more than is tolerated |")
     )
 
 
@@ -278,7 +278,7 @@ class TestInconclusive:
         )
         assert found.status == status
         assert str(found).startswith(f"{status}: accuracy drops 1pt; 95 % -> 94.8 %")
-        assert str(found).endswith("too few to exclude more than is tolerated")
+        assert str(found).endswith("too few images to exclude more than is tolerated")
 
     def test_what_is_excluded_passes_either_way(self):
         tolerance = [Tolerance.parse("accuracy drops 5pt")]

@@ -9,7 +9,7 @@ from clearance.report.numbers import THIN
 from clearance.vocabulary import Measurement
 from papers.engine import catalogue
 from papers.engine.catalogue import paper, paper_claims, paper_datasets, paper_recipe
-from papers.engine.ledger import Quantity
+from papers.engine.ledger import TableRow
 from papers.wan_2018 import accuracy, fgsm, protocol, study
 
 CLAIMS = paper_claims("wan_2018")
@@ -66,7 +66,9 @@ class TestClaims:
     def test_studies_of_claims_are_there(self):
         named = {claim.study for claim in CLAIMS.claims if claim.study}
         assert named == {"accuracy", "fgsm", "verification", "fig1"}
-        assert named | {"search", "search-settings", "combinations", "left-out-class"} == set(paper("wan_2018").studies)
+        assert named | {"search", "search-settings", "combinations", "left-out-class"} == set(
+            paper("wan_2018").studies
+        )
 
 
 class TestRecipes:
@@ -152,7 +154,7 @@ def test_a_table_shows_mean_spread_verdict_and_the_papers_number():
         for seed, value in enumerate(row)
     )  # fmt: skip
     report = Report({"methods": {"softmax": {}, "lgm": {}}}, {}, "", "", records=records)
-    quantity = Quantity("", "attacked", "accuracy", better="higher",
+    quantity = TableRow("", "attacked", "accuracy", better="higher",
                         context={"attack": "FGSM", "box": "white", "epsilon": 0.1})  # fmt: skip
     text = study.method_table(report, [study.Column("0.1", quantity, flipped=True)], "mnist")
     assert "| softmax | 75.0 % ± 5.0 % (paper: 24.1 %) |" in text.replace(THIN, " ")

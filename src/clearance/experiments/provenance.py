@@ -90,15 +90,15 @@ def _without_folder(name: str) -> str:
 
 def described(audit: Audit) -> dict[str, Any]:
     """The settings of an audit; images among them by name and digest, slices by the names of their columns."""
-    told: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     other, slices = getattr(audit, OTHER, None), getattr(audit, SLICES, None)
     if isinstance(other, ImageSet):
-        told[OTHER] = {"name": other.name, "images": len(other), "digest": other.digest()[:16]}
+        named[OTHER] = {"name": other.name, "images": len(other), "digest": other.digest()[:16]}
     if isinstance(slices, Slices):
-        told[SLICES] = {"name": slices.name, "columns": list(slices.columns)}
-    bare: Any = dict.fromkeys(told)
-    settings = describe(dataclasses.replace(audit, **bare) if told else audit)  # type: ignore[type-var]  # a dataclass
-    return {**settings, **told}
+        named[SLICES] = {"name": slices.name, "columns": list(slices.columns)}
+    bare: Any = dict.fromkeys(named)
+    settings = describe(dataclasses.replace(audit, **bare) if named else audit)  # type: ignore[type-var]  # a dataclass
+    return {**settings, **named}
 
 
 INSTEAD = "images"

@@ -313,7 +313,7 @@ class GateResult:
             return ""
         ends = self.low, self.high
         open_ = self.tolerance.reached_by(*ends) and not self.tolerance.exceeded_by(*ends)
-        return "too few to exclude more than is tolerated" if open_ else ""
+        return "too few images to exclude more than is tolerated" if open_ else ""
 
 
 def check(
