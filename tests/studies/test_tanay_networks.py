@@ -167,6 +167,7 @@ class TestAttacked:
 
 
 class TestLeNetStudy:
+    @pytest.mark.slow
     def test_both_parts_are_told_and_adversarial_images_need_no_new_networks(
         self, root, tmp_path, monkeypatch
     ):

@@ -37,6 +37,7 @@ def quick(monkeypatch):
     return plans
 
 
+@pytest.mark.slow
 def test_one_class_a_draw_and_every_score_that_tells_it_apart(quick, tmp_path):
     path = left_out_class.run(StudyRequest(tmp_path, seeds=2))
     draws = [left_out_class.left_out_recipe(draw).left_out for draw in (0, 1)]

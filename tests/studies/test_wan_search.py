@@ -165,6 +165,7 @@ class TestCombinations:
         differs = {name for name in vars(foca) if getattr(foca, name) != getattr(mixtures, name)}
         assert differs <= {"weak_heads", "mixture", "lr"}
 
+    @pytest.mark.slow
     def test_one_table_with_every_method_and_every_combination_against_its_parts(self, monkeypatch, tmp_path):
         plans: list[RunPlan] = []
         grids_here(monkeypatch, plans)
