@@ -899,6 +899,13 @@ class Attack(ABC):
 
     Raises:
         ValueError: If a setting is out of range.
+
+    >>> from clearance.attacks import FGSM
+    >>> model = torch.nn.Linear(1, 2).eval()  # bright pixels are class 1
+    >>> _ = model.load_state_dict({"weight": torch.tensor([[0.0], [1.0]]), "bias": torch.tensor([0.5, 0.0])})
+    >>> attacked = FGSM(epsilon=0.25)(model, torch.tensor([[0.7], [0.9]]), torch.tensor([1, 1]))
+    >>> attacked.success.tolist()
+    [True, False]
     """
 
     epsilon: float

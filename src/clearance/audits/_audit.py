@@ -26,6 +26,9 @@ class Findings:
     Args:
         measurements: Numbers, each with its unit, what it was taken over, and the settings that identify it.
         exhibits: Curves, pictures and numbers for each image, as arrays.
+
+    >>> Findings((Measurement("mine", "share", 0.25, "fraction", "images", 8),)).measurements[0].value
+    0.25
     """
 
     measurements: tuple[Measurement, ...]
@@ -93,6 +96,13 @@ class Subject:
 
     Raises:
         ValueError: If the two sets of a pair have different classes or image shapes.
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> train, test = gaussian_images(per_class=5, seed=0), gaussian_images(per_class=4, seed=1)
+    >>> subject = Subject(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> subject.test_features.shape
+    torch.Size([12, 64])
     """
 
     def __init__(

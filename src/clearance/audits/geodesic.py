@@ -98,6 +98,15 @@ class Geodesic(Audit):
     Misleads: Eq. 15 depends on P, and the distance is along one straight line, which is not a geodesic but an
     upper bound of one's length only where it is summed. One first head, of many, is measured. Heads that know
     nothing are calibrated to say nothing, and then lie close together: compare distances with errors.
+
+    >>> from torch import nn
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.models import Classifier
+    >>> train, test = gaussian_images(per_class=8, seed=0), gaussian_images(per_class=8, seed=1)
+    >>> walk = Geodesic(segments=2, repetitions=1, hidden=(4,))
+    >>> found = walk(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
+    >>> min(m.value for m in found.measurements if m.name == "distance") > 0
+    True
     """
 
     name: ClassVar[str] = NAME

@@ -113,6 +113,14 @@ def load_model(run_dir: str | Path) -> Classifier:
     Raises:
         FileNotFoundError: If the directory is not a run; the message names runs below it.
         ValueError: If the run is not finished or its files are damaged.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as empty:  # doctest: +ELLIPSIS
+    ...     load_model(Path(empty) / "plain-seed0")
+    Traceback (most recent call last):
+        ...
+    FileNotFoundError: ...
     """
     return load_run(run_dir).model
 

@@ -103,6 +103,15 @@ def write_explorer(
 
     Raises:
         ValueError: As :func:`render_explorer`; nothing is written then.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from clearance.explore.scene import scene_of
+    >>> x, y = np.eye(4), np.array([0, 0, 1, 1])
+    >>> scene = scene_of((x, y), (x, y), ("ape", "bee"), shape=(1, 2, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_explorer(scene, Path(folder) / "new" / "page.html").name
+    'page.html'
     """
     page, file = render_explorer(scene, machines, command=command, progress=progress), Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)

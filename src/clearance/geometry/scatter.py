@@ -14,6 +14,10 @@ class ClassStatistics:
         means: Class means, shape (C, D).
         variances: Mean squared distance of a class's samples from its mean, shape (C,).
         counts: Samples of each class, shape (C,).
+
+    >>> cloud = class_scatter(torch.tensor([[0.0], [2.0], [5.0]]), torch.tensor([0, 0, 1]), 2)
+    >>> cloud.centred_means.tolist()
+    [[-2.0], [2.0]]
     """
 
     means: Tensor

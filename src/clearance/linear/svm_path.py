@@ -65,6 +65,10 @@ class LinearFit:
         risk: (1/n) sum f(y (w.x + b)).
         multipliers: Dual variables a of the samples, shape (n,), in [0, 1/n], with sum a y = 0; the best w is
             (1 / (2 lambda)) sum a y x.
+
+    >>> fit = svm_path(np.array([[-1.0], [1.0]]), np.array([-1, 1]), [0.01])[0]
+    >>> bool(abs(fit.w[0] - 1) < 1e-4)  # the widest margin: both samples at distance 1
+    True
     """
 
     w: NDArray[np.float64]

@@ -23,6 +23,10 @@ class TrainingWarning(UserWarning):
 
     Every loss gives it, once for each cause, from batches that it sees in training mode with gradients: in your own
     loop, in ``fit`` and under FOCA.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", TrainingWarning)  # a script that stops when a training fails
     """
 
 

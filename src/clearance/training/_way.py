@@ -18,7 +18,19 @@ Generators = Mapping[str, torch.Generator]
 
 
 class Training(ABC):
-    """A way of training applied to one model; ``fit``, or your own loop, calls it step by step."""
+    """A way of training applied to one model; ``fit``, or your own loop, calls it step by step.
+
+    >>> from clearance.data import gaussian_images
+    >>> from clearance.losses import CrossEntropyLoss
+    >>> from clearance.training import EndToEnd
+    >>> data, model = gaussian_images(per_class=10), Classifier(nn.Flatten(), nn.Linear(64, 3))
+    >>> way = EndToEnd(CrossEntropyLoss())
+    >>> optimizer = torch.optim.SGD(way.trainable(model), lr=0.05)
+    >>> training = way.start(model, data, optimizer, way.generators(seed=0))
+    >>> losses = [training.step(data.images, data.labels).total.item() for _ in range(20)]
+    >>> losses[-1] < losses[0]
+    True
+    """
 
     @abstractmethod
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
@@ -53,7 +65,7 @@ class Training(ABC):
 
 
 class WayOfTraining(ABC):
-    """The settings of a way of training. Frozen; ``start`` applies them to a model.
+    """The settings of a way of training. Frozen; ``start`` applies them to a model (the example of :class:`Training`).
 
     Attributes:
         loss: The loss.
