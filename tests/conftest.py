@@ -5,6 +5,7 @@ Names of tests carry the numbers of the statements that they hold: l1 to l3 of L
 2_5, 3_5, 4_3 and 4_6 are sections on FOCA: penalties, discriminants, pitfalls, closed forms, metrics.
 """
 
+import importlib.util
 import os
 import socket
 from pathlib import Path
@@ -17,6 +18,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 torch.set_num_threads(1)
+
+if importlib.util.find_spec("torchvision") is not None:
+    # timm and Lightning import it; pip gives one beside a CPU build of torch whose operators are missing
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError:
+        DECLARED = torch.library.Library("torchvision", "DEF")
+        DECLARED.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        DECLARED.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 @pytest.fixture(autouse=True)

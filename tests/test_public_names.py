@@ -12,8 +12,8 @@ import clearance
 
 PUBLIC = {
     "Card", "Classifier", "Exhibit", "ImageSet", "LossTerms", "Measurement", "Method", "Outputs",
-    "attacks", "audit", "audits", "compare", "data", "diff", "fit", "geometry", "heads", "linear", "load_dataset",
-    "load_model", "load_pretrained", "losses", "models", "training", "wrap",
+    "attacks", "audit", "audits", "compare", "data", "diff", "fit", "geometry", "heads", "linear",
+    "load_dataset", "load_model", "load_pretrained", "losses", "models", "training", "wrap",
 }  # fmt: skip
 """Everything at the top. A name that goes is a break: say so in CHANGELOG.md."""
 
@@ -53,7 +53,7 @@ ROOMS = {
         TrainingWarning TripletLoss margin_distances
     """,
     "models": """
-        Classifier convnet13 convnet32 extract_features large_margin_cnn lenet lenet_plus load_weights
+        Classifier black_box convnet13 convnet32 extract_features large_margin_cnn lenet lenet_plus load_weights
         predictions resnet20 small_cnn vgg16 wrap
     """,
     "training": """

@@ -1,5 +1,6 @@
 """Models by name, from the packages themselves; where one is not installed, its test says so and is skipped."""
 
+import importlib
 import json
 import sys
 from types import ModuleType
@@ -180,6 +181,140 @@ def test_torchvision(torchvision, tmp_path, classes):
     assert hasattr(model.extractor.module, "classes") == (classes == 1000)
     with pytest.raises(ValueError, match="torchvision has no classifier 'resnet999'"):
         cl.load_pretrained("torchvision:resnet999", tmp_path / "best.pth")
+
+
+LIGHTNING = """
+import lightning.pytorch as L
+import torch
+from torch import nn
+
+import clearance as cl
+
+
+class Net(L.LightningModule):
+    example_input_array = torch.zeros(1, 1, 8, 8)
+
+    def __init__(self, width=4, rate=0.1):
+        super().__init__()
+        self.save_hyperparameters()
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 3))
+        self.loss = nn.CrossEntropyLoss(weight=torch.ones(3))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Holds(Net):
+    def __init__(self, width=4):
+        super().__init__(width)
+        self.model = cl.Classifier(self.net[:3], self.net[3], mean=0.25)
+
+    def forward(self, x):
+        raise NotImplementedError
+
+
+class Forgets(Net):
+    def __init__(self, width):
+        super().__init__(width)
+        self._hparams = {}
+"""
+
+
+@pytest.fixture
+def checkpoints(tmp_path, monkeypatch):
+    """Gives a checkpoint as Lightning's Trainer writes it, by the name of the class, and the module."""
+    lightning = package("lightning.pytorch")
+    (tmp_path / "nets.py").write_text(LIGHTNING)
+    monkeypatch.syspath_prepend(tmp_path)
+    nets = importlib.import_module("nets")
+
+    def saved(name, **arguments):
+        module = getattr(nets, name)(**arguments)
+        trainer = lightning.Trainer(
+            accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+            enable_checkpointing=False, default_root_dir=tmp_path,
+        )  # fmt: skip
+        trainer.strategy.connect(module)
+        trainer.save_checkpoint(tmp_path / f"{name}.ckpt")
+        return f"lightning:{tmp_path / name}.ckpt", module.eval()
+
+    yield saved
+    del sys.modules["nets"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_checkpoint_of_lightning(checkpoints, tmp_path, capsys):
+    """Saved hyperparameters build the module; its size is that of its example."""
+    place, module = checkpoints("Net", width=7)
+    model = cl.load_pretrained(place, module="nets:Net")
+    images = torch.rand(5, 1, 8, 8)
+    torch.testing.assert_close(model(images), module(images))
+    assert model.features(images).shape == (5, 7)
+    assert "weights: Net from Net.ckpt" in capsys.readouterr().out
+    by_class = cl.load_pretrained(place, module=type(module), verbose=False)
+    torch.testing.assert_close(by_class(images), module(images))
+    draw = np.random.default_rng(0)
+    for split in ("train", "test"):
+        pixels, labels = draw.random((9, 1, 8, 8), dtype=np.float32), np.arange(9) % 3
+        np.savez(tmp_path / split, images=pixels, labels=labels)
+    sets = ("--train", f"npz:{tmp_path}/train.npz", "--test", f"npz:{tmp_path}/test.npz")
+    words = ("--module", f"{tmp_path}/nets.py:Net", "--audits", "accuracy", "--out", str(tmp_path))
+    status, shown, complaint = run("audit", place, *sets, *words)
+    assert status == 0, complaint
+    assert "weights: Net from Net.ckpt" in shown
+    found = (tmp_path / "report.json").read_text()
+    assert json.loads(found)["recipe"]["model"] == "lightning:Net.ckpt"
+    assert "--module nets.py:Net" in json.loads(found)["command"]
+    assert str(tmp_path) not in found
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_classifier_in_a_lightning_module_is_taken_as_it_is(checkpoints, capsys):
+    place, module = checkpoints("Holds", width=5)
+    model = cl.load_pretrained(place, module="nets:Holds")
+    images = torch.rand(5, 1, 8, 8)
+    torch.testing.assert_close(model(images), module.net(images - 0.25))
+    assert "the model is a Classifier already" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_lightning_cannot_build_is_said(checkpoints, tmp_path):
+    place, _ = checkpoints("Forgets", width=5)
+    with pytest.raises(
+        ValueError, match=r"Forgets\.ckpt must be a checkpoint of Forgets; Lightning says TypeError"
+    ):
+        cl.load_pretrained(place, module="nets:Forgets")
+    with pytest.raises(ValueError, match=r"class .* and lightning:FILE belong together; got .* and none"):
+        cl.load_pretrained(place)
+    with pytest.raises(ValueError, match="belong together; got hf:x and nets:Net"):
+        cl.load_pretrained("hf:x", module="nets:Net")
+    with pytest.raises(ValueError, match="`module` must be a LightningModule's class; got Linear"):
+        cl.load_pretrained(place, module="torch.nn:Linear")
+    torch.save({"state_dict": {}, "hyper_parameters": {"f": print}}, tmp_path / "code.ckpt")
+    with pytest.raises(
+        ValueError, match=r"code\.ckpt holds more than tensors, and reading that would run code"
+    ):
+        cl.load_pretrained(f"lightning:{tmp_path}/code.ckpt", module="nets:Net")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("kind", "side"), [("transformers", 32), ("timm", 224)])
+def test_averaged_heads_of_the_packages_themselves(kind, side):
+    """Distilled DeiT and LeViT."""
+    here = package(kind)
+    if kind == "timm":
+        module = here.create_model("levit_128s", num_classes=5)
+    else:
+        module = here.DeiTForImageClassificationWithTeacher(
+            here.DeiTConfig(
+                hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=32,
+                patch_size=8, num_labels=5,
+            )
+        )  # fmt: skip
+    images = torch.rand(2, 3, side, side)
+    model = cl.wrap(module.eval(), example=images, verbose=False)
+    output = module(images)
+    torch.testing.assert_close(model(images), getattr(output, "logits", output))
 
 
 @pytest.mark.parametrize("kind", ["timm", "torchvision"])

@@ -4,6 +4,7 @@ import copy
 import gc
 import warnings
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -553,12 +554,11 @@ def test_example_is_a_batch_of_images(example, reason):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: F.relu, "must be a torch.nn.Module; got function"),
-        (lambda: nn.DataParallel(cnn()), r"DataParallel; wrap its `\.module`"),
         (
-            lambda: torch.compile(cnn(), backend="eager"),
-            r"compiled and cannot be cut; wrap its `\._orig_mod`",
+            lambda: F.relu,
+            r"must be a torch.nn.Module; got function\. .* clearance\.models\.black_box\(module",
         ),
+        (lambda: nn.DataParallel(cnn()), r"DataParallel; wrap its `\.module`"),
     ],
 )
 def test_modules_with_a_forward_of_their_own_are_refused(make, reason, images):
@@ -642,9 +642,56 @@ def test_an_auxiliary_head_that_runs_last_is_not_taken_for_the_head(images):
         wrap(Aux(always=True), example=images)
 
 
-def test_two_heads_that_are_averaged_are_refused_with_the_reason(images):
-    with pytest.raises(ValueError, match=r"'head' has as many outputs\. Name that one\. If two heads"):
-        wrap(Distilled(), example=images)
+@pytest.mark.parametrize("shared", [False, True])
+def test_averaged_heads_are_one_head_on_their_inputs_side_by_side(images, shared, capsys):
+    """Distilled DeiT; with one input for both heads (SwiftFormer) the features are there once."""
+    module = Distilled(shared).eval()
+    model = wrap(module, example=images)
+    assert "wrap: heads 0.5 x 'head' + 0.5 x 'head_dist', " in capsys.readouterr().out
+    new = torch.rand(4, 3, 8, 8)
+    torch.testing.assert_close(model(new), module(new))
+    body = module.body(new.flatten(1))
+    expected = body if shared else torch.cat([body, body.tanh()], dim=1)
+    torch.testing.assert_close(model.features(new), expected)
+    assert {id(p) for p in model.parameters()} == {id(p) for p in module.parameters()}
+    model(new).square().sum().backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in module.parameters())
+    with pytest.raises(ValueError, match=r"'head_dist' has as many outputs\. Name that one\. An audit"):
+        wrap(Distilled(), "head", example=images)
+
+
+def test_heads_that_something_else_joins_are_refused(images):
+    class Most(Distilled):
+        def forward(self, x):
+            x = self.body(x.flatten(1))
+            return torch.maximum(self.head(x), self.head_dist(x.tanh()))
+
+    with pytest.raises(ValueError, match=r"head 'head_dist' is not the module's output.*black_box"):
+        wrap(Most(), example=images)
+
+
+@pytest.mark.parametrize("squeezed", [False, True])
+def test_one_logit_for_two_classes_becomes_two(images, squeezed, capsys):
+    class Binary(nn.Sequential):
+        def forward(self, x):
+            logit = super().forward(x)
+            return logit.squeeze(1) if squeezed else logit
+
+    module = Binary(nn.Flatten(), nn.Linear(192, 6), nn.ReLU(), nn.Linear(6, 1)).eval()
+    model = wrap(module, example=images)
+    assert "yes (6 images); one logit, of the second of two classes" in capsys.readouterr().out
+    torch.testing.assert_close(model(images).softmax(dim=1)[:, 1], module(images).sigmoid().flatten())
+    assert model.features(images).shape == (6, 6)
+    with pytest.raises(ValueError, match=r"sigmoid after the head '0\.3'"):
+        wrap(nn.Sequential(module, nn.Sigmoid()), example=images)
+
+
+def test_of_a_compiled_module_the_original_is_cut(images, capsys):
+    module = cnn()
+    compiled: Any = torch.compile(module, backend="eager")
+    model = wrap(compiled, example=images)
+    assert "wrap: the original of the compiled module; head " in capsys.readouterr().out
+    assert torch.equal(model.eval()(images), module.eval()(images))
 
 
 def test_a_convolution_before_pooling_has_pooled_features(images, capsys):

@@ -161,6 +161,8 @@ class Audit(ABC):
     Attributes:
         name: The audit's name in records.
         question: The question in plain words.
+        needs: What it asks of a model besides logits, ``"features"`` or ``"gradients"``: without it, as of a black box,
+            the audit is left out.
 
     >>> class Width(Audit):
     ...     name, question = "width", "How wide are the features?"
@@ -176,6 +178,7 @@ class Audit(ABC):
 
     name: ClassVar[str]
     question: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
 
     def __call__(
         self,

@@ -520,6 +520,7 @@ class BoundaryDistance(Audit):
 
     name: ClassVar[str] = "boundary_distance"
     question: ClassVar[str] = "How far are images from the decision boundary?"
+    needs: ClassVar[tuple[str, ...]] = ("features", "gradients")
     norms: tuple[str, ...] = ("inf", "2")
     layers: tuple[str, ...] = ("input", "features", "logits")
     images: int = 1000

@@ -65,6 +65,7 @@ class GoodnessOfFit(Audit):
 
     name: ClassVar[str] = "goodness_of_fit"
     question: ClassVar[str] = "Are the features of each class distributed as a Gaussian?"
+    needs: ClassVar[tuple[str, ...]] = ("features",)
     covariance: Fitted = "diagonal"
 
     def __post_init__(self) -> None:

@@ -66,6 +66,7 @@ class HighConfidenceAdversarials(Audit):
     question: ClassVar[str] = (
         "How far must an image change until another class is predicted with high confidence?"
     )
+    needs: ClassVar[tuple[str, ...]] = ("gradients",)
     confidence: float = 0.95
     images: int = 100
     grey_levels: float = 1.0

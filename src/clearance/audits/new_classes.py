@@ -46,6 +46,7 @@ class NewClasses(Audit):
 
     name: ClassVar[str] = "new_classes"
     question: ClassVar[str] = "How well do the features separate classes left out of training?"
+    needs: ClassVar[tuple[str, ...]] = ("features",)
     per_class: tuple[int, ...] = (1, 5, 20)
     repetitions: tuple[int, ...] = (50, 20, 10)
     hidden: tuple[int, ...] = (128, 128)

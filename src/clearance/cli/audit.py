@@ -117,13 +117,14 @@ class AuditCommand:
     A saved run: `clearance audit RUN_DIR`. Any other model: `clearance audit MODULE:NAME --weights best.pt
     --train folder:train --test folder:val`, where MODULE:NAME (or path/to/file.py:NAME) is an nn.Module, or a class
     or function that returns one without arguments, imported from the working directory. A model by name:
-    `hf:FOLDER` (as save_pretrained writes it), `timm:NAME` or `torchvision:NAME` with --weights. A demonstration:
+    `hf:FOLDER` (as save_pretrained writes it), `timm:NAME` or `torchvision:NAME` with --weights, `lightning:FILE` with
+    --module. A demonstration:
     `clearance audit demo`, in about 10 seconds. Ctrl-C keeps finished audits, and so does an audit that fails: the page
     names it. Status: 0 all audits have a result, 1 one failed, 2 usage, 130 interrupted.
 
     Args:
         model: A run directory that `clearance train` or `clearance compare` wrote, MODULE:NAME, hf:FOLDER, timm:NAME,
-            torchvision:NAME, or demo.
+            torchvision:NAME, lightning:FILE, or demo.
         weights: A checkpoint (.safetensors, .pt, .pth, .ckpt), read without unpickling.
         weights_entry: The entry of the checkpoint to load (default: averaged weights, else state_dict or model).
         train: The images that the model was trained on: folder:PATH, npz:PATH or the name of a dataset (see --root).
@@ -134,6 +135,9 @@ class AuditCommand:
         mean: Subtracted from images in [0, 1], if the model does not do it: one number, or one per channel.
         std: Divides them after that; in the same form.
         head: Name of the submodule that is the head (default: the last linear layer).
+        black_box: Read only logits, of a model that cannot be cut (scripted, quantised, something after its head);
+            MODULE:NAME may then be a function of images. The page names what could not be asked.
+        module: The class of a Lightning checkpoint, MODULE:CLASS.
         expect_accuracy: The known accuracy, for example 0.915; if the measured one is lower, the command stops.
         device: auto, cpu, cuda or mps.
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
@@ -164,6 +168,8 @@ class AuditCommand:
     mean: OptionalText = None
     std: OptionalText = None
     head: OptionalText = None
+    black_box: bool = False
+    module: OptionalText = None
     expect_accuracy: OptionalNumber = None
     device: str = "auto"
     cache: OptionalPath = None
@@ -269,6 +275,10 @@ class AuditCommand:
     def _outside(self) -> "OutsideModel":
         from clearance.experiments.outside import OutsideModel
 
+        if self.head is not None and self.black_box:
+            raise ValueError(
+                "--black-box reads only logits, and --head names where to cut; leave one of them out."
+            )
         if self.train is None or self.test is None:
             raise ValueError(
                 "a model given as MODULE:NAME needs images: --train and --test, each folder:PATH, npz:PATH or the name "
@@ -287,6 +297,8 @@ class AuditCommand:
             weights=self.weights,
             entry=self.weights_entry,
             head=self.head,
+            black_box=self.black_box,
+            module=self.module,
             mean=numbers("--mean", self.mean),
             std=numbers("--std", self.std),
             size=self.size,
@@ -299,7 +311,7 @@ class AuditCommand:
         )
 
 
-_OF_INPUT = ("size", "crop", "mean", "std", "head", "expect_accuracy")
+_OF_INPUT = ("size", "crop", "mean", "std", "head", "module", "expect_accuracy")
 OF_MODELS = ("weights", "weights_entry", "train", "test", *_OF_INPUT)
 OF_AUDITS = ("unknown", "slices", "images", "budget", "audits", "settings", "cache", "root", "seed")
 _IMAGES = ("train", "test", "unknown")
@@ -329,18 +341,21 @@ def command(options: "AuditCommand", model: str, more: Sequence[str] | None = No
         words += ["--weights", options.weights.name]
     for name in _PLAIN:
         if getattr(options, name) is not None:
-            words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+            words += [f"--{name.replace('_', '-')}", Path(str(getattr(options, name))).name]
     if settings := [
         part for part in _settings(options.settings) if more is None or part.partition(".")[0] in more
     ]:
         words += ["--settings", "; ".join(settings)]
-    if not options.include_images:
-        words.append("--no-include-images")
+    words += [flag for flag, given in _flags(options).items() if given]
     if more is not None:
         return shlex.join([*words, "--audits", ",".join(more), "--out", f"{options.out.name}-more"])
     words += [] if options.audits is None else ["--audits", options.audits]
     words += [] if options.budget is None else ["--budget", options.budget]
     return shlex.join(words)
+
+
+def _flags(options: "AuditCommand") -> dict[str, bool]:
+    return {"--black-box": options.black_box, "--no-include-images": not options.include_images}
 
 
 def _settings(text: str | None) -> list[str]:

@@ -28,7 +28,7 @@ from clearance.experiments.audit_plan import (
     fewer_images,
     unknown_images,
 )
-from clearance.experiments.auditing import Budget, Done, bounded_audits, seconds_of, subject_of
+from clearance.experiments.auditing import IMPOSSIBLE, Budget, Done, bounded_audits, seconds_of, subject_of
 from clearance.experiments.build import RunData
 from clearance.experiments.class_order import few_images, in_order_of
 from clearance.experiments.feature_cache import FeatureCache
@@ -37,6 +37,7 @@ from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_run
 from clearance.models import Classifier
 from clearance.models._running import device_of, evaluating, in_float32
+from clearance.models.black_box import lacks
 from clearance.models.classifier import check_classifier, check_logits
 from clearance.models.features import answered
 from clearance.records import ExhibitRecord, Record
@@ -322,7 +323,7 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
         "dataset": found.data.test.name,
         "seed": found.seed,
         "audits": [{**described(audit), **made_on.get(audit.name, {})} for audit in done.audits],
-        **_left(done, budget, again, found.data.test, pictures=len(exhibits) - len(shown)),
+        **_left(found.model, done, budget, again, found.data.test, pictures=len(exhibits) - len(shown)),
     }
     return Card(report_with(settings, [records], again(None)))
 
@@ -367,15 +368,20 @@ def _first_logits(model: Classifier, images: ImageSet) -> Tensor:
         return answered(model, images.batch(torch.tensor([0]))[0].to(device), images, 0)
 
 
-def _left(done: Done, budget: Budget | None, again: Again, test: ImageSet, pictures: int) -> dict[str, Any]:
+def _left(
+    model: Classifier, done: Done, budget: Budget | None, again: Again, test: ImageSet, pictures: int
+) -> dict[str, Any]:
     """The settings that say what was left out; empty if nothing was."""
     found: dict[str, Any] = {}
     if budget is not None:
         found["budget"] = {"seconds": budget.seconds, "spent": round(budget.spent, 1)}
     found |= fewer_images(done.audits, test)
+    if lacking := lacks(model):
+        found["black_box"] = f"without {' and '.join(lacking)}"
     if done.left_out:
         found["audits_left_out"] = [each.setting() for each in done.left_out]
-        found["audits_left_out_command"] = again([each.audit for each in done.left_out])
+        possible = [each.audit for each in done.left_out if each.why != IMPOSSIBLE]
+        found["audits_left_out_command"] = again(possible)
     empty = [
         audit.name
         for audit, result in zip(done.audits, done.findings, strict=True)

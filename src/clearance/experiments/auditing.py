@@ -13,8 +13,9 @@ from clearance.experiments.audit_plan import by_usefulness
 from clearance.experiments.build import RunData
 from clearance.experiments.feature_cache import FeatureCache, KeptSubject
 from clearance.models import Classifier
+from clearance.models.black_box import lacks
 
-BUDGET, INTERRUPTED, FAILED = "budget", "interrupted", "failed"
+BUDGET, INTERRUPTED, FAILED, IMPOSSIBLE = "budget", "interrupted", "failed", "impossible"
 _UNITS = {"h": 3600, "m": 60, "s": 1}
 
 
@@ -75,8 +76,9 @@ class LeftOut:
 
     Args:
         audit: Its name.
-        why: ``"budget"``, ``"interrupted"`` or ``"failed"``.
-        reason: Of a failed one, the error and its place in one line, without folders of this machine.
+        why: ``"budget"``, ``"interrupted"``, ``"failed"``, or ``"impossible"``: not to be asked of a black box.
+        reason: Of a failed one, the error and its place in one line, without folders of this machine; of an impossible
+            one what the model does not give.
     """
 
     audit: str
@@ -140,6 +142,10 @@ def audits_that_work(
 
 
 def _run(audit: Audit, subject: Subject, done: Done) -> None:
+    lacking = [need for need in audit.needs if need in lacks(subject.model)]
+    if lacking:
+        done.left_out.append(LeftOut(audit.name, IMPOSSIBLE, " and ".join(lacking)))
+        return
     try:
         found = audit.examine(subject)
     except Exception as error:  # noqa: BLE001 - the model and the audit may be anybody's
@@ -151,6 +157,11 @@ def _run(audit: Audit, subject: Subject, done: Done) -> None:
 
 
 def _check_any(done: Done) -> None:
+    if done.left_out and all(left.why == IMPOSSIBLE for left in done.left_out) and not done.findings:
+        raise ValueError(
+            f"none of the audits can be asked of a black box: {', '.join(left.audit for left in done.left_out)}. Leave "
+            "`audits` out, or give a model that clearance.wrap cuts."
+        )
     if done.findings or not done.errors:
         return
     first = done.errors[0]

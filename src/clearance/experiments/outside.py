@@ -34,10 +34,10 @@ from clearance.models._running import (
     put_in_evaluation_mode,
 )
 from clearance.models.classifier import check_logits
-from clearance.models.factory import build_module
+from clearance.models.factory import build_black_box, build_module
 from clearance.models.features import answered, batch_size_for
-from clearance.models.pretrained import build_pretrained, is_pretrained
-from clearance.models.wrap import check_of_unit_images, wrapped
+from clearance.models.pretrained import build_pretrained, classifier_of, is_pretrained
+from clearance.models.wrap import check_of_unit_images
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class OutsideModel:
 
     Args:
         place: ``package.module:name`` or ``path/to/file.py:name``, see :func:`clearance.models.factory.build_module`;
-            or ``hf:FOLDER``, ``timm:NAME`` or ``torchvision:NAME``, see :func:`clearance.load_pretrained`.
+            or ``hf:FOLDER``, ``timm:NAME``, ``torchvision:NAME`` or ``lightning:FILE``, see
+            :func:`clearance.load_pretrained`.
         train: Images that it was trained on: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset, whose training
             images are used.
         test: Held-out images of the same classes, in the same form; of a named dataset its test images.
@@ -63,6 +64,9 @@ class OutsideModel:
         root: The folder that holds the files of a named dataset.
         device: ``"auto"``, ``"cpu"``, ``"cuda"`` ...
         cache: Folder for decoded pictures and features.
+        black_box: Whether only logits are read; see :func:`clearance.models.black_box`. `place` may then also
+            name a function that takes images.
+        module: The LightningModule's class, for ``lightning:FILE``.
 
     Missing values of mean, std, sizes and crop are taken from the model's `pretrained_cfg`, if it has one.
     """
@@ -82,6 +86,8 @@ class OutsideModel:
     root: str | None = None
     device: str = "auto"
     cache: Path | None = None
+    black_box: bool = False
+    module: str | None = None
 
     @property
     def name(self) -> str:
@@ -125,9 +131,9 @@ class OutsideModel:
         if self.expect_accuracy is not None:
             say(check_accuracy(model, data.test, self.expect_accuracy))
         facts = {**self.settings(how), **outputs, **_of_unknown(unknown)}
-        return Target(
-            model, data, chosen, request.seed or 0, self.name, facts=facts, cache=FeatureCache(cache)
-        )
+        # what a black box answers is not known by its weights
+        kept = None if self.black_box else FeatureCache(cache)
+        return Target(model, data, chosen, request.seed or 0, self.name, facts=facts, cache=kept)
 
     def settings(self, how: Preprocessing) -> dict[str, Any]:
         """The settings for the report, without folders of this machine.
@@ -283,14 +289,22 @@ def _of_unknown(unknown: ImageSet | None) -> dict[str, Any]:
     return {} if unknown is None else {"unknown": {"name": unknown.name, "images": len(unknown)}}
 
 
-def _module(outside: OutsideModel, say: Say) -> tuple[nn.Module, Preprocessing]:
-    """The module, and the preprocessing that it or its package names."""
+def _module(outside: OutsideModel, say: Say) -> tuple[Any, Preprocessing]:
+    """The module or function, and the preprocessing that it or its package names."""
     if is_pretrained(outside.place):
-        module, how, lines = build_pretrained(outside.place, outside.weights, outside.entry)
+        module, how, lines = build_pretrained(outside.place, outside.weights, outside.entry, outside.module)
         for line in lines:
             say(line)
         return _placed(outside, module, say), how
-    module = build_module(outside.place)
+    if outside.module is not None:
+        raise ValueError(f"--module is for lightning:FILE; got {outside.module!r} with {outside.place}.")
+    module = build_black_box(outside.place) if outside.black_box else build_module(outside.place)
+    if not isinstance(module, nn.Module):
+        if outside.weights is not None:
+            raise ValueError(
+                f"--weights are for an nn.Module; {outside.place} is a function. Leave them out."
+            )
+        return module, Preprocessing()
     if outside.weights is None:
         say("weights: the module's own (no --weights)")
     else:
@@ -305,7 +319,7 @@ def _module(outside: OutsideModel, say: Say) -> tuple[nn.Module, Preprocessing]:
 def _placed(outside: OutsideModel, module: nn.Module, say: Say) -> nn.Module:
     check_has_data(module)
     others = {weight.dtype for weight in module.parameters() if weight.is_floating_point()} - {torch.float32}
-    if others:
+    if others and not outside.black_box:
         say(
             f"precision: weights in {', '.join(map(str, others))}, audited in {torch.float32} like the images"
         )
@@ -332,13 +346,13 @@ def _preprocessing(outside: OutsideModel, found: Preprocessing) -> Preprocessing
 
 
 def _classifier(
-    outside: OutsideModel, module: nn.Module, how: Preprocessing, test: ImageSet, say: Say
+    outside: OutsideModel, module: Any, how: Preprocessing, test: ImageSet, say: Say
 ) -> tuple[Classifier, dict[str, Any]]:
     """The model, and the settings that describe outputs without a class."""
-    device = device_of(module)
+    device = device_of(module) if isinstance(module, nn.Module) else device_named(outside.device)
     example = few_images(test, device)
     with _warnings_to(say):
-        model, line = wrapped(module, outside.head, example=example, mean=how.mean or 0.0, std=how.std or 1.0)
+        model, line = classifier_of(module, example, how, outside.head, black_box=outside.black_box)
     say(line)
     with evaluating(model):
         logits = model(example)

@@ -8,6 +8,7 @@
 (torch.Size([5, 10]), torch.Size([5, 1024]))
 """
 
+from clearance.models.black_box import black_box as black_box
 from clearance.models.checkpoint import load_weights as load_weights
 from clearance.models.classifier import Classifier as Classifier
 from clearance.models.extractors.convnet13 import convnet13 as convnet13
@@ -24,6 +25,7 @@ from clearance.models.wrap import wrap as wrap
 
 __all__ = [
     "Classifier",
+    "black_box",
     "convnet13",
     "convnet32",
     "extract_features",

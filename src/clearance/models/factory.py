@@ -34,17 +34,48 @@ def build_module(place: str) -> nn.Module:
     >>> build_module("torch.nn:Flatten")
     Flatten(start_dim=1, end_dim=-1)
     """
-    where, separator, name = place.rpartition(":")
-    if not separator or not where or not name:
-        raise ValueError(f"a model must be given as {FORM}; got {place!r}.")
     with _first_on_path(Path.cwd()):
-        found = _attribute(_imported(where), name, place)
+        found = object_at(place)
         made = found if isinstance(found, nn.Module) else _called(found, place)
     if not isinstance(made, nn.Module):
         raise ValueError(  # noqa: TRY004 - what a factory gives is no argument's type
             f"{place} must give a torch.nn.Module; got {type(made).__name__}. Return the network itself."
         )
     return made
+
+
+def object_at(place: str) -> Any:
+    """What has this name: a module, a class, a function.
+
+    Args:
+        place: As for :func:`build_module`.
+
+    Raises:
+        FileNotFoundError: As there.
+        ValueError: As there.
+    """
+    where, separator, name = place.rpartition(":")
+    if not separator or not where or not name:
+        raise ValueError(f"a model must be given as {FORM}; got {place!r}.")
+    with _first_on_path(Path.cwd()):
+        return _attribute(_imported(where), name, place)
+
+
+def build_black_box(place: str) -> Any:
+    """What answers images at this place: a function of one argument itself, else what :func:`build_module` would call.
+
+    Args:
+        place: As for :func:`build_module`.
+
+    Raises:
+        FileNotFoundError: As there.
+        ValueError: As there.
+    """
+    found = object_at(place)
+    if isinstance(found, nn.Module) or (inspect.isfunction(found) and len(_required(found)) == 1):
+        return found
+    with _first_on_path(Path.cwd()):
+        return _called(found, place)
 
 
 @contextmanager
@@ -113,7 +144,7 @@ def _called(found: Any, place: str) -> Any:
     if needed:
         raise ValueError(
             f"{place} must take no required argument; it needs {', '.join(map(repr, needed))}. Write a function that "
-            "calls it with them, and name that."
+            "calls it with them, and name that. A function of images that gives logits: --black-box."
         )
     try:
         return found()

@@ -1,21 +1,24 @@
-"""Models by name, which their own packages build and load: Hugging Face folders, timm, torchvision."""
+"""Models by name, which their own packages build and load: Hugging Face folders, timm, torchvision, Lightning."""
 
 import importlib
+import inspect
 import json
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearance.data.preprocessing import Preprocessing, preprocessing_of
 from clearance.models._running import device_of
+from clearance.models.black_box import boxed
 from clearance.models.checkpoint import LoadedWeights, load_weights, read_checkpoint
 from clearance.models.classifier import Classifier
+from clearance.models.factory import object_at
 from clearance.models.wrap import wrapped
 
-KINDS = ("hf", "timm", "torchvision")
+KINDS = ("hf", "timm", "torchvision", "lightning")
 _CONFIG, _PROCESSORS = "config.json", ("preprocessor_config.json", "processor_config.json")
 _EXAMPLES, _SIDE = 2, 224
 
@@ -26,6 +29,9 @@ def load_pretrained(
     *,
     entry: str | None = None,
     head: str | None = None,
+    module: str | type | None = None,
+    example: Tensor | None = None,
+    black_box: bool = False,
     verbose: bool = True,
 ) -> Classifier:
     """A trained classifier by name, with the preprocessing and class names that its folder or package holds.
@@ -34,10 +40,15 @@ def load_pretrained(
     `preprocessing` has sizes, mean and std: pictures given to :func:`clearance.audit` are resized and cropped by it.
 
     Args:
-        place: ``"hf:FOLDER"``, as ``save_pretrained`` writes it; ``"timm:NAME"``; ``"torchvision:NAME"``.
+        place: ``"hf:FOLDER"``, as ``save_pretrained`` writes it; ``"timm:NAME"``; ``"torchvision:NAME"``;
+            ``"lightning:FILE"``, a checkpoint of Lightning, whose hyperparameters build the module.
         weights: A checkpoint; needed for timm and torchvision. See :func:`load_weights`.
         entry: The key of the weights in the file.
         head: See :func:`wrap`.
+        module: The LightningModule's class, or its place, ``"package.module:Class"`` or ``"path/to/file.py:Class"``.
+        example: A few images in [0, 1], of the size that the model takes, where neither its folder nor its package says
+            that; see :func:`wrap`.
+        black_box: Whether only logits are read; see :func:`clearance.models.black_box`.
         verbose: Print what was loaded, the preprocessing, and the line of :func:`wrap`.
 
     Raises:
@@ -48,19 +59,36 @@ def load_pretrained(
     >>> load_pretrained("resnet18")
     Traceback (most recent call last):
         ...
-    ValueError: a model by name must be given as hf:FOLDER, timm:NAME or torchvision:NAME; got 'resnet18'.
+    ValueError: a model by name must be given as hf:FOLDER, timm:NAME, torchvision:NAME or lightning:FILE; got
+    'resnet18'.
     """
-    module, how, lines = build_pretrained(place, weights, entry)
-    side, channels = how.size or _SIDE, _channels(module, how)
-    generator = torch.Generator().manual_seed(0)
-    example = torch.rand(_EXAMPLES, channels, side, side, generator=generator, dtype=torch.float32)
-    model, line = wrapped(
-        module, head, example=example.to(device_of(module)), mean=how.mean or 0.0, std=how.std or 1.0
-    )
+    built, how, lines = build_pretrained(place, weights, entry, module)
+    images = (_example(built, how) if example is None else example).to(device_of(built))
+    model, line = classifier_of(built, images, how, head, black_box=black_box)
     model.preprocessing = how
     if verbose:
         print("\n".join([*lines, f"preprocessing: {how}", line]))  # noqa: T201 - `verbose` asks for it
     return model.eval()
+
+
+def classifier_of(
+    module: Any, example: Tensor, how: Preprocessing, head: str | None = None, *, black_box: bool = False
+) -> tuple[Classifier, str]:
+    """A module or function as a classifier, and a line on it.
+
+    Args:
+        module: A Classifier is taken as it is.
+        example: A few images in [0, 1].
+        how: Its mean and std.
+        head: See :func:`wrap`.
+        black_box: Whether only logits are read.
+    """
+    if isinstance(module, Classifier) and not black_box:
+        return module, "the model is a Classifier already"
+    mean, std = how.mean or 0.0, how.std or 1.0
+    if black_box:
+        return boxed(module, example=example, mean=mean, std=std)
+    return wrapped(module, head, example=example, mean=mean, std=std)
 
 
 def is_pretrained(place: str) -> bool:
@@ -74,7 +102,10 @@ def is_pretrained(place: str) -> bool:
 
 
 def build_pretrained(
-    place: str, weights: str | PathLike[str] | None = None, entry: str | None = None
+    place: str,
+    weights: str | PathLike[str] | None = None,
+    entry: str | None = None,
+    module: str | type | None = None,
 ) -> tuple[nn.Module, Preprocessing, list[str]]:
     """The module in evaluation mode, its preprocessing, and lines that say what was loaded.
 
@@ -82,6 +113,7 @@ def build_pretrained(
         place: As for :func:`load_pretrained`.
         weights: As there.
         entry: As there.
+        module: As there.
 
     Raises:
         FileNotFoundError: As there.
@@ -89,21 +121,31 @@ def build_pretrained(
     """
     if not is_pretrained(place):
         raise ValueError(
-            f"a model by name must be given as hf:FOLDER, timm:NAME or torchvision:NAME; got {place!r}."
+            "a model by name must be given as hf:FOLDER, timm:NAME, torchvision:NAME or lightning:FILE; got "
+            f"{place!r}."
         )
     kind, _, name = place.partition(":")
-    if kind == "hf":
-        module, how, line = _hugging_face(Path(name).expanduser())
+    if (kind == "lightning") != (module is not None):
+        raise ValueError(
+            f"a LightningModule's class (`module`, --module MODULE:CLASS) and lightning:FILE belong together; got "
+            f"{place} and {'none' if module is None else module}."
+        )
+    if kind == "lightning":
         if weights is not None:
-            line = str(load_weights(module, weights, entry))
-        return module.eval(), how, [line]
+            raise ValueError(f"{place} has its weights; leave `weights` out.")
+        return _lightning(Path(name).expanduser(), module, entry)
+    if kind == "hf":
+        built, how, line = _hugging_face(Path(name).expanduser())
+        if weights is not None:
+            line = str(load_weights(built, weights, entry))
+        return built.eval(), how, [line]
     if weights is None:
         raise ValueError(
             f"{place} needs weights, because nothing is downloaded: give the file (--weights FILE)."
         )
     build = _timm if kind == "timm" else _torchvision
-    module, how, loaded = build(name, Path(weights), entry)
-    return module.eval(), how, [str(loaded)]
+    built, how, loaded = build(name, Path(weights), entry)
+    return built.eval(), how, [str(loaded)]
 
 
 def _package(name: str) -> Any:
@@ -218,6 +260,50 @@ def _last(module: nn.Module) -> tuple[str, Any]:
 
 def _classes(module: nn.Module) -> int:
     return len(_last(module)[1].weight)
+
+
+def _lightning(
+    file: Path, given: str | type | None, entry: str | None
+) -> tuple[nn.Module, Preprocessing, list[str]]:
+    """The module, built by the checkpoint's hyperparameters; of one that holds a Classifier, that."""
+    read_checkpoint(file, entry)  # raises for what is not to be read, in words
+    kind: Any = object_at(given) if isinstance(given, str) else given
+    load = getattr(kind, "load_from_checkpoint", None)
+    if load is None:
+        raise ValueError(
+            f"`module` must be a LightningModule's class; got {getattr(kind, '__name__', type(kind).__name__)}."
+        )
+    if "weights_only" not in inspect.signature(load).parameters:
+        raise ValueError(
+            "lightning:FILE needs Lightning 2.6 or newer, which reads checkpoints without running code."
+        )
+    try:
+        module: nn.Module = load(file, map_location="cpu", weights_only=True)
+    except (TypeError, RuntimeError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{file.name} must be a checkpoint of {kind.__name__}; Lightning says {type(error).__name__}: "
+            f"{' '.join(str(error).split())}. Call save_hyperparameters() in its constructor, so that the checkpoint "
+            "has its arguments."
+        ) from error
+    line = f"weights: {kind.__name__} from {file.name}"
+    inner = next((part for part in module.modules() if isinstance(part, Classifier)), None)
+    try:
+        how = preprocessing_of(module)
+    except ValueError:
+        how = Preprocessing()
+    return (module if inner is None else inner).eval(), how, [line]
+
+
+def _example(module: nn.Module, how: Preprocessing) -> Tensor:
+    """Noise of the size that the model takes."""
+    own = getattr(module, "example_input_array", None)  # of Lightning
+    if isinstance(own, Tensor):
+        shape = tuple(own.shape[1:])
+    else:
+        side = how.size or _SIDE
+        shape = (_channels(module, how), side, side)
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(_EXAMPLES, *shape, generator=generator, dtype=torch.float32)
 
 
 def _channels(module: nn.Module, how: Preprocessing) -> int:

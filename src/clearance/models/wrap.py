@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NoReturn
 
 import torch
@@ -17,7 +18,13 @@ from clearance.models.classifier import Classifier, in_precision_of
 
 _ROUNDING = 1e-5  # share of the largest logit that averaging before a 1x1 convolution may change
 _LARGEST = {"mean": 1.0, "std": 2.0}  # for images in [0, 1]; larger values mean images up to 255
-_AFTER_HEAD = {"softmax": torch.softmax, "log-softmax": torch.log_softmax}
+_AFTER_HEAD: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda logits: logits.softmax(-1),
+    "log-softmax": lambda logits: logits.log_softmax(-1),
+    "sigmoid": torch.sigmoid,
+}
+_DENOMINATOR = 100  # of the weights of heads that are summed
+_BLACK_BOX = "An audit of its logits alone: clearance.models.black_box(module, example=...), or --black-box."
 
 
 def wrap(
@@ -40,7 +47,9 @@ def wrap(
     The output may also be an object or dictionary with `logits`, as from Hugging Face's models. Of several tensors
     (two heads, an auxiliary one), the logits are those that the named `head` makes. A head may read maps
     (B, C, H, W): for a 1x1 convolution before global average pooling, the features are averaged first, which is
-    the same except for rounding; for any other head the maps are flattened.
+    the same except for rounding; for any other head the maps are flattened. Heads whose logits are averaged (distilled
+    DeiT, LeViT) are taken together: their inputs side by side are the features. One logit for two classes becomes two,
+    0 and that one. Of a compiled module its original is cut. What cannot be cut: :func:`clearance.models.black_box`.
 
     Args:
         module: Takes one batch of images and returns logits.
@@ -94,11 +103,9 @@ def wrapped(
     preprocessing: Any = None,
 ) -> tuple[Classifier, str]:
     """The classifier, and the line that `wrap` prints."""
-    _check_module(module)
-    _check_example(example)
-    if preprocessing is not None:
-        mean, std = _kept_by(preprocessing, mean, std)
-    mean_tensor, std_tensor = _per_channel("mean", mean, example), _per_channel("std", std, example)
+    module, compiled = _original(module)
+    example = checked_example(example)
+    mean_tensor, std_tensor = normalisation_of(example, mean, std, preprocessing)
     with evaluating(module):
         inputs = in_precision_of(module, (example - mean_tensor) / std_tensor)
         entries, calls = _observed(module, inputs, head)
@@ -106,25 +113,32 @@ def wrapped(
         _warn_of_normalising_twice(module, calls, example.shape[1])
     name, part = _chosen_head(module, head, calls)
     received = _check_head_input(name, [call for call in calls if call.module is part], len(example))
-    seen = _Seen(module, entries, calls, name, part, received)
-    model, width, proof = _proved(seen, example, mean_tensor, std_tensor)
-    line = f"wrap: head {name!r} ({_described(part)}), {width} features; head(features(x)) equals module(x): {proof}"
-    return model, line
+    seen = _Seen(module, inputs, entries, calls, name, part, received, chosen=head is None)
+    model, line = _proved(seen, example, mean_tensor, std_tensor)
+    return model, f"wrap: {compiled}{line}"
 
 
-def _kept_by(
-    source: Any, mean: float | Sequence[float], std: float | Sequence[float]
-) -> tuple[Sequence[float], Sequence[float]]:
-    if (mean, std) != (0.0, 1.0):
-        raise ValueError(
-            f"give `preprocessing`, or `mean` and `std`, not both; got `preprocessing`, mean {mean} and std {std}."
-        )
-    found = preprocessing_of(source)
-    if found.mean is None or found.std is None:
-        raise ValueError(
-            f"`preprocessing` must hold mean and std; got a {type(source).__name__} without. Give `mean` and `std`."
-        )
-    return found.mean, found.std
+def normalisation_of(
+    example: Tensor, mean: float | Sequence[float], std: float | Sequence[float], preprocessing: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Mean and std per channel, from `preprocessing` if that is given.
+
+    Raises:
+        ValueError: As :func:`wrap` does.
+    """
+    if preprocessing is not None:
+        if (mean, std) != (0.0, 1.0):
+            raise ValueError(
+                f"give `preprocessing`, or `mean` and `std`, not both; got `preprocessing`, mean {mean} and std {std}."
+            )
+        found = preprocessing_of(preprocessing)
+        if found.mean is None or found.std is None:
+            raise ValueError(
+                f"`preprocessing` must hold mean and std; got a {type(preprocessing).__name__} without. Give `mean` "
+                "and `std`."
+            )
+        mean, std = found.mean, found.std
+    return _per_channel("mean", mean, example), _per_channel("std", std, example)
 
 
 def _per_channel(name: str, value: float | Sequence[float], example: Tensor) -> Tensor:
@@ -158,15 +172,20 @@ def _observed(module: nn.Module, inputs: Tensor, head: str | None) -> tuple[dict
         output, calls = _observed_calls(module, inputs.clone())
         again = module(inputs.clone())
     except Exception as error:
-        raise ValueError(
-            f"`module` must take the example as its only argument, shape {tuple(inputs.shape)}, "
-            f"{inputs.dtype} on {inputs.device}; it fails with {type(error).__name__}: "
-            f"{' '.join(str(error).split())}{_cast(module, inputs)}"
-        ) from error
-    entries = _logits_entries(output)
+        raise ValueError(described_error("module", inputs, error) + _cast(module, inputs)) from error
+    entries = logits_entries(output)
     _check_output(output, entries, head)
-    _check_repeatable(entries, _logits_entries(again))
+    entries = {name: value[:, None] if value.ndim == 1 else value for name, value in entries.items()}
+    _check_repeatable(entries, logits_entries(again))
     return entries, calls
+
+
+def described_error(name: str, inputs: Tensor, error: Exception) -> str:
+    """The message about a model that fails on the example."""
+    return (
+        f"`{name}` must take the example as its only argument, shape {tuple(inputs.shape)}, {inputs.dtype} on "
+        f"{inputs.device}; it fails with {type(error).__name__}: {' '.join(str(error).split())}"
+    )
 
 
 def _cast(module: nn.Module, inputs: Tensor) -> str:
@@ -221,21 +240,25 @@ def _described(head: Any) -> str:
 class _Seen:
     """A module, its run on the example, and the chosen head.
 
-    `entries` are the tensors that it returned, `received` is the shape of the head's input.
+    `entries` are the tensors that it returned for `inputs`, `received` is the shape of the head's input; `chosen` says
+    that nobody named the head.
     """
 
     module: nn.Module
+    inputs: Tensor
     entries: Mapping[str, Tensor]
     calls: list[_Call]
     name: str
     head: nn.Module
     received: tuple[int, ...]
+    chosen: bool
 
 
-def _proved(seen: _Seen, example: Tensor, mean: Tensor, std: Tensor) -> tuple[Classifier, int, str]:
-    """The first cut whose logits equal the module's, its number of features, and the proof as text."""
-    for cut in _cuts(seen.module, seen.head, seen.received):
-        _check_separate(seen.name, seen.head, cut.extractor)
+def _proved(seen: _Seen, example: Tensor, mean: Tensor, std: Tensor) -> tuple[Classifier, str]:
+    """The first cut whose logits equal the module's, and what the line says of it."""
+    refused: ValueError | None = None
+    for cut in _cuts(seen):
+        _check_separate(seen.name, cut.head, cut.extractor)
         model = Classifier(cut.extractor, cut.head)
         model.mean, model.std = mean, std  # on the module's device and in its dtype
         model.training = seen.module.training
@@ -243,12 +266,16 @@ def _proved(seen: _Seen, example: Tensor, mean: Tensor, std: Tensor) -> tuple[Cl
             features = _features(model, seen.name, example)
             logits = _check_features_kept(seen.name, cut.head, features)
         output = _counterpart(logits, seen.entries)
-        if len(seen.received) == 2:
-            _check_last(seen.name, logits, output, _other_heads(seen))
-        elif not _equal(cut, logits, output):
+        if not _equal(cut, logits, output):
+            if len(seen.received) == 2 and refused is None:
+                refused = _unfit_head(seen.name, logits, output, _other_heads(seen))
             continue
-        return model, features.shape[1], _in_words(cut, logits, output) + _whole_head(seen)
-    raise _unfit_map_head(seen.name, seen.received)
+        if logits.shape[1:] == (1,):
+            model.head = TwoLogits(cut.head)
+        proof = _in_words(cut, logits, output) + _whole_head(seen)
+        what = cut.named or f"head {seen.name!r} ({_described(seen.head)})"
+        return model, f"{what}, {features.shape[1]} features; head(features(x)) equals module(x): {proof}"
+    raise refused or _unfit_map_head(seen.name, seen.received)
 
 
 def _counterpart(logits: Tensor, entries: Mapping[str, Tensor]) -> Tensor:
@@ -257,8 +284,10 @@ def _counterpart(logits: Tensor, entries: Mapping[str, Tensor]) -> Tensor:
     return next(iter(entries.values())) if made is None else made
 
 
-def _equal(cut: _Cut, logits: Tensor, output: Tensor) -> bool:
-    if logits.shape != output.shape or cut.exact:
+def _equal(cut: _Cut, logits: Any, output: Tensor) -> bool:
+    if not isinstance(logits, Tensor) or logits.shape != output.shape:
+        return False
+    if cut.exact:
         return torch.equal(logits, output)
     return float((logits - output).abs().max()) <= _ROUNDING * float(output.abs().max())
 
@@ -266,7 +295,8 @@ def _equal(cut: _Cut, logits: Tensor, output: Tensor) -> bool:
 def _in_words(cut: _Cut, logits: Tensor, output: Tensor) -> str:
     gap = float((logits - output).abs().max())
     result = f"yes, to {gap:.1g}" if gap else "yes"
-    return f"{result} ({len(logits)} images)" + (f"; {cut.how}" if cut.how else "")
+    one = "one logit, of the second of two classes" if logits.shape[1:] == (1,) else ""
+    return "; ".join([f"{result} ({len(logits)} images)", *filter(None, (cut.how, one))])
 
 
 def _other_heads(seen: _Seen) -> list[str]:
@@ -312,16 +342,20 @@ class _Cut:
     head: nn.Module
     exact: bool = True
     how: str = ""
+    named: str = ""
 
 
-def _cuts(module: nn.Module, head: nn.Module, received: tuple[int, ...]) -> Iterator[_Cut]:
+def _cuts(seen: _Seen) -> Iterator[_Cut]:
     """Every way to cut before a head that receives this shape, the preferred one first.
 
     A 1x1 convolution before global average pooling equals a linear layer after it (a mean is linear), except for
     rounding; the features are then C averages instead of C H W values.
     """
+    module, head, received = seen.module, seen.head, seen.received
     if len(received) == 2:
         yield _Cut(UntilHead(module, head), head)
+        if seen.chosen:
+            yield from _summed(seen)
         return
     channels, height, width = received[1:]
     if height * width > 1 and _is_point_convolution(head):
@@ -337,6 +371,39 @@ def _cuts(module: nn.Module, head: nn.Module, received: tuple[int, ...]) -> Iter
         else f"maps of {channels} x {height} x {width} flattened: only for this size"
     )
     yield _Cut(UntilMap(module, head, pooled=False), MapHead(head, (channels, height, width)), how=how)
+
+
+def _summed(seen: _Seen) -> Iterator[_Cut]:
+    """The cut before several heads whose weighted sum is the output, if there is one: averaged ones, as in DeiT.
+
+    The weights are those of least squares on the example, as fractions; like every cut, it is proved afterwards.
+    """
+    rivals = _other_heads(seen)
+    names = [*rivals, seen.name]
+    known = dict(seen.module.named_modules())
+    order = [call.module for call in seen.calls]
+    heads = sorted((known[name] for name in names), key=order.index)
+    shapes = [call.received for call in seen.calls if any(call.module is head for head in heads)]
+    if not rivals or len(shapes) != len(heads) or any(shape is None or len(shape) != 2 for shape in shapes):
+        return
+    extractor = UntilHeads(seen.module, heads)
+    with evaluating(extractor):
+        made = [head(part) for head, part in zip(heads, extractor.parts(seen.inputs), strict=True)]
+    output = next(iter(seen.entries.values()))
+    columns = torch.stack([one.flatten() for one in made], dim=1).double().cpu()
+    if len(columns) != output.numel():
+        return
+    found = torch.linalg.lstsq(columns, output.flatten()[:, None].double().cpu()).solution.flatten()
+    weights = [float(Fraction(float(one)).limit_denominator(_DENOMINATOR)) for one in found]
+    if all(weights):
+        shown = " + ".join(
+            f"{weight:g} x {name!r}"
+            for weight, name in zip(
+                weights, sorted(names, key=lambda name: order.index(known[name])), strict=True
+            )
+        )
+        widths = () if extractor.shared else tuple(head.in_features for head in heads)
+        yield _Cut(extractor, SummedHeads(heads, weights, widths), exact=False, named=f"heads {shown}")
 
 
 def _is_point_convolution(part: nn.Module) -> bool:
@@ -395,6 +462,93 @@ class UntilHead(nn.Module):
                 raise
             return features
         raise RuntimeError("the forward pass ended without calling the head that was cut off.")
+
+
+class UntilHeads(UntilHead):
+    """The extractor for several heads: their inputs side by side, or the one input that all of them read.
+
+    Args:
+        module: The module to cut; it is not changed.
+        heads: Linear layers in it, in the order in which they run.
+    """
+
+    def __init__(self, module: nn.Module, heads: Sequence[Any]) -> None:
+        *first, last = heads
+        taps = [_Passed(head) for head in first]
+        for head, tap in zip(first, taps, strict=True):
+            module = _without_head(module, head, tap, {})
+        super().__init__(module, last)
+        self.taps = nn.ModuleList(taps)
+        self.shared = False
+
+    def parts(self, *inputs: Tensor) -> list[Tensor]:
+        """The input of each head."""
+        last = super().forward(*inputs)
+        taps: Any = self.taps
+        found = [*(tap.taken() for tap in taps), last]
+        self.shared = all(part is last for part in found)
+        return found
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Features of shape (B, sum of widths), or (B, width) if all heads read the same."""
+        found = self.parts(*inputs)
+        return found[-1] if self.shared else torch.cat(found, dim=1)
+
+
+class SummedHeads(nn.Module):
+    """Several heads as one: logits = sum of weight * head(its features).
+
+    Args:
+        heads: Linear layers.
+        weights: One for each.
+        widths: How many features each reads; empty if all read the same.
+
+    Shapes:
+        features (B, sum of widths), or (B, width) -> logits (B, K).
+
+    >>> head = SummedHeads([nn.Linear(4, 3), nn.Linear(2, 3)], [0.5, 0.5], (4, 2))
+    >>> head(torch.rand(5, 6)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self, heads: Sequence[nn.Module], weights: Sequence[float], widths: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__()
+        self.heads, self.weights, self.widths = nn.ModuleList(heads), tuple(weights), widths
+        self.training = heads[0].training
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits, shape (B, K)."""
+        parts = features.split(self.widths, dim=1) if self.widths else [features] * len(self.heads)
+        made = [
+            weight * head(part) for weight, head, part in zip(self.weights, self.heads, parts, strict=True)
+        ]
+        return torch.stack(made).sum(dim=0)
+
+
+class TwoLogits(nn.Module):
+    """A head with one logit, of the second of two classes, as a head with two: softmax((0, z)) has sigmoid(z)."""
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.part = part
+        self.training = part.training
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits, shape (B, 2)."""
+        return two_logits(self.part(features))
+
+
+def two_logits(one: Tensor) -> Tensor:
+    """Logits of two classes from that of the second, (B,) or (B, 1).
+
+    >>> two_logits(torch.tensor([2.0, -1.0]))
+    tensor([[ 0.,  2.],
+            [ 0., -1.]])
+    """
+    second = one.reshape(-1, 1)
+    return torch.cat([torch.zeros_like(second), second], dim=1)
 
 
 class UntilMap(UntilHead):
@@ -477,6 +631,24 @@ class _Tap(nn.Module):
         raise _HeadReached(self, features)
 
 
+class _Passed(_Tap):
+    """Replaces a head that is not the last: keeps its input, and lets the forward pass go on."""
+
+    def __init__(self, head: nn.Linear) -> None:
+        super().__init__(head)
+        self.outputs = head.out_features
+        self.kept: Tensor | None = None
+
+    def forward(self, features: Tensor, /) -> Tensor:  # type: ignore[override]
+        self.kept = features
+        return features.new_zeros(len(features), self.outputs)
+
+    def taken(self) -> Tensor | None:
+        """The input, which is then forgotten."""
+        kept, self.kept = self.kept, None
+        return kept
+
+
 @dataclass(frozen=True)
 class _Call:
     """One call of a submodule; `received` is the shape of its input, None unless that is one tensor."""
@@ -532,16 +704,16 @@ def _values(part: nn.Module, name: str, channels: int) -> list[float] | None:
     return [round(value, 4) for value in values] if len(values) in (1, channels) else None
 
 
-def _logits_entries(output: Any) -> dict[str, Tensor]:
+def logits_entries(output: Any) -> dict[str, Tensor]:
     """The tensors of an output that may be its logits, by name; only one if it is clear which.
 
     A tensor is the logits. If there is an attribute or key `logits`, as in libraries that return objects, only that
     counts (not a loss, hidden states or an auxiliary head's logits). Otherwise every tensor.
 
     >>> import torch
-    >>> list(_logits_entries({"logits": torch.zeros(2, 3), "aux": torch.zeros(2, 3)}))
+    >>> list(logits_entries({"logits": torch.zeros(2, 3), "aux": torch.zeros(2, 3)}))
     ['logits']
-    >>> list(_logits_entries((torch.zeros(2, 3), torch.zeros(2, 4))))
+    >>> list(logits_entries((torch.zeros(2, 3), torch.zeros(2, 4))))
     ['0', '1']
     """
     if isinstance(output, Tensor):
@@ -569,12 +741,20 @@ def _entry_made_by(logits: Tensor, entries: Mapping[str, Tensor]) -> Tensor | No
     return equal[0] if len(equal) == 1 else None
 
 
-def _check_module(module: nn.Module) -> None:
-    """Raise ValueError for other types, and for modules that wrap another's forward pass."""
+def _original(module: nn.Module) -> tuple[nn.Module, str]:
+    """The module, of a compiled one its original, and a word on that.
+
+    Raises:
+        ValueError: For other types, and for modules that wrap another's forward pass.
+    """
     if not isinstance(module, nn.Module):
-        raise ValueError(f"`module` must be a torch.nn.Module; got {type(module).__name__}.")  # noqa: TRY004
+        raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
+            f"`module` must be a torch.nn.Module; got {type(module).__name__}. {_BLACK_BOX}"
+        )
     if isinstance(module, torch.jit.ScriptModule):
-        raise ValueError("`module` is scripted and cannot be cut; wrap the original module.")  # noqa: TRY004
+        raise ValueError(  # noqa: TRY004
+            f"`module` is scripted and cannot be cut; wrap the original module. {_BLACK_BOX}"
+        )
     if isinstance(module, nn.DataParallel):
         raise ValueError("`module` is a DataParallel; wrap its `.module` instead.")  # noqa: TRY004
     if isinstance(module, nn.parallel.DistributedDataParallel):
@@ -583,12 +763,16 @@ def _check_module(module: nn.Module) -> None:
             "processes, call clearance.fit in each, or put DistributedDataParallel around a module whose forward gives "
             "the loss (docs/large_margin.md): it averages gradients only if its own forward is called."
         )
-    if hasattr(module, "_orig_mod"):
-        raise ValueError("`module` is compiled and cannot be cut; wrap its `._orig_mod`, then compile that.")
+    original = getattr(module, "_orig_mod", None)
+    return (module, "") if original is None else (original, "the original of the compiled module; ")
 
 
-def _check_example(example: Tensor) -> None:
-    """Raise ValueError unless the example is a batch of images in [0, 1]."""
+def checked_example(example: Tensor) -> Tensor:
+    """The example.
+
+    Raises:
+        ValueError: Unless it is a batch of images in [0, 1].
+    """
     if not isinstance(example, Tensor) or example.ndim != 4 or not len(example):
         got = tuple(example.shape) if isinstance(example, Tensor) else type(example).__name__
         raise ValueError(f"`example` must be a batch of images of shape (B, C, H, W); got {got}.")
@@ -602,6 +786,7 @@ def _check_example(example: Tensor) -> None:
             f"`example` must hold images in [0, 1]; got values from {low:.4g} to {high:.4g}. Divide by 255, "
             "or, if they are already normalised, pass the images before that and give wrap `mean` and `std`."
         )
+    return example
 
 
 def _check_output(output: Any, entries: dict[str, Tensor], head: str | None) -> None:
@@ -632,7 +817,7 @@ def _check_output(output: Any, entries: dict[str, Tensor], head: str | None) -> 
 
 def _check_repeatable(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
     """Raise ValueError if two runs give different outputs."""
-    if not all(torch.equal(value, second[name]) for name, value in first.items()):
+    if not all(torch.equal(value, second[name].reshape(value.shape)) for name, value in first.items()):
         raise ValueError(
             "`module` must return the same logits twice in evaluation mode; two runs on the example differ. "
             "Look for noise or dropout that ignores eval(), buffers that every run changes, or "
@@ -674,7 +859,7 @@ def _check_head_input(name: str, calls: list[_Call], batch: int) -> tuple[int, .
     if len(shape) not in (2, 4) or shape[0] != batch:
         raise ValueError(
             f"head {name!r} must receive features of shape (B, D); got {shape} for {batch} images. "
-            "Name a submodule that runs after pooling or flattening."
+            f"Name a submodule that runs after pooling or flattening. {_BLACK_BOX}"
         )
     return shape
 
@@ -724,32 +909,29 @@ def _starts_at(value: Any, address: int) -> bool:
     return isinstance(value, Tensor) and value.data_ptr() == address
 
 
-def _check_last(name: str, logits: Any, output: Tensor, rivals: Sequence[str] = ()) -> None:
-    """Raise ValueError unless the head's output is the module's, to the bit; `rivals` are heads of the same size."""
+def _unfit_head(name: str, logits: Any, output: Tensor, rivals: Sequence[str]) -> ValueError:
+    """The error for a head whose output is not the module's; `rivals` are heads of the same size."""
     if not isinstance(logits, Tensor):
-        raise ValueError(f"head {name!r} must return one tensor; got {type(logits).__name__}.")  # noqa: TRY004
+        return ValueError(f"head {name!r} must return one tensor; got {type(logits).__name__}.")
     if logits.shape != output.shape:
-        raise ValueError(
+        return ValueError(
             f"head {name!r} returns {tuple(logits.shape)} but the module returns {tuple(output.shape)}: "
             "something follows the head. Name the submodule whose output is the logits."
         )
-    if torch.equal(logits, output):
-        return
     for word, function in _AFTER_HEAD.items():
-        if torch.allclose(function(logits, dim=-1), output, atol=1e-6):
-            raise ValueError(
+        if torch.allclose(function(logits), output, atol=1e-6):
+            return ValueError(
                 f"{word} after the head {name!r}: audit logits, not probabilities; remove it from the module."
             )
     if rivals:
-        raise ValueError(
+        return ValueError(
             f"the output of head {name!r} is not the module's output: something follows the head, or another makes the "
-            f"logits; {', '.join(map(repr, rivals))} has as many outputs. Name that one. If two heads are combined "
-            "(averaged), no single head makes the logits: wrap a module that returns those of one."
+            f"logits; {', '.join(map(repr, rivals))} has as many outputs. Name that one. {_BLACK_BOX}"
         )
     gap = float((logits - output).abs().max())
-    raise ValueError(
+    return ValueError(
         f"the output of head {name!r} is not the module's output (they differ by up to {gap:.3g}): something "
-        "follows the head. Name the submodule whose output is the logits, or remove what follows it."
+        f"follows the head. Name the submodule whose output is the logits, or remove what follows it. {_BLACK_BOX}"
     )
 
 
@@ -758,5 +940,5 @@ def _unfit_map_head(name: str, received: tuple[int, ...]) -> ValueError:
     return ValueError(
         f"head {name!r} must receive features of shape (B, D), or maps that become the logits by the head and "
         f"flattening, or by a 1x1 convolution and averaging; got {received}, and something else follows. Name "
-        "the submodule that holds everything from there to the logits, or one that runs after pooling."
+        f"the submodule that holds everything from there to the logits, or one that runs after pooling. {_BLACK_BOX}"
     )

@@ -9,7 +9,7 @@ from clearance.report.audits import page_of
 from clearance.report.names import listed
 from clearance.report.numbers import data
 
-INTERRUPTED, FAILED = "interrupted", "failed"
+INTERRUPTED, FAILED, IMPOSSIBLE = "interrupted", "failed", "impossible"
 PARTIAL = "partial"
 Recipe = Mapping[str, Any]
 
@@ -29,12 +29,16 @@ def left_out(recipe: Recipe) -> list[Markup]:
     ...         "budget": {"seconds": 90.0, "spent": 95.0}}
     >>> print(left_out(cut_short)[0].striptags().replace("\u202f", " "))
     Not started within the budget of 90 s: linear probe (linear_probe).
+    >>> asked = {"audit": "linear_probe", "why": "impossible", "reason": "features"}
+    >>> print(left_out({"audits_left_out": [asked]})[0].striptags())
+    Could not be asked without features: linear probe (linear_probe).
     >>> print(left_out({"partial": {"seeds": 2, "of": 5}})[0].striptags())
     Partial: 2 of 5 seeds. The comparison writes this page again as seeds come in.
     """
     entries = recipe.get("audits_left_out", [])
     without = recipe.get("audits_without_numbers", [])
-    cut = [entry for entry in entries if entry["why"] not in (INTERRUPTED, FAILED)]
+    possible = [entry for entry in entries if entry["why"] != IMPOSSIBLE]
+    cut = [entry for entry in possible if entry["why"] not in (INTERRUPTED, FAILED)]
     failed = [entry for entry in entries if entry["why"] == FAILED]
     stopped = [entry for entry in entries if entry["why"] == INTERRUPTED]
     found = []
@@ -54,12 +58,20 @@ def left_out(recipe: Recipe) -> list[Markup]:
                 _named([entry]), run, entry.get("reason", "")
             )
         )
+    if "black_box" in recipe:
+        text = Markup(
+            "The model is a black box {}: only its logits are read, and where a number reads features, these."
+        )
+        found.append(text.format(recipe["black_box"]))
+    for lacking in dict.fromkeys(entry["reason"] for entry in entries if entry["why"] == IMPOSSIBLE):
+        asked = _named([entry for entry in entries if entry.get("reason") == lacking])
+        found.append(Markup("Could not be asked without {}: {}.").format(lacking, asked))
     if stopped:
         found.append(Markup("Interrupted before the end; not measured: {}.").format(_named(stopped)))
     if cut:
         limit = _time(recipe["budget"]["seconds"])
         found.append(Markup("Not started within the budget of {}: {}.").format(limit, _named(cut)))
-    if entries:
+    if possible:
         found.append(Markup("To measure this: <code>{}</code>").format(recipe["audits_left_out_command"]))
     return found
 

@@ -1,0 +1,146 @@
+"""Anything that answers images with logits, as a classifier without features: scripted, quantised, a function."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearance.models._running import evaluating
+from clearance.models.classifier import Classifier
+from clearance.models.wrap import (
+    checked_example,
+    described_error,
+    logits_entries,
+    normalisation_of,
+    two_logits,
+)
+
+FEATURES, GRADIENTS = "features", "gradients"  # what audits need besides logits
+_ROUNDING = 1e-3  # of the sum of probabilities
+
+
+def black_box(
+    call: Callable[[Tensor], Any],
+    *,
+    example: Tensor,
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
+    preprocessing: Any = None,
+    verbose: bool = True,
+) -> Classifier:
+    """A classifier of which only the logits are read: for models that :func:`wrap` cannot cut.
+
+    Such as a scripted, exported or quantised module, one with something after its last layer, or a function that asks
+    a service. The logits stand for its features, so audits that need features are left out, and so are audits that
+    need gradients if it gives none; the page names both.
+
+    Args:
+        call: Takes one batch of images, (B, C, H, W), and returns logits (B, K) as a tensor, an array or a list, or an
+            object or dictionary with `logits`. One output, (B,) or (B, 1), is the logit of the second of two
+            classes. Of probabilities (rows that sum to 1) the logarithm is taken: its softmax gives them back.
+        example: A few images in [0, 1], on the device of `call`.
+        mean: See :func:`wrap`.
+        std: See :func:`wrap`.
+        preprocessing: See :func:`wrap`.
+        verbose: Print one line: number of classes, and what cannot be asked.
+
+    Raises:
+        ValueError: If `call` cannot be called, fails on the example, or gives no finite logits.
+
+    Misleads: a single probability is taken for a logit; return its ``logit()``.
+
+    >>> model = black_box(lambda images: images.flatten(1)[:, :3].tolist(), example=torch.rand(4, 1, 4, 4))
+    black box: 3 classes; it gives no features and no gradients
+    >>> model(torch.rand(2, 1, 4, 4)).shape
+    torch.Size([2, 3])
+    """
+    model, line = boxed(call, example=example, mean=mean, std=std, preprocessing=preprocessing)
+    if verbose:
+        print(line)  # noqa: T201 - `verbose` asks for it
+    return model
+
+
+def boxed(
+    call: Callable[[Tensor], Any],
+    *,
+    example: Tensor,
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
+    preprocessing: Any = None,
+) -> tuple[Classifier, str]:
+    """The classifier, and the line that `black_box` prints."""
+    if not callable(call):
+        raise ValueError(f"`call` must be a module or a function of images; got {type(call).__name__}.")  # noqa: TRY004
+    example = checked_example(example)
+    centre, scale = normalisation_of(example, mean, std, preprocessing)
+    answers = Answers(call)
+    model = Classifier(answers, nn.Identity())
+    model.mean, model.std = centre, scale
+    model.training = answers.training
+    with evaluating(model):
+        logits = _first(model, example)
+        rows = logits.double().sum(dim=1)
+        answers.probabilities = bool((logits >= 0).all() and ((rows - 1).abs() < _ROUNDING).all())
+    answers.gradients = _has_gradients(model, example)
+    lacking = " and ".join(f"no {word}" for word in lacks(model))
+    of_them = ", the logarithm of its probabilities" if answers.probabilities else ""
+    return model, f"black box: {logits.shape[1]} classes{of_them}; it gives {lacking}"
+
+
+def lacks(model: Classifier) -> tuple[str, ...]:
+    """What cannot be asked of a classifier: of a black box features, and gradients if it gives none.
+
+    >>> lacks(Classifier(nn.Flatten(), nn.Linear(4, 2)))
+    ()
+    """
+    if not isinstance(model.extractor, Answers):
+        return ()
+    return (FEATURES,) if model.extractor.gradients else (FEATURES, GRADIENTS)
+
+
+class Answers(nn.Module):
+    """The logits of `call`, shape (B, K), at least float32."""
+
+    def __init__(self, call: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.call = call  # a module becomes a submodule
+        self.training = getattr(call, "training", False)
+        self.probabilities = self.gradients = False
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Ask, and bring the answer into the form of logits."""
+        answer = self.call(images)
+        found = next(iter(logits_entries(answer).values()), answer)
+        logits = torch.as_tensor(found).to(images.device)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        if logits.ndim == 1 or logits.shape[1:] == (1,):
+            logits = two_logits(logits)
+        if logits.ndim != 2 or len(logits) != len(images):
+            raise ValueError(
+                f"`call` must give logits of shape (B, K); got {tuple(logits.shape)} for {len(images)} images."
+            )
+        return logits.clamp_min(torch.finfo(logits.dtype).tiny).log() if self.probabilities else logits
+
+
+def _first(model: Classifier, example: Tensor) -> Tensor:
+    try:
+        logits: Tensor = model(example)
+    except Exception as error:
+        raise ValueError(described_error("call", example, error)) from error
+    if not bool(logits.isfinite().all()):
+        raise ValueError("`call` must give finite logits; got NaN or infinity on the example.")
+    return logits
+
+
+def _has_gradients(model: Classifier, example: Tensor) -> bool:
+    """Whether the logits have a gradient with respect to the images."""
+    with evaluating(model), torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of operations without a derivative
+        images = example[:1].clone().requires_grad_()
+        try:
+            (found,) = torch.autograd.grad(model(images).square().sum(), images)
+        except Exception:  # noqa: BLE001 - no graph, or an operation without a derivative: each package says it its way
+            return False
+    return bool(found.any())

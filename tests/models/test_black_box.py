@@ -1,0 +1,195 @@
+"""What only answers: scripted and quantised modules, functions; and what an audit makes of it."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import clearance as cl
+from clearance.audits import Audit, Findings
+from clearance.data import gaussian_images
+from clearance.experiments.catalogue import AUDITS, resolve
+from clearance.models import black_box
+from clearance.models.black_box import lacks
+from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from models.library_shapes import Distilled  # type: ignore[import-not-found]
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning"),
+]
+
+
+def linear(classes=3):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+
+
+@pytest.fixture(scope="module")
+def sets():
+    return gaussian_images(seed=0), gaussian_images(seed=1)
+
+
+def as_numpy(module):
+    """As a service answers: no graph, no torch."""
+    return lambda images: module(images).detach().numpy()
+
+
+@pytest.mark.parametrize(
+    ("made", "lacking"),
+    [
+        (lambda module: module, ("features",)),
+        (torch.jit.script, ("features",)),
+        (as_numpy, ("features", "gradients")),
+        (lambda module: lambda images: module(images).tolist(), ("features", "gradients")),
+        (lambda module: lambda images: {"logits": module(images)}, ("features",)),
+    ],
+    ids=["module", "scripted", "NumPy", "lists", "dictionary"],
+)
+def test_the_logits_are_those_of_the_call(made, lacking, sets, capsys):
+    module = linear().eval()
+    images = sets[1].images[:8]
+    model = black_box(made(module), example=images, mean=0.5, std=0.25)
+    assert capsys.readouterr().out == (
+        f"black box: 3 classes; it gives {' and '.join(f'no {word}' for word in lacking)}\n"
+    )
+    assert lacks(model) == lacking
+    torch.testing.assert_close(model(images), module((images - 0.5) / 0.25), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, that this way of quantising is old
+def test_a_quantised_module_gives_no_gradients(sets):
+    module = torch.ao.quantization.quantize_dynamic(linear(), {nn.Linear})
+    model = black_box(module, example=sets[1].images[:4], verbose=False)
+    assert lacks(model) == ("features", "gradients")
+    assert lacks(cl.Classifier(*linear())) == ()
+
+
+def test_two_classes_and_probabilities(sets, capsys):
+    images, one = sets[1].images[:8], linear(1)
+    model = black_box(lambda x: one(x)[:, 0], example=images, verbose=False)
+    torch.testing.assert_close(model(images).softmax(dim=1)[:, 1], one(images).sigmoid()[:, 0])
+    module = linear()
+    model = black_box(lambda x: module(x).softmax(dim=1), example=images)
+    assert "3 classes, the logarithm of its probabilities" in capsys.readouterr().out
+    torch.testing.assert_close(model(images).softmax(dim=1), module(images).softmax(dim=1))
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (None, r"`call` must be a module or a function of images; got NoneType"),
+        (lambda images: images / None, r"`call` must take the example .* fails with TypeError"),
+        (lambda images: images, r"must give logits of shape \(B, K\); got \(4, 1, 8, 8\) for 4 images"),
+        (lambda images: images[:2].flatten(1), r"got \(2, 64\) for 4 images"),
+        (lambda images: images.flatten(1) / 0, "must give finite logits"),
+        (lambda images: "cat", "fails with"),
+    ],
+)
+def test_what_is_no_black_box_is_refused(call, reason, sets):
+    with pytest.raises(ValueError, match=reason):
+        black_box(call, example=sets[1].images[:4])
+
+
+def test_its_audit_has_the_same_numbers_and_names_what_could_not_be_asked(sets, tmp_path):
+    train, test = sets
+    module = linear()
+    model = black_box(as_numpy(module), example=test.images[:4], verbose=False)
+    card = cl.audit(model, train=train, test=test)
+    cut = cl.wrap(module, example=test.images[:4], verbose=False)
+    known = {
+        (m.audit, m.name, str(m.context)): m.value for m in cl.audit(cut, train=train, test=test).measurements
+    }
+    found = {(m.audit, m.name, str(m.context)): m.value for m in card.measurements}
+    assert {"accuracy", "calibration", "performance", "mistakes", "confusions"} <= {
+        audit for audit, *_ in found
+    }
+    del found["confusions", "largest_closeness", "{'split': 'test'}"]  # of features
+    assert found == pytest.approx({name: known[name] for name in found}, rel=1e-4, nan_ok=True)
+    (left,) = card.report.recipe["audits_left_out"]
+    assert left == {"audit": "minimal_perturbation", "why": "impossible", "reason": "gradients"}
+    page = card.save(tmp_path / "page.html").read_text()
+    assert "The model is a black box without features and gradients: only its logits are read" in page
+    assert "Could not be asked without gradients: smallest change that changes the prediction" in page
+    with pytest.raises(ValueError, match="none of the audits can be asked of a black box: linear_probe"):
+        cl.audit(model, train=train, test=test, audits=["linear_probe"])
+
+
+@pytest.mark.parametrize("name", sorted(AUDITS))
+def test_every_audit_says_what_it_needs(name, sets):
+    """Without gradients and features it must give numbers that a cut model has too, or be left out."""
+    kind = resolve("audit", name, AUDITS)
+    assert set(kind.needs) <= {"features", "gradients"}
+
+
+def test_audits_of_ones_own_need_only_logits_unless_they_say_more(sets):
+    train, test = sets
+
+    class Widths(Audit):
+        name, question, needs = "widths", "How wide?", ("features",)
+
+        def examine(self, subject):
+            raise AssertionError
+
+    class Outputs(Audit):
+        name, question = "outputs", "How many?"
+
+        def examine(self, subject):
+            return Findings((cl.Measurement("outputs", "count", subject.classes, "count", 1),))
+
+    model = black_box(linear(), example=test.images[:4], verbose=False)
+    card = cl.audit(model, train=train, test=test, audits=[Widths(), Outputs()])
+    assert [m.audit for m in card.measurements] == ["outputs"]
+
+
+def test_class_names_reorder_it(sets):
+    train, test = sets
+    module = linear()
+    module.classes = tuple(reversed(test.classes))
+    model = black_box(module, example=test.images[:4], verbose=False)
+    card = cl.audit(model, train=train, test=test, audits=["accuracy"])
+    wrong = float((module(test.images).flip(1).argmax(dim=1) != test.labels).double().mean())
+    assert card.measurements[0].value == pytest.approx(wrong)
+
+
+NET = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+NET = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+
+def service(images):
+    return NET(images).tolist()
+
+def scripted():
+    return torch.jit.script(NET)
+"""
+
+
+@pytest.mark.parametrize(("name", "lacking"), [("service", "gradients"), ("scripted", "features")])
+def test_the_command(name, lacking, sets, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(NET)
+    for split, data in zip(("train", "test"), sets, strict=True):
+        np.savez(tmp_path / split, images=data.images.numpy(), labels=data.labels.numpy())
+    words = ["audit", f"net.py:{name}", "--train", "npz:train.npz", "--test", "npz:test.npz"]
+    words += ["--audits", "accuracy,linear_probe,minimal_perturbation", "--images", "6"]
+    status, shown, complaint = run(*words, "--black-box")
+    assert status == 0, complaint
+    assert "black box: 3 classes" in shown
+    assert f"Could not be asked without {lacking}: " in shown
+    status, _, complaint = run(*words)
+    assert status == 2
+    assert "--black-box" in complaint
+
+
+def test_what_is_cut_by_nothing_is_still_answered(sets):
+    class Most(Distilled):
+        def forward(self, x):
+            x = self.body(x.flatten(1))
+            return torch.maximum(self.head(x), self.head_dist(x.tanh()))
+
+    images = torch.rand(4, 3, 8, 8)
+    module = Most().eval()
+    assert torch.equal(black_box(module, example=images, verbose=False)(images), module(images))
