@@ -1,9 +1,13 @@
 """Checkpoints as other people's scripts leave them, in a module: every tensor arrives, or one error says why not."""
 
+import argparse
+import collections
 import copy
 import io
 import pickletools
+from pathlib import Path, PureWindowsPath
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -204,9 +208,59 @@ def test_a_whole_module_is_not_unpickled(tmp_path):
     file = saved(tmp_path, trained())
     with pytest.raises(
         ValueError,
-        match=r"run code from the file \(it needs torch.nn.modules[.\w]+\)\. .*safetensors.torch.save_file",
+        match=r"must hold a dictionary of tensors; got torch.nn.modules[.\w]+\. .*python -c .*torch.save\(m.state_dict\(\)",
     ):
         read_checkpoint(file)
+
+
+class AttributeDict(dict):
+    """A dictionary with items as attributes, as trainers keep their hyper-parameters in."""
+
+
+class Config:
+    def __init__(self):
+        self.lr = 0.1
+
+    def __getstate__(self):
+        return {"lr": self.lr}
+
+    def __setstate__(self, state):
+        raise AssertionError("was run")
+
+
+class Evil:
+    def __reduce__(self):
+        return exec, ("raise AssertionError('was run')",)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        argparse.Namespace(lr=0.1, out=Path("runs"), seeds=[1, 2]),
+        np.float64(0.93),
+        np.arange(3),
+        {"best": {"acc": np.float32(0.5)}},
+        PureWindowsPath("runs/1"),
+        collections.defaultdict(list, loss=[0.1, 0.2]),
+        AttributeDict(lr=0.1),
+        Config(),
+        Evil(),
+        trained(),
+    ],
+    ids=lambda beside: type(beside).__name__,
+)
+def test_what_stands_beside_the_weights_is_skipped_and_not_run(tmp_path, beside):
+    module = net()
+    load_weights(module, saved(tmp_path, {"state_dict": named(trained()), "beside": beside, "epoch": 3}))
+    assert same(module, trained())
+
+
+def test_a_configuration_of_omegaconf_beside_the_weights(tmp_path):
+    omegaconf = pytest.importorskip("omegaconf")
+    settings = omegaconf.OmegaConf.create({"lr": 0.1, "data": {"sizes": [1, 2]}})
+    module = net()
+    load_weights(module, saved(tmp_path, {"state_dict": named(trained()), "hyper_parameters": settings}))
+    assert same(module, trained())
 
 
 def test_a_file_that_would_run_code_does_not(tmp_path):

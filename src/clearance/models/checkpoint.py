@@ -131,8 +131,9 @@ class Checkpoint:
 def read_checkpoint(path: str | PathLike[str], entry: str | None = None) -> Checkpoint:
     """The weights in a ``.safetensors`` file, or in a file of ``torch.save`` (.pt, .pth, .ckpt, .bin, .tar).
 
-    The latter is only read with ``weights_only=True``, so a file cannot run code. Weights may be the file itself, or
-    lie under one of `ENTRIES`, averaged weights first.
+    The latter is only read with ``weights_only=True``, so a file cannot run code; other objects beside the weights, such
+    as ``argparse.Namespace``, NumPy's numbers, paths or configurations, are skipped unread. Weights may be the file
+    itself, or lie under one of `ENTRIES`, averaged weights first.
 
     Args:
         path: The file; tensors are read onto the CPU.
@@ -184,7 +185,8 @@ def _saved_by_torch(path: Path) -> Any:
             f"{path.name} must be a file of torch.save; got another kind of file. Save it again, or correct its suffix."
         )
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 - weights alone
+        with torch.serialization.safe_globals([(dict, "builtins.dict"), *_stand_ins(path)]):
+            return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 - weights alone
     except RuntimeError as error:  # from the reader of archives
         raise ValueError(
             f"{path.name} is damaged or not a checkpoint ({_first_line(error)}). Copy or save it again."
@@ -192,10 +194,56 @@ def _saved_by_torch(path: Path) -> Any:
     except Exception as error:
         raise ValueError(
             f"{path.name} holds more than tensors, and reading that would run code from the file "
-            f"({_first_line(error)}). If you trust it, load it where it was made and save only its weights: "
-            'safetensors.torch.save_file(model.state_dict(), "weights.safetensors"), or '
-            'torch.save(model.state_dict(), "weights.pt").'
+            f"({_first_line(error)}). {_conversion(path.name)}"
         ) from error
+
+
+class _Unread:
+    """What stands for an object of any class but a tensor's: it takes its content and does nothing with it."""
+
+    def __new__(cls, *content: Any, **more: Any) -> "_Unread":
+        del content, more
+        return super().__new__(cls)
+
+    def __init__(self, *content: Any, **more: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+class _UnreadDict:
+    """The same for a dictionary of another class, whose items torch's reader sets one by one."""
+
+    def __new__(cls, *content: Any) -> dict[Any, Any]:  # type: ignore[misc]
+        del content
+        return {}
+
+
+def _stand_ins(path: Path) -> list[tuple[type, str]]:
+    """For each name of a class or function in a file, a class that only holds its place: nothing of theirs is run.
+
+    So arguments of the command line, NumPy's numbers, paths and configurations beside the weights do no harm.
+    """
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    except Exception:  # noqa: BLE001 - an old or damaged file; torch.load says what is wrong
+        return []
+    return [
+        (_UnreadDict if name.lower().endswith("dict") else type(name, (_Unread,), {}), name)
+        for name in names
+        if name != "builtins.dict"
+    ]
+
+
+def _conversion(file: str) -> str:
+    """The line that makes a file of weights alone."""
+    load = f"m = torch.load({file!r}, map_location='cpu', weights_only=False)"
+    save = "torch.save(m.state_dict() if hasattr(m, 'state_dict') else m['state_dict'], 'weights.pt')"
+    return (
+        "If you trust it, convert it where it was made, with the entry that holds the weights: "
+        f'python -c "import torch; {load}; {save}"'
+    )
 
 
 def _first_line(error: Exception) -> str:
@@ -211,7 +259,8 @@ def _first_line(error: Exception) -> str:
 def _found(content: Any, file: str, entry: str | None) -> Checkpoint:
     if not isinstance(content, Mapping):
         raise ValueError(  # noqa: TRY004 - what a file holds is no argument's type
-            f"{file} must hold a dictionary of tensors; got {type(content).__name__}. Save model.state_dict()."
+            f"{file} must hold a dictionary of tensors; got {type(content).__name__}. "
+            + (_conversion(file) if isinstance(content, _Unread) else "Save model.state_dict().")
         )
     places = [name for name in content if isinstance(name, str) and _weights(content[name])]
     if entry is not None and not places and _weights(content):
