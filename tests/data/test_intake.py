@@ -273,3 +273,33 @@ def test_single_images_where_batches_are_expected_are_refused_with_the_remedy(la
         ):
             open_images(data)
     assert len(open_images(DataLoader(Stream(), 4))) == 6
+
+
+class TestNormalised:
+    """Normalisation is undone on request, to the byte."""
+
+    MEAN, STD = torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1), torch.tensor([0.2, 0.3, 0.25]).view(3, 1, 1)
+
+    @pytest.mark.parametrize("form", ["dataset", "loader", "pair", "arrays"])
+    def test_every_form(self, form):
+        torch.manual_seed(0)
+        images, labels = torch.randint(256, (12, 3, 5, 5)) / 255, torch.arange(12) % 2
+        given = (images - self.MEAN) / self.STD
+        pairs: Any = list(zip(given, labels, strict=True))
+        data = {
+            "dataset": pairs,
+            "loader": torch.utils.data.DataLoader(pairs, batch_size=5),
+            "pair": (given, labels),
+            "arrays": (given.numpy(), labels.numpy()),
+        }[form]
+        assert torch.equal(open_images(data, normalised=(self.MEAN, self.STD)).images, images)
+
+    def test_pictures_and_bytes_are_never_normalised(self):
+        picture = Image.fromarray(np.full((4, 4, 3), 51, dtype=np.uint8))
+        found = open_images([(picture, 0), (picture, 1)], normalised=(self.MEAN, self.STD))
+        assert torch.equal(found.images, torch.full((2, 3, 4, 4), 0.2))
+
+    def test_wrong_numbers_are_an_error_that_says_what_to_do(self):
+        given = (torch.rand(4, 3, 2, 2) - self.MEAN) / self.STD
+        with pytest.raises(ValueError, match="normalised=True"):
+            open_images((given, torch.arange(4) % 2))

@@ -54,7 +54,7 @@ def test_many_numbers_are_cut_at_their_quartiles(tmp_path):
         (("file,site",), "a line for each image; got 1 lines"),
         (("file,site,site", "1,2,3"), "different column names"),
         (("file,site", "3.png"), "2 cells in every line; got 1 in line 2"),
-        (("file,site", "x.png,A"), "the names of the test images, such as 'ape/1.png'"),
+        (("file,site", "x.png,A"), "the names of the images, such as 'ape/1.png'"),
         (("file,site", "3.png,A", "bee/3.png,B"), "one line for each image; got two for 'bee/3.png'"),
         (("file", "3.png"), "a column besides the first"),
     ],
@@ -70,5 +70,5 @@ def test_other_files_are_refused(data, tmp_path):
     (tmp_path / "meta.csv").write_bytes(b"file,site\n\xff\xfe,A\n")
     with pytest.raises(ValueError, match="must be a CSV file in UTF-8"):
         read_slices(tmp_path / "meta.csv", data)
-    with pytest.raises(ValueError, match="a line for each of the 60 test images, in their order"):
+    with pytest.raises(ValueError, match="a line for each of the 60 images, in their order"):
         read_slices(written(tmp_path, "row,site", "0,A"), gaussian_images(per_class=20))

@@ -38,7 +38,7 @@ def shown(monkeypatch, capsys):
 
 
 def test_a_terminal_shows_the_audit_in_progress(shown):
-    assert "auditing: accuracy" in shown(terminal=True)
+    assert "accuracy (1 of 1)" in shown(terminal=True)
 
 
 @pytest.mark.parametrize(("terminal", "verbose"), [(True, False), (False, True)])

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -119,6 +119,7 @@ class Subject:
         self.train: ImageSet = open_images(train).to(device)
         self.test: ImageSet = open_images(test).to(device)
         self.seed = seed
+        self.on_progress: Callable[[int, int], object] | None = None
         check_comparable(self.train, self.test)
         _check_precision(model, self.test)
         self.new_classes: Subject | None = None
@@ -152,7 +153,12 @@ class Subject:
 
     def features(self, data: ImageSet) -> Tensor:
         """Features of any images, shape (N, D); those of `train` and `test` are kept."""
-        return extract_features(self.model, data)
+        return extract_features(self.model, data, on_progress=self.progress)
+
+    def progress(self, done: int, of: int) -> None:
+        """An audit says how many of its steps are done, for who waits (`on_progress`)."""
+        if self.on_progress is not None:
+            self.on_progress(done, of)
 
 
 class Audit(ABC):

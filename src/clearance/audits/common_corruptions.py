@@ -1,6 +1,7 @@
 """How accurate is the classifier on images with common corruptions?"""
 
 import io
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -185,11 +186,10 @@ class CommonCorruptions(Audit):
         """Corrupt the same images in every way, and count errors."""
         data = fixed_images(subject.test, self.images, subject.seed)
         wrong = {("none", 0): wrong_when(subject.model, data, lambda images: images)}
-        for name, corruption in CORRUPTIONS.items():
-            if corruption.colours and data.shape[0] != 3:
-                continue
-            for severity in SEVERITIES:
-                wrong[name, severity] = self._wrong(subject, data, name, severity)
+        names = [name for name, one in CORRUPTIONS.items() if data.shape[0] == 3 or not one.colours]
+        for done, (name, severity) in enumerate(itertools.product(names, SEVERITIES), start=1):
+            wrong[name, severity] = self._wrong(subject, data, name, severity)
+            subject.progress(done, len(names) * len(SEVERITIES))
         corrupted = torch.stack([found for key, found in wrong.items() if key[1]]).double().mean(dim=0)
         return Findings(
             (*(self._error(*key, found) for key, found in wrong.items()), self._mean(corrupted)),

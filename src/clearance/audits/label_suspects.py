@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -99,7 +99,7 @@ class LabelSuspects(Audit):
         rows = {split: fixed_rows(data, self.images, subject.seed).cpu() for split, data in sets.items()}
         images = torch.cat([_read(data, rows[split]) for split, data in sets.items()])
         labels = np.concatenate([data.labels.cpu()[rows[split]].numpy() for split, data in sets.items()])
-        chances, judged = probabilities(images, labels, subject.classes, subject.seed)
+        chances, judged = probabilities(images, labels, subject.classes, subject.seed, subject.progress)
         doubted = Doubts.of(chances, labels, judged)
         answers = np.concatenate(
             [
@@ -285,7 +285,13 @@ def pair_shares(found: Doubts, labels: Ints, classes: int) -> Floats:
     return counts / np.maximum(np.bincount(labels, minlength=classes), 1)[:, None]
 
 
-def probabilities(images: Tensor, labels: Ints, classes: int, seed: int) -> tuple[Floats, NDArray[np.bool_]]:
+def probabilities(
+    images: Tensor,
+    labels: Ints,
+    classes: int,
+    seed: int,
+    on_progress: Callable[[int, int], object] | None = None,
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Probabilities of each image from the others' labels, and which labels there are others enough for.
 
     Args:
@@ -293,6 +299,7 @@ def probabilities(images: Tensor, labels: Ints, classes: int, seed: int) -> tupl
         labels: (N,).
         classes: C.
         seed: Decides which images share a block, and patches.
+        on_progress: Called after each block with how many of how many are done.
 
     Shapes:
         returns (N, C) float64 and (N,) bool.
@@ -308,10 +315,13 @@ def probabilities(images: Tensor, labels: Ints, classes: int, seed: int) -> tupl
     filters = patch_filters(images, seed)
     scores = np.zeros((len(labels), classes))
     judged = np.zeros(len(labels), dtype=bool)
-    for rows in _blocks(labels, seed):
+    blocks = _blocks(labels, seed)
+    for done, rows in enumerate(blocks, start=1):
         features = patch_features(images[torch.from_numpy(rows)], filters)
         scores[rows] = left_out_scores(features, labels[rows], classes)
         judged[rows] = np.bincount(labels[rows], minlength=classes)[labels[rows]] >= FEW
+        if on_progress is not None:
+            on_progress(done, len(blocks))
     return _calibrated(scores, labels), judged
 
 

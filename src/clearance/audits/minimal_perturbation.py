@@ -1,6 +1,7 @@
 """What is the smallest change of an image that changes the prediction?"""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -84,7 +85,7 @@ class MinimalPerturbation(Audit):
             if not right:
                 found = self._size(torch.zeros(1)), *self._shares(NOTHING_RIGHT, 1)
                 return Findings(found, (self._image_by_image(data, target.right, torch.zeros(0)),))
-            distances = self._distances(target)
+            distances = self._distances(target, subject.progress)
             size = self._size(distances)
             flipped, missed = self._at(size.value, target, distances)
             blind = round(target.blind("logit_margin") * right)
@@ -92,13 +93,17 @@ class MinimalPerturbation(Audit):
         shown = self._image_by_image(data, target.right, distances)
         return Findings((size, *self._shares(counts, right)), (shown,))
 
-    def _distances(self, target: Target) -> Tensor:
+    def _distances(self, target: Target, progress: Callable[[int, int], object]) -> Tensor:
         models: list[Model] = [target.model]
         if target.steps:
             models.append(straight_through(target.model))  # the same except for its gradient
         search = MinimumNorm(float(self.norm), steps=self.steps)
         images, labels = target.images[target.right], target.labels[target.right]
-        return torch.stack([search(model, images, labels).distance for model in models]).amin(dim=0)
+        found = []
+        for done, model in enumerate(models, start=1):
+            found.append(search(model, images, labels).distance)
+            progress(done, len(models) + 1)  # a search without gradients follows
+        return torch.stack(found).amin(dim=0)
 
     def _at(self, radius: float, target: Target, distances: Tensor) -> tuple[int, int]:
         """How many right images noise of this radius flips, and how many farther ones a search without gradients."""

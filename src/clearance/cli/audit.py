@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -127,8 +127,11 @@ class AuditCommand:
             torchvision:NAME, lightning:FILE, or demo.
         weights: A checkpoint (.safetensors, .pt, .pth, .ckpt), read without unpickling.
         weights_entry: The entry of the checkpoint to load (default: averaged weights, else state_dict or model).
-        train: The images that the model was trained on: folder:PATH, npz:PATH or the name of a dataset (see --root).
-        test: Held-out images of the same classes: folder:PATH, npz:PATH or the name of a dataset.
+        train: The images that the model was trained on: folder:PATH, npz:PATH or the name of a dataset (see --root). If
+            the folder holds train and val (or test), or the dataset has test images, these are used without --test.
+        test: Held-out images of the same classes: folder:PATH, npz:PATH or the name of a dataset. Also --val.
+        split: A file that divides the images of --train into training and held-out ones: a CSV file with file names
+            and a column "split", or numbers of images in .pt, .npz, .npy or .txt.
         unknown: Out-of-distribution images: folder:PATH (without labels), npz:PATH or the name of a dataset.
         size: Side of the square input in pixels (default: from the model's pretrained_cfg, else unchanged).
         crop: The share of the short side that is kept, for example 0.875 (default: from pretrained_cfg, else 1).
@@ -161,7 +164,8 @@ class AuditCommand:
     weights: OptionalPath = None
     weights_entry: OptionalText = None
     train: OptionalText = None
-    test: OptionalText = None
+    test: Annotated[OptionalText, tyro.conf.arg(aliases=["--val"])] = None
+    split: OptionalPath = None
     unknown: OptionalText = None
     size: OptionalCount = None
     crop: OptionalNumber = None
@@ -195,7 +199,7 @@ class AuditCommand:
         console = Console(stderr=self.json, quiet=self.quiet)
         if self._is_demo():  # before imports that take seconds
             console.print("training and auditing a small network on the embedded digits: about 10 seconds")
-        from clearance.report.left_out import has_failed, interrupted, left_out_lines
+        from clearance.report.left_out import has_failed, interrupted, left_out_lines, times
         from clearance.report.page import SHARED
         from clearance.report.terminal import first_text
 
@@ -207,9 +211,10 @@ class AuditCommand:
             )  # in letters of any terminal
         else:
             console.print(f"\n{first_text(card.report, console.width)}\n", soft_wrap=True)
-        for line in left_out_lines(card.report.recipe):
+        for line in left_out_lines(self._with_exact_command(card.report.recipe)):
             console.print(line, soft_wrap=True)
         if not self.json:
+            console.print(times(card.report.recipe), soft_wrap=True)
             console.print(f"Report: {page}", soft_wrap=True)
             console.print(f"To share: {page.with_name(SHARED)} (without images of the data)", soft_wrap=True)
         if self.open or (self._is_demo() and not (self.quiet or self.json) and sys.stdout.isatty()):
@@ -219,8 +224,18 @@ class AuditCommand:
         if has_failed(card.report.recipe):
             raise SystemExit(FAILED)
 
+    def _with_exact_command(self, recipe: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of a report with the command as it was typed: the terminal may show folders of this machine."""
+        left = recipe.get("audits_left_out")
+        return (
+            {**recipe, "audits_left_out_command": command(self, [one["audit"] for one in left], exact=True)}
+            if left
+            else dict(recipe)
+        )
+
     def _card(self, console: "Console") -> "Card":
         from clearance.experiments.audit import AuditRequest, run_audit
+        from clearance.experiments.audit_progress import shown
         from clearance.experiments.engines import one_thread
 
         source = self._source()
@@ -228,7 +243,12 @@ class AuditCommand:
         def say(line: str) -> None:
             console.print(line, soft_wrap=True)
 
-        with console.status("reading") as status, one_thread() if self._is_demo() else nullcontext():
+        live = console.is_terminal
+        with (
+            console.status("reading") as status,
+            shown(status.update if live else say, live=live) as progress,
+            one_thread() if self._is_demo() else nullcontext(),
+        ):
             request = AuditRequest(
                 split_names(self.audits) or None,
                 audit_settings(self.settings),
@@ -239,9 +259,9 @@ class AuditCommand:
                 seed=self.seed,
                 keep=True,
                 say=say,
-                on_audit=lambda audit: status.update(f"auditing: {audit}"),
+                progress=progress,
             )
-            return run_audit(source, request, lambda audits: command(self, source.name, audits))
+            return run_audit(source, request, lambda audits: command(self, audits))
 
     def _source(self) -> "Source":
         if self._is_demo():
@@ -279,13 +299,13 @@ class AuditCommand:
             raise ValueError(
                 "--black-box reads only logits, and --head names where to cut; leave one of them out."
             )
-        if self.train is None or self.test is None:
+        if self.train is None:
             raise ValueError(
                 "a model given as MODULE:NAME needs images: --train and --test, each folder:PATH, npz:PATH or the name "
-                "of a dataset."
+                "of a dataset; or --train and --split, a file that divides them."
             )
         if self.root is not None and all(
-            ":" in given for given in (self.train, self.test, self.unknown or ":")
+            ":" in given for given in (self.train, self.test or ":", self.unknown or ":")
         ):
             raise ValueError(
                 "--root is for datasets given by name; got only folders or files in --train, --test and --unknown."
@@ -294,6 +314,7 @@ class AuditCommand:
             self.model,
             self.train,
             self.test,
+            split=self.split,
             weights=self.weights,
             entry=self.weights_entry,
             head=self.head,
@@ -312,43 +333,40 @@ class AuditCommand:
 
 
 _OF_INPUT = ("size", "crop", "mean", "std", "head", "module", "expect_accuracy")
-OF_MODELS = ("weights", "weights_entry", "train", "test", *_OF_INPUT)
+OF_MODELS = ("weights", "weights_entry", "train", "test", "split", *_OF_INPUT)
 OF_AUDITS = ("unknown", "slices", "images", "budget", "audits", "settings", "cache", "root", "seed")
 _IMAGES = ("train", "test", "unknown")
+_FILES = ("split", "slices", "weights")
 _PLAIN = ("weights_entry", *_OF_INPUT, "images", "seed")
+_OF_MACHINE = ("root", "cache", "device")
 
 
-def command(options: "AuditCommand", model: str, more: Sequence[str] | None = None) -> str:
-    """The command line, without the folders of this machine.
+def command(options: "AuditCommand", more: Sequence[str] | None = None, *, exact: bool = False) -> str:
+    """The command line, to be run from the same folder.
 
     Args:
         options: The given options.
-        model: The model's name in the report.
         more: Audits to run instead of the given ones, without a budget and into another folder; None repeats the
             command.
+        exact: Whether paths are as they were typed; else those outside of the working folder are shortened to their
+            last name, so that a page shows no folder of this machine.
     """
-    from clearance.experiments.provenance import without_owner
 
-    words = ["clearance", "audit", model]
-    for name in _IMAGES:
+    def path(typed: str | Path) -> str:
+        return str(typed) if exact else _without_folders(str(typed))
+
+    words = ["clearance", "audit", _with_place(options.model, path, last=True)]
+    for name in (*_IMAGES, *_FILES, *_PLAIN, *(_OF_MACHINE if exact else ())):
         given = getattr(options, name)
-        if given is not None:
-            kind, colon, path = given.partition(":")
-            words += [f"--{name}", f"{kind}:{without_owner(Path(path).name)}" if colon else kind]
-    if options.slices is not None and (more is None or "performance" in more):
-        words += ["--slices", options.slices.name]
-    if options.weights is not None:
-        words += ["--weights", options.weights.name]
-    for name in _PLAIN:
-        if getattr(options, name) is not None:
-            words += [f"--{name.replace('_', '-')}", Path(str(getattr(options, name))).name]
-    if settings := [
-        part for part in _settings(options.settings) if more is None or part.partition(".")[0] in more
-    ]:
-        words += ["--settings", "; ".join(settings)]
+        if given in (None, "auto") or (name == "slices" and more is not None and "performance" not in more):
+            continue
+        shown = path(given) if name in _FILES else _with_place(str(given), path, last=name == "module")
+        words += [f"--{name.replace('_', '-')}", shown]
+    if settings := _settings(options.settings, more, path):
+        words += ["--settings", settings]
     words += [flag for flag, given in _flags(options).items() if given]
     if more is not None:
-        return shlex.join([*words, "--audits", ",".join(more), "--out", f"{options.out.name}-more"])
+        return shlex.join([*words, "--audits", ",".join(more), "--out", f"{path(options.out)}-more"])
     words += [] if options.audits is None else ["--audits", options.audits]
     words += [] if options.budget is None else ["--budget", options.budget]
     return shlex.join(words)
@@ -358,17 +376,33 @@ def _flags(options: "AuditCommand") -> dict[str, bool]:
     return {"--black-box": options.black_box, "--no-include-images": not options.include_images}
 
 
-def _settings(text: str | None) -> list[str]:
-    """The parts of ``--settings``, with folders of images shortened to their last name."""
+def _settings(text: str | None, more: Sequence[str] | None, path: Callable[[str], str]) -> str:
+    """The parts of ``--settings`` for the audits in `more`."""
+    parts = [part.strip().partition("=") for part in (text or "").split(";") if part.strip()]
+    return "; ".join(
+        f"{place}={_with_place(value, path)}"
+        for place, _, value in parts
+        if more is None or place.partition(".")[0] in more
+    )
+
+
+def _with_place(text: str, path: Callable[[str], str], *, last: bool = False) -> str:
+    """``kind:PATH`` with its path changed, or ``PATH:name`` if the path comes first."""
+    kind, colon, rest = text.rpartition(":") if last and ".py:" in text else text.partition(":")
+    if not colon:
+        return path(text) if last else text
+    return f"{path(kind)}:{rest}" if last and ".py:" in text else f"{kind}:{path(rest) if rest else rest}"
+
+
+def _without_folders(path: str) -> str:
+    """A path below the working folder as it is; of another one the last name, without that of this user."""
     from clearance.experiments.provenance import without_owner
 
-    parts = [part.strip().partition("=") for part in (text or "").split(";") if part.strip()]
-    return [
-        f"{place}={value.partition(':')[0]}:{without_owner(Path(value).name)}"
-        if ":" in value
-        else f"{place}={value}"
-        for place, _, value in parts
-    ]
+    typed = Path(path)
+    here = typed.relative_to(Path.cwd()) if typed.is_relative_to(Path.cwd()) else typed
+    if here.is_absolute() or ".." in here.parts or path.startswith("~"):
+        return without_owner(typed.name)
+    return "/".join(without_owner(part) for part in here.parts)
 
 
 def numbers(option: str, text: str | None) -> tuple[float, ...] | None:

@@ -409,7 +409,12 @@ def check_pixels(images: Tensor) -> None:
             f"the first at index {int(bad[0])}; repair or drop them."
         )
     if low < 0 or high > 1:
-        remedy = "divide by 255" if low >= 0 else "undo the normalisation: Classifier takes `mean` and `std`"
+        remedy = (
+            "divide by 255"
+            if low >= 0
+            else "undo the normalisation: the model takes `mean` and `std`, and clearance.audit(..., normalised=True) "
+            "undoes them"
+        )
         raise ValueError(f"`images` must lie in [0, 1]; got values from {low:g} to {high:g}; {remedy}.")
 
 

@@ -30,6 +30,7 @@ from clearance.data.stored import StoredImageSet, while_used, write_pixels
 
 _IMAGES = ("image", "img", "images", "pixel_values", "x")
 _LABELS = ("label", "labels", "fine_label", "class", "target", "y")
+_ROUNDING = 0.02  # 255ths: what normalising and undoing it in float32 may leave
 _GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's mode "L"
 
 
@@ -39,6 +40,7 @@ def open_images(
     *,
     cache: str | PathLike[str] | None = None,
     name: str | None = None,
+    normalised: "tuple[Tensor, Tensor] | None" = None,
 ) -> ImageSet:
     """An ImageSet from any source of images with labels; if it is larger than 1 GiB, it stays on disk.
 
@@ -64,6 +66,8 @@ def open_images(
         preprocessing: Resizing and centre crop for pictures of a folder or a Dataset.
         cache: Folder for the decoded pictures of a folder.
         name: Name of the set in tables.
+        normalised: Mean and standard deviation that tensors, Datasets and loaders were normalised with, one value or
+            (C, 1, 1): this is undone, and rounded to whole 255ths where all values are within 0.02 of them.
 
     Raises:
         FileNotFoundError: If a folder or file does not exist.
@@ -81,9 +85,11 @@ def open_images(
     elif isinstance(data, ImageSet):
         found = data
     elif isinstance(data, tuple) and len(data) == 2:
-        found = _from_pair(*data)
+        found = _from_pair(data[0] if normalised is None else unnormalised(data[0], *normalised), data[1])
     else:
         items, classes = _items(data)
+        if normalised is not None:
+            items = ((unnormalised(image, *normalised), label) for image, label in items)
         found = _read(items, how, classes)
     return found if name is None else found._derived(name=name)
 
@@ -94,6 +100,7 @@ def open_unlabelled(
     preprocessing: Preprocessing | None = None,
     *,
     cache: str | PathLike[str] | None = None,
+    normalised: "tuple[Tensor, Tensor] | None" = None,
 ) -> ImageSet:
     """Images without labels, of the same shape as those of `like`; labels in the data are ignored.
 
@@ -109,6 +116,7 @@ def open_unlabelled(
         like: The images of the classes that the model knows.
         preprocessing: That of `like`.
         cache: Folder for decoded pictures.
+        normalised: As in `open_images`.
 
     Raises:
         FileNotFoundError: If a folder or file does not exist, or holds no picture.
@@ -118,7 +126,9 @@ def open_unlabelled(
     >>> open_unlabelled(torch.zeros(4, 3, 8, 8), like=gaussian_images())
     ImageSet('images', 4 images of shape (1, 8, 8), 1 classes)
     """
-    found = _read_unlabelled(data, _like(like, preprocessing), cache)
+    if normalised is not None and isinstance(data, Tensor | np.ndarray):
+        data = unnormalised(data, *normalised)
+    found = _read_unlabelled(data, _like(like, preprocessing), cache, normalised)
     if found.shape[1:] != like.shape[1:]:
         got, expected = ("x".join(map(str, some.shape[:0:-1])) for some in (found, like))
         raise ValueError(
@@ -126,6 +136,22 @@ def open_unlabelled(
             "them, or give them as a folder of pictures, which is resized like the test images."
         )
     return _with_channels(found, like.shape[0])
+
+
+def unnormalised(images: Any, mean: Tensor, std: Tensor) -> Any:
+    """Floats times `std` plus `mean`; pictures and bytes as they are.
+
+    >>> image = torch.tensor([[[0.0, 51.0], [102.0, 255.0]]]) / 255
+    >>> torch.equal(unnormalised((image - 0.5) / 0.25, torch.tensor(0.5), torch.tensor(0.25)), image)
+    True
+    """
+    if isinstance(images, np.ndarray) and images.dtype.kind == "f":
+        images = torch.from_numpy(images)
+    if not isinstance(images, Tensor) or not images.is_floating_point():
+        return images
+    found = images.detach().cpu().float() * std.cpu() + mean.cpu()
+    levels = (255 * found).round()
+    return levels / 255 if bool((255 * found - levels).abs().max() < _ROUNDING) else found
 
 
 def _from_pair(images: Any, labels: Any) -> ImageSet:
@@ -322,7 +348,12 @@ def _like(like: ImageSet, preprocessing: Preprocessing | None) -> Preprocessing:
     return how if how.size is not None or height != width else replace(how, size=width)
 
 
-def _read_unlabelled(data: Any, how: Preprocessing, cache: str | PathLike[str] | None) -> ImageSet:
+def _read_unlabelled(
+    data: Any,
+    how: Preprocessing,
+    cache: str | PathLike[str] | None,
+    normalised: "tuple[Tensor, Tensor] | None",
+) -> ImageSet:
     kind, _, path = data.partition(":") if isinstance(data, str) else ("", "", "")
     if kind == "folder" and path:
         return open_pictures(Path(path).expanduser(), how, cache=cache)
@@ -331,7 +362,7 @@ def _read_unlabelled(data: Any, how: Preprocessing, cache: str | PathLike[str] |
         return _unlabelled(read_npz_images(file), file.stem)
     if isinstance(data, Tensor | np.ndarray):
         return _unlabelled(as_pixels(data), "images")
-    return open_images(data, how, cache=cache).unlabelled()
+    return open_images(data, how, cache=cache, normalised=normalised).unlabelled()
 
 
 def _unlabelled(images: Tensor, name: str) -> ImageSet:

@@ -70,8 +70,8 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
     {'site': ('A', 'B', 'A', 'B')}
     """
     file = Path(path)
-    header, lines = _table(file)
-    places = _places(file, [line[0] for line in lines], data)
+    header, lines = read_table(file)
+    places = rows_by_name(file, [line[0] for line in lines], data)
     columns: dict[str, Sequence[str | None]] = {}
     for number, name in enumerate(header[1:], start=1):
         cells: list[str | None] = [None] * len(data)
@@ -89,9 +89,10 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
     return Slices(visible(file.name), columns)
 
 
-def _table(file: Path) -> tuple[list[str], list[list[str]]]:
+def read_table(file: Path) -> tuple[list[str], list[list[str]]]:
+    """The first line of a CSV file, and the others, all of one length."""
     if not file.is_file():
-        raise FileNotFoundError(f"no file {file}; give a CSV file of file names and columns with --slices.")
+        raise FileNotFoundError(f"no file {file}; give a CSV file of file names and columns.")
     if file.stat().st_size > _LARGEST_FILE:
         raise ValueError(f"{file} must have at most {_LARGEST_FILE >> 20} MiB.")
     try:
@@ -111,12 +112,12 @@ def _table(file: Path) -> tuple[list[str], list[list[str]]]:
     return rows[0], rows[1:]
 
 
-def _places(file: Path, names: Sequence[str], data: ImageSet) -> list[int | None]:
+def rows_by_name(file: Path, names: Sequence[str], data: ImageSet) -> list[int | None]:
     """Which image each line is about; None where it is about none of these."""
     if data.files is None:
         if len(names) != len(data):
             raise ValueError(
-                f"{file} must have a line for each of the {len(data)} test images, in their order, because they have "
+                f"{file} must have a line for each of the {len(data)} images, in their order, because they have "
                 f"no file names; got {len(names)} lines."
             )
         return list(range(len(data)))
@@ -129,7 +130,7 @@ def _places(file: Path, names: Sequence[str], data: ImageSet) -> list[int | None
     kept = [place for place in found if place is not None]
     if not kept:
         raise ValueError(
-            f"the first column of {file} must have the names of the test images, such as "
+            f"the first column of {file} must have the names of the images, such as "
             f"{', '.join(map(repr, list(known)[:_SHOWN]))}; got {', '.join(map(repr, names[:_SHOWN]))}. Correct it."
         )
     if len(set(kept)) < len(kept):

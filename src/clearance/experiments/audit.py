@@ -4,6 +4,7 @@
 """
 
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from clearance.experiments.audit_plan import (
     fewer_images,
     unknown_images,
 )
+from clearance.experiments.audit_progress import AuditProgress, shown
 from clearance.experiments.auditing import IMPOSSIBLE, Budget, Done, bounded_audits, seconds_of, subject_of
 from clearance.experiments.build import RunData
 from clearance.experiments.class_order import few_images, in_order_of
@@ -43,6 +45,7 @@ from clearance.models.features import answered
 from clearance.records import ExhibitRecord, Record
 from clearance.report import Card
 
+READING = "reading"  # in the list of times: model and images
 PICTURES = "images"  # the kind of exhibit that shows images
 SHARED = 0.05  # share of the test images: small pictures repeat by chance
 Again = Callable[[Sequence[str] | None], str]
@@ -68,6 +71,7 @@ def audit(
     slices: str | PathLike[str] | None = None,
     budget: str | float | None = None,
     include_images: bool = True,
+    normalised: bool = False,
     seed: int = 0,
     name: str = "this model",
     verbose: bool = True,
@@ -96,9 +100,12 @@ def audit(
         budget: A time, ``"90s"``, ``"5m"``, ``"2h"`` or seconds, after which no audit starts; the audit in
             progress is finished, and the card lists those left out.
         include_images: Whether the card keeps images of the data; `share.html` never shows them.
+        normalised: Whether tensors, Datasets and loaders give images that were normalised with the model's `mean` and
+            `std` (those of `wrap`); this is then undone, because the model does it itself.
         seed: Seed of partial sets and first weights of retrained heads.
         name: The model's name on the card.
-        verbose: On a terminal, show the audit in progress in a line of the error stream, which goes away at the end.
+        verbose: On a terminal, show the audit in progress and the time that it may still take in a line of the error
+            stream, which goes away at the end.
 
     If the model keeps the names of its classes (`id2label` of a Hugging Face model), its outputs are matched with the
     classes of the images by name.
@@ -121,7 +128,7 @@ def audit(
     check_classifier(model)
     if audits is not None and not isinstance(audits, str):  # AuditPlan raises for a string
         audits = list(audits)
-    with _status(verbose=verbose) as on_audit:
+    with _status(verbose=verbose) as progress:
         request = AuditRequest(
             audits,
             audit_settings,
@@ -130,13 +137,13 @@ def audit(
             slices=slices,
             include_images=include_images,
             seed=seed,
-            on_audit=on_audit,
+            progress=progress,
         )
-        return run_audit(InMemory(model, train, test, unknown, name), request, _call)
+        return run_audit(InMemory(model, train, test, unknown, name, normalised), request, _call)
 
 
 @contextmanager
-def _status(*, verbose: bool) -> Iterator[Callable[[str], object] | None]:
+def _status(*, verbose: bool) -> Iterator[AuditProgress | None]:
     """What shows the audit in progress; None if nothing does."""
     if not (verbose and sys.stderr is not None and sys.stderr.isatty()):
         yield None
@@ -144,8 +151,11 @@ def _status(*, verbose: bool) -> Iterator[Callable[[str], object] | None]:
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status("reading") as line:
-        yield lambda audit: line.update(Text(f"auditing: {visible(audit)}"))
+    with (
+        Console(stderr=True).status("reading") as line,
+        shown(lambda said: line.update(Text(visible(said))), live=True) as progress,
+    ):
+        yield progress
 
 
 @dataclass(frozen=True)
@@ -162,7 +172,7 @@ class AuditRequest:
         seed: Seed of everything that audits draw; None means the source's own, or 0.
         keep: Whether an interruption keeps the finished audits.
         say: Called with each step of the preparation.
-        on_audit: Called with the name of each audit before it starts.
+        progress: Is told of each audit and its steps.
     """
 
     audits: "Sequence[str | Audit] | None" = None
@@ -174,7 +184,7 @@ class AuditRequest:
     seed: int | None = None
     keep: bool = False
     say: Say = _silent
-    on_audit: Callable[[str], object] | None = None
+    progress: AuditProgress | None = None
 
 
 @dataclass(frozen=True)
@@ -230,15 +240,18 @@ class InMemory:
     test: Any
     unknown: Any = None
     name: str = "this model"
+    normalised: bool = False
 
     def target(self, request: AuditRequest) -> Target:
         """Open the images and resolve the audits."""
         how = self.model.preprocessing
-        data = RunData(open_images(self.train, how), open_images(self.test, how))
+        done = (self.model.mean, self.model.std) if self.normalised else None
+        train, test = (open_images(given, how, normalised=done) for given in (self.train, self.test))
+        data = RunData(train, test)
         check_held_out(data)
         check_logits(_first_logits(self.model, data.test), data.test.class_count)
         model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
-        others = None if self.unknown is None else unknown_images(self.unknown, data.test)
+        others = None if self.unknown is None else unknown_images(self.unknown, data.test, normalised=done)
         plan = AuditPlan.of(request.audits, request.settings, unknown=others is not None)
         ready = plan.resolved(test=data.test, unknown=others, images=request.images, slices=request.slices)
         return Target(model, data, ready, request.seed or 0, self.name)
@@ -304,18 +317,20 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
         FileNotFoundError: If a file or folder does not exist.
         ValueError: If model, images and request do not fit together, or the budget leaves no time for one audit.
     """
+    began = time.monotonic()
     budget = None if request.budget is None else Budget(seconds_of(request.budget))
     found = source if isinstance(source, Target) else source.target(request)
     subject = subject_of(found.model, found.data, found.seed, found.cache)
+    seconds = {READING: time.monotonic() - began}
     with in_float32(found.model):
-        done = bounded_audits(subject, found.audits, budget, request.on_audit, keep=request.keep)
+        done = bounded_audits(subject, found.audits, budget, request.progress, keep=request.keep)
     where = (found.data.test.name, found.name, found.seed)
     exhibits = [e for f in done.findings for e in f.exhibits]
-    shown = [e for e in exhibits if request.include_images or e.kind != PICTURES]
+    kept = [e for e in exhibits if request.include_images or e.kind != PICTURES]
     records = RunFindings(
         None,
         tuple(Record(*where, m) for f in done.findings for m in f.measurements),
-        tuple(ExhibitRecord(*where, e) for e in shown),
+        tuple(ExhibitRecord(*where, e) for e in kept),
     )
     made_on = {audit: {SOURCE: method} for audit, method in found.sources.items()}
     settings = {
@@ -323,7 +338,8 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
         "dataset": found.data.test.name,
         "seed": found.seed,
         "audits": [{**described(audit), **made_on.get(audit.name, {})} for audit in done.audits],
-        **_left(found.model, done, budget, again, found.data.test, pictures=len(exhibits) - len(shown)),
+        "seconds": {name: round(spent, 2) for name, spent in {**seconds, **done.seconds}.items()},
+        **_left(found.model, done, budget, again, found.data.test, pictures=len(exhibits) - len(kept)),
     }
     return Card(report_with(settings, [records], again(None)))
 

@@ -8,6 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from clearance._checks import check_choice, check_count
 from clearance.audits import Audit
 from clearance.audits._samples import first_half
@@ -240,6 +242,7 @@ def unknown_images(
     *,
     cache: str | PathLike[str] | None = None,
     root: str | Path | None = None,
+    normalised: "tuple[Tensor, Tensor] | None" = None,
 ) -> ImageSet:
     """Out-of-distribution images, prepared like the test images.
 
@@ -250,6 +253,7 @@ def unknown_images(
         preprocessing: The preprocessing of the test images.
         cache: Folder for decoded pictures.
         root: The folder that holds the files of a named dataset.
+        normalised: As in :func:`clearance.data.open_images`.
 
     Raises:
         ValueError: If the images have another size than the test images, the dataset is unknown, or there are too few
@@ -264,7 +268,7 @@ def unknown_images(
     if isinstance(given, str) and ":" not in given:
         check_not_a_path("unknown", given)
         given = load_dataset(given, "test", root)
-    return open_unlabelled(given, test, preprocessing, cache=cache)
+    return open_unlabelled(given, test, preprocessing, cache=cache, normalised=normalised)
 
 
 def _names(given: Sequence[str | Audit], own: Mapping[str, Audit]) -> tuple[str, ...]:

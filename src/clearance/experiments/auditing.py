@@ -10,6 +10,7 @@ from pathlib import Path
 from clearance._checks import check_positive
 from clearance.audits import Audit, Findings, Subject
 from clearance.experiments.audit_plan import by_usefulness
+from clearance.experiments.audit_progress import AuditProgress
 from clearance.experiments.build import RunData
 from clearance.experiments.feature_cache import FeatureCache, KeptSubject
 from clearance.models import Classifier
@@ -92,12 +93,13 @@ class LeftOut:
 
 @dataclass
 class Done:
-    """The audits that were run, those left out, and what failed ones raised."""
+    """The audits that were run, those left out, what failed ones raised, and how long each took."""
 
     findings: list[Findings] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def subject_of(model: Classifier, data: RunData, seed: int, cache: FeatureCache | None = None) -> Subject:
@@ -191,7 +193,7 @@ def bounded_audits(
     subject: Subject,
     audits: Sequence[Audit],
     budget: Budget | None = None,
-    on_audit: Callable[[str], object] | None = None,
+    progress: AuditProgress | None = None,
     *,
     keep: bool = False,
 ) -> Done:
@@ -203,7 +205,7 @@ def bounded_audits(
         subject: The classifier and its images.
         audits: In any order.
         budget: The time in which audits may start; None means no limit.
-        on_audit: Called with the name of each audit before it starts.
+        progress: Is told of each audit and its steps.
         keep: Whether an interruption keeps finished audits.
 
     Raises:
@@ -213,14 +215,17 @@ def bounded_audits(
     """
     queue = by_usefulness(audits)
     done = Done()
+    progress = AuditProgress() if progress is None else progress
+    subject.on_progress = progress.update
     for number, audit in enumerate(queue):
         if budget is not None and budget.is_spent:
             done.left_out += _left(queue[number:], BUDGET)
             break
-        if on_audit is not None:
-            on_audit(audit.name)
+        progress.begin(audit.name, number + 1, len(queue))
+        began = time.monotonic()
         try:
             _run(audit, subject, done)
+            done.seconds[audit.name] = time.monotonic() - began
         except KeyboardInterrupt:
             if not (keep and done.findings):
                 raise

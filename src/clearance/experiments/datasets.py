@@ -6,6 +6,7 @@ from pathlib import Path
 
 from clearance._checks import check_choice, check_count
 from clearance.data import ImageSet, Preprocessing, open_images
+from clearance.data.split import HELD_OUT
 from clearance.experiments.catalogue import DATASETS, resolve
 
 EMBEDDED = ("digits", "photographs")  # need no files
@@ -21,8 +22,8 @@ def load_dataset(
     Args:
         name: ``"digits"`` or ``"photographs"`` (embedded), ``"mnist"``, ``"fashion-mnist"``, ``"cifar10"``,
             ``"cifar100"`` (files under `root`), ``"folder:PATH"`` or ``"npz:PATH"``.
-        split: ``"train"`` or ``"test"``. A folder without ``train`` and ``test`` subfolders, and an npz file,
-            are split 80/20 by class with a fixed seed.
+        split: ``"train"`` or ``"test"``. A folder without subfolders ``train`` and ``test`` (or ``val``), and an
+            npz file, are split 80/20 by class with a fixed seed.
         root: The folder that holds the dataset's files, or a folder of such folders named like the datasets.
         size: For image folders: resize the short side to this many pixels and crop the centre.
 
@@ -106,14 +107,25 @@ def check_not_a_path(option: str, given: str) -> None:
         )
 
 
+def held_out_folder(path: Path) -> Path | None:
+    """The folder of held-out images beside the one called ``train``: ``test``, else ``val``; None where there is none.
+
+    >>> held_out_folder(Path("nothing"))
+    """
+    if not (path / "train").is_dir():
+        return None
+    return next((path / name for name in HELD_OUT if (path / name).is_dir()), None)
+
+
 def _own_files(kind: str, path: Path, split: str, size: int | None) -> ImageSet:
     reader = resolve("dataset", f"{kind}:PATH", DATASETS)
     if kind == "folder":
         if size is not None:
             check_count("size", size)
         how = Preprocessing(size=size)
-        if (path / "train").is_dir() and (path / "test").is_dir():
-            half: ImageSet = reader(path / split, how).in_memory()
+        held_out = held_out_folder(path)
+        if held_out is not None:
+            half: ImageSet = reader(path / "train" if split == "train" else held_out, how).in_memory()
             return dataclasses.replace(half, name=path.resolve().name)  # both halves are one dataset
         everything = reader(path, how).in_memory()
     else:

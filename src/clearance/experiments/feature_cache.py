@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,13 +46,15 @@ class FeatureCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def features(self, model: Classifier, data: ImageSet) -> Tensor:
+    def features(
+        self, model: Classifier, data: ImageSet, on_progress: Callable[[int, int], object] | None = None
+    ) -> Tensor:
         """Features of every image, shape (N, D): read from the cache, or extracted and stored."""
         path = self._path(model, data)
         kept = _read(path)
         if kept is not None and _proved(model, data, kept):
             return kept.to(device_of(model))
-        found = extract_features(model, data)
+        found = extract_features(model, data, on_progress=on_progress)
         features = found.cpu().contiguous()
         content = safetensors.torch.save({_NAME: features}, {_CHECKSUM: _checksum(features)})
         with suppress(OSError):  # full, or closed to this user: features are extracted again the next time
@@ -110,4 +113,4 @@ class KeptSubject(Subject):
 
     def features(self, data: ImageSet) -> Tensor:
         """Features of any images, shape (N, D)."""
-        return self.cache.features(self.model, data)
+        return self.cache.features(self.model, data, self.progress)

@@ -18,11 +18,12 @@ from clearance.audits.preprocessing import InputWay, input_ways, right_when
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images, preprocessing_of
 from clearance.data.folder import default_cache
 from clearance.data.preprocessing import short_side_of
+from clearance.data.split import read_split
 from clearance.experiments.audit import AuditRequest, Say, Target, check_held_out
 from clearance.experiments.audit_plan import OTHER, SOURCE, AuditPlan, Settings, unknown_images
 from clearance.experiments.build import RunData
 from clearance.experiments.class_order import few_images, in_order_of
-from clearance.experiments.datasets import open_split
+from clearance.experiments.datasets import held_out_folder, open_split
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.provenance import without_owner
 from clearance.models import Classifier, load_weights, predictions
@@ -50,7 +51,10 @@ class OutsideModel:
             :func:`clearance.load_pretrained`.
         train: Images that it was trained on: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset, whose training
             images are used.
-        test: Held-out images of the same classes, in the same form; of a named dataset its test images.
+        test: Held-out images of the same classes, in the same form; of a named dataset its test images. None: the
+            folders ``train`` and ``test`` or ``val`` inside of `train`, or the test images of a named dataset.
+        split: A file that divides `train`; see :func:`clearance.data.split.read_split`. If `test` is given too, that
+            is what is held out.
         weights: A checkpoint; None keeps the module's weights.
         entry: The entry of the checkpoint; see :func:`clearance.models.load_weights`.
         head: Name of the submodule that is the head; None takes the last linear layer.
@@ -73,7 +77,8 @@ class OutsideModel:
 
     place: str
     train: str
-    test: str
+    test: str | None = None
+    split: Path | None = None
     weights: Path | None = None
     entry: str | None = None
     head: str | None = None
@@ -117,10 +122,7 @@ class OutsideModel:
         say(f"preprocessing: {how}")
         cache = default_cache() if self.cache is None else self.cache
         with _warnings_to(say):
-            train, test = (
-                open_split(split, getattr(self, split), split, how, cache=cache, root=self.root)
-                for split in ("train", "test")
-            )
+            train, test = _sets(self, how, cache)
             data = RunData(train, _named(test))
             check_held_out(data)
             unknown = _unknown(self, data, how, cache)
@@ -272,6 +274,29 @@ def _check_unknown(outside: OutsideModel) -> None:
             raise ValueError(
                 f"`unknown` must be out-of-distribution images; got those of `{name}`, {outside.unknown!r}."
             )
+
+
+def _sets(outside: OutsideModel, how: Preprocessing, cache: Path) -> tuple[ImageSet, ImageSet]:
+    """The training images and the held-out ones."""
+
+    def opened(option: str, given: str) -> ImageSet:
+        return open_split(option, given, option, how, cache=cache, root=outside.root)
+
+    if outside.split is not None:
+        train, test = read_split(outside.split, opened("train", outside.train))
+        return train, test if outside.test is None else opened("test", outside.test)
+    if outside.test is not None:
+        return opened("train", outside.train), opened("test", outside.test)
+    if ":" not in outside.train:
+        return opened("train", outside.train), opened("test", outside.train)
+    kind, _, path = outside.train.partition(":")
+    held_out = held_out_folder(Path(path).expanduser()) if kind == "folder" else None
+    if held_out is None:
+        raise ValueError(
+            f"`test` must be given: no held-out images were found in {outside.train}. Give --test (or --val), or "
+            "--split, a file that divides the images of --train."
+        )
+    return opened("train", f"folder:{held_out.with_name('train')}"), opened("test", f"folder:{held_out}")
 
 
 def _unknown(outside: OutsideModel, data: RunData, how: Preprocessing, cache: Path) -> ImageSet | None:

@@ -131,9 +131,9 @@ class Checkpoint:
 def read_checkpoint(path: str | PathLike[str], entry: str | None = None) -> Checkpoint:
     """The weights in a ``.safetensors`` file, or in a file of ``torch.save`` (.pt, .pth, .ckpt, .bin, .tar).
 
-    The latter is only read with ``weights_only=True``, so a file cannot run code; other objects beside the weights, such
-    as ``argparse.Namespace``, NumPy's numbers, paths or configurations, are skipped unread. Weights may be the file
-    itself, or lie under one of `ENTRIES`, averaged weights first.
+    The latter is only read with ``weights_only=True``, so a file cannot run code; other objects beside the weights,
+    such as ``argparse.Namespace``, NumPy's numbers, paths or configurations, are skipped unread. Weights may be the
+    file itself, or lie under one of `ENTRIES`, averaged weights first.
 
     Args:
         path: The file; tensors are read onto the CPU.

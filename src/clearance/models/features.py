@@ -68,8 +68,19 @@ def _complaint(
     )
 
 
-def extract_features(model: Classifier, data: ImageSet, batch_size: int | None = None) -> Tensor:
+def extract_features(
+    model: Classifier,
+    data: ImageSet,
+    batch_size: int | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
+) -> Tensor:
     """Features of every image, shape (N, D), in evaluation mode and without gradient.
+
+    Args:
+        model: In any mode; evaluated in evaluation mode.
+        data: The images, on any device.
+        batch_size: Images per batch; None is `batch_size_for`.
+        on_progress: Called after each batch with how many images of how many are done.
 
     >>> from torch import nn
     >>> from clearance.data import ImageSet
@@ -88,6 +99,8 @@ def extract_features(model: Classifier, data: ImageSet, batch_size: int | None =
                 features = part.new_empty((len(data), *part.shape[1:]))
             features[at : at + len(part)] = part
             at += len(part)
+            if on_progress is not None:
+                on_progress(at, len(data))
     assert features is not None  # no set is empty
     return features
 

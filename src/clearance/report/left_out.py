@@ -11,6 +11,7 @@ from clearance.report.numbers import data
 
 INTERRUPTED, FAILED, IMPOSSIBLE = "interrupted", "failed", "impossible"
 PARTIAL = "partial"
+_NAMED = 0.03  # of the whole time: what takes less is in the rest
 Recipe = Mapping[str, Any]
 
 
@@ -89,6 +90,26 @@ def interrupted(recipe: Recipe) -> bool:
 def has_failed(recipe: Recipe) -> bool:
     """Whether an audit failed."""
     return any(entry["why"] == FAILED for entry in recipe.get("audits_left_out", []))
+
+
+def times(recipe: Recipe) -> str:
+    """What the time went into, the longest first; empty where it was not measured.
+
+    >>> times({"seconds": {"reading": 2.0, "accuracy": 0.2, "label_suspects": 31.0}})
+    'The audit took 33 s: label suspects 31 s, reading 2 s, the rest 0 s.'
+    """
+    spent: dict[str, float] = dict(recipe.get("seconds", {}))
+    if not spent:
+        return ""
+    whole = sum(spent.values())
+    named = [
+        f"{_inside(name)} {seconds:.0f} s"
+        for name, seconds in sorted(spent.items(), key=lambda each: -each[1])
+        if seconds >= max(1.0, _NAMED * whole)
+    ]
+    rest = whole - sum(seconds for seconds in spent.values() if seconds >= max(1.0, _NAMED * whole))
+    parts = [*named, f"the rest {rest:.0f} s"] if named else []
+    return f"The audit took {whole:.0f} s" + (f": {', '.join(parts)}." if parts else ".")
 
 
 def fewer_images(recipe: Recipe) -> list[Markup]:

@@ -22,7 +22,7 @@ from clearance.report.drawing import draw
 from clearance.report.findings import Findings, datasets
 from clearance.report.first_screen import first_screen
 from clearance.report.ledger import ledger
-from clearance.report.left_out import fewer_images, left_out
+from clearance.report.left_out import fewer_images, left_out, times
 from clearance.report.names import class_noun, described, method_name, model_name
 from clearance.report.numbers import data, half_width, interval
 from clearance.report.over_seeds import is_summary
@@ -108,6 +108,7 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
         "headline": headline(f"Audit of {model_name(findings.methods[0])}", found) if found else "",
         "left_out": left_out(findings.report.recipe),
         "fewer_images": fewer_images(findings.report.recipe),
+        "times": times(findings.report.recipe),
         "lines": overview(findings),
         "stand_ins": stand_ins(findings, findings.methods[0]) if findings.methods else [],
         "pixels": pixels_error(findings),

@@ -1,0 +1,163 @@
+"""Training and held-out images of one set, as a file of the user's says which are which."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearance.data.image_set import ImageSet
+from clearance.data.slices import read_table, rows_by_name
+
+TRAINING = ("train", "training")
+HELD_OUT = ("test", "testing", "val", "valid", "validation", "eval", "dev")  # the first that is there
+COLUMNS = ("split", "set", "subset", "part", "partition")
+_SHOWN = 5  # in a message
+
+
+def read_split(path: str | PathLike[str], data: ImageSet) -> tuple[ImageSet, ImageSet]:
+    r"""The training images and the held-out ones of `data`.
+
+    - A CSV file: a column called ``split`` (or ``set``, ``subset``, ``part``, ``partition``; else the last one) has
+      ``train`` or ``training``, and ``test``, ``val``, ``valid`` or ``validation``; images of other
+      values belong to neither set. The first column has file names, as in :func:`clearance.data.slices.read_slices`;
+      without names the lines are in the order of the images.
+    - A file of ``torch.save`` (``.pt``) or ``.npz``: numbers of images, counted from 0, under the same words. Only
+      tensors, arrays and lists are read.
+    - One list of numbers (``.pt``, ``.npy``, or ``.txt`` with one in each line; there also file names): those of the
+      training images; all others are held out.
+
+    Where a file names both test and validation images, the test images are held out.
+
+    Args:
+        path: The file.
+        data: All images, in the order that the numbers count: sorted by class, then by name.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is none of these, names no image of one side, or an image on both sides.
+
+    >>> import tempfile
+    >>> from clearance.data import gaussian_images
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(Path(folder, "train.npy"), np.arange(45))
+    ...     train, test = read_split(Path(folder, "train.npy"), gaussian_images())
+    >>> len(train), len(test)
+    (45, 15)
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"no file {file}; --split takes a CSV file, or numbers in .pt, .npz, .npy or .txt."
+        )
+    kind = file.suffix.lower()
+    if kind == ".csv":
+        sides = _of_table(file, data)
+    elif kind == ".txt":
+        sides = _of_list(_lines(file, data), data)
+    elif kind in (".pt", ".pth", ".npy", ".npz"):
+        content = _stored(file)
+        _check_numbered(file, data)
+        sides = _of_words(file, content) if isinstance(content, Mapping) else _of_list(content, data)
+    else:
+        raise ValueError(f"--split must be a .csv, .pt, .npz, .npy or .txt file; got {file.name}.")
+    train, test = (_rows(file, rows, data) for rows in sides)
+    if both := set(train.tolist()) & set(test.tolist()):
+        raise ValueError(
+            f"{file.name} must name each image for training or for testing; got {len(both)} on both sides, such as "
+            f"{data.name_of(min(both))}. Correct it."
+        )
+    return data.subset(train), data.subset(test)
+
+
+def _of_table(file: Path, data: ImageSet) -> tuple[Sequence[int], Sequence[int]]:
+    header, lines = read_table(file)
+    names = [name.strip().lower() for name in header]
+    column = next((names.index(name) for name in COLUMNS if name in names), len(names) - 1)
+    places = rows_by_name(file, [line[0] for line in lines], data)
+    sides: dict[str, list[int]] = {}
+    for line, place in zip(lines, places, strict=True):
+        if place is not None:
+            sides.setdefault(line[column].strip().lower(), []).append(place)
+    return _two_of(file, sides)
+
+
+def _of_words(file: Path, content: Mapping[Any, Any]) -> tuple[Sequence[int], Sequence[int]]:
+    sides = {}
+    for word, rows in content.items():
+        plain = str(word).lower().removesuffix("_indices").removesuffix("_idx").removesuffix("_index")
+        sides[plain.removesuffix("_ids")] = rows
+    return _two_of(file, sides)
+
+
+def _two_of(file: Path, sides: Mapping[str, Any]) -> tuple[Any, Any]:
+    train = next((sides[word] for word in TRAINING if word in sides), None)
+    test = next((sides[word] for word in HELD_OUT if word in sides), None)
+    if train is None or test is None:
+        raise ValueError(
+            f"{file.name} must say which images are {TRAINING[0]!r} and which {HELD_OUT[0]!r} or {HELD_OUT[2]!r}; got "
+            f"{', '.join(map(repr, list(sides)[:_SHOWN])) or 'nothing'}. Rename these."
+        )
+    return train, test
+
+
+def _of_list(rows: Any, data: ImageSet) -> tuple[Any, Any]:
+    chosen = np.zeros(len(data), dtype=bool)
+    numbers = np.asarray(rows).reshape(-1)
+    if numbers.dtype == bool and len(numbers) == len(data):
+        numbers = np.flatnonzero(numbers)
+    inside = [int(n) for n in numbers if 0 <= int(n) < len(data)]
+    chosen[inside] = True
+    return numbers, np.flatnonzero(~chosen)
+
+
+def _lines(file: Path, data: ImageSet) -> Sequence[int]:
+    try:
+        words = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file.name} must be text in UTF-8: {error}.") from error
+    if all(word.isdecimal() for word in words):
+        _check_numbered(file, data)
+        return [int(word) for word in words]
+    if data.files is None:
+        raise ValueError(
+            f"{file.name} has names, and the images of {data.name!r} have none; give their numbers."
+        )
+    return [place for place in rows_by_name(file, words, data) if place is not None]
+
+
+def _stored(file: Path) -> Any:
+    """Numbers by word, or one list of them."""
+    try:
+        if file.suffix.lower() in (".npy", ".npz"):
+            found = np.load(file, allow_pickle=False)
+            return dict(found) if file.suffix.lower() == ".npz" else found
+        return torch.load(file, map_location="cpu", weights_only=True)  # noqa: TID251 - numbers alone
+    except Exception as error:
+        line = next(iter(str(error).splitlines()), "")
+        raise ValueError(
+            f"{file.name} must hold numbers of images, as torch.save or numpy.save write lists and arrays of them; "
+            f"reading it failed: {line[:160]}"
+        ) from error
+
+
+def _check_numbered(file: Path, data: ImageSet) -> None:
+    if data.files is not None and data.files.unreadable:
+        raise ValueError(
+            f"{file.name} numbers the images, and {len(data.files.unreadable)} files of {data.name!r} cannot be read, "
+            "so that the numbers may be off. Remove these files, or give a CSV file with file names."
+        )
+
+
+def _rows(file: Path, given: Any, data: ImageSet) -> Tensor:
+    rows = np.asarray(given).reshape(-1)
+    if not len(rows) or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= len(data):
+        got = "none" if not len(rows) else f"{rows.dtype} from {rows.min()} to {rows.max()}"
+        raise ValueError(
+            f"{file.name} must name images of both sides by whole numbers from 0 to {len(data) - 1}, those of "
+            f"{data.name!r}; got {got}."
+        )
+    return torch.from_numpy(rows.astype(np.int64))

@@ -1,0 +1,117 @@
+"""One set divided by a file of the user's: the images of each side are those that the file names."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from clearance.data import gaussian_images, open_images
+from clearance.data.split import read_split
+
+ROWS = torch.randperm(60, generator=torch.Generator().manual_seed(0)).tolist()
+TRAIN, VAL, TEST = ROWS[:40], ROWS[40:50], ROWS[50:]
+
+
+def written(folder, name):
+    """A split in each form."""
+    path = folder / name
+    if name.endswith(".pt"):
+        sides = {"train_idx": torch.tensor(TRAIN), "val_idx": TEST, "seed": 3}
+        torch.save(sides if name == "words.pt" else TRAIN, path)
+    elif name.endswith(".npz"):
+        np.savez(path, train=TRAIN, test=TEST, val=VAL)
+    elif name.endswith(".npy"):
+        np.save(path, np.isin(np.arange(60), TRAIN) if name == "mask.npy" else TRAIN)
+    elif name.endswith(".txt"):
+        path.write_text("\n".join(map(str, TRAIN)))
+    else:
+        side = {**dict.fromkeys(TRAIN, "Train"), **dict.fromkeys(VAL, "unused"), **dict.fromkeys(TEST, "val")}
+        path.write_text("number,split,site\n" + "\n".join(f"{k},{side[k]},A" for k in range(60)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "held_out"),
+    [
+        *((name, TEST) for name in ("words.pt", "sides.npz", "lines.csv")),
+        *((name, VAL + TEST) for name in ("list.pt", "list.npy", "mask.npy", "list.txt")),
+    ],
+)
+def test_every_form_gives_the_images_that_it_names(tmp_path, name, held_out):
+    data = gaussian_images()
+    train, test = read_split(written(tmp_path, name), data)
+    for found, rows in ((train, TRAIN), (test, held_out)):
+        assert {image.numpy().tobytes() for image in found.images} == {
+            data.images[row].numpy().tobytes() for row in rows
+        }
+        assert len(found) == len(rows)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pets")
+    for number, name in enumerate(("cats/a.png", "cats/b.png", "dogs/a.png", "dogs/c.png")):
+        (folder / name).parent.mkdir(exist_ok=True)
+        Image.new("L", (8, 8), 40 * number).save(folder / name)
+    return open_images(f"folder:{folder}", cache=tmp_path_factory.mktemp("cache"))
+
+
+def names(data):
+    return [data.name_of(i) for i in range(len(data))]
+
+
+def test_files_by_name(pictures, tmp_path):
+    (tmp_path / "split.csv").write_text(
+        "path,subset\n/data/cats/a.png,train\ncats/b.png,val\ndogs/a.png,train\nc.png,val\n"
+    )
+    train, test = read_split(tmp_path / "split.csv", pictures)
+    assert names(train) == ["cats/a.png", "dogs/a.png"]
+    assert names(test) == ["cats/b.png", "dogs/c.png"]
+    (tmp_path / "train.txt").write_text("cats/a.png\ndogs/a.png\n")
+    assert names(read_split(tmp_path / "train.txt", pictures)[1]) == names(test)
+
+
+WRONG = {
+    "nothing there": (None, "no file"),
+    "one side": ("file,split\ncats/a.png,train\ndogs/a.png,train\n", "'test' or 'val'; got 'train'"),
+    "other words": ("file,split\ncats/a.png,A\ndogs/a.png,B\n", "got 'a', 'b'"),
+}
+
+
+@pytest.mark.parametrize(("content", "fragment"), WRONG.values(), ids=WRONG)
+def test_what_divides_nothing_is_one_error(pictures, tmp_path, content, fragment):
+    if content is not None:
+        (tmp_path / "split.csv").write_text(content)
+    with pytest.raises((ValueError, FileNotFoundError), match=fragment):
+        read_split(tmp_path / "split.csv", pictures)
+
+
+def test_an_image_on_both_sides_and_numbers_that_do_not_exist(tmp_path):
+    np.savez(tmp_path / "split.npz", train=[0, 1, 2], test=[2, 3])
+    with pytest.raises(ValueError, match="got 1 on both sides, such as image 2"):
+        read_split(tmp_path / "split.npz", gaussian_images())
+    np.savez(tmp_path / "split.npz", train=[0, 1, 99], test=[2, 3])
+    with pytest.raises(ValueError, match=r"whole numbers from 0 to 59.*got int64 from 0 to 99"):
+        read_split(tmp_path / "split.npz", gaussian_images())
+    np.save(tmp_path / "all.npy", np.arange(60))
+    with pytest.raises(ValueError, match="got none"):
+        read_split(tmp_path / "all.npy", gaussian_images())
+
+
+def test_a_file_that_would_run_code_does_not(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return exec, ("raise AssertionError('was run')",)
+
+    torch.save({"train": Evil()}, tmp_path / "split.pt")
+    with pytest.raises(ValueError, match=r"split.pt must hold numbers of images"):
+        read_split(tmp_path / "split.pt", gaussian_images())
+
+
+def test_numbers_are_refused_where_files_are_missing(pictures, tmp_path):
+    from dataclasses import replace
+
+    lacking = replace(pictures, files=replace(pictures.files, unreadable=(("cats/x.png", "broken"),)))
+    np.save(tmp_path / "train.npy", [0, 1])
+    with pytest.raises(ValueError, match=r"1 files of .* cannot be read"):
+        read_split(tmp_path / "train.npy", lacking)
