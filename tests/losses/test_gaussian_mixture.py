@@ -18,13 +18,7 @@ from clearance.losses import CenterLoss, CrossEntropyLoss, GaussianMixtureLoss, 
 from clearance.losses.gaussian_mixture import CHECK_EVERY, margin_scores
 from clearance.models import Classifier
 from clearance.training import EndToEnd, fit
-from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    COVARIANCES,
-    mixture,
-    outputs_of,
-    samples,
-    terms,
-)
+from heads.mixtures import COVARIANCES, mixture, outputs_of, samples, terms
 
 close = torch.testing.assert_close
 
@@ -298,18 +292,28 @@ def spread_out(head, features, labels, factor):
     """Features on the line from their mean, at `factor` times half the distance to the nearest other mean."""
     with torch.no_grad():
         distance, _ = head.own_terms(features, labels)
-        scale = factor * (head.nearest_means()[labels] / 4 / distance).sqrt()
+        scale = factor * (head.nearest_means(torch.arange(4))[labels] / 4 / distance).sqrt()
         return head.means[labels] + scale[:, None] * (features - head.means[labels])
 
 
 def test_the_nearest_mean_is_that_of_a_loop(head):
     with torch.no_grad():
-        found = head.nearest_means()
-        for k in range(4):
-            to_class = torch.full((4,), k)
-            apart = head.own_half_distance(head.means.detach(), to_class)
-            expected = min(float(apart[i]) for i in range(4) if i != k)
-            assert float(found[k]) == pytest.approx(expected, rel=1e-9)
+        for classes in ([0, 1, 2, 3], [3, 1]):
+            found = head.nearest_means(torch.tensor(classes))
+            for place, k in enumerate(classes):
+                apart = head.own_half_distance(head.means.detach(), torch.full((4,), k))
+                expected = min(float(apart[i]) for i in range(4) if i != k)
+                assert float(found[place]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_batch_smaller_than_the_classes_has_the_same_gradients(head):
+    features, labels = samples()
+    far = spread_out(head, features, labels, 2.0)
+    pairs = [slice(i, i + 2) for i in range(0, len(far), 2)]  # of four classes
+    together, *apart = (
+        gradients_of(head, far[some], labels[some], True)[1][0] for some in (slice(None), *pairs)
+    )
+    close(2 * torch.cat(apart), len(far) * together, rtol=1e-9, atol=1e-12)
 
 
 def test_near_its_mean_a_bounded_loss_is_the_published_one_to_the_bit(head):

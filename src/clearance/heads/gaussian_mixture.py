@@ -137,13 +137,22 @@ class GaussianMixture(nn.Module):
         return distance, volume.expand(len(labels))
 
     @torch.no_grad()
-    def nearest_means(self) -> Tensor:
-        """d_k of the mean nearest to mu_k: half its squared distance in units of Sigma_k, (K,); inf for one class."""
+    def nearest_means(self, classes: Tensor) -> Tensor:
+        """d_k of the mean nearest to mu_k: half its squared distance in units of Sigma_k, of each k in `classes`.
+
+        Args:
+            classes: Each at most once, (M,).
+
+        Returns:
+            (M,); inf if the head has one class.
+        """
         with torch.autocast(self.means.device.type, enabled=False):
             x, mu = self._prepared(self.means, self._factor())
             v = self._floored(self.raw_log_variance)
-            apart = half_distances(x, mu, None if v is None else v.to(x.dtype))
-        return apart.fill_diagonal_(math.inf).amin(dim=0)
+            own = None if v is None else _rows_of(v, classes).to(x.dtype)
+            apart = half_distances(x, mu[classes], own)
+        apart[classes, torch.arange(len(classes), device=classes.device)] = math.inf
+        return apart.amin(dim=0)
 
     def log_prior(self) -> Tensor:
         """The logarithms of the priors, which sum to one, (K,)."""

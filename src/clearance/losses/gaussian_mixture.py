@@ -175,7 +175,12 @@ def bounded_pull(features: Tensor, labels: Tensor, head: GaussianMixture) -> Ten
     """
     with torch.no_grad():
         distance, _ = head.own_terms(features, labels)
-        radius = head.nearest_means()[labels].to(distance) / 4  # both are half squares
+        classes, place = torch.arange(head.classes, device=labels.device), labels
+        if (
+            len(labels) < head.classes
+        ):  # only those of the batch: all pairs of classes can cost more than the loss
+            classes, place = labels.unique(return_inverse=True)
+        radius = head.nearest_means(classes)[place].to(distance) / 4  # both are half squares
         share = torch.where(distance > radius, (radius / distance.clamp(min=_TINY)).sqrt(), 1.0)
     kept = features.detach()
     return kept + share.to(features.dtype)[:, None] * (features - kept)
