@@ -8,7 +8,7 @@ import pytest
 
 from clearance.linear import adversarial_distance, error_distance, svm_path, tilting_plane
 from clearance.linear.hyperplane import mirrored, wrong
-from linear.plateau import plateau  # type: ignore[import-not-found]  # on pytest's path
+from linear.plateau import plateau  # on pytest's path
 
 # One pair that some hyperplane separates and one that none does; the others by hand.
 PAIRS = {

@@ -18,7 +18,7 @@ from clearance.linear import (
 )
 from clearance.linear.hyperplane import mirrored, projected, scores, signed_distances
 from clearance.linear.tilting import centroids
-from linear.worlds import as_tensor, clouds, some_plane, turned  # type: ignore[import-not-found]  # on pytest's path
+from linear.worlds import as_tensor, clouds, some_plane, turned  # on pytest's path
 
 NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)
 

@@ -12,7 +12,7 @@ from clearance.linear import Hyperplane, error_rate
 from clearance.linear.hyperplane import margins, scores
 from clearance.linear.loss_scaling import large_scale_limit, scaled_loss, small_scale_limit
 from clearance.linear.temperature import calibrated_temperature, tempered_softmax
-from linear.worlds import clouds, some_plane  # type: ignore[import-not-found]  # on pytest's path
+from linear.worlds import clouds, some_plane  # on pytest's path
 
 SCALES = (1e-3, 0.1, 1.0, 10.0, 1e3)
 

@@ -15,8 +15,8 @@ from clearance.linear import (
 )
 from clearance.linear.hyperplane import margins
 from clearance.linear.tilting import centroids
-from linear.plateau import plateau  # type: ignore[import-not-found]  # on pytest's path
-from linear.worlds import clouds, separable  # type: ignore[import-not-found]  # on pytest's path
+from linear.plateau import plateau  # on pytest's path
+from linear.worlds import clouds, separable  # on pytest's path
 
 EXACT = 1e-12
 GRID = np.logspace(2, -5, 36)

@@ -7,8 +7,8 @@ import pytest
 from sklearn.svm import SVC
 
 from clearance.linear import svm_path
-from linear.plateau import plateau  # type: ignore[import-not-found]  # on pytest's path
-from linear.worlds import clouds, separable  # type: ignore[import-not-found]  # on pytest's path
+from linear.plateau import plateau  # on pytest's path
+from linear.worlds import clouds, separable  # on pytest's path
 
 GRID = [10.0, 1.0, 1e-1, 1e-2, 1e-3, 1e-4]
 

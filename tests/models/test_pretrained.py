@@ -12,7 +12,7 @@ from PIL import Image
 
 import clearance as cl
 from clearance.models.pretrained import is_pretrained
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 NAMES = ("cat", "ant", "bee")  # not in the order of folders
 PROCESSOR = {

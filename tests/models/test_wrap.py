@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearance.models import wrap
-from models.library_shapes import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from models.library_shapes import (
     Aux,
     DataclassOutput,
     Distilled,
@@ -23,13 +23,7 @@ from models.library_shapes import (  # type: ignore[import-not-found]  # on pyte
     TwoTasks,
     ViT,
 )
-from models.wrap_modules import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    VGG,
-    Around,
-    Nested,
-    ResNet,
-    cnn,
-)
+from models.wrap_modules import VGG, Around, Nested, ResNet, cnn
 
 pytestmark = pytest.mark.usefixtures("seeded")
 

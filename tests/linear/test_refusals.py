@@ -1,12 +1,10 @@
-"""Heads of several classes as hyperplanes between pairs, and what none of the functions accept."""
+"""What no function of linear theory accepts."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
-from torch.testing import assert_close
 
 from clearance.linear import (
     Hyperplane,
@@ -16,62 +14,11 @@ from clearance.linear import (
     tilting_angle,
     tilting_plane,
 )
-from clearance.linear.class_planes import class_plane, rival_distances
 from clearance.linear.hyperplane import margins, scores, signed_distances, steepest
 from clearance.linear.tilting import centroids
-from linear.plateau import plateau  # type: ignore[import-not-found]  # on pytest's path
+from linear.plateau import plateau  # on pytest's path
 
 NAN = float("nan")
-
-
-@pytest.fixture
-def head():
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(4, 6, generator=generator, dtype=torch.float64)
-    return weight, torch.randn(4, generator=generator, dtype=torch.float64)
-
-
-@pytest.fixture
-def points():
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(40, 6, generator=generator, dtype=torch.float64)
-    labels = torch.arange(40) % 4
-    return x + 2 * torch.eye(4, 6, dtype=torch.float64)[labels], labels
-
-
-@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
-def test_the_distance_to_a_rival_is_that_of_the_pair_s_plane(head, points, norm):
-    weight, bias = head
-    x, labels = points
-    found = rival_distances(weight, bias, x, labels, norm)
-    for row, (point, own) in enumerate(zip(x, labels.tolist(), strict=True)):
-        for rival in range(4):
-            expected = math.inf
-            if rival != own:
-                plane = class_plane(weight, bias, rival, own)
-                expected = float(signed_distances(plane, point.unsqueeze(0), norm))
-            assert float(found[row, rival]) == pytest.approx(expected)
-
-
-def test_the_nearest_rival_is_as_far_as_the_nearest_other_decision(head, points):
-    """At that distance along the pair's normal the two classes tie, and nowhere nearer does the decision change."""
-    weight, bias = head
-    x, _ = points
-    predicted = (x @ weight.T + bias).argmax(dim=1)
-    distance, rival = rival_distances(weight, bias, x, predicted).min(dim=1)
-    step = weight[rival] - weight[predicted]
-    step /= step.norm(dim=1, keepdim=True)
-    for factor, moved in ((0.999, False), (1.001, True)):
-        there = (x + factor * distance.unsqueeze(1) * step) @ weight.T + bias
-        assert ((there.argmax(dim=1) == rival) == moved).all()
-
-
-def test_every_pair_of_a_head(head):
-    weight, bias = head
-    for first, second in itertools.combinations(range(4), 2):
-        plane = class_plane(weight, bias, first, second)
-        assert_close(plane.weight, weight[second] - weight[first])
-        assert plane.bias == pytest.approx(float(bias[second] - bias[first]))
 
 
 def refused(message, call, *arguments, **settings):
@@ -139,14 +86,3 @@ def test_refusals_of_data_without_a_direction():
     (fit,) = svm_path(same, [-1, 1], [1.0])
     with pytest.raises(ValueError, match="no boundary exists"):
         _ = fit.plane
-
-
-def test_refusals_of_heads(head, points):
-    weight, bias = head
-    x, labels = points
-    refused(r"in 0 .. 3; got 4", class_plane, weight, bias, 0, 4)
-    refused("two classes; got 2 twice", class_plane, weight, bias, 2, 2)
-    refused(r"`bias` \(K,\) with K at least 2", class_plane, weight, bias[:2], 0, 1)
-    refused("must have 6 columns", rival_distances, weight, bias, x[:, :2], labels)
-    refused("whole numbers in 0 .. 3", rival_distances, weight, bias, x, labels + 1)
-    refused("no boundary exists", class_plane, torch.ones(2, 3), torch.zeros(2), 0, 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearance.geometry.threshold import Threshold, best_threshold
+from clearance.audits.low_dimension import Threshold, best_threshold
 
 
 def slow(scores, positive):

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from clearance.audits.deeper_cut import cut_deeper
 from clearance.heads import MLP
 from clearance.models import Classifier, small_cnn, wrap
-from clearance.models.recut import cut_deeper
 
 
 @pytest.fixture
