@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the browser that the tests drive
 
-from chromium import Chromium, found  # type: ignore[import-not-found]
+from chromium import Chromium, found
 from clearance.experiments.explore import explored_dataset
 from clearance.explore import write_explorer
 

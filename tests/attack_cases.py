@@ -21,7 +21,7 @@ from clearance.attacks import (
     as_attack,
     transferred,
 )
-from digits_nets import digits, network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from digits_nets import digits, network
 
 COUNT = 40  # images that contracts are checked on
 

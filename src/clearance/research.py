@@ -65,10 +65,8 @@ from clearance.experiments.provenance import report_of, report_with
 from clearance.experiments.recipe import Recipe, from_tree, identifier, to_tree
 from clearance.experiments.run import FIRST_SOURCE, RunFindings, RunPlan, training_findings
 from clearance.experiments.saved import load_run
-from clearance.experiments.search import CRITERIA, FACTORS, Trial, at_edge
-from clearance.experiments.search import best as best_trial
-from clearance.experiments.search import search as search_settings
-from clearance.experiments.sweep import under as with_context
+from clearance.experiments.search import CRITERIA, FACTORS, Trial, at_edge, best_trial, search_settings
+from clearance.experiments.sweep import with_context
 from clearance.heads.ridge import pair_head
 from clearance.heads.scale import feature_unit
 from clearance.linear.temperature import calibrated_temperature
@@ -77,14 +75,15 @@ from clearance.records import ExhibitRecord, Record, Report, RunNote, SummaryRow
 from clearance.records.encoding import decode, encode
 from clearance.records.markdown import markdown_table
 from clearance.records.record import DESCRIPTIVE
-from clearance.records.summary import LEVEL, Comparison, SeedSummary, holm, summarise
-from clearance.records.summary import compare as compare_seeds
-from clearance.report.drawing import contact_sheet
-from clearance.report.drawing import empty as page_figure
-from clearance.report.drawing import legend as draw_legend
-from clearance.report.drawing import logarithmic as label_logarithmic
-from clearance.report.drawing import plain as plain_number
-from clearance.report.drawing import styled as style_axes
+from clearance.records.summary import LEVEL, Comparison, SeedSummary, compare_seeds, holm, summarise
+from clearance.report.drawing import (
+    contact_sheet,
+    draw_legend,
+    label_logarithmic,
+    page_figure,
+    plain_number,
+    style_axes,
+)
 from clearance.report.numbers import THIN, printed
 from clearance.report.svg import (
     GRID,

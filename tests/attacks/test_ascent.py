@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearance.attacks import TargetedAscent
-from digits_nets import digits, network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from digits_nets import digits, network
 
 
 def batch(count=12):

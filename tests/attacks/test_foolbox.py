@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clearance.attacks import FGSM, IFGSM, PGD, SCALE_FREE, as_attack
-from digits_nets import digits, network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from digits_nets import digits, network
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it imports from places that SciPy has moved

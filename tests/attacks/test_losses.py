@@ -7,7 +7,7 @@ import torch
 
 from clearance.attacks import FGSM, PGD, SCALE_FREE
 from clearance.attacks.attack import LOSSES, SPREAD_IN_UNITS, TARGETED_LOSSES
-from digits_nets import Times, digits, network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from digits_nets import Times, digits, network
 
 LABELS, TARGETS = torch.tensor([0, 1, 2, 3, 4]), torch.tensor([3, 0, 4, 1, 2])
 

@@ -11,12 +11,7 @@ from clearance.attacks import DeepFool, MinimumNorm
 from clearance.attacks.attack import NoGradientWarning
 from clearance.attacks.minimum_norm import shortest_step
 from clearance.vocabulary import Bounds
-from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    RoundingFront,
-    Times,
-    digits,
-    network,
-)
+from digits_nets import RoundingFront, Times, digits, network
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it imports from places that SciPy has moved

@@ -8,12 +8,7 @@ from torch import nn
 
 from clearance.attacks import FGSM, PGD, SquareSearch
 from clearance.attacks.square import Window, patches, pyramid, split_pyramid
-from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    RoundingFront,
-    Times,
-    digits,
-    network,
-)
+from digits_nets import RoundingFront, Times, digits, network
 
 COUNT, QUERIES = 40, 200
 RADIUS = {math.inf: 0.12, 2.0: 0.6, 1.0: 2.5}

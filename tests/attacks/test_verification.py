@@ -18,11 +18,7 @@ from clearance.attacks import (
     transferred,
 )  # fmt: skip
 from clearance.vocabulary import Bounds
-from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    RoundingFront,
-    digits,
-    network,
-)
+from digits_nets import RoundingFront, digits, network
 
 
 def batch(count=60):

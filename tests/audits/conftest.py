@@ -2,12 +2,7 @@
 
 import pytest
 
-from audits.pixel_world import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    AUDIT,
-    SEED,
-    WORLD,
-    pixels,
-)
+from audits.pixel_world import AUDIT, SEED, WORLD, pixels
 
 
 @pytest.fixture(scope="session")

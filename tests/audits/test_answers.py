@@ -12,12 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from clearance.attacks import FGSM, PGD
 from clearance.audits import Accuracy, BoundaryDistance, MinimalPerturbation, Robustness, robustness
 from clearance.models import Classifier
-from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    RoundingFront,
-    Times,
-    digits,
-    network,
-)
+from digits_nets import RoundingFront, Times, digits, network
 
 FEW: Any = {"steps": 5, "queries": 20}
 

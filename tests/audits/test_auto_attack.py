@@ -15,12 +15,7 @@ from clearance.audits import Robustness
 from clearance.audits.robustness import Target, scale_free_attacks
 from clearance.data import ImageSet
 from clearance.models import Classifier
-from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    RoundingFront,
-    Times,
-    digits,
-    network,
-)
+from digits_nets import RoundingFront, Times, digits, network
 
 pyautoattack = pytest.importorskip("pyautoattack")
 

@@ -10,7 +10,7 @@ from clearance.audits import BoundaryDistance, WeightScale
 from clearance.audits.boundary_distance import layer_spreads
 from clearance.data import ImageSet
 from clearance.models import Classifier
-from digits_nets import Times, digits, network  # type: ignore[import-not-found]  # on pytest's path
+from digits_nets import Times, digits, network  # on pytest's path
 
 
 def linear_world(count=60):

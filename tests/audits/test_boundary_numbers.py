@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from class_planes import class_plane, nearest_distances
 from clearance import linear
 from clearance.audits import BoundaryDistance
 from clearance.audits.boundary_distance import (
@@ -23,7 +24,6 @@ from clearance.audits.boundary_distance import (
 )
 from clearance.data import ImageSet
 from clearance.geometry.first_order import dual_norm
-from clearance.linear.class_planes import class_plane, rival_distances
 from clearance.linear.hyperplane import mirrored
 from clearance.models import Classifier
 
@@ -68,7 +68,7 @@ def test_p02_two_classes_have_the_linear_theory_s_numbers(norm):
     found = found_of(
         BoundaryDistance(norms=(norm,), layers=("input",), searched=40, steps=2), model, train, test
     )
-    plane = class_plane(model.head.weight, model.head.bias, 0, 1)
+    plane = class_plane(model.head, 0, 1)
     x, y = test.images.flatten(1).double(), 2.0 * test.labels.double() - 1
     p = NORMS[norm]
     expected = {
@@ -97,7 +97,7 @@ def test_three_classes_have_the_distance_to_the_nearest_rival(norm):
         BoundaryDistance(norms=(norm,), layers=("input",), searched=40, steps=2), model, train, test
     )
     x = test.images.flatten(1).double()
-    nearest = rival_distances(model.head.weight, model.head.bias, x, test.labels, NORMS[norm]).amin(1)
+    nearest = nearest_distances(model.head, x, test.labels, NORMS[norm])
     assert first_order(model, train, test, norm) == pytest.approx(float(nearest.median()), abs=1e-10)
     by_class = [nearest[test.labels == k] for k in range(3)]
     assert found["adversarial_distance", norm] == pytest.approx(
@@ -113,7 +113,7 @@ def test_mirror_images_are_those_of_the_linear_theory(norm):
     model, _, test = world()
     rivals = nearest_rivals(model, test.images, test.labels, NORMS[norm])
     mirrors, stretch = mirror_images(model, rivals, NORMS[norm])
-    plane = class_plane(model.head.weight, model.head.bias, 0, 1)
+    plane = class_plane(model.head, 0, 1)
     expected = mirrored(plane, test.images.flatten(1).double(), NORMS[norm])
     torch.testing.assert_close(mirrors.flatten(1), expected, rtol=0, atol=1e-10)
     torch.testing.assert_close(stretch, torch.ones_like(stretch), rtol=0, atol=1e-10)

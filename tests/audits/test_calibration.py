@@ -10,7 +10,7 @@ from scipy.special import log_softmax
 from sklearn.metrics import brier_score_loss, log_loss
 from torch import nn
 
-from audits.draws import first_half  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from audits.draws import first_half
 from clearance.audits import Calibration
 from clearance.audits.calibration import binned, confidences, fitted_temperature, proper_scores, surplus
 from clearance.data.synthetic import GaussianClasses

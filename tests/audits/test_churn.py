@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from audits.draws import partial_sets  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from audits.draws import partial_sets
 from clearance.audits import Churn
 from clearance.audits.churn import disagreements
 from clearance.audits.co_adaptation import head_training

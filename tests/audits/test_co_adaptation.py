@@ -9,11 +9,8 @@ import torch.nn.functional as F
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from torch import nn
 
-from audits.draws import partial_sets  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from audits.pixel_world import (  # type: ignore[import-not-found]
-    SEED,
-    WORLD,
-)
+from audits.draws import partial_sets
+from audits.pixel_world import SEED, WORLD
 from clearance.audits import CoAdaptation
 from clearance.audits.co_adaptation import head_training
 from clearance.data.synthetic import GaussianClasses

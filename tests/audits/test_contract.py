@@ -10,13 +10,7 @@ import pytest
 import torch
 
 import clearance.audits
-from audit_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    AUDITS,
-    broken,
-    classifier,
-    constant_features,
-    train_set,
-)
+from audit_cases import AUDITS, broken, classifier, constant_features, train_set
 from audit_cases import test_set as held_out_set
 from clearance.audits import Audit
 from clearance.audits.co_adaptation import PIXEL_HEADS

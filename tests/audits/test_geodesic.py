@@ -7,13 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from audits.pixel_world import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    AUDIT,
-    SEED,
-    WORLD,
-    by_key,
-    pixels,
-)
+from audits.pixel_world import AUDIT, SEED, WORLD, by_key, pixels
 from clearance.audits import Geodesic
 from clearance.audits.geodesic import METRICS, Paths, exhibits, fisher_rows, measurements
 from clearance.data import ImageSet

@@ -5,12 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, grad, vmap
 
-from audits.draws import partial_sets  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from audits.pixel_world import (  # type: ignore[import-not-found]
-    AUDIT,
-    SEED,
-    by_key,
-)
+from audits.draws import partial_sets
+from audits.pixel_world import AUDIT, SEED, by_key
 from clearance.audits.calibration import fitted_temperature
 from clearance.audits.co_adaptation import head_training
 from clearance.audits.geodesic import METRICS, fisher_rows

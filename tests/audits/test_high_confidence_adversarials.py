@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from class_planes import class_plane
 from clearance.audits import HighConfidenceAdversarials
 from clearance.data import ImageSet
-from clearance.linear.class_planes import class_plane
 from clearance.linear.hyperplane import signed_distances
 from clearance.models import Classifier
 
@@ -42,7 +42,7 @@ def found(model, data, **settings):
 
 
 def median_distance(data):
-    plane = class_plane(network().head.weight, network().head.bias, 0, 1)
+    plane = class_plane(network().head, 0, 1)
     return float(signed_distances(plane, data.images.flatten(1)).abs().median())
 
 

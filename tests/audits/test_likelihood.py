@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.distributions import Normal
 
-from audits.draws import first_half  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from audits.draws import first_half
 from clearance.audits import Likelihood, Subject, rejection_threshold
 from clearance.audits.likelihood import (
     Evasion,

@@ -15,7 +15,7 @@ from clearance.experiments.datasets import load_dataset
 from clearance.losses import CrossEntropyLoss, LargeMarginLoss, Loss
 from clearance.models import Classifier
 from clearance.training import EndToEnd, fit
-from digits_nets import Times  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from digits_nets import Times
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it imports from places that SciPy has moved

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from audits.draws import first_half  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from audits.draws import first_half
 from clearance.audits import OutOfDistribution, Subject
 from clearance.audits.out_of_distribution import USUAL
 from clearance.data import ImageSet

@@ -5,15 +5,7 @@ import pytest
 import clearance as cl
 from clearance.report.audits import all_findings
 from clearance.report.findings import Findings, datasets
-from planted import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    DEFECTS,
-    FLIPS,
-    INPUT,
-    LEAK,
-    LEAKED,
-    PAIR,
-    planted,
-)
+from planted import DEFECTS, FLIPS, INPUT, LEAK, LEAKED, PAIR, planted
 
 AUDITS = ["accuracy", "duplicates", "set_facts", "label_suspects", "preprocessing"]
 RINGS = {FLIPS: "Labels", PAIR: "Labels", LEAK: "Duplicates", INPUT: "Input"}

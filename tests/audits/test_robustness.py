@@ -14,13 +14,7 @@ from clearance.audits.robustness import Signs, sentence
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
-from digits_nets import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    RoundingFront,
-    Times,
-    digits,
-    margin_network,
-    network,
-)
+from digits_nets import RoundingFront, Times, digits, margin_network, network
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it imports from places that SciPy has moved

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from audits import draws  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from audits import draws
 from clearance.audits import CoAdaptation
 from clearance.data import ImageSet, gaussian_images
 from clearance.data.stored import StoredImageSet, write_pixels
 from clearance.models import Classifier
 from clearance.research import fixed_images
-from digits_nets import digits  # type: ignore[import-not-found]
+from digits_nets import digits
 
 
 def same_images(one, other):

@@ -13,7 +13,7 @@ from clearance.attacks.transfer import straight_through
 from clearance.audits import Robustness
 from clearance.audits.robustness import scale_free_attacks
 from clearance.models import Classifier
-from digits_nets import digits, network  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from digits_nets import digits, network
 
 EPSILON = 0.1
 LOSSES = ("logit_margin", "scaled_cross_entropy", "dlr")

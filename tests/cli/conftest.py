@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clearance.data.synthetic import GaussianClasses
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 RECIPE = """
 dataset: {dataset}

@@ -9,10 +9,7 @@ import yaml
 
 from clearance.cli.__main__ import COMMANDS
 from clearance.experiments import catalogue
-from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    loaded_by,
-    run,
-)
+from cli.terminal import loaded_by, run
 
 
 class TestQuickAnswers:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import clearance as cl
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 
 def saved_run(home, method="plain", seed=0):

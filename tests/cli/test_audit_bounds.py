@@ -12,7 +12,7 @@ from PIL import Image
 
 from clearance.audits import Accuracy, Confusions
 from clearance.experiments.auditing import Budget
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 USER, HOST = "telltale-ann", "telltale-host"
 CODE = """

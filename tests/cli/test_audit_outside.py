@@ -12,7 +12,7 @@ from PIL import Image
 
 from clearance.data import Preprocessing
 from clearance.data.folder import open_folder
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 CODE = """
 from torch import nn

@@ -8,7 +8,7 @@ import pytest
 
 from clearance.cli.audit import AuditCommand, audit_settings, command
 from clearance.experiments.datasets import load_dataset
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 CODE = """
 import torch

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from cli.terminal import loaded_by, run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from gate.reports import of_images  # type: ignore[import-not-found]
+from cli.terminal import loaded_by, run
+from gate.reports import of_images
 
 
 def wrong(count, n=400):

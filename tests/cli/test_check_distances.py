@@ -8,7 +8,7 @@ from torch import nn
 
 import clearance as cl
 from clearance.audits import MinimalPerturbation
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 
 from clearance.experiments import engines
-from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    plain_text,
-    run,
-)
+from cli.terminal import plain_text, run
 
 
 def test_compare_prints_runs_table_sentence_and_path(compared, home):

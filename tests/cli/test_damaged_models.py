@@ -19,8 +19,8 @@ from clearance.models import Classifier
 from clearance.report.audit_page import SEVERITIES
 from clearance.report.audits import all_findings
 from clearance.report.findings import Findings
-from cli.terminal import plain_text, run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from digits_nets import digits, network, trained  # type: ignore[import-not-found]
+from cli.terminal import plain_text, run
+from digits_nets import digits, network, trained
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("error")]
 

@@ -15,8 +15,8 @@ import papers.__main__ as of_papers
 from clearance.cli import __main__ as command
 from clearance.cli.audit import AuditCommand
 from clearance.report import Card
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from gate.reports import of_images  # type: ignore[import-not-found]
+from cli.terminal import run
+from gate.reports import of_images
 
 DEFECT = 70
 

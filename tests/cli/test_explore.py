@@ -9,7 +9,7 @@ import pytest
 
 from clearance.experiments.explore import explored_run
 from clearance.experiments.saved import load_run
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 
 @pytest.fixture(scope="module")

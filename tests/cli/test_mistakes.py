@@ -7,10 +7,7 @@ import pytest
 
 from clearance.cli.compare import CompareCommand
 from clearance.experiments import engines
-from cli.terminal import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    plain_text,
-    run,
-)
+from cli.terminal import plain_text, run
 
 
 class TestMistakes:

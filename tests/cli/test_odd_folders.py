@@ -11,8 +11,8 @@ from PIL import Image
 
 from clearance._text import visible
 from clearance.data.folder import open_folder
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from odd_names import ODD  # type: ignore[import-not-found]
+from cli.terminal import run
+from odd_names import ODD
 
 CODE = """
 import torch

@@ -9,7 +9,7 @@ import clearance as cl
 from clearance.audits.calibration import confidences, fitted_temperature
 from clearance.data import gaussian_images
 from clearance.report.numbers import levels
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 CODE = """
 import torch

@@ -7,7 +7,7 @@ import yaml
 from clearance.experiments import search
 from clearance.experiments.recipe import read_recipe
 from clearance.experiments.search import Trial
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 
 def test_what_was_chosen_is_printed_as_a_recipe_takes_it(monkeypatch, tmp_path):
@@ -21,7 +21,7 @@ def test_what_was_chosen_is_printed_as_a_recipe_takes_it(monkeypatch, tmp_path):
             for lr, error in ((0.1, 0.2), (0.025, 0.05), (0.4, 0.3))
         ]
 
-    monkeypatch.setattr(search, "search", trials)
+    monkeypatch.setattr(search, "search_settings", trials)
     status, shown, _ = run(
         "search", "--methods", "plain,foca", "--model", "tiny-cnn", "--out", str(tmp_path / "found")
     )

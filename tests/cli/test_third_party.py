@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cli.terminal import plain_text, run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import plain_text, run
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attack_cases import ATTACKS  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from attack_cases import ATTACKS
 
 
 @pytest.fixture(params=list(ATTACKS))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from attack_cases import batch  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from digits_nets import network  # type: ignore[import-not-found]
+from attack_cases import batch
+from digits_nets import network
 
 
 def in_training():

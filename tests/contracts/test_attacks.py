@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 import clearance.attacks
-from attack_cases import ATTACKS, COUNT, batch  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from attack_cases import ATTACKS, COUNT, batch
 from clearance.attacks import FGSM, PGD, SquareSearch
 from clearance.attacks.attack import NoGradientWarning
-from digits_nets import RoundingFront, Times, network  # type: ignore[import-not-found]
+from digits_nets import RoundingFront, Times, network
 
 
 def distance(found, images, norm):

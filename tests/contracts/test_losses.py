@@ -7,13 +7,7 @@ import torch
 from torch import nn
 
 import clearance.losses
-from cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    CLASSES,
-    FEATURE_WIDTH,
-    INPUT_WIDTH,
-    LOSSES,
-    OwnLoss,
-)
+from cases import CLASSES, FEATURE_WIDTH, INPUT_WIDTH, LOSSES, OwnLoss
 from clearance import Outputs
 from clearance.losses import Loss
 

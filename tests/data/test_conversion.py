@@ -7,11 +7,7 @@ from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from clearance.data import gaussian_images, open_images
-from data.small_images import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    GOOD,
-    LABELS,
-    U8,
-)
+from data.small_images import GOOD, LABELS, U8
 
 COLOUR = np.random.default_rng(0).integers(0, 256, (4, 5, 6, 3), dtype=np.uint8)
 EXPECTED = torch.from_numpy(COLOUR).permute(0, 3, 1, 2).float() / 255

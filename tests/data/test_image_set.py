@@ -12,10 +12,7 @@ from clearance.data import Augmentation, ImageSet, gaussian_images
 from clearance.data.stratified import draw_quota, stratified_quota
 from clearance.data.subsets import draw_classes, split_classes
 from clearance.data.synthetic import GaussianClasses
-from data.small_images import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    GOOD,
-    LABELS,
-)
+from data.small_images import GOOD, LABELS
 
 
 def marked(sizes):

@@ -19,7 +19,7 @@ from clearance.data.folder import open_folder
 from clearance.data.idx import read_idx
 from clearance.data.npz import read_npz
 from clearance.data.photographs import read_photographs
-from data.small_images import U8  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from data.small_images import U8
 
 BYTES = np.arange(24, dtype=np.uint8).reshape(3, 4, 2) * 10  # three images, 4 high and 2 wide
 LABELS = np.array([1, 0, 1], dtype=np.uint8)

@@ -9,7 +9,7 @@ from torch import nn
 
 import clearance as cl
 from clearance.data import gaussian_images
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 NAMES = ("ant", "bee", "cat")
 

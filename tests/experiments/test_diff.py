@@ -10,7 +10,7 @@ from torch import nn
 import clearance as cl
 from clearance.experiments.diff import diff
 from clearance.gate.results import paired_fractions
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -17,7 +17,7 @@ from clearance.experiments.grid import plans_of
 from clearance.experiments.recipe import Recipe, tuned_recipe
 from clearance.experiments.run import RunPlan, kept_findings, run_method
 from clearance.experiments.saved import load_run
-from cli.terminal import run as command  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.terminal import run as command
 
 DATA = RunData(gaussian_images(per_class=40, seed=0), gaussian_images(per_class=10, seed=1))
 

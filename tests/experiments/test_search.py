@@ -9,7 +9,7 @@ from clearance.experiments import build, search
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, failed
-from clearance.experiments.search import Trial, at_edge, best
+from clearance.experiments.search import Trial, at_edge, best_trial
 from clearance.records import Record, RunNote
 from clearance.vocabulary import Measurement, Outcome
 
@@ -24,18 +24,18 @@ def test_best_is_by_the_criterion_then_by_the_other():
         trial("a", 3, 0.2, 0.2),
         trial("b", 4, 0.0, 0.0),
     ]
-    assert best(trials, "a").lr == 3
-    assert best(trials, "a", "own_error").lr == 1
-    assert best(trials, "b").lr == 4
+    assert best_trial(trials, "a").lr == 3
+    assert best_trial(trials, "a", "own_error").lr == 1
+    assert best_trial(trials, "b").lr == 4
 
 
 def test_where_all_finalists_failed_nothing_is_chosen():
     """The trials that chose them were shorter: they are no measurement of what was asked for."""
     short = [Trial("a", lr, 10, 2, None, None, lr, ("finished",)) for lr in (0.1, 0.2)]
     last = [Trial("a", lr, 10, 8, None, None, 1.0, ("failed: killed",)) for lr in (0.1, 0.2)]
-    assert best(short, "a", "own_error").lr == 0.1
+    assert best_trial(short, "a", "own_error").lr == 0.1
     with pytest.raises(ValueError, match=r"no trial of method 'a' could be measured.*killed"):
-        best(short + last, "a", "own_error")
+        best_trial(short + last, "a", "own_error")
 
 
 class Landscape:
@@ -86,7 +86,7 @@ def searched(monkeypatch, data):
         monkeypatch.setattr(build, "load_dataset", load)
         methods = {"plain": Method(lr=0.1), "foca": Method(way="foca", lr=0.2)}
         recipe = Recipe(methods=methods, seeds=seeds, train_fraction=train_fraction)
-        trials = search.search(recipe, Path("unused"), 1, lambda *_: None, **more)
+        trials = search.search_settings(recipe, Path("unused"), 1, lambda *_: None, **more)
         assert set(splits) == {"train"}
         return trials, grid
 
@@ -103,13 +103,13 @@ def test_the_middle_is_found_without_widening(searched):
     assert len(grid.calls[0]) == 2 * (5 + 5 * 2)  # two seeds; FOCA at two sizes of weak heads
     assert rates(trials, "plain") == pytest.approx([0.025, 0.05, 0.1, 0.2, 0.4])
     assert rates(trials, "foca") == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8])
-    assert best(trials, "plain").lr == 0.1
-    assert (best(trials, "foca").lr, best(trials, "foca").per_class) == (0.4, 1)
+    assert best_trial(trials, "plain").lr == 0.1
+    assert (best_trial(trials, "foca").lr, best_trial(trials, "foca").per_class) == (0.4, 1)
 
 
 def test_errors_are_means_over_seeds_of_the_right_measurement(searched):
     trials, _ = searched({"plain": 0.1, "foca": 0.2})
-    found = best(trials, "plain")
+    found = best_trial(trials, "plain")
     assert found.one_image_error == pytest.approx(0.0005)
     assert found.own_error == pytest.approx(0.00025)
     assert found.statuses == ("finished", "finished")
@@ -140,7 +140,7 @@ def test_what_the_recipe_leaves_unused_is_held_out(searched, used, sizes):
 )
 def test_an_edge_is_widened_at_most_twice(searched, optimum, reached):
     trials, grid = searched({"plain": optimum, "foca": 0.2})
-    assert best(trials, "plain").lr == pytest.approx(reached)
+    assert best_trial(trials, "plain").lr == pytest.approx(reached)
     assert len(grid.calls) <= 3
     added = [plan for plans in grid.calls[1:] for plan in plans]
     assert {plan.method.split()[0] for plan in added} == {"plain"}
@@ -152,14 +152,14 @@ def test_runs_that_broke_down_count_as_wrong_everywhere(searched):
     (broken,) = [t for t in trials if t.method == "plain" and t.lr == 0.1]
     assert (broken.one_image_error, broken.own_error) == (1.0, 1.0)
     assert broken.statuses == ("failed: boom", "failed: boom")
-    assert best(trials, "plain").lr in (0.05, 0.2)
+    assert best_trial(trials, "plain").lr in (0.05, 0.2)
 
 
 def test_what_broke_down_is_never_chosen(searched):
     """An error of 1 may be the smallest there is; that a process was killed says nothing of a learning rate."""
     kept = Trial("plain", 0.2, 10, 4, None, None, 1.0, ("diverged at step 3: not finite", "finished"))
     lost = Trial("plain", 0.1, 10, 4, None, None, 0.0, ("finished", "failed: killed"))
-    assert best([lost, kept], "plain", "own_error") is kept
+    assert best_trial([lost, kept], "plain", "own_error") is kept
     everywhere = tuple(0.1 * factor for factor in search.FACTORS)
     with pytest.raises(ValueError, match=r"no trial of method 'plain' could be measured.*failed: boom"):
         searched({"plain": 0.1, "foca": 0.2}, broken=everywhere)
@@ -170,12 +170,12 @@ def test_shorter_trials_of_a_recipe_that_counts_steps_are_refused(data):
     with pytest.raises(
         ValueError, match=r"`trial_epochs` must be None if the recipe counts steps; got 2 and 10"
     ):
-        search.search(recipe, Path("unused"), 1, lambda *_: None, trial_epochs=2)
+        search.search_settings(recipe, Path("unused"), 1, lambda *_: None, trial_epochs=2)
 
 
 def test_the_table_marks_a_choice_at_an_edge(searched):
     trials, _ = searched({"plain": 0.1, "foca": 0.2})
-    chosen = best(trials, "plain")
+    chosen = best_trial(trials, "plain")
     assert not at_edge(trials, chosen)
     assert at_edge([trial for trial in trials if trial.lr <= chosen.lr], chosen)
     assert at_edge([trial for trial in trials if trial.lr >= chosen.lr], chosen)
@@ -186,10 +186,12 @@ def test_what_is_within_a_standard_error_of_the_best_is_chosen_by_own_error():
         return Trial("a", lr, 10, epochs, one, error, own, ("finished",))
 
     lowest, alike, beyond = trial(1, 0.30, 0.02, 0.09), trial(2, 0.315, 0.0, 0.05), trial(3, 0.33, 0.5, 0.01)
-    assert best([lowest, alike, beyond], "a") == alike
-    assert best([lowest, beyond], "a") == lowest
-    assert best([lowest, alike, beyond], "a", "own_error") == beyond
-    assert best([lowest, trial(4, 0.1, 0.0, 0.0, epochs=2)], "a") == lowest  # a shorter trial decides nothing
+    assert best_trial([lowest, alike, beyond], "a") == alike
+    assert best_trial([lowest, beyond], "a") == lowest
+    assert best_trial([lowest, alike, beyond], "a", "own_error") == beyond
+    assert (
+        best_trial([lowest, trial(4, 0.1, 0.0, 0.0, epochs=2)], "a") == lowest
+    )  # a shorter trial decides nothing
 
 
 def test_the_best_of_short_trials_are_repeated_in_full_length(searched):
@@ -203,7 +205,7 @@ def test_the_best_of_short_trials_are_repeated_in_full_length(searched):
     assert again["foca"][0] == (0.2, 1)
     assert {lr for lr, _ in again["plain"]} < {0.05, 0.1, 0.2}
     assert [len(found) for found in again.values()] == [2, 2]
-    assert best(trials, "plain").epochs == 60
+    assert best_trial(trials, "plain").epochs == 60
 
 
 def test_the_best_are_repeated_with_more_seeds_and_chosen_among_by_all_of_them(searched):
@@ -213,22 +215,22 @@ def test_the_best_are_repeated_with_more_seeds_and_chosen_among_by_all_of_them(s
     assert {plan.seed for plan in grid.calls[0]} == {0}
     assert {plan.seed for plan in grid.calls[1]} == {0, 1, 2}
     assert len(grid.calls[1]) == 2 * 2 * 3  # both methods, two candidates, three seeds
-    assert len(best(trials, "plain", "own_error").statuses) == 3
+    assert len(best_trial(trials, "plain", "own_error").statuses) == 3
     lucky = [
         Trial("a", 1.0, 1, 4, None, None, 0.1, ("finished",)),
         Trial("a", 1.0, 1, 4, None, None, 0.3, ("finished",) * 3),
         Trial("a", 2.0, 1, 4, None, None, 0.2, ("finished",) * 3),
     ]
-    assert best(lucky, "a", "own_error").lr == 2.0
+    assert best_trial(lucky, "a", "own_error").lr == 2.0
 
 
 def test_a_choice_of_several_seeds_at_an_edge_is_widened_too(searched):
     """The first seed likes a rate within what was tried, the others one far beyond it."""
     wanted = {"seeds": 1, "drift": 16.0, "finalists": 2, "finalist_seeds": 3, "criterion": "own_error"}
     trials, grid = searched({"plain": 0.25, "foca": 0.2}, **wanted)
-    assert best([t for t in trials if len(t.statuses) == 1], "plain", "own_error").lr == 0.2
-    assert best(trials, "plain", "own_error").lr == pytest.approx(1.6)
-    assert not at_edge(trials, best(trials, "foca", "own_error"))
+    assert best_trial([t for t in trials if len(t.statuses) == 1], "plain", "own_error").lr == 0.2
+    assert best_trial(trials, "plain", "own_error").lr == pytest.approx(1.6)
+    assert not at_edge(trials, best_trial(trials, "foca", "own_error"))
     later = [plan for plans in grid.calls[2:] for plan in plans if plan.method.startswith("plain")]
     assert {plan.seed for plan in later} == {0, 1, 2}
     assert sorted({plan.settings.lr for plan in later}) == pytest.approx([0.8, 1.6])  # two widenings
@@ -236,7 +238,7 @@ def test_a_choice_of_several_seeds_at_an_edge_is_widened_too(searched):
 
 def test_the_standard_error_is_that_of_the_mean(searched):
     trials, _ = searched({"plain": 0.1, "foca": 0.2}, seeds=2)
-    chosen = best(trials, "plain")
+    chosen = best_trial(trials, "plain")
     # the stand-in has no spread over draws, and its two seeds are 0.001 apart
     assert chosen.one_image_standard_error == pytest.approx(0.0005)
 
@@ -245,7 +247,7 @@ def test_the_own_error_alone_can_choose_and_then_no_other_head_is_trained(search
     trials, grid = searched({"plain": 0.4, "foca": 0.2}, criterion="own_error")
     assert {plan.recipe.audits for plans in grid.calls for plan in plans} == {("accuracy",)}
     assert {trial.one_image_error for trial in trials} == {None}
-    assert best(trials, "plain", "own_error").lr == pytest.approx(0.4)
+    assert best_trial(trials, "plain", "own_error").lr == pytest.approx(0.4)
     assert max(rates(trials, "plain")) == pytest.approx(0.8)  # widened at the edge by the same criterion
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chromium import Chromium, found  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from chromium import Chromium, found
 from clearance.experiments.explore import explored_dataset
 from clearance.explore.machines import Machines, all_machines
 from clearance.explore.page import render_explorer

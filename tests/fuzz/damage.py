@@ -4,7 +4,7 @@ import copy
 
 from hypothesis import strategies as st
 
-from odd_names import ODD  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from odd_names import ODD
 
 NUMBERS = (
     0,

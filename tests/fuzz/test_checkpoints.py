@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from clearance.models import load_weights
-from fuzz.damage import WORDS, damaged_bytes, plain_values  # type: ignore[import-not-found]
-from fuzz.endings import MARK, cases, one_line  # type: ignore[import-not-found]
+from fuzz.damage import WORDS, damaged_bytes, plain_values
+from fuzz.endings import MARK, cases, one_line
 
 pytestmark = MARK
 

@@ -14,8 +14,8 @@ from PIL import Image
 from clearance.data import Preprocessing
 from clearance.data.folder import open_folder
 from clearance.data.npz import read_npz, read_npz_images
-from fuzz.damage import NUMBERS, damaged_bytes  # type: ignore[import-not-found]
-from fuzz.endings import MARK, cases, one_line  # type: ignore[import-not-found]
+from fuzz.damage import NUMBERS, damaged_bytes
+from fuzz.endings import MARK, cases, one_line
 
 pytestmark = MARK
 FORMATS = (

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import clearance as cl
-from fuzz.endings import MARK, cases, one_line  # type: ignore[import-not-found]
+from fuzz.endings import MARK, cases, one_line
 
 pytestmark = MARK
 

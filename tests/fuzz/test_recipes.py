@@ -12,8 +12,8 @@ from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.catalogue import AUDITS, LOSSES, METHODS, MODELS
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe, identifier, read_recipe, to_tree
-from fuzz.damage import damaged_bytes, damaged_tree, plain_values  # type: ignore[import-not-found]
-from fuzz.endings import MARK, cases, one_line  # type: ignore[import-not-found]
+from fuzz.damage import damaged_bytes, damaged_tree, plain_values
+from fuzz.endings import MARK, cases, one_line
 
 pytestmark = MARK
 WHOLE = {

@@ -13,9 +13,9 @@ from clearance.gate.formats import overall
 from clearance.records import load_report
 from clearance.report.page import render_page
 from clearance.report.terminal import comparison_table
-from fuzz.damage import damaged_bytes, damaged_tree  # type: ignore[import-not-found]
-from fuzz.endings import MARK, cases, one_line  # type: ignore[import-not-found]
-from gate.reports import distance, distances, error, report, wrong_images  # type: ignore[import-not-found]
+from fuzz.damage import damaged_bytes, damaged_tree
+from fuzz.endings import MARK, cases, one_line
+from gate.reports import distance, distances, error, report, wrong_images
 
 pytestmark = MARK
 TOLERANCES = ("accuracy drops 1pt", "flip_distance drops 10%", "accuracy.error[split=test] changes")

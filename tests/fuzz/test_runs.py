@@ -15,8 +15,8 @@ from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunPlan
 from clearance.experiments.saved import load_run
-from fuzz.damage import damaged_bytes  # type: ignore[import-not-found]
-from fuzz.endings import MARK, cases, one_line  # type: ignore[import-not-found]
+from fuzz.damage import damaged_bytes
+from fuzz.endings import MARK, cases, one_line
 
 pytestmark = MARK
 WORLD = GaussianClasses(class_count=3, separation=5.0, noise=0.05)

@@ -8,15 +8,7 @@ import pytest
 from clearance.gate import GateStatus, Tolerance, check, junit, markdown
 from clearance.records import ExhibitRecord, Record
 from clearance.vocabulary import Exhibit, Measurement
-from gate.reports import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    distance,
-    distances,
-    error,
-    of_images,
-    report,
-    robustness,
-    wrong_images,
-)
+from gate.reports import distance, distances, error, of_images, report, robustness, wrong_images
 
 
 def result_of(now, last, text, method=None):

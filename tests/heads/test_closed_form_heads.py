@@ -13,12 +13,8 @@ from clearance.heads.ridge import pair_head, solve_ridge
 from clearance.heads.weak.ridge import ridge_is_too_strong
 from clearance.losses.squared_error import squared_error
 from clearance.research import feature_unit
-from heads.numbers import close  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from heads.weak_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    CASES,
-    D,
-    K,
-)
+from heads.numbers import close
+from heads.weak_cases import CASES, D, K
 
 CLOSED_FORM = ("ridge", "ridge, fixed penalty", "pair")
 

@@ -9,11 +9,7 @@ from torch import nn
 
 from clearance.heads import MLP, HeadStack
 from clearance.heads.fisher import path_distance, segment_distances
-from heads.slow_fisher import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    CLASSES,
-    SEGMENTS,
-    slow_distances,
-)
+from heads.slow_fisher import CLASSES, SEGMENTS, slow_distances
 
 
 @pytest.fixture

@@ -23,15 +23,7 @@ from clearance.heads import (
 )
 from clearance.heads.gaussian_mixture import half_distances, mixture_statistics, own_half_distance
 from clearance.losses import GaussianMixtureLoss
-from heads.mixtures import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    COVARIANCES,
-    SHARED,
-    covariance_of,
-    mixture,
-    outputs_of,
-    samples,
-    terms,
-)
+from heads.mixtures import COVARIANCES, SHARED, covariance_of, mixture, outputs_of, samples, terms
 
 close = torch.testing.assert_close
 

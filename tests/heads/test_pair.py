@@ -4,10 +4,7 @@ import pytest
 import torch
 
 from clearance.heads.ridge import pair_head, solve_ridge
-from heads.numbers import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    close,
-    drawn,
-)
+from heads.numbers import close, drawn
 
 
 def pairs(count=6, D=5):

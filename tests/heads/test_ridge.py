@@ -5,10 +5,7 @@ import torch
 from sklearn.linear_model import Ridge
 
 from clearance.heads.ridge import solve_ridge
-from heads.numbers import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    close,
-    drawn,
-)
+from heads.numbers import close, drawn
 
 K, C = 4, 3
 

@@ -18,13 +18,8 @@ from clearance.losses import SquaredErrorLoss
 from clearance.models import Classifier
 from clearance.research import feature_unit
 from clearance.training import FOCA
-from heads.numbers import close  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from heads.weak_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    CASES,
-    D,
-    K,
-    same,
-)
+from heads.numbers import close
+from heads.weak_cases import CASES, D, K, same
 
 PROTOCOL: list[WeakHeads] = [  # for mypy
     GradientHeads(),

@@ -26,7 +26,7 @@ from clearance.losses.large_margin import margin_violation
 from clearance.losses.margins import class_gaps
 from clearance.models import Classifier, wrap
 from clearance.training import FOCA, EndToEnd, Execution, fit
-from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from margin_cases import (
     ALL_LAYERS,
     CLASSES,
     HIDDEN,

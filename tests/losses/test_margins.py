@@ -17,7 +17,7 @@ from clearance.geometry.first_order import dual_exponent
 from clearance.losses import DistanceSettings, LargeMarginLoss, margin_distances
 from clearance.losses.margins import Ruler, gaps_and_norms
 from clearance.models import Classifier
-from margin_cases import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from margin_cases import (
     ALL_LAYERS,
     CLASSES,
     CONV_LAYERS,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from clearance.records.summary import compare, holm, summarise
+from clearance.records.summary import compare_seeds, holm, summarise
 
 
 def seeds(numbers):
@@ -50,7 +50,7 @@ def test_comparison_is_the_paired_t_test(log, count):
     rng = np.random.default_rng(count)
     for _ in range(20):
         a, b = random_pair(rng, count)
-        found = compare(seeds(a), seeds(b), log=log)
+        found = compare_seeds(seeds(a), seeds(b), log=log)
         oracle = stats.ttest_rel(np.log(a), np.log(b)) if log else stats.ttest_rel(a, b)
         interval = oracle.confidence_interval(0.95)
         assert found.p == pytest.approx(oracle.pvalue, rel=1e-9)
@@ -62,48 +62,48 @@ def test_comparison_is_the_paired_t_test(log, count):
 def test_pairing_goes_by_seed_not_by_order():
     a = {0: 0.10, 1: 0.20, 2: 0.30}
     b = {2: 0.41, 0: 0.19, 1: 0.30}
-    assert compare(a, b).difference == pytest.approx(-0.1)
-    assert compare(a, b).verdict == "better"
-    assert compare(a, {seed: b[(seed + 1) % 3] for seed in b}).verdict == "inconclusive"
+    assert compare_seeds(a, b).difference == pytest.approx(-0.1)
+    assert compare_seeds(a, b).verdict == "better"
+    assert compare_seeds(a, {seed: b[(seed + 1) % 3] for seed in b}).verdict == "inconclusive"
 
 
 def test_direction_decides_between_better_and_worse():
     a, b = seeds([0.9, 0.91, 0.92]), seeds([0.5, 0.52, 0.51])
-    assert compare(a, b, better="higher").verdict == "better"
-    assert compare(a, b, better="lower").verdict == "worse"
+    assert compare_seeds(a, b, better="higher").verdict == "better"
+    assert compare_seeds(a, b, better="lower").verdict == "worse"
 
 
 @pytest.mark.parametrize(("a", "b", "count"), [({0: 0.1}, {0: 0.9}, 1), ({0: 0.1}, {1: 0.9}, 0)])
 def test_fewer_than_two_common_seeds_cannot_tell(a, b, count):
-    found = compare(a, b)
+    found = compare_seeds(a, b)
     assert (found.verdict, found.p, found.low, found.seeds) == ("inconclusive", None, None, count)
 
 
 def test_seeds_that_were_lost_are_counted():
     a = {0: 0.1, 1: 0.1, 2: math.nan, 3: 0.2}
     b = {0: 0.3, 1: 0.31, 2: 0.3, 4: 0.3}
-    found = compare(a, b)
+    found = compare_seeds(a, b)
     assert (found.seeds, found.dropped) == (2, 3)
 
 
 def test_equal_differences_leave_nothing_to_chance():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert compare(seeds([1.0, 2.0]), seeds([1.0, 2.0])).verdict == "inconclusive"
-        assert compare(seeds([1.0, 2.0]), seeds([2.0, 3.0])).verdict == "better"
+        assert compare_seeds(seeds([1.0, 2.0]), seeds([1.0, 2.0])).verdict == "inconclusive"
+        assert compare_seeds(seeds([1.0, 2.0]), seeds([2.0, 3.0])).verdict == "better"
 
 
 def test_floor_stands_in_for_zero_errors():
     # half of one image in 100 is 0.005; the ratios are then 0.005 / 0.05 and 0.005 / 0.02
-    found = compare(seeds([0.0, 0.001]), seeds([0.05, 0.02]), log=True, floor=0.005)
+    found = compare_seeds(seeds([0.0, 0.001]), seeds([0.05, 0.02]), log=True, floor=0.005)
     assert found.difference == pytest.approx((math.log(0.1) + math.log(0.25)) / 2)
     with pytest.raises(ValueError, match="above 0"):
-        compare(seeds([0.0, 0.001]), seeds([0.05, 0.02]), log=True)
+        compare_seeds(seeds([0.0, 0.001]), seeds([0.05, 0.02]), log=True)
 
 
 def test_wrong_direction_is_refused():
     with pytest.raises(ValueError, match="`better`"):
-        compare({0: 1.0}, {0: 2.0}, better="neither")  # type: ignore[arg-type]
+        compare_seeds({0: 1.0}, {0: 2.0}, better="neither")  # type: ignore[arg-type]
 
 
 def test_holm_by_hand():

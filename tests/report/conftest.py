@@ -7,8 +7,8 @@ from clearance.report import page as pages
 from clearance.report import pictures
 from clearance.report.audits import co_adaptation, training
 from clearance.report.page import render_page, write_page
-from report.invented import Invented  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from report.invented_paper import InventedPaper  # type: ignore[import-not-found]
+from report.invented import Invented
+from report.invented_paper import InventedPaper
 
 
 @pytest.fixture(scope="session")

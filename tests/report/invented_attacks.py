@@ -5,7 +5,7 @@ from typing import Any
 
 from clearance.records.record import ExhibitRecord, Record
 from clearance.vocabulary import Exhibit, Measurement
-from report.invented import Invented  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.invented import Invented
 
 RADII = {"inf": (0.1, 0.2), "2": (0.5,)}
 # Right under attack at the first radius, what plain attacks leave of it, median distance.

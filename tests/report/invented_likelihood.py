@@ -5,7 +5,7 @@ from typing import Any
 
 from clearance.records.record import ExhibitRecord, Record
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
-from report.invented import Invented  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.invented import Invented
 
 METHODS = {"plain": 0.6, "lgm": 0.9}  # how well the likelihood tells
 RADII = (0.1, 0.2, 0.3)

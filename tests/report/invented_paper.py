@@ -7,7 +7,7 @@ import numpy as np
 
 from clearance.records.record import ExhibitRecord, Record
 from clearance.vocabulary import Exhibit, Measurement
-from report.invented import CLASSES, HEADS, SAMPLES, WORLD, Invented  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.invented import CLASSES, HEADS, SAMPLES, WORLD, Invented
 
 # How far last layers move, how far one line sets a class apart, and the share of a class's spread on one axis.
 PAPER = {

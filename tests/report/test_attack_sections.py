@@ -9,9 +9,9 @@ import pytest
 from clearance.records.store import exhibit_file
 from clearance.report.audits import sections
 from clearance.report.page import further_pictures, write_page
-from report.invented_attacks import PARTS, RADII, TITLES, InventedAttacks  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from report.reading import Reading, first_screen, numbers_in, stored  # type: ignore[import-not-found]
-from report.section_parts import (  # type: ignore[import-not-found]
+from report.invented_attacks import PARTS, RADII, TITLES, InventedAttacks
+from report.reading import Reading, first_screen, numbers_in, stored
+from report.section_parts import (
     altered,
     cells_of,
     findings_of,

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from clearance.report.audits.low_dimension import strips
-from clearance.report.drawing import bands, groups, logarithmic
+from clearance.report.drawing import bands, groups, label_logarithmic
 
 ROWS: list[dict[str, Any]] = [
     {"method": method, "x": x, "mean": mean, "low": 0.8 * mean, "high": 1.2 * mean}
@@ -40,7 +40,7 @@ def test_many_decades_have_a_number_each_whichever_way_the_axis_runs():
         axes = Figure(figsize=(6, 4)).subplots()
         axes.set_xscale("log")
         axes.set_xlim(*((1e2, 1e-6) if turned else (1e-6, 1e2)))
-        logarithmic(axes.xaxis)
+        label_logarithmic(axes.xaxis)
         shown.append(sorted(axes.xaxis.get_major_locator().tick_values(1e-6, 1e2)))
     assert shown[0] == shown[1]
     assert all(math.log10(tick) == pytest.approx(round(math.log10(tick))) for tick in shown[1])

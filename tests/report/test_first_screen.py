@@ -15,7 +15,7 @@ from clearance.report.ledger import ledger
 from clearance.report.left_out import fewer_images, interrupted, left_out, left_out_lines
 from clearance.report.page import render_page
 from clearance.vocabulary import Measurement
-from report.reading import Reading, numbers_in, stored  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.reading import Reading, numbers_in, stored
 
 
 def plain(text):

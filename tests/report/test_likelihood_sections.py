@@ -8,9 +8,9 @@ import pytest
 from clearance.records.store import exhibit_file
 from clearance.report.audits import page_of, sections
 from clearance.report.page import further_pictures, write_page
-from report.invented_likelihood import RADII, SCORES, TITLES, InventedLikelihood  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from report.reading import Reading, stored  # type: ignore[import-not-found]
-from report.section_parts import (  # type: ignore[import-not-found]
+from report.invented_likelihood import RADII, SCORES, TITLES, InventedLikelihood
+from report.reading import Reading, stored
+from report.section_parts import (
     altered,
     cells_of,
     findings_of,

@@ -15,9 +15,9 @@ from clearance.report import Card
 from clearance.report.drawing import groups
 from clearance.report.page import render_page, write_page
 from clearance.report.svg import as_svg
-from gate.reports import of_images  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from odd_names import ODD, shown  # type: ignore[import-not-found]
-from report.invented import Invented  # type: ignore[import-not-found]
+from gate.reports import of_images
+from odd_names import ODD, shown
+from report.invented import Invented
 
 
 class Page(HTMLParser):

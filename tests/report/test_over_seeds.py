@@ -9,7 +9,7 @@ from clearance.report.audits.geodesic import confidence, distances
 from clearance.report.audits.low_dimension import table
 from clearance.report.findings import Findings
 from clearance.report.over_seeds import rows_of
-from report.section_parts import findings_of, only  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.section_parts import findings_of, only
 
 
 def by_seed(report, method, name, **context):

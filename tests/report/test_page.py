@@ -8,7 +8,7 @@ import pytest
 
 from clearance.records.store import load_report
 from clearance.report.page import render_page, write_page
-from report.reading import Reading, first_screen, numbers_in, stored  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.reading import Reading, first_screen, numbers_in, stored
 
 
 def test_every_printed_number_is_in_the_report(folder, page):

@@ -12,7 +12,7 @@ from clearance.records.record import ExhibitRecord, RunNote
 from clearance.report.card import Card
 from clearance.report.page import render_page
 from clearance.vocabulary import Exhibit, Outcome
-from report.reading import Reading, first_screen  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.reading import Reading, first_screen
 
 
 def test_the_page_stands_alone(page):

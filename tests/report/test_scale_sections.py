@@ -14,7 +14,7 @@ from clearance.report.findings import Findings
 from clearance.report.page import render_page
 from clearance.report.sweep import QUANTITIES, at_shown, over_setting
 from clearance.vocabulary import Exhibit, Measurement
-from report.section_parts import term_of  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.section_parts import term_of
 
 WEIGHTS = {
     ("weight_rms", "1"): 0.04, ("weight_rms", "2"): 0.005, ("weight_rms", "all"): 0.02, ("spectral_norm", "1"): 1.5,

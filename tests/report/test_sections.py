@@ -11,7 +11,7 @@ from clearance.report.audits import geodesic, sections
 from clearance.report.audits.co_adaptation import main_curve
 from clearance.report.drawing import bands
 from clearance.report.page import further_pictures
-from report.section_parts import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.section_parts import (
     TITLES,
     altered,
     cells_of,

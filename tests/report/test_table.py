@@ -8,7 +8,7 @@ from clearance.report.card import Card
 from clearance.report.findings import Findings
 from clearance.report.terminal import comparison_table
 from clearance.vocabulary import Outcome
-from report.reading import first_screen  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from report.reading import first_screen
 
 METHODS = ("plain", "noisy", "dropout", "batchnorm", "foca")
 

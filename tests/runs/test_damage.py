@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clearance.runs import RunDirectory, check_finished, read_file, read_result, write_files
-from runs.begun import SEED, begin  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from runs.begun import SEED, begin
 
 DAMAGE = {
     "no state": lambda folder: (folder / "state.json").unlink(),

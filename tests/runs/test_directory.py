@@ -7,13 +7,7 @@ import pytest
 import torch
 
 from clearance.runs import RunDirectory
-from runs.begun import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    SEED,
-    begin,
-    checkpoints,
-    latest,
-    names,
-)
+from runs.begun import SEED, begin, checkpoints, latest, names
 
 
 def test_layout_while_it_runs(tmp_path):

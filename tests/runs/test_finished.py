@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearance.runs import RunDirectory, read_fingerprint, read_result
-from runs.begun import SEED, begin  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from runs.begun import SEED, begin
 
 
 def test_finished_and_opened_again(tmp_path):

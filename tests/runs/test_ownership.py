@@ -7,11 +7,7 @@ import torch
 from filelock import FileLock
 
 from clearance.runs import RunDirectory, read_fingerprint
-from runs.begun import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    SEED,
-    begin,
-    names,
-)
+from runs.begun import SEED, begin, names
 
 
 def test_another_fingerprint_is_refused(tmp_path):

@@ -14,11 +14,7 @@ from papers.__main__ import main
 from papers.engine import reproduce as module
 from papers.engine.catalogue import paper_claims, whole_recipe
 from papers.engine.judging import judge
-from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    grid_here,
-    number,
-    stored,
-)
+from studies.small_runs import grid_here, number, stored
 
 CLASSES = {"cifar10": 10, "cifar100": 100}
 TRAIN, TEST = {"cifar10": 40, "cifar100": 5}, 2  # images of a class

@@ -5,13 +5,7 @@ import dataclasses
 import pytest
 
 from papers.engine.claims import parse_claims
-from studies.claim_records import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    CLAIM,
-    LOWER,
-    SATO,
-    SHEET,
-    one_claim,
-)
+from studies.claim_records import CLAIM, LOWER, SATO, SHEET, one_claim
 
 
 class TestTheFile:

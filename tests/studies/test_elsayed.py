@@ -19,14 +19,7 @@ from papers.engine.catalogue import paper_claims, paper_recipe
 from papers.engine.claims import RECALLED
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
-from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    Unrendered,
-    cells,
-    grids_here,
-    interval,
-    ledger_rows,
-    verdict,
-)
+from studies.small_runs import Unrendered, cells, grids_here, interval, ledger_rows, verdict
 
 CLAIMS = paper_claims("elsayed_2018")
 SHEET = ["1", "2a", "2b", "2c", "3", "4", "5a", "5b", "6", "7a", "7b", "8a", "8b", "9a", "9b", "10", "11", "12",

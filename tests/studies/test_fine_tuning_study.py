@@ -15,7 +15,7 @@ from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError
 from papers.sato_2019 import fine_tuning
 from papers.sato_2019.fine_tuning import BEFORE, FOCA, SAME_COST, SAME_STEPS
-from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from studies.small_runs import (
     cells,
     grids_here,
     interval,

@@ -9,14 +9,7 @@ from scipy import stats
 
 from papers.engine.claims import parse_claims
 from papers.engine.judging import judge
-from studies.claim_records import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    CLAIM,
-    errors,
-    one_claim,
-    replaced,
-    series,
-    verdict,
-)
+from studies.claim_records import CLAIM, errors, one_claim, replaced, series, verdict
 
 
 class TestRatio:

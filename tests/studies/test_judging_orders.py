@@ -9,13 +9,7 @@ from scipy import stats
 from clearance.records.record import Record
 from clearance.vocabulary import Measurement
 from papers.engine.judging import judge
-from studies.claim_records import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    errors,
-    one_claim,
-    replaced,
-    series,
-    verdict,
-)
+from studies.claim_records import errors, one_claim, replaced, series, verdict
 
 
 class TestOrder:

@@ -7,11 +7,7 @@ import math
 import pytest
 
 from papers.engine.judging import MINIMUM_SEEDS, judge, not_run
-from studies.claim_records import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    SATO,
-    SHEET,
-    series,
-)
+from studies.claim_records import SATO, SHEET, series
 
 METHODS = ("plain", "noisy", "dropout", "batchnorm", "foca")
 EMPIRICAL = {"metric": "empirical", "features": "raw", "temperature": "as trained"}

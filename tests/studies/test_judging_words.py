@@ -5,11 +5,7 @@ import dataclasses
 import pytest
 
 from papers.engine.judging import judge
-from studies.claim_records import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    errors,
-    one_claim,
-    replaced,
-)
+from studies.claim_records import errors, one_claim, replaced
 
 RECORDS = errors(foca=0.05, plain=0.20, dropout=0.15)
 WORSE = replaced(RECORDS, "dropout", 0.02)

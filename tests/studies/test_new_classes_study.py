@@ -14,15 +14,7 @@ from clearance.vocabulary import Measurement
 from papers.engine.ledger import COST, cost_in_words, table
 from papers.engine.reproduce import reproduce
 from papers.sato_2019 import new_classes
-from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    cells,
-    grids_here,
-    interval,
-    ledger_rows,
-    number,
-    stored,
-    verdict,
-)
+from studies.small_runs import cells, grids_here, interval, ledger_rows, number, stored, verdict
 
 DRAWS = 3
 FULL = new_classes.new_classes_recipe

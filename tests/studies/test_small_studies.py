@@ -7,13 +7,7 @@ import pytest
 from clearance.experiments.run import RunPlan
 from papers.engine.reproduce import reproduce
 from papers.sato_2019 import causes, squared_error
-from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    cells,
-    grids_here,
-    interval,
-    number,
-    stored,
-)
+from studies.small_runs import cells, grids_here, interval, number, stored
 
 SEEDS = 3
 IMAGES = 130  # a tenth of the digits

@@ -16,7 +16,7 @@ from papers.engine.study import StudyRequest
 from papers.tanay_2018 import lenet, networks
 from papers.tanay_2018.lenet import attacked_network, error_curves, paired_lengths
 from papers.tanay_2018.seed_tables import SeedRow, factor_in_words, table
-from studies.small_runs import write_idx  # type: ignore[import-not-found]  # on pytest's path
+from studies.small_runs import write_idx  # on pytest's path
 
 SETTINGS = lenet.LeNetSettings(
     epochs=2, per_class=12, batch_size=30, images=10, grey_levels=30.0, ascent=40, search=4

@@ -8,7 +8,7 @@ import pytest
 from clearance.experiments.run import RunPlan
 from papers.engine.study import NoDataError, StudyRequest
 from papers.wan_2018 import left_out_class
-from studies.small_runs import Unrendered, cells, grids_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from studies.small_runs import Unrendered, cells, grids_here
 
 METHODS = ("softmax", "center", "l-softmax", "gm", "lgm")
 

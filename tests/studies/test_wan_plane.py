@@ -34,7 +34,7 @@ from papers.wan_2018.fig1 import (
     region,
     roundness,
 )
-from studies.small_runs import grids_here  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from studies.small_runs import grids_here
 
 SHEET = {  # alpha: boundary and gap
     0.01: (0.4988, 0.0025), 0.1: (0.4881, 0.0238), 0.2: (0.4772, 0.0456), 0.3: (0.4673, 0.0655), 1.0: (0.4142, 0.1716)

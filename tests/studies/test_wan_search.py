@@ -19,13 +19,7 @@ from papers.engine.catalogue import learning_rates
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError, StudyRequest
 from papers.wan_2018 import combinations, protocol, search_rates, search_settings
-from studies.small_runs import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    cells,
-    grids_here,
-    interval,
-    number,
-    stored,
-)
+from studies.small_runs import cells, grids_here, interval, number, stored
 
 SEEDS = 2
 FULL = combinations.combinations_recipe

@@ -23,7 +23,7 @@ from papers.engine.catalogue import paper_claims
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
 from papers.wan_2018 import accuracy, fgsm, protocol, verification
-from studies.small_runs import Unrendered, grids_here, interval, number, stored, verdict  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from studies.small_runs import Unrendered, grids_here, interval, number, stored, verdict
 
 SHEET = [claim.id for claim in paper_claims("wan_2018").claims]
 BRIEF = {"images": 40, "steps": 2, "adaptive_images": 4, "adaptive_steps": 2, "betas": [1.0], "reference": 50}

@@ -8,13 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearance.heads.ridge import pair_head
-from theory.clouds import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    N,
-    clouds,
-    descend,
-    pull,
-    spread,
-)
+from theory.clouds import N, clouds, descend, pull, spread
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,7 @@ from clearance.losses import SquaredErrorLoss
 from clearance.models import Classifier
 from clearance.training import FOCA, EndToEnd
 from clearance.training.foca import ClassBalancedDraws
-from theory.clouds import (  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-    N,
-    clouds,
-    pull,
-    spread,
-)
+from theory.clouds import N, clouds, pull, spread
 
 
 def test_q07_sampled_heads_give_the_exact_gradient_with_an_error_of_one_over_k():

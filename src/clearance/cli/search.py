@@ -63,7 +63,7 @@ class SearchCommand:
         from clearance.cli._options import whole_numbers
         from clearance.cli._progress import listening
         from clearance.experiments.engines import default_jobs
-        from clearance.experiments.search import search
+        from clearance.experiments.search import search_settings
 
         console = Console()
         check_folder("out", self.out)
@@ -75,7 +75,7 @@ class SearchCommand:
             check_count("trial_epochs", self.trial_epochs)
         per_class = whole_numbers("--per-class", self.per_class)
         with listening(console) as listener:
-            trials = search(
+            trials = search_settings(
                 recipe,
                 self.out / "runs",
                 jobs,
@@ -113,11 +113,11 @@ def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
     """The chosen settings in a recipe file's form: changes to the methods of these names."""
     import yaml
 
-    from clearance.experiments.search import best
+    from clearance.experiments.search import best_trial
 
     chosen: dict[str, dict[str, float]] = {}
     for name, method in recipe.methods.items():
-        found = best(trials, name, criterion)
+        found = best_trial(trials, name, criterion)
         chosen[name] = {"lr": found.lr} | ({"per_class": found.per_class} if method.way == "foca" else {})
     return yaml.safe_dump({"methods": chosen}, sort_keys=False).rstrip()
 
@@ -125,12 +125,12 @@ def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
 def _table(trials: "list[Trial]", methods: list[str]) -> "Table":
     from rich.table import Table
 
-    from clearance.experiments.search import CRITERIA, at_edge, best
+    from clearance.experiments.search import CRITERIA, at_edge, best_trial
 
     table = Table("method", "chosen by", "lr", "per class", "one-image error", "own error", box=None)
     for method in methods:
         for criterion in CRITERIA:
-            chosen = best(trials, method, criterion)
+            chosen = best_trial(trials, method, criterion)
             if criterion == CRITERIA[0] and chosen.one_image_error is None:
                 continue
             few = "" if chosen.one_image_error is None else f"{100 * chosen.one_image_error:.2f} %"

@@ -50,7 +50,7 @@ class Trial:
         return any(status.startswith(FAILED) for status in self.statuses)
 
 
-def best(trials: list[Trial], method: str, criterion: str = "one_image_error") -> Trial:
+def best_trial(trials: list[Trial], method: str, criterion: str = "one_image_error") -> Trial:
     """The trial of a method that is best by a criterion, among those with most epochs and seeds.
 
     By one-image error: of all trials within one standard error of the lowest (Breiman et al. 1984), the one
@@ -101,7 +101,7 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 ONE_IMAGE = {"per_class": [1], "repetitions": [50], "all_images": False}
 
 
-def search(
+def search_settings(
     recipe: Recipe,
     directory: Path,
     jobs: int,
@@ -251,7 +251,7 @@ def _standard_error(found: list[Measurement]) -> float:
 
 def _beyond_edge(method: Method, trials: list[Trial], name: str, criterion: str) -> list[Method]:
     """The candidate one factor outside, if the best one is at an edge."""
-    chosen = best(trials, name, criterion)
+    chosen = best_trial(trials, name, criterion)
     tried = sorted({trial.lr for trial in trials if trial.method == name})
     if chosen.lr == tried[-1]:
         return [dataclasses.replace(method, lr=_rounded(chosen.lr * 2), per_class=chosen.per_class)]

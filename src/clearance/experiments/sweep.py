@@ -225,7 +225,7 @@ def loss_settings(method: Method) -> dict[str, Any]:
     return {**loss_defaults(loss), **method.loss_settings}
 
 
-def under(found: "RunFindings", settings: Mapping[str, Scalar]) -> "RunFindings":
+def with_context(found: "RunFindings", settings: Mapping[str, Scalar]) -> "RunFindings":
     """The same findings with `settings` in the context of every measurement and exhibit."""
     records = tuple(
         Record(r.dataset, r.method, r.seed, _with_context(r.measurement, settings)) for r in found.records
@@ -259,7 +259,7 @@ def at_values(findings: Iterable[tuple[float, "RunFindings"]], sweep: Sweep) -> 
         note = one.note
         if note is not None:
             note = dataclasses.replace(note, status=f"{note.status} ({sweep.field} {value:g})")
-        found.append(under(dataclasses.replace(one, note=note), {sweep.setting: value}))
+        found.append(with_context(dataclasses.replace(one, note=note), {sweep.setting: value}))
     return found
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from clearance.gate.tolerance import Quantity, Tolerance
 from clearance.records.record import settings
 from clearance.records.store import Report
-from clearance.records.summary import Z_95, compare
+from clearance.records.summary import Z_95, compare_seeds
 from clearance.vocabulary import Exhibit
 
 DRAWS = 4000
@@ -108,7 +108,7 @@ def over_seeds(
     common = last.keys() & now.keys()
     if relative and any(min(last[seed], now[seed]) <= 0 for seed in common):
         return None
-    found = compare(now, last, log=relative)
+    found = compare_seeds(now, last, log=relative)
     if found.low is None or found.high is None:
         return None
     return (math.expm1(found.low), math.expm1(found.high)) if relative else (found.low, found.high)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from clearance.records.encoding import encode
 from clearance.records.record import Record
-from clearance.records.summary import LEVEL, Comparison, compare, holm, seeds_needed, summarise
+from clearance.records.summary import LEVEL, Comparison, compare_seeds, holm, seeds_needed, summarise
 from clearance.vocabulary import Better, Scalar
 
 Kind = Literal["mean", "difference", "ratio", "rival"]
@@ -211,7 +211,7 @@ def _differences(quantity: _Quantity, baseline: str) -> list[SummaryRow]:
     if better == "neither":
         return []
     found = {
-        method: compare(quantity.values(method), quantity.values(baseline), better=better)
+        method: compare_seeds(quantity.values(method), quantity.values(baseline), better=better)
         for method in quantity.methods
         if method != baseline
     }
@@ -243,7 +243,7 @@ def _ratios(quantity: _Quantity, baseline: str, floor: float | None) -> list[Sum
     for method in quantity.methods:
         if method == baseline:
             continue
-        one = compare(
+        one = compare_seeds(
             quantity.values(method), quantity.values(baseline), better=found.better, log=True, floor=least
         )
         if one.difference is not None:
@@ -261,7 +261,7 @@ def _rivals(quantity: _Quantity) -> list[SummaryRow]:
     choose = min if better == "lower" else max
     best = choose(finite, key=lambda method: finite[method])
     found = {
-        rival: compare(quantity.values(best), quantity.values(rival), better=better)
+        rival: compare_seeds(quantity.values(best), quantity.values(rival), better=better)
         for rival in quantity.methods
         if rival != best
     }

@@ -75,7 +75,7 @@ def summarise(values: Mapping[int, float]) -> SeedSummary:
     return SeedSummary(mean, spread, mean - half, mean + half, numbers.size)
 
 
-def compare(
+def compare_seeds(
     a: Mapping[int, float],
     b: Mapping[int, float],
     *,
@@ -100,9 +100,9 @@ def compare(
     significant, however small. This is right for deterministic quantities (steps) and may mislead for coarse ones
     (an error over a few images).
 
-    >>> compare({0: 0.03, 1: 0.04, 2: 0.03}, {0: 0.18, 1: 0.20, 2: 0.19}).verdict
+    >>> compare_seeds({0: 0.03, 1: 0.04, 2: 0.03}, {0: 0.18, 1: 0.20, 2: 0.19}).verdict
     'better'
-    >>> compare({0: 0.03}, {0: 0.18}).verdict
+    >>> compare_seeds({0: 0.03}, {0: 0.18}).verdict
     'inconclusive'
     """
     check_choice("better", better, ("lower", "higher"))
@@ -165,7 +165,7 @@ def seeds_needed(found: Comparison, tests: int = 1) -> int | None:
 
     Misleads: the mean and the spread are estimates from few seeds, so this is a plan and not a promise.
 
-    >>> near = compare({0: 0.05, 1: 0.06, 2: 0.07}, {0: 0.06, 1: 0.06, 2: 0.09})
+    >>> near = compare_seeds({0: 0.05, 1: 0.06, 2: 0.07}, {0: 0.06, 1: 0.06, 2: 0.09})
     >>> seeds_needed(near), seeds_needed(near, tests=3)
     (10, 14)
     """

@@ -24,15 +24,15 @@ Columns = Mapping[str, Sequence[Any]]
 MOST_POINTS = 800  # per picture: more make a page heavy and show no more
 
 
-def empty(size: tuple[float, float]) -> tuple[Figure, Axes]:
+def page_figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
     """A figure with one pair of axes in the page's style; `size` in inches."""
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    styled(axes)
+    style_axes(axes)
     return figure, axes
 
 
-def styled(axes: Axes) -> None:
+def style_axes(axes: Axes) -> None:
     """Give axes the look that all of a page's have."""
     for side, spine in axes.spines.items():
         spine.set(visible=side in ("left", "bottom"), color=MUTED)
@@ -50,7 +50,7 @@ WIDE = 5.5  # inches from which on three names fit side by side
 DECADES = 2.5  # up to which 2 and 5 are written between powers of ten
 
 
-def logarithmic(axis: Axis, unit: str = "") -> None:
+def label_logarithmic(axis: Axis, unit: str = "") -> None:
     """Numbers as plain text (0.01, 2, 1e−5) on an axis that is logarithmic and has its limits.
 
     Args:
@@ -60,21 +60,21 @@ def logarithmic(axis: Axis, unit: str = "") -> None:
     low, high = sorted(axis.get_view_interval())  # a turned axis begins with the larger one
     near = math.log10(high / low) <= DECADES
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if near else (1.0,), numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value) + unit))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value) + unit))
     axis.set_minor_formatter(NullFormatter())
     axis.set_minor_locator(NullLocator())
 
 
-def plain(value: float) -> str:
+def plain_number(value: float) -> str:
     """A round number as text.
 
-    >>> plain(0.002), plain(1e-8), plain(200.0)
+    >>> plain_number(0.002), plain_number(1e-8), plain_number(200.0)
     ('0.002', '1e−8', '200')
     """
     return f"{value:g}".replace("e-0", "e−").replace("-", "−")
 
 
-def legend(axes: Axes) -> None:
+def draw_legend(axes: Axes) -> None:
     """The names of what has one; a dollar sign in a name is a dollar sign."""
     if axes.get_legend_handles_labels()[0]:
         # said in words, because matplotlib warns of "best" as a default where a busy machine takes a second for it
@@ -126,7 +126,7 @@ def bands(
         log: Which axes are logarithmic, if every number allows it: ``"x"``, ``"y"``, ``"xy"`` or none.
         dashed: More rows, drawn dashed and without shade or name.
     """
-    figure, axes = empty(size)
+    figure, axes = page_figure(size)
     scale = 100 if percent else 1
     for index, method in enumerate(methods):
         _band(axes, _rows_of(rows, method), x, index, scale, method_name(method))
@@ -173,7 +173,7 @@ def _scales(axes: Axes, rows: Rows, x: str, log: str, scale: int) -> None:
     if "x" in log and rows and all(row[x] > 0 for row in rows):
         axes.set_xscale("log")
         axes.set_xlabel(f"{axes.get_xlabel()} (logarithmic)")
-        logarithmic(axes.xaxis)
+        label_logarithmic(axes.xaxis)
     elif "x" in log and len(places := sorted({row[x] for row in rows})) > 2 and places[0] == 0:
         axes.set_xscale("symlog", linthresh=places[1], linscale=0.6)
         axes.set_xlabel(f"{axes.get_xlabel()} (logarithmic, and 0)")
@@ -188,7 +188,7 @@ def _scales(axes: Axes, rows: Rows, x: str, log: str, scale: int) -> None:
         axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, 0.4 * min(means)), top)  # an interval may reach down to zero
-        logarithmic(axes.yaxis, unit)
+        label_logarithmic(axes.yaxis, unit)
     else:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{unit}"))
         if means and min(means) >= 0:
@@ -221,7 +221,7 @@ def groups(
         percent: Whether numbers are shares, shown as percent.
         level: A name and a number to draw as a line across.
     """
-    figure, axes = empty(size)
+    figure, axes = page_figure(size)
     rows = [row for row in rows if math.isfinite(row["mean"])]
     scale = 100 if percent else 1
     means = [scale * row["mean"] for row in rows if row["method"] in methods]
@@ -268,7 +268,7 @@ def _group_scale(axes: Axes, means: Sequence[float], unit: str) -> None:
         axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
         bottom, top = axes.get_ylim()
         axes.set_ylim(max(bottom, 0.5 * min(means)), top)  # an interval may reach down to zero
-        logarithmic(axes.yaxis, unit)
+        label_logarithmic(axes.yaxis, unit)
     else:
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{unit}"))
@@ -291,7 +291,7 @@ def labelled_cloud(columns: Columns, classes: Sequence[str]) -> Figure:
 
     A name that would cover another is written next to its class, at the end of a thin line.
     """
-    figure, axes = empty((3.2, 3.0))
+    figure, axes = page_figure((3.2, 3.0))
     step = -(-len(columns["x"]) // MOST_POINTS) or 1
     points = np.array([columns["x"][::step], columns["y"][::step]], dtype=float).T.reshape(-1, 2)
     labels = [str(label) for label in columns["label"][::step]]
@@ -478,7 +478,7 @@ def draw(exhibit: Exhibit) -> Figure:
 
 
 def _curve(columns: Columns) -> Figure:
-    figure, axes = empty(KIND_SIZE)
+    figure, axes = page_figure(KIND_SIZE)
     numeric = {name: array for name, column in columns.items() if (array := _as_numbers(column)) is not None}
     if not numeric:
         return figure
@@ -494,12 +494,12 @@ def _curve(columns: Columns) -> Figure:
         )
     axes.set_xlabel(_spaced(first), color=INK, parse_math=False)
     if others:
-        legend(axes)
+        draw_legend(axes)
     return figure
 
 
 def _histogram(columns: Columns) -> Figure:
-    figure, axes = empty(KIND_SIZE)
+    figure, axes = page_figure(KIND_SIZE)
     (first, at), *rest = columns.items()
     if rest:
         numbers = _as_numbers(at)
@@ -522,7 +522,7 @@ def _histogram(columns: Columns) -> Figure:
 
 
 def _scatter(columns: Columns) -> Figure:
-    figure, axes = empty(KIND_SIZE)
+    figure, axes = page_figure(KIND_SIZE)
     step = -(-len(columns["x"]) // MOST_POINTS) or 1
     x, y = _heights(columns["x"])[::step], _heights(columns["y"])[::step]
     labels = [str(label) for label in columns.get("label", [""] * len(columns["x"]))][::step]
@@ -530,13 +530,13 @@ def _scatter(columns: Columns) -> Figure:
         mine = [label == name for label in labels]
         axes.scatter(x[mine], y[mine], s=12, color=series(index), marker=marker(index), label=name or "_")
     if any(labels):
-        legend(axes)
+        draw_legend(axes)
     axes.grid(color=GRID, linewidth=0.6)
     return figure
 
 
 def _heatmap(columns: Columns) -> Figure:
-    figure, axes = empty(KIND_SIZE)
+    figure, axes = page_figure(KIND_SIZE)
     numeric = {name: array for name, column in columns.items() if (array := _as_numbers(column)) is not None}
     if numeric:
         mesh = axes.pcolormesh(np.stack(list(numeric.values()), axis=1), cmap=SHADES)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
-from clearance.report.drawing import MOST_POINTS, empty, groups
+from clearance.report.drawing import MOST_POINTS, groups, page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import LENGTHS, method_name, norm_name, norms_of
 from clearance.report.over_seeds import bars, is_summary, rows_of, stored, summary_exhibit
@@ -164,7 +164,7 @@ def distance_cloud(columns: Mapping[str, Sequence[Any]], index: int) -> Figure:
     >>> len(distance_cloud({"x": [0.1, 0.2], "y": [0.1, 0.1]}, 0).axes[0].collections)
     1
     """
-    figure, axes = empty(CLOUD_SIZE)
+    figure, axes = page_figure(CLOUD_SIZE)
     step = -(-len(columns["x"]) // MOST_POINTS) or 1
     x, y = (np.array(columns[name][::step], dtype=float) for name in ("x", "y"))
     end = float(max([*x, *y, 0.0]))

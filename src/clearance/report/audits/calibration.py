@@ -19,7 +19,7 @@ from clearance.report.audit_page import (
     Term,
     points_with_ends,
 )
-from clearance.report.drawing import empty
+from clearance.report.drawing import page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import setting
 from clearance.report.numbers import data, plain_number, rest
@@ -114,7 +114,7 @@ def reliability(before: Columns, after: Columns | None, index: int) -> Figure:
     >>> len(reliability(columns, columns, 0).axes[0].collections)
     2
     """
-    figure, axes = empty(SIZE)
+    figure, axes = page_figure(SIZE)
     axes.plot([0, 100], [0, 100], color=MUTED, linewidth=1.0, dashes=(4, 3), zorder=1)
     _bins(axes, before, index, hollow=False)
     if after is not None:

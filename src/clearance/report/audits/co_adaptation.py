@@ -21,9 +21,9 @@ from clearance.report.audit_page import CLOSE, AuditPage, Finding, Term
 from clearance.report.audits.linear_probe import outdone
 from clearance.report.drawing import (
     Columns,
-    empty,
     finite,
     legend_below,
+    page_figure,
 )
 from clearance.report.findings import FEW, Findings
 from clearance.report.names import NO_NETWORK, PIXEL_MEANS, PIXELS, cited, head_name, method_name
@@ -106,7 +106,7 @@ def partial_data(columns: Columns, head: str, methods: Sequence[str], size: tupl
     place on a logarithmic axis; then the axis is linear.
     """
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    figure, axes = empty(size)
+    figure, axes = page_figure(size)
     bare = PIXEL_MEANS if head == "class mean" else PIXELS
     pixels = _line(rows, bare, "")
     if pixels:

@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
-from clearance.records.summary import compare
+from clearance.records.summary import compare_seeds
 from clearance.report.audit_page import AuditPage, Row, Section, Term
 from clearance.report.drawing import bands, groups
 from clearance.report.findings import Findings, reference
@@ -112,7 +112,7 @@ def _factor(own: dict[int, float], against: dict[int, float], itself: bool) -> d
     nothing: dict[str, Any] = {"factor": None, "factor_low": None, "factor_high": None, "verdict": None}
     if itself or not against or min([*own.values(), *against.values()]) <= 0:
         return nothing
-    one = compare(own, against, log=True)
+    one = compare_seeds(own, against, log=True)
     if one.difference is None:
         return nothing
     return {

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from clearance.report.audit_page import AuditPage, Row, Section, Term
 from clearance.report.audits.calibration import SIZE, Columns
-from clearance.report.drawing import empty
+from clearance.report.drawing import page_figure
 from clearance.report.findings import Findings
 from clearance.report.pictures import drawn_firsts, firsts
 from clearance.report.svg import GRID, INK, MUTED, marker, series
@@ -81,7 +81,7 @@ def quantiles(columns: Columns, index: int) -> Figure:
     >>> len(quantiles({"chi-square": [0.5, 1.0], "features": [0.4, 1.5]}, 0).axes[0].lines)
     2
     """
-    figure, axes = empty(SIZE)
+    figure, axes = page_figure(SIZE)
     x, y = (list(columns[name]) for name in ("chi-square", "features"))
     axes.plot([min(x), max(x)], [min(x), max(x)], color=MUTED, linewidth=1.0, dashes=(4, 3), zorder=1)
     axes.plot(x, y, color=series(index), linewidth=0, marker=marker(index), markersize=2.6)

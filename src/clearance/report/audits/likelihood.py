@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
-from clearance.report.drawing import bands, empty
+from clearance.report.drawing import bands, page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import method_name, score_name, scores_of, setting
 from clearance.report.numbers import data, exact
@@ -313,7 +313,7 @@ def two_histograms(columns: Columns, index: int, label: str) -> Figure:
     >>> len(two_histograms(shown, 0, "probability").axes[0].patches)      # an area and an edge for each
     4
     """
-    figure, axes = empty(HISTOGRAM_SIZE)
+    figure, axes = page_figure(HISTOGRAM_SIZE)
     begin = [float(value) for value in columns["from"]]
     width = begin[1] - begin[0] if len(begin) > 1 else 1.0
     edges = [*begin, begin[-1] + width]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
 from clearance.report.audit_page import AuditPage, Row, Section, Term
-from clearance.report.drawing import MOST_POINTS, bands, empty
+from clearance.report.drawing import MOST_POINTS, bands, page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import cited, class_noun
 from clearance.report.numbers import exact
@@ -98,7 +98,7 @@ def strips(columns: Mapping[str, Sequence[Any]], name: str) -> Figure:
         columns: ``x``, ``y`` (the row) and ``label``.
         name: The label that the line was made for; it is coloured, the others are grey.
     """
-    figure, axes = empty((3.2, 2.6))
+    figure, axes = page_figure((3.2, 2.6))
     step = -(-len(columns["x"]) // MOST_POINTS) or 1
     x, y = (np.array(columns[key][::step], dtype=float) for key in ("x", "y"))
     mine = np.array([str(label) == name for label in columns["label"][::step]], dtype=bool)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
-from clearance.report.drawing import empty, legend, legend_below
+from clearance.report.drawing import draw_legend, legend_below, page_figure
 from clearance.report.findings import Findings
 from clearance.report.pictures import Picture, picture
 from clearance.report.svg import GRID, INK, MUTED, marker, series
@@ -26,14 +26,14 @@ NAMES = {"zero_one": "0-1", "hinge": "hinge", "softplus": "softplus"}
 
 def losses(columns: Columns) -> Figure:
     """The three losses over y s(x)."""
-    figure, axes = empty(SIZE)
+    figure, axes = page_figure(SIZE)
     for index, (name, label) in enumerate(NAMES.items()):
         style = "steps-post" if name == "zero_one" else "default"
         axes.plot(
             columns["z"], columns[name], color=series(index), linewidth=1.8, label=label, drawstyle=style
         )
     _labelled(axes, "y s(x): score of the true side", "loss")
-    legend(axes)
+    draw_legend(axes)
     return figure
 
 
@@ -45,7 +45,7 @@ def limits(columns: Columns, distances: Columns, *, large: bool) -> Figure:
         distances: Of the exhibit ``distances``.
         large: Large weights, or small ones.
     """
-    figure, axes = empty(SIZE)
+    figure, axes = page_figure(SIZE)
     scale = (max if large else min)(columns["scale"])
     top = scale * 3 if large else 1.4
     _bars(axes, distances, 0.6 * top)
@@ -56,13 +56,13 @@ def limits(columns: Columns, distances: Columns, *, large: bool) -> Figure:
         axes.plot(z, limit, color=series(index), linewidth=1.4, dashes=(4, 3), label=f"{label}, limit")
     axes.set_ylim(0, top)
     _labelled(axes, "y d(x): distance to the boundary", f"loss at ‖w‖ = {scale:.3g}")
-    legend(axes)
+    draw_legend(axes)
     return figure
 
 
 def log_likelihood(columns: Columns, likelihoods: Columns) -> Figure:
     """Minus the logarithm of the likelihood, over a histogram of likelihoods."""
-    figure, axes = empty(SIZE)
+    figure, axes = page_figure(SIZE)
     _bars(axes, likelihoods, 2.5)
     axes.plot(columns["likelihood"], columns["loss"], color=series(0), linewidth=1.8)
     axes.set_ylim(0, 5)
@@ -91,7 +91,7 @@ def path_over_penalty(columns: Columns) -> Figure:
             spine.set(visible=side in ("left", "bottom"), color=MUTED)
         axes.set_ylim(bottom=0)
         _labelled(axes, "log10 λ", name)
-        legend(axes)
+        draw_legend(axes)
     return figure
 
 

@@ -17,10 +17,10 @@ from clearance.report.audit_page import AuditPage, Row, Section, Term
 from clearance.report.drawing import (
     Columns,
     bands,
-    empty,
+    draw_legend,
     finite,
-    legend,
-    logarithmic,
+    label_logarithmic,
+    page_figure,
 )
 from clearance.report.findings import Findings
 from clearance.report.names import (
@@ -48,7 +48,7 @@ def training_curves(
         methods: In the page's order.
         size: Width and height, inches.
     """
-    figure, axes = empty(size)
+    figure, axes = page_figure(size)
     named: set[str] = set()
     for method, columns in runs:
         x, y = _thinned(columns, name)
@@ -60,7 +60,7 @@ def training_curves(
     axes.set_ylabel(f"{name} on the training batch", color=INK)
     axes.grid(axis="y", color=GRID, linewidth=0.7)
     _logarithmic_if_it_helps(axes, " %" if name == "error" else "")
-    legend(axes)
+    draw_legend(axes)
     return figure
 
 
@@ -87,7 +87,7 @@ def _logarithmic_if_it_helps(axes: Axes, unit: str) -> None:
     if len(values) and values.min() > 0 and values.max() > 30 * values.min():
         axes.set_yscale("log")
         axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
-        logarithmic(axes.yaxis, unit)
+        label_logarithmic(axes.yaxis, unit)
         return
     if len(values) and values.min() >= 0:
         axes.set_ylim(bottom=0)
