@@ -14,6 +14,7 @@ from clearance._files import write_bytes
 from clearance.records.derived import derive
 from clearance.records.record import Record
 from clearance.records.store import Report
+from clearance.report.model_card import model_card
 from clearance.report.page import render_page, without_images, write_page
 from clearance.report.terminal import first_text
 from clearance.vocabulary import Exhibit, Measurement
@@ -139,6 +140,18 @@ class Card:
     def to_json(self) -> str:
         """The text of ``report.json``: settings, measurements and what is derived from them."""
         return self.report.to_json()
+
+    def to_markdown(self) -> str:
+        """The section ``Evaluation`` of a model card: the findings with their intervals, or the table of methods.
+
+        It has the headings of the Hugging Face Hub's template, and belongs into the model's ``README.md``.
+
+        >>> found = Measurement("accuracy", "error", 0.02, "fraction", n=500, context={"split": "test"})
+        >>> card = Card(Report({}, {}, "", "", records=(Record("digits", "plain", 0, found),)))
+        >>> "#### plain training on digits" in card.to_markdown()
+        True
+        """
+        return model_card(self.report)
 
     def to_html(self) -> str:
         """The page, complete in itself."""
