@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from clearance.attacks import MinimumNorm
-from clearance.attacks.attack import broken, logits_of, norm_of
+from clearance.attacks.attack import broken, logits_of
+from clearance.attacks.balls import norm_of
 from clearance.audits._samples import fixed_images
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.saved import load_model

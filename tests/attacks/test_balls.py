@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.optimize import linprog, minimize
 
-from clearance.attacks.attack import (
+from clearance.attacks.balls import (
     NORMS,
     STEP_SHARE,
     linear_optimum,

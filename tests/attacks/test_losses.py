@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearance.attacks import FGSM, PGD, SCALE_FREE
-from clearance.attacks.attack import LOSSES, SPREAD_IN_UNITS, TARGETED_LOSSES
+from clearance.attacks.losses import LOSSES, SPREAD_IN_UNITS, TARGETED_LOSSES
 from digits_nets import Times, digits, network
 
 LABELS, TARGETS = torch.tensor([0, 1, 2, 3, 4]), torch.tensor([3, 0, 4, 1, 2])

@@ -18,7 +18,8 @@ from clearance.attacks import (
     transfer_matrix,
     transferred,
 )
-from clearance.attacks.attack import logit_margin, steepest
+from clearance.attacks.balls import steepest
+from clearance.attacks.losses import logit_margin
 from clearance.attacks.transfer import has_steps
 from clearance.audits import Robustness
 from clearance.vocabulary import Bounds

@@ -31,7 +31,6 @@ Losses are named (:data:`LOSSES`); only those in :data:`SCALE_FREE` give a verdi
 """
 
 from clearance.attacks.ascent import TargetedAscent as TargetedAscent
-from clearance.attacks.attack import SCALE_FREE as SCALE_FREE
 from clearance.attacks.attack import Attack as Attack
 from clearance.attacks.attack import Attacked as Attacked
 from clearance.attacks.foreign import as_attack as as_attack
@@ -39,6 +38,7 @@ from clearance.attacks.gradient import APGD as APGD
 from clearance.attacks.gradient import FGSM as FGSM
 from clearance.attacks.gradient import IFGSM as IFGSM
 from clearance.attacks.gradient import PGD as PGD
+from clearance.attacks.losses import SCALE_FREE as SCALE_FREE
 from clearance.attacks.minimum_norm import DeepFool as DeepFool
 from clearance.attacks.minimum_norm import MinimumNorm as MinimumNorm
 from clearance.attacks.square import SquareSearch as SquareSearch

@@ -7,19 +7,9 @@ from torch import Tensor
 
 from clearance._checks import check_count, check_fraction, check_positive
 from clearance._precision import at_least_float32
-from clearance.attacks.attack import (
-    CHUNK,
-    Attacked,
-    Batch,
-    Model,
-    as_norm,
-    check_norm,
-    gradients_of,
-    logits_of,
-    rescored,
-    steepest,
-    targeted_cross_entropy,
-)
+from clearance.attacks.attack import CHUNK, Attacked, Batch, Model, gradients_of, logits_of, rescored
+from clearance.attacks.balls import as_norm, check_norm, steepest
+from clearance.attacks.losses import targeted_cross_entropy
 from clearance.vocabulary import Bounds
 
 

@@ -1,6 +1,7 @@
 """Attacks that climb a loss: in one step, in many small ones, in steps that adapt, and from several starts."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -8,21 +9,17 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_positive
 from clearance._precision import at_least_float32
-from clearance.attacks.attack import (
-    LOSSES,
-    Attack,
-    Batch,
+from clearance.attacks.attack import Attack, Batch, chunk_count, logits_of
+from clearance.attacks.balls import (
     chosen,
-    chunk_count,
     linear_optimum,
-    logits_of,
     one_an_image,
     projected,
     random_starts,
     room_along,
     steepest,
 )
-from clearance.vocabulary import Bounds
+from clearance.attacks.losses import LOSSES
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class GradientAttack(Attack):
     Args:
         epsilon: Radius in the unit of the pixels.
         norm: inf, 2 or 1.
-        loss: A name in :data:`~clearance.attacks.attack.LOSSES`.
+        loss: A name in :data:`~clearance.attacks.losses.LOSSES`.
         bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
@@ -68,7 +65,7 @@ class FGSM(GradientAttack):
     Raises:
         ValueError: If a setting is out of range.
 
-    Misleads with its default loss where logits are large: see :mod:`clearance.attacks.attack`.
+    Misleads with its default loss where logits are large: see :mod:`clearance.attacks.losses`.
 
     >>> import torch
     >>> model = torch.nn.Linear(2, 2, bias=False).eval()
@@ -89,7 +86,7 @@ class IteratedAttack(GradientAttack):
     """Steps of most gain, each followed by the nearest point of the ball within the bounds.
 
     x_{t+1} = P(x_t + step * s(grad_x L(x_t))), s the steepest step of the norm and P the exact projection
-    (:func:`~clearance.attacks.attack.projected`). A broken image is kept and is not asked about again.
+    (:func:`~clearance.attacks.balls.projected`). A broken image is kept and is not asked about again.
 
     In norm 1 steps shrink evenly to zero: a step there moves few pixels, and at a constant length they would
     move back and forth for ever. The result is the better of what they reached and of the point of the ball that
@@ -143,8 +140,7 @@ class IteratedAttack(GradientAttack):
         reached, there = (
             batch.margin(logits_of(batch.model, batch.images + d, chunk=batch.chunk)) for d in (delta, corner)
         )
-        better = (there > reached).view(-1, *[1] * (delta.ndim - 1))
-        return torch.where(better, corner, delta)
+        return chosen(there > reached, corner, delta)
 
     def _length(self, number: int) -> float:
         length = self.relative_step * self.epsilon / self.steps if self.step is None else self.step
@@ -173,7 +169,7 @@ class IFGSM(IteratedAttack):
     Raises:
         ValueError: If a setting is out of range.
 
-    Misleads with its default loss where logits are large: see :mod:`clearance.attacks.attack`.
+    Misleads with its default loss where logits are large: see :mod:`clearance.attacks.losses`.
 
     >>> model = torch.nn.Identity().eval()
     >>> hit = IFGSM(epsilon=0.25)(model, torch.tensor([[0.75, 0.5], [1.0, 0.0]]), torch.tensor([0, 0]))
@@ -185,15 +181,19 @@ class IFGSM(IteratedAttack):
         return self._ascended(batch, torch.zeros_like(batch.images), towards=None, persist=persist)[0]
 
 
-class _FromStarts:
+class _FromStarts(GradientAttack):
     """The search of an attack that climbs from several starts, at each of the nearest rivals or away from the label."""
 
-    epsilon: float
-    norm: float
-    bounds: Bounds
     restarts: int
     targets: int | None
     seed: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("restarts", self.restarts)
+        check_count("seed", self.seed, minimum=0)
+        if self.targets is not None:
+            check_count("targets", self.targets)
 
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
         best, least = batch.images.clone(), torch.full_like(batch.margin(batch.logits), -math.inf)
@@ -202,9 +202,8 @@ class _FromStarts:
             active = batch[rows]
             towards = None if rank is None else _rivals(active, rank)
             found, value, done = self._climbed(active, self._start(active, start), towards, persist=persist)
-            value = value.masked_fill(
-                done & value.isnan(), math.inf
-            )  # logits that are no numbers name no class
+            # logits that are no numbers name no class
+            value = value.masked_fill(done & value.isnan(), math.inf)
             better = (value > least[rows]) | (done & (not persist))
             best[rows[better]], least[rows[better]] = found[better], value[better]
             rows = rows if persist else rows[~done]
@@ -212,11 +211,11 @@ class _FromStarts:
                 break
         return best
 
+    @abstractmethod
     def _climbed(
         self, batch: Batch, delta: Tensor, towards: Tensor | None, *, persist: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The images that one start leads to, their margins, and which of them are broken."""
-        raise NotImplementedError
 
     def _start(self, batch: Batch, start: int) -> Tensor:
         if start == 0:
@@ -280,13 +279,6 @@ class PGD(_FromStarts, IteratedAttack):
     seed: int = 0
 
     relative_step = 2.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("restarts", self.restarts)
-        check_count("seed", self.seed, minimum=0)
-        if self.targets is not None:
-            check_count("targets", self.targets)
 
     def _climbed(
         self, batch: Batch, delta: Tensor, towards: Tensor | None, *, persist: bool
@@ -381,7 +373,7 @@ class _Climb:
 
 
 @dataclass(frozen=True)
-class APGD(_FromStarts, GradientAttack):
+class APGD(_FromStarts):
     r"""Projected gradient ascent with momentum, whose steps are halved where the loss stops rising: Auto-PGD.
 
         z_{t+1} = P(x_t + step_t s(grad_x L(x_t)))
@@ -436,10 +428,6 @@ class APGD(_FromStarts, GradientAttack):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("steps", self.steps)
-        check_count("restarts", self.restarts)
-        check_count("seed", self.seed, minimum=0)
-        if self.targets is not None:
-            check_count("targets", self.targets)
 
     def _climbed(
         self, batch: Batch, delta: Tensor, towards: Tensor | None, *, persist: bool

@@ -7,16 +7,8 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_fraction, check_positive
-from clearance.attacks.attack import (
-    Attack,
-    Batch,
-    chunk_count,
-    logits_of,
-    norm_of,
-    projected,
-    room_along,
-    streams_of,
-)
+from clearance.attacks.attack import Attack, Batch, chunk_count, logits_of
+from clearance.attacks.balls import norm_of, projected, room_along, streams_of
 
 
 @dataclass(frozen=True)

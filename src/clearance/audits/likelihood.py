@@ -12,18 +12,10 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
-from clearance.attacks.attack import (
-    CHUNK,
-    Model,
-    broken,
-    gradients_of,
-    logit_margin,
-    logits_of,
-    projected,
-    steepest,
-    streams_of,
-)
+from clearance.attacks.attack import CHUNK, Model, broken, gradients_of, logits_of
+from clearance.attacks.balls import projected, steepest, streams_of
 from clearance.attacks.gradient import FGSM, IFGSM
+from clearance.attacks.losses import logit_margin
 from clearance.audits._audit import WILSON, Audit, Findings, Subject, named_class, wilson_interval
 from clearance.audits._samples import balanced_rows, first_half, fixed_images
 from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians

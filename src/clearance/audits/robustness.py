@@ -14,20 +14,17 @@ from clearance._checks import check_count, check_positive
 from clearance._rng import derived_seed
 from clearance.attacks.attack import (
     CHUNK,
-    LOSSES,
     AnyAttack,
     Attack,
     Model,
     NoGradientWarning,
-    as_norm,
     broken,
-    check_norm,
-    check_radius,
     gradients_of,
     logits_of,
-    random_starts,
 )
+from clearance.attacks.balls import as_norm, check_norm, check_radius, of_all_pixels, random_starts
 from clearance.attacks.gradient import APGD
+from clearance.attacks.losses import LOSSES
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.transfer import has_steps, straight_through, transferred
 from clearance.audits._audit import WILSON, Audit, Findings, Subject, wilson_interval
@@ -559,7 +556,7 @@ class Robustness(Audit):
         return Findings(tuple(found), tuple(exhibits))
 
     def _readings(self, target: Target, norm: float, radii: tuple[float, ...]) -> Iterator[Reading]:
-        everything = target.left([APGD(_whole_radius(norm, target.images), norm, steps=self.steps)])
+        everything = target.left([APGD(of_all_pixels(target.images, norm), norm, steps=self.steps)])
         alive = white = plain = target.right
         for epsilon in radii:
             attacks = scale_free_attacks(norm, epsilon, target.classes, self.steps, target.seed)
@@ -580,16 +577,16 @@ class Robustness(Audit):
             search = SquareSearch(epsilon, norm, queries=queries, seed=target.seed, patience=PATIENCE)
             alive = target.left([search], alive)
             signs = Signs(
-                share(white),
-                share(plain),
-                share(target.under_noise(norm, epsilon)),
-                share(everything),
-                target.blind("logit_margin"),
-                target.blind("cross_entropy"),
-                transfer,
-                target.unnumbered,
-                0.0 if target.random else share(white & ~alive),
-                target.varying if target.random else None,
+                white_box=share(white),
+                cross_entropy=share(plain),
+                noise=share(target.under_noise(norm, epsilon)),
+                everything=share(everything),
+                blind=target.blind("logit_margin"),
+                blind_cross_entropy=target.blind("cross_entropy"),
+                transfer=transfer,
+                unnumbered=target.unnumbered,
+                others=0.0 if target.random else share(white & ~alive),
+                varying=target.varying if target.random else None,
             )
             yield Reading(norm, epsilon, len(target.labels), share(alive), signs)
 
@@ -643,12 +640,6 @@ def _checked_radii(epsilons: Any) -> dict[str, tuple[float, ...] | None]:
         for name in NORM_NAMES.values()
         if name in kept
     }
-
-
-def _whole_radius(norm: float, images: Tensor) -> float:
-    """The radius within which every image lies, for any original."""
-    pixels = images[0].numel()
-    return 1.0 if math.isinf(norm) else pixels ** (1 / norm)
 
 
 SLACK = 0.01  # of all images: what two attacks may differ by without a sign

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from clearance._checks import check_count, check_non_negative, check_positive
 from clearance._precision import at_least_float32
-from clearance.attacks.attack import Attack, Batch, gradients_of, projected, steepest
+from clearance.attacks.attack import Attack, Batch, gradients_of
+from clearance.attacks.balls import projected, steepest
 
 _NOISE = 1e-3  # standard deviation at the start, as released: at the image itself the gradient is zero
 _RELATIVE_STEP = 2.5
