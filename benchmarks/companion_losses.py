@@ -16,7 +16,7 @@ from pytorch_metric_learning import losses as others
 from pytorch_metric_learning.distances import LpDistance
 from pytorch_metric_learning.miners import TripletMarginMiner
 from pytorch_metric_learning.reducers import MeanReducer
-from timing import DEVICE, medians  # type: ignore[import-not-found]  # in this folder
+from timing import DEVICE, medians
 from torch import Tensor, nn
 
 from clearance.losses import (
@@ -27,7 +27,6 @@ from clearance.losses import (
     TripletLoss,
 )
 from clearance.tensors import Outputs
-
 
 OTHER_WORK = (
     "center",

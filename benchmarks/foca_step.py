@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from timing import seconds  # type: ignore[import-not-found]  # in this folder
+from timing import seconds
 from torch import nn
 from torch.nn.functional import cross_entropy
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from timing import DEVICE, as_after_a_network, medians, peak_bytes  # type: ignore[import-not-found]  # in this folder
+from timing import DEVICE, as_after_a_network, medians, peak_bytes
 from torch import Tensor, nn
 
 from clearance.heads import GaussianMixture

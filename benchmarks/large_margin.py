@@ -17,14 +17,14 @@ medians over rounds, in CPU seconds of this process (on a GPU: clock seconds, sy
 import argparse
 
 import torch
-from margin_steps import (  # type: ignore[import-not-found]  # in this folder
+from margin_steps import (
     Looped,
     Sizes,
     Step,
     batch_of,
     residual,
 )
-from timing import DEVICE, medians, peak_bytes  # type: ignore[import-not-found]  # in this folder
+from timing import DEVICE, medians, peak_bytes
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from timing import DEVICE  # type: ignore[import-not-found]  # in this folder
+from timing import DEVICE
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 

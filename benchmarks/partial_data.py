@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from timing import seconds  # type: ignore[import-not-found]  # in this folder
+from timing import seconds
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 

@@ -12,7 +12,7 @@ import statistics
 from dataclasses import dataclass
 
 import torch
-from timing import seconds  # type: ignore[import-not-found]  # in this folder
+from timing import seconds
 from torch.nn.functional import cross_entropy
 
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
-from test_public_names import PUBLIC, ROOMS  # type: ignore[import-not-found]  # on pytest's path
+from test_public_names import PUBLIC, ROOMS
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow

@@ -11,8 +11,8 @@ from clearance.data import gaussian_images
 from clearance.experiments.catalogue import AUDITS, resolve
 from clearance.models import black_box
 from clearance.models.black_box import lacks
-from cli.terminal import run  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from models.library_shapes import Distilled  # type: ignore[import-not-found]
+from cli.terminal import run
+from models.library_shapes import Distilled
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
