@@ -67,6 +67,7 @@ class Command:
         return [word.replace("HOME", str(home)).replace("OUT", str(out)) for word in shlex.split(self.text)]
 
 
+AUDIT = "clearance audit --audits accuracy,performance,mistakes --quiet"
 CHECK = (
     "clearance check HOME/report --against HOME/report --method plain --quiet --fail-if 'accuracy drops 1pt'"
 )
@@ -74,10 +75,11 @@ SEARCH = "clearance search --methods plain --recipe HOME/recipe.yaml --seeds 1 -
 COMMANDS = {
     "compare": Command("clearance compare --recipe HOME/recipe.yaml --jobs 2 --out OUT/report"),
     "train": Command("clearance train --recipe HOME/recipe.yaml --out OUT/runs"),
-    "audit": Command("clearance audit HOME/run --audits accuracy,class_scatter --quiet --out OUT/audit"),
+    "audit": Command(f"{AUDIT} HOME/last/run --out OUT/audit"),
     "search": Command(f"{SEARCH} --out OUT/search"),
     "explore": Command("clearance explore --classes 3,8 --per-class 40 --out OUT/page.html"),
     "report": Command("clearance report OUT/report", prepared="report"),
+    "diff": Command("clearance diff HOME/last HOME/candidate --quiet --out OUT/diff"),
     "check": Command(f"{CHECK} --junit OUT/check.xml --markdown OUT/check.md"),
     "papers": Command("papers elsayed_2018 --only toy --seeds 1 --jobs 1 --out OUT/toy"),
 }
@@ -139,19 +141,25 @@ def _is_time(entry: Any) -> bool:
 
 
 def left(out: Path) -> dict[str, Any]:
-    """Every file below a folder: bytes, or what JSON holds beside times; pages by their presence, which name times."""
+    """Every file below a folder: bytes, or what JSON and pages hold beside times.
+
+    Pages of runs that were trained here, manifests and ledgers only by their presence: they name times throughout.
+    """
+    timed = any(out.rglob("metrics.jsonl"))
     found: dict[str, Any] = {}
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out).as_posix()
-        if path.is_dir() or path.name == "lock":
+        if path.is_dir() or path.name == "lock" or path.suffix == ".log":
             continue
         if path.suffix == ".json" and path.name != "manifest.json":
             found[name] = plain(json.loads(path.read_text("utf-8")))
-        elif path.name in ("index.html", "manifest.json", "ledger.md") or path.suffix == ".log":
+        elif path.name in ("manifest.json", "ledger.md") or (timed and path.suffix == ".html"):
             found[name] = "there"
+        elif path.suffix == ".html":
+            found[name] = re.sub(r"Made [\d:T+-]+\.", "", path.read_text("utf-8"))
         else:
             found[name] = path.read_bytes()
-    return {name: content for name, content in found.items() if not name.endswith(".log")}
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -164,8 +172,12 @@ def home(tmp_path_factory):
     status, said = Started(COMMANDS["compare"], folder, folder / "made").end()
     assert status == 0, said
     shutil.copytree(folder / "made" / "report", folder / "report", ignore=shutil.ignore_patterns("runs"))
-    (run,) = (folder / "made").glob("report/runs/plain-seed0-*")
-    shutil.copytree(run, folder / "run")
+    for name, seed in (("last", 0), ("candidate", 1)):
+        (run,) = (folder / "made").glob(f"report/runs/plain-seed{seed}-*")
+        shutil.copytree(run, folder / name / "run")
+        audit = Command(f"{AUDIT} HOME/{name}/run --out HOME/{name}")
+        status, said = Started(audit, folder, folder).end()
+        assert status == 0, said
     return folder
 
 
