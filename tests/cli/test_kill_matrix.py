@@ -11,7 +11,6 @@ import json
 import os
 import random
 import re
-import resource
 import shlex
 import shutil
 import signal
@@ -28,6 +27,7 @@ import numpy as np
 import pytest
 
 from clearance.data.synthetic import GaussianClasses
+from cli.forked import Started  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
 
 pytestmark = [
     pytest.mark.long,
@@ -47,8 +47,6 @@ methods:
 SIGNALS = {each.name: each for each in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)}
 FULL = "full disk"
 LIMIT = 600  # seconds
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-ENVIRONMENT.pop("CLEARANCE_CACHE", None)
 
 
 @dataclass(frozen=True)
@@ -89,40 +87,11 @@ def moments(command: str) -> int:
     return int(os.environ.get("KILL_MOMENTS", 0)) or (20 if command in ("compare", "train") else 5)
 
 
-class Started:
-    """A command in a process of its own, with everything that it starts."""
-
-    def __init__(self, command: Command, home: Path, out: Path, limit: int | None = None) -> None:
-        self.mark = f"{uuid.uuid4()}"
-        self.began = time.monotonic()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", *command.words(home, out)],
-            cwd=Path(__file__).parents[2],
-            env={**ENVIRONMENT, "KILL_MATRIX": self.mark, "CLEARANCE_CACHE": str(home / "cache")},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            preexec_fn=None
-            if limit is None
-            else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-        )
-
-    def end(self) -> tuple[int, str]:
-        said, _ = self.process.communicate(timeout=LIMIT)
-        return self.process.returncode, said
-
-    def orphans(self) -> list[int]:
-        """The processes that it started, directly or not, and that still run."""
-        found = []
-        for place in Path("/proc").iterdir():
-            if place.name.isdigit() and int(place.name) != os.getpid():
-                try:
-                    if self.mark.encode() in (place / "environ").read_bytes():
-                        found.append(int(place.name))
-                except OSError:
-                    continue
-        return found
+def start(command: Command, home: Path, out: Path, limit: int | None = None) -> Started:
+    said = home / "said" / f"{uuid.uuid4()}.txt"
+    said.parent.mkdir(exist_ok=True)
+    environment = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "CLEARANCE_CACHE": str(home / "cache")}
+    return Started(command.words(home, out), said, environment, limit)
 
 
 def plain(value: Any) -> Any:
@@ -162,6 +131,11 @@ def left(out: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def no_network():
+    """In place of that of all tests: commands are started through a socket of this machine."""
+
+
 @pytest.fixture(scope="session")
 def home(tmp_path_factory):
     """A dataset, a recipe, a trained run and a report."""
@@ -169,14 +143,14 @@ def home(tmp_path_factory):
     images = GaussianClasses(class_count=3, separation=5.0).images(25, seed=0)
     np.savez(folder / "world.npz", images=images.images.numpy(), labels=images.labels.numpy())
     (folder / "recipe.yaml").write_text(RECIPE.format(home=folder))
-    status, said = Started(COMMANDS["compare"], folder, folder / "made").end()
+    status, said = start(COMMANDS["compare"], folder, folder / "made").end(LIMIT)
     assert status == 0, said
     shutil.copytree(folder / "made" / "report", folder / "report", ignore=shutil.ignore_patterns("runs"))
     for name, seed in (("last", 0), ("candidate", 1)):
         (run,) = (folder / "made").glob(f"report/runs/plain-seed{seed}-*")
         shutil.copytree(run, folder / name / "run")
         audit = Command(f"{AUDIT} HOME/{name}/run --out HOME/{name}")
-        status, said = Started(audit, folder, folder).end()
+        status, said = start(audit, folder, folder).end(LIMIT)
         assert status == 0, said
     return folder
 
@@ -189,8 +163,8 @@ def straight(home) -> Callable[[str], tuple[float, Mapping[str, Any], int]]:
     def of(command: str) -> tuple[float, Mapping[str, Any], int]:
         if command not in known:
             out = prepare(home, home / "straight" / command, command)
-            started = Started(COMMANDS[command], home, out)
-            status, said = started.end()
+            started = start(COMMANDS[command], home, out)
+            status, said = started.end(LIMIT)
             assert status == 0, said
             size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
             known[command] = (time.monotonic() - started.began, left(out), size)
@@ -228,8 +202,8 @@ def check_none_is_left(started: Started) -> None:
 
 def check_same(command: str, home: Path, out: Path, expected: Mapping[str, Any]) -> None:
     """The command once more, uninterrupted, leaves what it leaves where nothing happened before."""
-    again = Started(COMMANDS[command], home, out)
-    status, said = again.end()
+    again = start(COMMANDS[command], home, out)
+    status, said = again.end(LIMIT)
     assert status == 0, said
     found = left(out)
     assert [name for name in found if name.endswith(".tmp") or ".tmp-" in name] == []
@@ -248,10 +222,10 @@ def test_ended_at_any_moment_it_ends_as_if_nothing_had_happened(
         with_full_disk(command, home, tmp_path / "disk", int(share * size), expected)
         return
     out = prepare(home, tmp_path / "out", command)
-    started = Started(COMMANDS[command], home, out)
+    started = start(COMMANDS[command], home, out)
     time.sleep(share * seconds)
-    started.process.send_signal(SIGNALS[fault])
-    status, said = started.end()
+    started.send(SIGNALS[fault])
+    status, said = started.end(LIMIT)
     record_property("status", status)
     assert status in (0, -SIGNALS[fault], 130), said
     assert "Traceback" not in said
@@ -268,8 +242,8 @@ def with_full_disk(command: str, home: Path, disk: Path, size: int, expected: Ma
         except OSError:  # not even what is there before fits
             return
         limit = None if mounted else max(1, size // 4)
-        started = Started(COMMANDS[command], home, out, limit)
-        status, said = started.end()
+        started = start(COMMANDS[command], home, out, limit)
+        status, said = started.end(LIMIT)
         if status:
             assert status in (1, 2), said
             assert "Traceback" not in said
