@@ -5,14 +5,19 @@ import math
 import shutil
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
+import clearance as cl
+from clearance.data import gaussian_images
 from clearance.gate import GateStatus, Tolerance, check, junit, markdown
 from clearance.gate.formats import overall
 from clearance.records import load_report
 from clearance.report.page import render_page
 from clearance.report.terminal import comparison_table
+from cli.terminal import run
 from fuzz.damage import damaged_bytes, damaged_tree
 from fuzz.endings import MARK, cases, one_line
 from gate.reports import distance, distances, error, report, wrong_images
@@ -83,6 +88,41 @@ def test_damaged_trees(place, whole, data):
     tree = data.draw(damaged_tree(json.loads(files[name])))
     written(place, files | {name: json.dumps(tree).encode()})
     used(place, whole)
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """An audit with all that `diff` reads; its exhibits' names have no digest, so that no damage is seen by it."""
+    folder = tmp_path_factory.mktemp("audited")
+    train, test = gaussian_images(per_class=8, seed=0), gaussian_images(per_class=8, seed=1)
+    torch.manual_seed(0)
+    model = cl.Classifier(nn.Flatten(), nn.Linear(64, 3))
+    audits = ["accuracy", "performance", "mistakes", "calibration"]
+    cl.audit(model, train=train, test=test, audits=audits).save_folder(folder)
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    for number, name in enumerate(report["exhibits"]):
+        (folder / name).rename(folder / "exhibits" / f"{number}.json")
+    report["exhibits"] = [f"exhibits/{number}.json" for number in range(len(report["exhibits"]))]
+    (folder / "report.json").write_text(json.dumps(report), "utf-8")
+    return folder
+
+
+@cases(40)
+@given(data=st.data())
+def test_what_changed_from_and_to_a_damaged_audit(place, audited, data):
+    files = files_of(audited)
+    name = data.draw(st.sampled_from(["report.json", *sorted(files)]))
+    tree = data.draw(damaged_tree(json.loads(files[name]), at_most=2))
+    written(place, files | {name: json.dumps(tree).encode()})
+    for last, now in ((audited, place), (place, audited)):
+        status, _, complaint = run("diff", str(last), str(now), "--out", str(place / "diff"))
+        assert status in (0, 2), complaint
+        if status:
+            with one_line(place.name, "of the two", "the two audits", "older report", "newer report"):
+                raise ValueError(complaint.rstrip("\n"))
+        else:
+            pages = (place / "diff" / name for name in ("index.html", "share.html"))
+            assert all("<script" not in page.read_text("utf-8") for page in pages)
 
 
 @cases(12)

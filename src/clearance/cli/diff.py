@@ -30,12 +30,14 @@ class DiffCommand:
         from clearance._files import check_folder
         from clearance.cli._console import Console
         from clearance.experiments.diff import diff
+        from clearance.records.store import shown
         from clearance.report.page import SHARED
 
         check_folder("out", self.out)
         console = Console(quiet=self.quiet)
-        found = diff(self.last, self.candidate)
-        page = found.save_folder(self.out)
-        console.print(f"\n{found.text(console.width)}\n", soft_wrap=True)
+        with shown(f"{self.last} or {self.candidate}"):
+            found = diff(self.last, self.candidate)
+            page, text = found.save_folder(self.out), found.text(console.width)
+        console.print(f"\n{text}\n", soft_wrap=True)
         console.print(f"Report: {page}", soft_wrap=True)
         console.print(f"To share: {page.with_name(SHARED)} (without images of the data)", soft_wrap=True)

@@ -21,17 +21,13 @@ class ReportCommand:
         """Rebuild."""
         from clearance.cli._console import Console
         from clearance.records import load_report
+        from clearance.records.store import shown
         from clearance.report import Card
         from clearance.report.terminal import first_text
 
         console = Console()
         card = Card(load_report(self.folder))
-        try:
-            page = card.save_folder(self.folder)
-        except (LookupError, TypeError, AttributeError, ArithmeticError) as error:  # settings of another form
-            raise ValueError(
-                f"{self.folder} holds a report that cannot be shown; got {type(error).__name__}: {error}. Make the "
-                "report again."
-            ) from error
-        console.print(f"\n{first_text(card.report, console.width)}\n", soft_wrap=True)
+        with shown(str(self.folder)):
+            page, text = card.save_folder(self.folder), first_text(card.report, console.width)
+        console.print(f"\n{text}\n", soft_wrap=True)
         console.print(f"Report: {page}", soft_wrap=True)

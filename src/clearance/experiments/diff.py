@@ -275,6 +275,8 @@ class Diff:
         if kept[0] is None or kept[1] is None or kept[0].exhibit.context != kept[1].exhibit.context:
             return None
         before, now = (each.exhibit.columns for each in kept if each is not None)
+        if len(before["value"]) != len(now["value"]):
+            return None
         found: dict[str, list[dict[str, str]]] = {kind: [] for kind in KINDS}
         for row, (was, right) in enumerate(zip(before["value"], now["value"], strict=True)):
             kind = "lost" if was and not right else "won" if right and not was else "other"

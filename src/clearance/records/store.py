@@ -20,7 +20,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -185,6 +186,30 @@ def load_report(directory: str | os.PathLike[str], *, exhibits: bool = True) -> 
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} is damaged: {type(error).__name__}: {error} Make the report again."
+        ) from error
+
+
+@contextmanager
+def shown(name: str) -> Iterator[None]:
+    """Turn what a report of another form makes fail, while it is shown, into one error that names it.
+
+    Args:
+        name: The report's folder.
+
+    Raises:
+        ValueError: Settings or columns of the report are not of the form that Clearance writes.
+
+    >>> with shown("last"):
+    ...     {}["predicted"]
+    Traceback (most recent call last):
+        ...
+    ValueError: last holds a report that cannot be shown; got KeyError: 'predicted'. Make the report again.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ValueError(
+            f"{name} holds a report that cannot be shown; got {type(error).__name__}: {error}. Make the report again."
         ) from error
 
 

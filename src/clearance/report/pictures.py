@@ -66,10 +66,18 @@ def as_image(pixels: Any) -> str:
     Args:
         pixels: Nested lists in [0, 1], of shape (H, W) or (C, H, W) with 1 or 3 channels; of more, the first is shown.
 
+    Raises:
+        TypeError: If they are something else.
+
     >>> as_image([[0.0, 1.0]])[:22]
     'data:image/png;base64,'
     """
-    array = np.clip(np.asarray(pixels, dtype=float), 0, 1)
+    try:
+        array = np.clip(np.asarray(pixels, dtype=float), 0, 1)
+    except ValueError as error:  # rows of several lengths, or text
+        raise TypeError(f"an image must be rows of numbers; {error}.") from error
+    if array.ndim not in (2, 3) or not array.size or not np.isfinite(array).all():
+        raise TypeError(f"an image must be rows of numbers, (H, W) or (C, H, W); got shape {array.shape}.")
     if array.ndim == 3:
         array = np.moveaxis(array, 0, -1) if len(array) == 3 else array[0]
     file = io.BytesIO()
