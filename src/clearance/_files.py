@@ -34,7 +34,10 @@ def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:
     ['a.bin']
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        path.write_bytes(data)
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise named(error, path) from error
         return
     temporary = temporary_of(path)
     remove_leftovers(path.parent, path.name)
@@ -145,13 +148,13 @@ def write_synced(path: Path, data: bytes, *, private: bool = False) -> None:
         raise named(error, path.parent) from error
 
 
-def named(error: OSError, folder: Path) -> OSError:
-    """The same error with the name of a folder: a full disk says none.
+def named(error: OSError, path: Path) -> OSError:
+    """The same error with a name: a full disk says none.
 
     >>> str(named(OSError(28, "No space left on device"), Path("out")))
     "[Errno 28] No space left on device: 'out'"
     """
-    return OSError(error.errno, error.strerror or str(error), str(folder))
+    return OSError(error.errno, error.strerror or str(error), str(path))
 
 
 def sync_directory(path: Path) -> None:

@@ -67,6 +67,26 @@ def test_also_where_a_package_is_missing(tmp_path):
     assert b"no tyro here" in done.stderr
 
 
+def test_a_reader_that_goes_away_does_not_change_the_status(tmp_path):
+    """As in ``clearance check ... | head``: 1 would say that the model got worse."""
+    of_images([0, 1] * 40).save(tmp_path)
+    words = ("check", str(tmp_path), "--against", str(tmp_path), "--fail-if", "accuracy drops 1pt")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "clearance", *words], stdout=write, stderr=subprocess.PIPE, text=True
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_closed_stream_does_not_change_the_status(tmp_path, stream):
+    words = ("check", "nowhere", "--against", str(tmp_path), "--fail-if", "accuracy drops 1pt")
+    done = subprocess.run([sys.executable, "-m", "clearance", *words], preexec_fn=lambda: os.close(stream))
+    assert done.returncode == 2
+
+
 def on_a_terminal_of(encoding, monkeypatch, *words):
     """What a command writes on a terminal that has only the letters of `encoding`, and its status."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True) for _ in range(2))

@@ -5,6 +5,7 @@ import math
 import os
 import stat
 from enum import IntEnum, StrEnum
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,6 +46,12 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
         write_bytes(file, b"new")
     assert file.read_bytes() == b"old"
     assert names(tmp_path) == ["a.bin"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_device_is_named():
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        write_bytes(Path("/dev/full"), b"new")
 
 
 def test_synced_before_the_rename_and_after(tmp_path, monkeypatch):

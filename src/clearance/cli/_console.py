@@ -1,5 +1,7 @@
 """The console of every command: what it prints is text, never markup."""
 
+import os
+import sys
 from typing import Any
 
 import rich.console
@@ -25,6 +27,11 @@ class Console(rich.console.Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Text to print, line by line visible."""
         return super().render_str("\n".join(map(visible, text.split("\n"))), **options)
+
+    def on_broken_pipe(self) -> None:
+        """Where no one reads any more, print nothing and go on: the command keeps its own status."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def status(self, status: Any, **options: Any) -> Status:
         """A line with a spinner."""

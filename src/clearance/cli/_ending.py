@@ -2,10 +2,12 @@
 
 import codecs
 import io
+import os
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from clearance._text import visible
 
@@ -33,6 +35,7 @@ def one_line_errors(program: str, *, resumes: bool = False) -> Iterator[None]:
         program: Its name, before the line.
         resumes: Whether the same command goes on after an interruption.
     """
+    _open_what_is_closed()
     _spell_unknown_letters()
     try:
         yield
@@ -48,6 +51,13 @@ def one_line_errors(program: str, *, resumes: bool = False) -> Iterator[None]:
             f"{traceback.format_exc()}{program}: this is a defect; please report the lines above.\n"
         )
         sys.exit(DEFECT)
+
+
+def _open_what_is_closed() -> None:
+    """A shell may close a stream (``2>&-``); Python then has None in its place, and writing would be a defect."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
 
 
 def _spell_unknown_letters() -> None:
