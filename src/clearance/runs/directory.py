@@ -383,6 +383,7 @@ def read_result(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[s
             f"`path` must be the directory of a finished run; got {folder}, which has no {RESULT}. "
             f"Finish the run first."
         )
+    check_files(folder, ())  # that there is a manifest
     try:
         result = json.loads(read_file(folder, RESULT))
         weights = load(read_file(folder, MODEL))

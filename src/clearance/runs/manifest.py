@@ -75,9 +75,11 @@ def read_file(folder: Path, name: str) -> bytes:
 
 
 def check_files(folder: Path, names: Iterable[str]) -> None:
-    """Raise ValueError if one of these files is missing or damaged; where there is no manifest, nothing is known."""
+    """Raise ValueError if the manifest is missing, or one of these files that it names is missing or damaged."""
     try:
-        known = _read(folder) or {}
+        known = _read(folder)
+        if known is None:
+            raise ValueError(f"{MANIFEST} is missing")
         for name in names:
             if name in known:
                 read_file(folder, name)
