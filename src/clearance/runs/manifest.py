@@ -77,9 +77,7 @@ def read_file(folder: Path, name: str) -> bytes:
 def check_files(folder: Path, names: Iterable[str]) -> None:
     """Raise ValueError if the manifest is missing, or one of these files that it names is missing or damaged."""
     try:
-        known = _read(folder)
-        if known is None:
-            raise ValueError(f"{MANIFEST} is missing")
+        known = _known(folder)
         for name in names:
             if name in known:
                 read_file(folder, name)
@@ -88,6 +86,13 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
             f"the files in {folder} must be as they were written; got a change: {error}. Restore them, or delete "
             f"{folder} to start over."
         ) from error
+
+
+def _known(folder: Path) -> dict[str, list[str]]:
+    found = _read(folder)
+    if found is None:
+        raise ValueError(f"{MANIFEST} is missing")
+    return found
 
 
 def _read(folder: Path) -> dict[str, list[str]] | None:
