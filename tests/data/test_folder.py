@@ -98,6 +98,15 @@ def test_unreadable_files_are_counted_named_and_left_out(pets):
         assert len(data) == 8
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that fails when it is read")
+def test_a_file_that_fails_when_it_is_read_is_left_out_too(pets):
+    count = len(open_folder(pets, Preprocessing(size=8)))
+    (pets / "cats" / "failing.png").symlink_to("/proc/self/mem")
+    with pytest.warns(UserWarning, match=r"cats/failing.png \(Input/output error\)"):
+        found = open_folder(pets, Preprocessing(size=8))
+    assert len(found) == count
+
+
 def test_many_unreadable_files_are_named_in_short(pets):
     for i in range(5):
         (pets / "cats" / f"bad{i}.jpg").write_text("")

@@ -228,14 +228,17 @@ _SETTLED = 2_000_000_000  # nanoseconds after which another change has another t
 
 
 def _content_hash(file: Path) -> str:
-    """SHA-256 of a file's bytes; read again if the file's status differs from that at the last time."""
+    """SHA-256 of a file, or why it cannot be read; read again if its status differs from that at the last time."""
     place, status = file.absolute(), file.stat()
     mark = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
     known = _HASHES.get(place)
     if known is not None and known[0] == mark:
         return known[1]
-    with file.open("rb") as content:
-        found = hashlib.file_digest(content, "sha256").hexdigest()
+    try:
+        with file.open("rb") as content:
+            found = hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:  # a file that is closed to this user, for example: it is left out
+        return f"{error.strerror}"
     if time.time_ns() - status.st_ctime_ns > _SETTLED:
         _HASHES[place] = (mark, found)
     return found
@@ -256,7 +259,12 @@ def _pixels(
     """
     first: tuple[str, NDArray[Any]] | None = None
     for file, label in found.files:
-        content = _content(file)
+        try:
+            content = _content(file)
+        except (OSError, ValueError) as error:
+            contents.append(_content_hash(file))
+            unreadable.append([found.short(file), getattr(error, "strerror", None) or str(error)])
+            continue
         contents.append(hashlib.sha256(content).hexdigest())
         try:
             picture = _picture(content)
@@ -352,9 +360,7 @@ def _is_picture(file: Path) -> bool:
 def _content(file: Path) -> bytes:
     size = file.stat().st_size
     if size > _LARGEST_FILE:
-        raise ValueError(
-            f"a picture's file must have at most {_LARGEST_FILE >> 20} MiB; got {size >> 20} MiB in {file}. Remove it."
-        )
+        raise ValueError(f"{size >> 20} MiB, more than {_LARGEST_FILE >> 20}")
     return file.read_bytes()
 
 
