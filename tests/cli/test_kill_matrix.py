@@ -214,7 +214,7 @@ def check_same(command: str, home: Path, out: Path, expected: Mapping[str, Any])
 
 @pytest.mark.parametrize(("command", "fault", "moment"), cases())
 def test_ended_at_any_moment_it_ends_as_if_nothing_had_happened(
-    command, fault, moment, home, straight, tmp_path, record_property
+    command, fault, moment, home, straight, tmp_path
 ):
     seconds, expected, size = straight(command)
     share = drawn(command, fault, moment)
@@ -226,7 +226,6 @@ def test_ended_at_any_moment_it_ends_as_if_nothing_had_happened(
     time.sleep(share * seconds)
     started.send(SIGNALS[fault])
     status, said = started.end(LIMIT)
-    record_property("status", status)
     assert status in (0, -SIGNALS[fault], 130), said
     assert "Traceback" not in said
     check_none_is_left(started)
