@@ -46,6 +46,8 @@ def test_many_numbers_are_cut_at_their_quartiles(tmp_path):
     groups = [columns["age"].count(value) for value in dict.fromkeys(columns["age"])]
     assert sum(groups) == 200
     assert all(45 <= count <= 55 for count in groups)
+    late = written(tmp_path, "row,time", *(f"{k},{1_700_000_000 + k}" for k in range(200)))
+    assert len(set(read_slices(late, many).columns["time"])) == 4
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,8 @@ def test_many_numbers_are_cut_at_their_quartiles(tmp_path):
     [
         (("file,site",), "a line for each image; got 1 lines"),
         (("file,site,site", "1,2,3"), "different column names"),
+        (("file,site, site", "1,2,3"), "different column names"),
+        (("file,a,a=b", "2.png,b=c,", "3.png,,c"), "different slices; 'a=b=c' is one of two columns"),
         (("file,site", "3.png"), "2 cells in every line; got 1 in line 2"),
         (("file,site", "x.png,A"), "the names of the images, such as 'ape/1.png'"),
         (("file,site", "3.png,A", "bee/3.png,B"), "one line for each image; got two for 'bee/3.png'"),

@@ -80,13 +80,19 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
                 cells[place] = visible(line[number].strip())
         values = _as_slices(cells)
         if values is not None:
-            columns[visible(name.strip())] = values
+            columns[name] = values
     if not columns:
         raise ValueError(
             f"{file} must have a column besides the first with at most {MOST} values, or of numbers; got "
             f"{', '.join(map(repr, header[1:])) or 'none'}. Add one, such as the place where an image was taken."
         )
-    return Slices(visible(file.name), columns)
+    found = Slices(visible(file.name), columns)
+    names = [name for name, _ in found.named()]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(
+            f"{file} must have different slices; {twice!r} is one of two columns. Rename a column."
+        )
+    return found
 
 
 def read_table(file: Path) -> tuple[list[str], list[list[str]]]:
@@ -100,7 +106,8 @@ def read_table(file: Path) -> tuple[list[str], list[list[str]]]:
             rows = [row for row in csv.reader(text) if any(cell.strip() for cell in row)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{file} must be a CSV file in UTF-8: {error}. Export it again.") from error
-    if len(rows) < 2 or len(set(rows[0])) != len(rows[0]):
+    header = [visible(name.strip()) for name in rows[0]] if rows else []
+    if len(rows) < 2 or len(set(header)) != len(header):
         raise ValueError(
             f"{file} must begin with a line of different column names, above a line for each image; got "
             f"{len(rows)} lines."
@@ -109,7 +116,7 @@ def read_table(file: Path) -> tuple[list[str], list[list[str]]]:
         raise ValueError(
             f"{file} must have {len(rows[0])} cells in every line; got {len(rows[uneven - 1])} in line {uneven}."
         )
-    return rows[0], rows[1:]
+    return header, rows[1:]
 
 
 def rows_by_name(file: Path, names: Sequence[str], data: ImageSet) -> list[int | None]:
@@ -165,7 +172,7 @@ def _as_slices(cells: Sequence[str | None]) -> tuple[str | None, ...] | None:
     if not np.isfinite(given).all():
         return None
     edges = np.unique(np.quantile(given, np.linspace(0, 1, BINS + 1)))
-    names = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
+    names = [f"{low:.12g} to {high:.12g}" for low, high in itertools.pairwise(edges)]
     return tuple(
         None if number is None else names[int(np.searchsorted(edges[1:-1], number, side="left"))]
         for number in numbers
