@@ -117,9 +117,9 @@ def test_archives_of_any_arrays(place, contents):
     place.mkdir(exist_ok=True)
     file = place / "odd.npz"
     file.write_bytes(archive(**contents))
-    with one_line("odd.npz", "`images`", "`labels`", "`classes`", "label", "pixel", "class"):
+    with one_line("odd.npz"):
         valid(read_npz(file))
-    with one_line("odd.npz", "`images`"):
+    with one_line("odd.npz"):
         read_npz_images(file)
 
 
@@ -138,7 +138,7 @@ def test_damaged_archives(place, content):
     file.unlink(missing_ok=True)
     if content is not None:
         file.write_bytes(content)
-    with one_line("odd.npz", "`images`", "`labels`", "`classes`", "label", "class"):
+    with one_line("odd.npz"):
         found = read_npz(file)
         valid(found)
         if content and zipfile.is_zipfile(

@@ -360,7 +360,7 @@ def numbered_classes(labels: Tensor) -> tuple[str, ...]:
     ('0', '1', '2')
     """
     largest = int(labels.max()) if labels.numel() else -1
-    if labels.numel() and int(labels.min()) > 0:
+    if labels.numel() and int(labels.min()) != 0:
         raise ValueError(
             f"`labels` must be numbered from 0; got {int(labels.min())} .. {largest}. Renumber them, or construct "
             "ImageSet with the names of all classes."

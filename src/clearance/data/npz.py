@@ -4,6 +4,8 @@ import math
 import os
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -42,9 +44,10 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
     path = Path(path)
     arrays = _arrays(path)
     images, labels = (_named(arrays, kind, path) for kind in _NAMES)
-    found = as_labels(labels)
     classes = tuple(str(name) for name in arrays["classes"].ravel()) if "classes" in arrays else ()
-    return ImageSet(as_pixels(images), found, classes or numbered_classes(found), name=path.stem)
+    with _naming(path):
+        found = as_labels(labels)
+        return ImageSet(as_pixels(images), found, classes or numbered_classes(found), name=path.stem)
 
 
 def read_npz_images(path: str | PathLike[str]) -> Tensor:
@@ -54,7 +57,18 @@ def read_npz_images(path: str | PathLike[str]) -> Tensor:
         FileNotFoundError: If there is no such file.
         ValueError: If it is not an archive, or lacks `images` (or `x`).
     """
-    return as_pixels(_named(_arrays(Path(path)), "images", Path(path)))
+    images = _named(_arrays(Path(path)), "images", Path(path))
+    with _naming(Path(path)):
+        return as_pixels(images)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Say of which file an error is."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
