@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 
 from clearance.data.synthetic import GaussianClasses
-from cli.forked import Started  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from cli.forked import Started
 
 pytestmark = [
     pytest.mark.long,
