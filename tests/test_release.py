@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import clearance
-from gate.reports import of_images  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from gate.reports import of_images
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

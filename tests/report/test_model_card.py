@@ -11,8 +11,8 @@ from clearance.report import Card
 from clearance.report.audits import all_findings, with_summaries
 from clearance.report.findings import Findings
 from clearance.vocabulary import Measurement
-from odd_names import ODD, shown  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
-from report.invented import Invented  # type: ignore[import-not-found]
+from odd_names import ODD, shown
+from report.invented import Invented
 
 WITH_ENDS = {"interval": "as invented"}
 FOUND = (
